@@ -263,6 +263,22 @@ async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscrib
     assert_eq!(listener.lines(1).await, ["*2"]);
 }
 
+#[tokio::test]
+async fn a_server_with_a_startup_guard_grants_locks_once_it_is_over() {
+    let builder = Server::builder().manual_clock(START).set("startup-guard", "5000");
+    let server = builder.start().await.unwrap();
+    let (mut client, mut waiting) = (StreamClient::new(server.stream()), StreamClient::new(server.stream()));
+    assert_eq!(client.ask(&["SET", "lock", "me", "NX", "PX", "100"]).await, "$-1");
+    assert_eq!(client.ask(&["PTTL", "lock"]).await, ":5000");
+    waiting.say(&["LOCK.ACQUIRE", "lock", "you", "LEASE", "100", "WAIT", "60000"]).await;
+    server.clock().advance(Duration::from_secs(5)).await;
+    assert_eq!(client.ask(&["SET", "lock", "me", "NX", "PX", "100"]).await, "$-1");
+    assert_eq!(waiting.received().await, "");
+    server.clock().advance(Duration::from_millis(1)).await;
+    assert_eq!(waiting.lines(10).await.last().map(String::as_str), Some(":5001"));
+    assert_eq!(client.ask(&["GET", "lock"]).await, "$3");
+}
+
 /// A server that tells of expired keys, and a client that has subscribed to that.
 async fn listened() -> (Server, StreamClient<tokio::io::DuplexStream>) {
     let builder = Server::builder().set("notify-keyspace-events", "Ex").manual_clock(START);

@@ -11,6 +11,8 @@ use crate::client::{Error, Reply, Target, Trust, at, open};
 
 /// How long a server may take for each step: to be connected to, to answer a request.
 const STEP_MAX: Duration = Duration::from_secs(2);
+/// How long a server that has answered PONG may take to tell of a quarantine.
+const INFO_MAX: Duration = Duration::from_millis(250);
 
 /// Asks the server for a PONG. Returns the text to print for a healthy server: empty if it answers PONG and grants locks.
 ///
@@ -43,9 +45,10 @@ async fn ask_for_pong(target: &Target, trust: &Trust) -> Result<(Reply, Option<S
     let mut connection = open(target, trust, STEP_MAX).await?;
     connection.authenticate(target).await.map_err(|error| at(target, error))?;
     let pong = connection.call(&[b"PING"]).await.map_err(|error| at(target, error))?;
-    // A user without INFO, or another server, says nothing of a quarantine.
-    let info = connection.ask(&[b"INFO", b"persistence"]).await.map_err(|error| at(target, error))?;
-    Ok((pong, info.text().and_then(|info| quarantine(&String::from_utf8_lossy(info)))))
+    // A user without INFO, a server that runs a script, or another server says nothing of a quarantine.
+    let info = tokio::time::timeout(INFO_MAX, connection.ask(&[b"INFO", b"persistence"])).await;
+    let info = info.ok().and_then(Result::ok);
+    Ok((pong, info.and_then(|info| info.text().and_then(|info| quarantine(&String::from_utf8_lossy(info))))))
 }
 
 /// Until when and why the server is in quarantine, if INFO says that it is.
