@@ -157,6 +157,10 @@ impl Shared {
     /// The state of a server that starts.
     pub fn new(keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let started = clock.now().lock;
+        if settings.text("appendonly") == "auto" {
+            // A server with a directory has decided already.
+            drop(settings.set("appendonly", "no"));
+        }
         keyspace.keep_history(usize::try_from(settings.integer("lock-history-len")).unwrap_or(0));
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
