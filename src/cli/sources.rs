@@ -94,7 +94,6 @@ fn environment(read: impl Fn(&str) -> Option<String>) -> Vec<Directive> {
 fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
     let scratch = Settings::default();
     let mut configuration = Configuration::default();
-    let mut directory = None;
     for Directive { name, words, origin } in directives {
         if name == "user" {
             // One argument may hold the whole line: `--user 'alice on nopass'`.
@@ -113,9 +112,6 @@ fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
             if !directives::is_of_redis(&name) {
                 return Err(format!("unknown setting '{name}' ({origin}); redlatch --help lists them all"));
             }
-            if name == "dir" {
-                directory = words.first().cloned();
-            }
             if !configuration.ignored.contains(&name) {
                 configuration.ignored.push(name);
             }
@@ -133,21 +129,17 @@ fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
         scratch.set(row.name, &value).map_err(|refused| format!("{refused} ({origin})"))?;
         configuration.settings.push((row.name, value));
     }
-    if let Some(directory) = directory {
-        configuration.find_acl_file_in(&directory);
-    }
+    configuration.find_acl_file_in(&scratch.text("dir"));
     Ok(configuration)
 }
 
 impl Configuration {
-    /// Redis reads a relative `aclfile` from the directory `dir`. Nothing else that redlatch reads is in that
-    /// directory.
+    /// Redis reads a relative `aclfile` from the directory `dir`.
     fn find_acl_file_in(&mut self, directory: &str) {
         let files = self.settings.iter_mut().filter(|(name, _)| *name == "aclfile");
         let Some((_, file)) = files.last() else { return };
         if !file.is_empty() && Path::new(file).is_relative() {
             *file = Path::new(directory).join(&*file).to_string_lossy().into_owned();
-            self.ignored.retain(|name| name != "dir");
         }
     }
 }
@@ -175,11 +167,12 @@ mod tests {
         let found = |directory: &str, file: &str| {
             let configuration =
                 check(vec![directive("aclfile", &[file]), directive("dir", &[directory])]).unwrap();
-            (configuration.settings[0].1.clone(), configuration.ignored.len())
+            configuration.settings[0].1.clone()
         };
-        assert_eq!(found("/var/lib/redis", "users.acl"), ("/var/lib/redis/users.acl".to_owned(), 0));
-        assert_eq!(found("/var/lib/redis", "/etc/users.acl"), ("/etc/users.acl".to_owned(), 1));
-        assert_eq!(found("/var/lib/redis", ""), (String::new(), 1));
+        assert_eq!(found("/var/lib/redis", "users.acl"), "/var/lib/redis/users.acl");
+        assert_eq!(found("/var/lib/redis", "/etc/users.acl"), "/etc/users.acl");
+        assert_eq!(found("/var/lib/redis", ""), "");
+        assert_eq!(found("", "users.acl"), "users.acl");
     }
 
     #[test]

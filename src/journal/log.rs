@@ -284,7 +284,7 @@ impl Log {
         }
         let result = frame::seal(&mut state.frame).and_then(|()| self.storage.write(&state.frame));
         self.is_failing.store(result.is_err(), SeqCst);
-        state.error = result.as_ref().err().map(ToString::to_string);
+        state.error = result.as_ref().err().map(reason);
         if result.is_ok() {
             state.bytes += state.frame.len() as u64;
             frame::body_start(&mut state.frame);
@@ -460,6 +460,12 @@ impl Log {
 
 /// Bytes of the buffer of the next frame that are kept after a larger one.
 const FRAME_BYTES_KEPT: usize = 256 * 1024;
+
+/// The text of an error as Redis writes it, without the number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
 
 /// Why a sync has failed.
 #[derive(Debug, thiserror::Error)]

@@ -85,6 +85,9 @@ pub struct Resume {
 
 const DAMAGED: &str = "the journal is damaged";
 
+/// Receives the effects of one record, with the instant at which they were decided.
+type Apply<'a> = dyn FnMut(LockTime, &[Mutation]) + 'a;
+
 /// Reads the files of a journal, by their numbers, the earliest first. `apply` receives the effects that count,
 /// in order, with the instants at which they were decided.
 ///
@@ -93,7 +96,7 @@ const DAMAGED: &str = "the journal is damaged";
 pub fn read<R: Read>(
     files: Vec<(u64, R)>,
     seed: Seed,
-    apply: &mut dyn FnMut(LockTime, &[Mutation]),
+    apply: &mut Apply<'_>,
 ) -> Result<Found, (u64, Unreadable)> {
     let mut reader = Reader::default();
     let mut parts = Vec::new();
@@ -180,7 +183,7 @@ impl Reader {
         part: Part<R>,
         (end, is_last): (Option<u64>, bool),
         seed: Seed,
-        mut apply: Option<&mut dyn FnMut(LockTime, &[Mutation])>,
+        mut apply: Option<&mut Apply<'_>>,
     ) -> Result<(), (u64, Unreadable)> {
         let (number, opened) = (part.number, part.opened().cloned());
         let (Some(opened), Some(mut frames)) = (opened, part.frames) else {
@@ -223,7 +226,7 @@ impl Reader {
         Ok(())
     }
 
-    fn take(&mut self, items: Vec<Item>, apply: &mut Option<&mut dyn FnMut(LockTime, &[Mutation])>) {
+    fn take(&mut self, items: Vec<Item>, apply: &mut Option<&mut Apply<'_>>) {
         for item in items {
             // What comes after the end in good order, or after a failed sync, came from a process that should have ended.
             if self.found.ending != Ending::Damaged {

@@ -168,9 +168,23 @@ mod tests {
         let table: &[(&str, Act, Act, u64)] = &[
             ("SET PX", nothing, leased, 300),
             ("SET", nothing, endless, MAX),
-            ("SET PX shorter", leased, |view| drop(view.entry(b"k").put(b"v", until(100))), 300),
+            (
+                "SET PX shorter",
+                leased,
+                |view| {
+                    view.entry(b"k").put(b"v", until(100));
+                },
+                300,
+            ),
             ("SET PX of a key without a lease", endless, leased, MAX),
-            ("SET KEEPTTL", leased, |view| drop(view.entry(b"k").put(b"w", Lease::Keep)), 300),
+            (
+                "SET KEEPTTL",
+                leased,
+                |view| {
+                    view.entry(b"k").put(b"w", Lease::Keep);
+                },
+                300,
+            ),
             (
                 "APPEND",
                 leased,
@@ -313,8 +327,37 @@ mod tests {
 
     #[test]
     fn the_end_of_a_lease_waits_for_nothing() {
-        assert_eq!(end_of(leased, |view| drop(view.entry(b"k")), 301), 0, "a key has expired");
-        assert_eq!(end_of(semaphore, |view| drop(view.entry(b"k")), 301), 0, "a holder has expired");
-        assert_eq!(end_of(leased, |view| drop(view.entry(b"k").put(b"w", until(900))), 301), 900);
+        assert_eq!(
+            end_of(
+                leased,
+                |view| {
+                    view.entry(b"k");
+                },
+                301
+            ),
+            0,
+            "a key has expired"
+        );
+        assert_eq!(
+            end_of(
+                semaphore,
+                |view| {
+                    view.entry(b"k");
+                },
+                301
+            ),
+            0,
+            "a holder has expired"
+        );
+        assert_eq!(
+            end_of(
+                leased,
+                |view| {
+                    view.entry(b"k").put(b"w", until(900));
+                },
+                301
+            ),
+            900
+        );
     }
 }

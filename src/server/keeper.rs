@@ -74,6 +74,7 @@ impl Keeper {
                 () = tokio::time::sleep(SYNC_EVERY.saturating_sub(synced.elapsed())) => {}
             }
             let is_late = synced.elapsed() >= SYNC_EVERY;
+            self.show_error(&context);
             if is_late {
                 self.repeat_write(&context);
                 self.copy(&context, &mut copying).await;

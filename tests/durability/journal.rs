@@ -170,7 +170,7 @@ fn a_directory_in_use_a_newer_version_and_another_server_are_refused_by_name() {
             opened.server = [9; 20];
         }
     });
-    assert_eq!(refused(), "redlatch: DIR/data/journal-1: belongs to another server");
+    assert_eq!(refused(), "redlatch: DIR/data/journal-2: belongs to another server");
 }
 
 #[test]

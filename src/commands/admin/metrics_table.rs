@@ -185,8 +185,7 @@ const PERSISTENCE: &[Metric] = &[
     zero("aof_rewrites"),
     zero("aof_rewrites_consecutive_failures"),
     fact("aof_last_write_status", |seen| {
-        let is_failing = seen.journal.as_ref().is_some_and(|journal| journal.error.is_some());
-        show(if is_failing { "err" } else { "ok" })
+        show(if seen.shared.quarantine.disk_error().is_some() { "err" } else { "ok" })
     }),
     zero("aof_last_cow_size"),
     zero("module_fork_in_progress"),

@@ -221,7 +221,7 @@ fn call(keyspace: &Keyspace, random: &mut Random, now: Now) {
                 for n in 0..2_000_u32 {
                     large.insert(&n.to_le_bytes());
                 }
-                drop(view.entry(&key).put_object(large.into(), random.lease(now)));
+                view.entry(&key).put_object(large.into(), random.lease(now));
             }
             44..=65 => lock(&mut view, &key, random),
             _ => edit_object(&mut view, &key, random),
