@@ -307,6 +307,55 @@ mod ends {
     }
 }
 
+mod journal {
+    use super::*;
+
+    fn start(directory: &Directory) -> Running {
+        Running::start(redlatch().args(["--port", "auto", "--dir"]).arg(directory.root()))
+    }
+
+    fn kill(server: Running) {
+        server.signal("KILL");
+        server.end();
+    }
+
+    #[test]
+    fn save_waits_for_the_disk_and_a_rewrite_copies_the_live_keys() {
+        let directory = Directory::new();
+        let server = start(&directory);
+        assert_eq!(server.ask("SET lock:stock me NX PX 60000\r\nSAVE"), "+OK\r\n+OK\r\n");
+        assert_eq!(server.ask("INCR count\r\nWAITAOF 1 0 0"), ":1\r\n*2\r\n:1\r\n:0\r\n");
+        assert_eq!(server.ask("BGSAVE"), "+Background saving started\r\n");
+        let info = server.ask("INFO persistence");
+        assert!(info.contains("\r\nrdb_changes_since_last_save:0\r\n"), "{info}");
+        assert!(info.contains("\r\naof_enabled:1\r\n"), "{info}");
+
+        assert_eq!(server.ask("BGREWRITEAOF"), "+Background append only file rewriting started\r\n");
+        let mut info = server.ask("INFO persistence");
+        assert!(info.contains("\r\naof_rewrite_in_progress:1\r\n"), "{info}");
+        while !info.contains("\r\naof_rewrite_in_progress:0\r\n") {
+            info = server.ask("INFO persistence");
+        }
+        assert!(!info.contains("\r\naof_base_size:0\r\n"), "{info}");
+        kill(server);
+        assert_eq!(start(&directory).ask("GET lock:stock\r\nGET count"), "$2\r\nme\r\n$1\r\n1\r\n");
+    }
+
+    #[test]
+    #[cfg(feature = "lua")]
+    fn functions_outlive_a_kill_until_they_are_deleted() {
+        let directory = Directory::new();
+        let server = start(&directory);
+        let text = "#!lua name=a\\nredis.register_function('one', function() return 1 end)";
+        assert_eq!(server.ask(&format!("FUNCTION LOAD \"{text}\"")), "$1\r\na\r\n");
+        kill(server);
+        let server = start(&directory);
+        assert_eq!(server.ask("FCALL one 0\r\nFUNCTION DELETE a"), ":1\r\n+OK\r\n");
+        kill(server);
+        assert_eq!(start(&directory).ask("FCALL one 0"), "-ERR Function not found\r\n");
+    }
+}
+
 mod harnesses {
     use std::io::{BufRead, BufReader};
     use std::process::{ChildStdout, Command};

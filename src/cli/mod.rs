@@ -68,7 +68,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
             let level = log::open(&sources.value("loglevel"), output)?;
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
             let served = sources.check().and_then(|settings| serve::serve(&program, settings, flags, level));
-            served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))?;
+            return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -18,7 +19,7 @@ use crate::state::settings::{SettingError, Settings};
 /// The allocator of the binary: see `main.rs`.
 const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc" };
 
-/// Serves until a signal or SHUTDOWN ends it.
+/// Serves until a signal, SHUTDOWN or a failed sync of the journal ends it. Returns the status of the process.
 ///
 /// # Errors
 /// The reason why the server does not start.
@@ -27,7 +28,7 @@ pub(super) fn serve(
     configuration: Configuration,
     flags: &harness::Flags,
     level: log::Level,
-) -> Result<(), Fault> {
+) -> Result<ExitCode, Fault> {
     flags.check()?;
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
@@ -57,6 +58,7 @@ pub(super) fn serve(
     tracing::info!(reason, "Ending");
     server.stop();
     runtime.block_on(server.finished());
+    let has_failed = server.has_failed();
     runtime.shutdown_background();
     server.join();
     for port_file in [settings.text("port-file"), settings.text("tls-port-file")] {
@@ -65,9 +67,17 @@ pub(super) fn serve(
             let _ = std::fs::remove_file(port_file);
         }
     }
-    tracing::info!("Ended");
-    Ok(())
+    match has_failed {
+        true => Ok(DISK_FAILED.into()),
+        false => {
+            tracing::info!("Ended");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
+
+/// The status of a process that ends because the disk cannot be trusted: EX_IOERR of `sysexits.h`.
+const DISK_FAILED: u8 = 74;
 
 /// The server that the configuration describes. Stores its settings in `settings`, too.
 ///

@@ -136,6 +136,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::monitor::ROWS,
     admin::cluster::ROWS,
     admin::ROWS,
+    admin::persistence::ROWS,
     admin::debug::ROWS,
     test::ROWS,
 ];

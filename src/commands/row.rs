@@ -205,6 +205,8 @@ impl Flags {
 
     /// Only removes: carried out in the quarantine, and while the journal cannot be written.
     pub const REMOVES: Self = Self(1 << 25);
+    /// Refused while data are loading in the background. Nothing loads there: for COMMAND.
+    pub const NO_ASYNC_LOADING: Self = Self(1 << 26);
 
     /// The union of two sets of flags.
     pub const fn with(self, other: Self) -> Self {

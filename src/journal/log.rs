@@ -114,6 +114,8 @@ struct State {
     /// Bytes of the newest file after the live keys had been copied to it.
     copied_bytes: u64,
     is_copied: bool,
+    /// Whether a copy was asked for that has not begun.
+    is_copy_wanted: bool,
     /// Why the last write has failed.
     error: Option<String>,
     synced_at: LockTime,
@@ -190,6 +192,7 @@ impl Log {
             bytes: frame::first_line().len() as u64,
             copied_bytes: 0,
             is_copied,
+            is_copy_wanted: false,
             error: None,
             synced_at: LockTime::from_millis(0),
         };
@@ -222,11 +225,21 @@ impl Log {
         Owed { written: self.must_write.load(SeqCst), synced: self.must_sync.load(SeqCst) }
     }
 
-    /// What a reply waits for that is to leave only when everything up to now is on the disk.
-    pub fn owed_to_disk(&self) -> Owed {
-        let appended = self.appended.load(SeqCst);
-        self.must_sync.fetch_max(appended, SeqCst);
-        Owed { written: appended, synced: appended }
+    /// The reply of the request that calls this leaves when everything up to now is on the disk.
+    pub fn hold_reply(&self, now: LockTime) {
+        let mut state = self.state.lock();
+        // A record without effects: the reply waits for it as for any other.
+        let record = Record { number: 0, now, lasts_until: now, mutations: &[] };
+        item::encode_record(&record, &mut state.frame);
+        self.append_one(true, true);
+    }
+
+    /// Has the live keys copied to a new file soon. Returns false if they are being copied.
+    pub fn request_copy(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_new = state.is_copied && !state.is_copy_wanted;
+        state.is_copy_wanted |= is_new;
+        is_new
     }
 
     /// Whether a reply that waits for this may leave.
@@ -378,7 +391,8 @@ impl Log {
     /// Whether the newest file has grown so much that the live keys are to be copied to the next one.
     pub fn is_copy_due(&self) -> bool {
         let state = self.state.lock();
-        self.mode != Mode::Memory && state.is_copied && state.bytes > state.copied_bytes + GROWTH_BYTES
+        let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES;
+        self.mode != Mode::Memory && state.is_copied && (is_large || state.is_copy_wanted)
     }
 
     /// Whether the newest file begins with a copy of the live keys that is not complete.
@@ -398,6 +412,7 @@ impl Log {
         (state.opened.number, state.opened.previous_bytes) = (number, previous_bytes);
         state.previous_bytes += previous_bytes;
         (state.bytes, state.is_copied) = (frame::first_line().len() as u64, false);
+        state.is_copy_wanted = false;
         // The durable horizon stays the one that counts until the next sync.
         let horizon = self.next_horizon(&mut state, now, boot_ms);
         let until = horizon.until.max(state.durable.until);
@@ -434,7 +449,7 @@ impl Log {
             mode: self.mode,
             bytes: state.bytes + state.previous_bytes,
             copied_bytes: state.copied_bytes,
-            is_copying: self.mode != Mode::Memory && !state.is_copied,
+            is_copying: self.mode != Mode::Memory && (!state.is_copied || state.is_copy_wanted),
             error: state.error.clone(),
             horizon: state.durable.until,
             synced_at: state.synced_at,

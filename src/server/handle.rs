@@ -226,6 +226,12 @@ impl Server {
         self.context.finished().await;
     }
 
+    /// Whether the server has ended because a sync of its journal has failed.
+    #[cfg(feature = "cli")]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.context.keeper().is_some_and(|keeper| keeper.has_failed())
+    }
+
     /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their
     /// own.
     pub fn join(self) {

@@ -34,7 +34,9 @@ impl Recovered {
     pub(super) fn go_on(self, shared: Shared) -> Shared {
         let shared = shared.with_log(self.log);
         shared.registries.clients.raise_ids(self.replayed.client);
-        let _ = self.functions;
+        if let Some(dump) = &self.functions {
+            shared.restore_functions(dump);
+        }
         if let Some((until, reason)) = self.quarantine {
             shared.begin_quarantine(until, reason);
         }

@@ -90,7 +90,6 @@ mod killed {
     use super::*;
 
     #[test]
-    #[ignore = "until the journal is there"]
     fn a_kill_takes_no_lock_from_its_holder_and_gives_none_twice() {
         let redlatch = Path::new(env!("CARGO_BIN_EXE_redlatch"));
         let verdict = try_with_kills("redlatch", redlatch, &[]);

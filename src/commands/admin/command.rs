@@ -286,6 +286,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
         (row.flags.has(Flags::FAST), "fast"),
         (row.flags.has(Flags::NO_AUTH), "no_auth"),
         (is_counted && is_script, "no_mandatory_keys"),
+        (row.flags.has(Flags::NO_ASYNC_LOADING), "no_async_loading"),
         (row.flags.has(Flags::NO_MULTI), "no_multi"),
         (is_counted, "movablekeys"),
         (row.flags.has(Flags::BUSY), "allow_busy"),

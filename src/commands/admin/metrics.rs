@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clock::{LockTime, Process};
 use crate::commands::Shared;
+use crate::commands::admin::persistence;
+use crate::journal::log::{Log, Status};
 use crate::keyspace::Counts;
 use crate::state::clients::Client;
 
@@ -62,6 +64,8 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) traffic: [u64; 3],
     /// The figures of `traffic`, per second.
     pub(in crate::commands) rates: [f64; 3],
+    /// The journal, if there is one.
+    pub(in crate::commands) journal: Option<Status>,
 }
 
 impl<'s> Snapshot<'s> {
@@ -90,7 +94,20 @@ impl<'s> Snapshot<'s> {
             ],
             traffic,
             rates: shared.metrics.rates.per_sec(now.as_millis(), traffic),
+            journal: persistence::journal(shared).map(Log::status),
         }
+    }
+
+    /// A number that the journal knows; zero without one.
+    pub(in crate::commands) fn journal(&self, read: fn(&Status) -> u64) -> u64 {
+        self.journal.as_ref().map_or(0, read)
+    }
+
+    /// The Unix second of the last sync; without a journal, that of the start.
+    pub(in crate::commands) fn saved_unix_secs(&self) -> u64 {
+        let saved = self.journal.as_ref().map_or(self.shared.started, |journal| journal.synced_at);
+        let ago_ms = self.now.millis_since(saved);
+        (self.shared.clock.wall_micros() / 1000).saturating_sub(ago_ms) / 1000
     }
 
     /// Seconds since the server started.

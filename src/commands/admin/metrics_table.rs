@@ -159,10 +159,12 @@ const PERSISTENCE: &[Metric] = &[
     never("current_fork_perc", |_| show("0.00")),
     zero("current_save_keys_processed"),
     zero("current_save_keys_total"),
-    zero("rdb_changes_since_last_save"),
+    gauge("rdb_changes_since_last_save", "Changes in the journal that are not synced to the disk.", |seen| {
+        show(seen.journal(|journal| journal.unsynced))
+    }),
     zero("rdb_bgsave_in_progress"),
-    // Nothing is saved: the values of a Redis that did not save since its start.
-    never("rdb_last_save_time", |seen| show(seen.shared.started.as_millis() / 1000)),
+    // The disk is synced: the journal is no RDB file, and no other value of one changes.
+    fact("rdb_last_save_time", |seen| show(seen.saved_unix_secs())),
     never("rdb_last_bgsave_status", |_| show("ok")),
     never("rdb_last_bgsave_time_sec", |_| show(-1)),
     never("rdb_current_bgsave_time_sec", |_| show(-1)),
@@ -170,15 +172,22 @@ const PERSISTENCE: &[Metric] = &[
     zero("rdb_last_cow_size"),
     zero("rdb_last_load_keys_expired"),
     zero("rdb_last_load_keys_loaded"),
-    zero("aof_enabled"),
-    zero("aof_rewrite_in_progress"),
+    fact("aof_enabled", |seen| show(u8::from(seen.journal.is_some()))),
+    gauge(
+        "aof_rewrite_in_progress",
+        "1 while the live keys are copied to a new file of the journal.",
+        |seen| show(seen.journal(|journal| journal.is_copying.into())),
+    ),
     zero("aof_rewrite_scheduled"),
     never("aof_last_rewrite_time_sec", |_| show(-1)),
     never("aof_current_rewrite_time_sec", |_| show(-1)),
     never("aof_last_bgrewrite_status", |_| show("ok")),
     zero("aof_rewrites"),
     zero("aof_rewrites_consecutive_failures"),
-    never("aof_last_write_status", |_| show("ok")),
+    fact("aof_last_write_status", |seen| {
+        let is_failing = seen.journal.as_ref().is_some_and(|journal| journal.error.is_some());
+        show(if is_failing { "err" } else { "ok" })
+    }),
     zero("aof_last_cow_size"),
     zero("module_fork_in_progress"),
     zero("module_fork_last_cow_size"),
@@ -189,6 +198,14 @@ const PERSISTENCE: &[Metric] = &[
         show(seen.quarantine_left_ms().unwrap_or(0))
     }),
     fact("quarantine_reason", |seen| show(seen.shared.quarantine.reason())),
+    gauge("aof_current_size", "Bytes of the journal.", |seen| show(seen.journal(|journal| journal.bytes))),
+    gauge("aof_base_size", "Bytes of the live keys when they were last copied to a new file.", |seen| {
+        show(seen.journal(|journal| journal.copied_bytes))
+    }),
+    gauge("horizon_left_ms", "Milliseconds for which the disk knows that locks may be held.", |seen| {
+        let horizon = seen.journal.as_ref().map_or(seen.now, |journal| journal.horizon);
+        show(horizon.millis_since(seen.now))
+    }),
 ];
 
 const STATS: &[Metric] = &[

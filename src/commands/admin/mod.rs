@@ -1,6 +1,6 @@
-//! The server as a whole: TIME, LASTSAVE, ROLE, WAIT, WAITAOF, SHUTDOWN, MEMORY, MODULE.
+//! The server as a whole: TIME, ROLE, WAIT, SHUTDOWN, MEMORY, MODULE.
 //!
-//! Source  Redis 7.0; WAITAOF of Redis 7.2.
+//! Source  Redis 7.0.
 
 #![allow(clippy::arithmetic_side_effects, reason = "sums of what memory holds")]
 
@@ -20,6 +20,7 @@ pub(in crate::commands) mod metrics;
 pub(in crate::commands) mod metrics_table;
 pub(in crate::commands) mod monitor;
 pub(in crate::commands) mod pause;
+pub(in crate::commands) mod persistence;
 pub(in crate::commands) mod prometheus;
 
 use crate::commands::help;
@@ -42,12 +43,8 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Waits for replicas, of which there are none, until the timeout; 0: without a limit.")
         .flags(Flags::NOSCRIPT)
         .args(&[integer("numreplicas"), integer("timeout")]),
-    Row::new(Group::Generic, "WAITAOF", "7.2.0", wait_aof)
-        .summary("Waits for the append-only files of replicas, of which there are none, until the timeout.")
-        .flags(Flags::BLOCKING)
-        .args(&[integer("numlocal"), integer("numreplicas"), integer("timeout")]),
     Row::new(Group::Server, "SHUTDOWN", "1.0.0", shutdown)
-        .summary("Ends the server. Nothing is saved.")
+        .summary("Ends the server, with the journal on the disk if there is one.")
         .flags(
             Flags::ADMIN
                 .with(Flags::NOSCRIPT)
@@ -66,9 +63,6 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("A container for commands about memory."),
     Row::container(Group::Server, "MODULE", "4.0.0", MODULE)
         .summary("A container for commands about modules, of which there are none."),
-    Row::new(Group::Server, "LASTSAVE", "1.0.0", last_save)
-        .summary("Returns the Unix second in which the server started: nothing is saved later.")
-        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS)),
 ];
 
 const MODULE: &[Row] = &[
@@ -106,13 +100,6 @@ fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn last_save(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let uptime_ms = call.now.lock.millis_since(call.shared.started);
-
-    call.reply.integer((call.now.wall().as_millis().saturating_sub(uptime_ms) / 1000) as i64);
-    Ok(Outcome::Replied)
-}
-
 fn role(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
@@ -135,35 +122,6 @@ fn wait(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Replied);
     }
     Ok(park(call, timeout_ms, |reply| reply.integer(0)))
-}
-
-fn wait_aof(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let local = call.args.integer()?;
-    let replicas_word = call.args.word()?;
-    let timeout_word = call.args.word()?;
-    call.args.finish()?;
-    if !(0..=1).contains(&local) {
-        return Err(Refusal::said("ERR value is out of range, value must between 0 and 1"));
-    }
-    let replicas = number::integer(replicas_word)
-        .filter(|replicas| *replicas >= 0)
-        .ok_or_else(|| Refusal::said("ERR value is out of range, must be positive"))?;
-    let timeout_ms = timeout(timeout_word)?;
-    if local == 1 {
-        let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-        return Err(Refusal::said(text));
-    }
-
-    let answer = |reply: &mut Reply<'_>| {
-        reply.array(2);
-        reply.integer(0);
-        reply.integer(0);
-    };
-    if replicas == 0 {
-        answer(&mut call.reply);
-        return Ok(Outcome::Replied);
-    }
-    Ok(park(call, timeout_ms, answer))
 }
 
 /// A timeout in milliseconds; zero means no limit.

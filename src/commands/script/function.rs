@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::commands::admin::persistence::journal;
 use crate::commands::help;
 use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, pattern, text, token};
 use crate::commands::script::context::ScriptContext;
@@ -114,8 +115,17 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     let name = enter(text, replaces, (call.view, call.session), call.shared)?;
 
+    keep(call.shared);
+
     call.reply.bulk(name.as_bytes());
     Ok(Outcome::Replied)
+}
+
+/// Puts the libraries into the journal, if there is one. Every shard is locked.
+fn keep(shared: &Shared) {
+    if let Some(log) = journal(shared) {
+        log.put_functions(shared.libraries.dump());
+    }
 }
 
 impl Shared {
@@ -224,6 +234,7 @@ fn delete(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let library = call.shared.libraries.remove(name);
     let library = library.ok_or_else(|| Refusal::said("ERR Library not found"))?;
     call.shared.interpreter.forget(&[library.id]);
+    keep(call.shared);
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -240,6 +251,7 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let libraries = call.shared.libraries.flush();
     let ids: Vec<u32> = libraries.iter().map(|library| library.id).collect();
     call.shared.interpreter.forget(&ids);
+    keep(call.shared);
 
     call.reply.ok();
     Ok(Outcome::Replied)
