@@ -178,7 +178,8 @@ struct Expected {
     has_served: bool,
     /// The state at the end, if all of it was in the journal.
     state: Option<(State, Grants)>,
-    /// Lock time and real time at the end.
+    /// The boot, lock time and real time at the end.
+    boot: Option<[u8; 16]>,
     time_ms: (u64, u64),
     quarantine_until: Option<LockTime>,
     /// Whether the end of a file cannot be read.
@@ -326,7 +327,8 @@ fn start(world: &WorldHandle) {
             locked.schedule(delay_ms, Event::Crash);
         }
         let (handle, of_sync) = (Arc::downgrade(world), Arc::clone(&life));
-        let files = Files::new(locked.disk.clone(), Arc::clone(&life), move || during_sync(&handle, &of_sync));
+        let files =
+            Files::new(locked.disk.clone(), Arc::clone(&life), move || during_sync(&handle, &of_sync));
         let machine = Machine { boot: locked.boot, boot_ms: locked.boot_ms() };
         let terms = Terms {
             keeps: locked.mode != Mode::Memory,
@@ -395,9 +397,11 @@ fn beginning(found: &Found, resume: &Resume, machine: Machine, mode: Mode, token
     let opened = Opened {
         server: [7; 20],
         number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
         previous_bytes: found.bytes,
         boot: machine.boot,
         keeps: mode != Mode::Memory,
+        always: mode == Mode::Always,
     };
     let horizon = Horizon {
         now: resume.now,
@@ -425,6 +429,7 @@ impl World {
             end: None,
             has_served: false,
             state: None,
+            boot: None,
             time_ms: (0, 0),
             quarantine_until: None,
             is_damaged: false,
@@ -798,6 +803,7 @@ impl World {
         let is_whole = is_kept && self.mode != Mode::Memory && !server.log.is_pending();
         self.expected.state =
             is_whole.then(|| (standing(server.keyspace(), now), grants(server.keyspace(), now)));
+        self.expected.boot = self.boot;
         self.expected.time_ms = (now.lock.as_millis(), self.now_ms());
         self.expected.quarantine_until = server.engine.shared().quarantine.until(now.lock);
         for who in 0..CLIENTS {
@@ -829,7 +835,8 @@ impl World {
         if let Err(why) = self.check_keys(&keyspace, now, resume.restores) {
             self.broken = Some(format!("{why}: {:?}, {found:?}, {resume:?}", self.expected.end));
         }
-        let shared = Shared::new(keyspace, Settings::default(), clock, self.servers).with_log(Arc::clone(&log));
+        let shared =
+            Shared::new(keyspace, Settings::default(), clock, self.servers).with_log(Arc::clone(&log));
         if let Some((until, reason)) = resume.quarantine {
             shared.quarantine.begin(until, reason);
         }
@@ -861,7 +868,8 @@ impl World {
         if resume.now.as_millis() > exact_ms {
             return Err(format!("lock time is {:?}, ahead of {exact_ms}", resume.now));
         }
-        if end == End::Killed && resume.now.as_millis() != exact_ms {
+        let is_same_boot = self.boot.is_some() && self.boot == self.expected.boot;
+        if end <= End::Killed && is_same_boot && resume.now.as_millis() != exact_ms {
             return Err(format!("lock time is {:?}, not {exact_ms}", resume.now));
         }
         if self.mode == Mode::Memory {
@@ -870,13 +878,16 @@ impl World {
         if !resume.restores {
             return Err("nothing is restored".to_owned());
         }
+        // A file may end too early that another one goes on from, if the power was lost between the two.
+        let is_damaged = *is_damaged || (end == End::PowerLost && found.ending == Ending::Damaged);
         if found.ending == Ending::Damaged && !is_damaged {
             return Err("a journal counts as damaged that is not".to_owned());
         }
         let inherited = quarantine_until.filter(|until| *until > resume.now);
         let waits = match end {
-            End::Stopped | End::Killed => false,
-            End::Moved | End::PowerLost => self.mode != Mode::Always || *is_damaged,
+            End::Stopped => false,
+            End::Killed if is_same_boot => false,
+            _ => self.mode != Mode::Always || is_damaged,
         };
         if !waits && quarantine != inherited {
             return Err(format!("the quarantine ends at {quarantine:?}, not at {inherited:?}"));
@@ -907,13 +918,7 @@ impl World {
             };
             (client.register, client.pending) = (found, None);
         }
-        let is_complete = match self.expected.end {
-            Some(End::PowerLost) => self.mode == Mode::Always,
-            _ => true,
-        };
-        if is_complete && self.expected.has_served {
-            self.check_holds(&state)?;
-        }
+        self.check_holds(&state)?;
         let Some((before, granted)) = self.expected.state.take() else { return Ok(()) };
         let before = living(&before, now);
         if before != state {
@@ -931,7 +936,7 @@ impl World {
     fn check_holds(&self, state: &State) -> Result<(), String> {
         let now_ms = self.now_ms();
         let holds = self.clients.iter().filter_map(|client| client.hold.as_ref());
-        for hold in holds.filter(|hold| hold.until_ms >= now_ms) {
+        for hold in holds.filter(|hold| hold.until_ms >= now_ms && !hold.may_be_lost) {
             let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
             let is_there = match (found, hold.kind) {
                 (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
@@ -950,6 +955,9 @@ impl World {
         self.expected.end = self.expected.end.max(Some(end));
         if end == End::PowerLost {
             self.expected.state = None;
+            if self.mode != Mode::Always {
+                self.clients.iter_mut().for_each(Client::may_lose_lock);
+            }
         }
         let outage_ms = if self.rng.one_in(4) { 8_000 } else { 600 };
         let delay_ms = self.rng.below_u64(outage_ms);

@@ -45,17 +45,31 @@ pub(super) struct Hold {
     pub(super) owner: String,
     /// The last millisecond of the belief.
     pub(super) until_ms: u64,
+    /// Whether a loss of power has come between, after which the server may have forgotten it.
+    pub(super) may_be_lost: bool,
 }
 
 /// What a request is for.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Acquire { kind: Kind, key: String, owner: String, lease_ms: u64 },
-    Count { counter: usize },
-    Extend { lease_ms: u64 },
+    Acquire {
+        kind: Kind,
+        key: String,
+        owner: String,
+        lease_ms: u64,
+    },
+    Count {
+        counter: usize,
+    },
+    Extend {
+        lease_ms: u64,
+    },
     Release,
     /// A key that only this client writes: its new value, and its lease.
-    Write { value: Option<u64>, lease_ms: Option<u64> },
+    Write {
+        value: Option<u64>,
+        lease_ms: Option<u64>,
+    },
 }
 
 /// A request without a reply.
@@ -68,6 +82,8 @@ pub(super) struct Request {
     floor: u64,
     /// Whether the reply is on its way: the end of the server does not stop it.
     pub(super) is_answered: bool,
+    /// Whether a loss of power has come between the request and the arrival of the reply.
+    may_be_lost: bool,
 }
 
 /// The key that only one client writes.
@@ -148,7 +164,8 @@ impl Client {
             (Op::Extend { lease_ms }, Some(hold)) => hold.until_ms = hold.until_ms.min(now_ms + lease_ms),
             _ => {}
         }
-        self.request = Some(Request { op, words, sent_ms: now_ms, floor, is_answered: false });
+        self.request =
+            Some(Request { op, words, sent_ms: now_ms, floor, is_answered: false, may_be_lost: false });
     }
 
     fn acquire(&mut self, who: usize, rng: &mut Rng) -> Op {
@@ -160,7 +177,9 @@ impl Client {
 
     fn write(&mut self, rng: &mut Rng) -> Op {
         self.written += 1;
-        let value = (!rng.one_in(4)).then_some(self.written);
+        // To forget that a key with a lease was removed is safe, and so its removal does not wait for the disk.
+        let may_remove = self.register.until_ms.is_none();
+        let value = (!may_remove || !rng.one_in(4)).then_some(self.written);
         let is_leased = value.is_some() && rng.one_in(2);
         Op::Write { value, lease_ms: is_leased.then(|| LEASE_MS_MAX + 1 + rng.below_u64(20_000)) }
     }
@@ -191,7 +210,9 @@ impl Client {
                     (Kind::Plain, Op::Extend { lease_ms }) => {
                         format!("EVAL SCRIPT 1 {key} {owner} {lease_ms}")
                     }
-                    (Kind::Hash, Op::Extend { lease_ms }) => format!("EVAL SCRIPT 1 {key} {lease_ms} {owner}"),
+                    (Kind::Hash, Op::Extend { lease_ms }) => {
+                        format!("EVAL SCRIPT 1 {key} {lease_ms} {owner}")
+                    }
                     (Kind::Native, Op::Extend { lease_ms }) => {
                         format!("LOCK.EXTEND {key} {owner} LEASE {lease_ms}")
                     }
@@ -212,14 +233,9 @@ impl Client {
     }
 
     /// Reads the reply of its request. Returns the lock in which it believes from now on, if that is new.
-    pub(super) fn hear(
-        &mut self,
-        reply: &str,
-        now_ms: u64,
-        told: &mut Told,
-    ) -> Result<Option<Hold>, String> {
+    pub(super) fn hear(&mut self, reply: &str, now_ms: u64, told: &mut Told) -> Result<Option<Hold>, String> {
         let Some(request) = self.request.take() else { return Err("a reply without a request".to_owned()) };
-        let Request { op, sent_ms, floor, .. } = request;
+        let Request { op, sent_ms, floor, may_be_lost, .. } = request;
         match op {
             Op::Acquire { kind, key, owner, lease_ms } => {
                 let is_granted = match kind {
@@ -233,7 +249,7 @@ impl Client {
                 if kind == Kind::Native {
                     told.token(token_in(reply)?, floor)?;
                 }
-                self.hold = Some(Hold { kind, key, owner, until_ms: sent_ms + lease_ms });
+                self.hold = Some(Hold { kind, key, owner, until_ms: sent_ms + lease_ms, may_be_lost });
             }
             Op::Extend { lease_ms } => {
                 let hold = self.hold.as_mut().expect("it holds a lock");
@@ -243,7 +259,7 @@ impl Client {
                     }
                     return Ok(None);
                 }
-                hold.until_ms = sent_ms + lease_ms;
+                (hold.until_ms, hold.may_be_lost) = (sent_ms + lease_ms, may_be_lost);
             }
             Op::Release => {
                 self.hold = None;
@@ -267,6 +283,12 @@ impl Client {
             }
         }
         Ok(self.hold.clone().filter(|hold| hold.until_ms >= now_ms))
+    }
+
+    /// The server may have forgotten what it has granted with a lease.
+    pub(super) fn may_lose_lock(&mut self) {
+        self.hold.iter_mut().for_each(|hold| hold.may_be_lost = true);
+        self.request.iter_mut().for_each(|request| request.may_be_lost = true);
     }
 
     /// The server ends without a reply.
