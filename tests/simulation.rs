@@ -6,6 +6,9 @@
 //! Canaries      clients and servers that are broken on purpose: a law that catches none of them is no law.
 
 mod caches;
+mod crash;
+mod crash_clients;
+mod crash_disk;
 pub(crate) mod effects;
 mod lock_model;
 mod lock_queues;
@@ -168,5 +171,39 @@ mod queueing {
     #[test]
     fn every_broken_lock_queue_is_caught() {
         assert_caught(DEFECTS, |seed, defect| LockQueueSimulation::new(seed, Names::Own, defect).run());
+    }
+}
+
+mod crashing {
+    use super::*;
+    use crash::DEFECTS;
+
+    /// Runs of a test, and in a round of a canary.
+    const RUNS: u64 = 200;
+    const CANARY_RUNS: u64 = 40;
+
+    #[test]
+    fn no_lock_is_granted_twice_and_nothing_durable_is_lost() {
+        let runs = crate::support::rng::number("CRASH_RUNS").unwrap_or(RUNS);
+        let seeds = match crate::support::rng::number("SEED") {
+            Some(seed) => seed..seed + 1,
+            None => 0..runs,
+        };
+        let mut starts = 0;
+        for seed in seeds {
+            match crash::run(seed, crash::Defect::None) {
+                Ok(of_run) => starts += of_run,
+                Err(why) => panic!("replay with SEED={seed}: {why}"),
+            }
+        }
+        println!("{starts} starts");
+    }
+
+    #[test]
+    fn every_broken_recovery_is_caught() {
+        assert_caught(DEFECTS, |seed, defect| {
+            let seeds = seed * CANARY_RUNS..(seed + 1) * CANARY_RUNS;
+            seeds.map(|seed| crash::run(seed, defect)).find_map(Result::err).map_or(Ok(()), Err)
+        });
     }
 }

@@ -103,6 +103,10 @@ impl<R: Read> Frames<R> {
                 let is_begun = first_line().starts_with(&line);
                 return if is_begun { Ok(None) } else { Err(Unreadable::Foreign) };
             }
+            // A file that has grown without its data being written has zeros.
+            if byte[0] == 0 && first_line().starts_with(&line) {
+                return Ok(None);
+            }
             line.push(byte[0]);
             if line.len() > FIRST_LINE_BYTES_MAX {
                 return Err(Unreadable::Foreign);

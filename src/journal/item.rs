@@ -41,12 +41,16 @@ pub struct Opened {
     pub server: [u8; 20],
     /// The number of the file.
     pub number: u64,
-    /// Bytes of the file before it; zero: it is the first.
+    /// The number of the file that it goes on from; zero: it is the first. Files between the two could not be read.
+    pub previous: u64,
+    /// Bytes of that file.
     pub previous_bytes: u64,
     /// The boot of the machine; `None`: the system does not tell.
     pub boot: Option<[u8; 16]>,
     /// Whether effects are kept. In memory mode the journal has horizons only.
     pub keeps: bool,
+    /// Whether every reply waits for the disk: what a loss of power takes was promised to nobody.
+    pub always: bool,
 }
 
 /// A horizon, and the numbers that go on from it.
@@ -92,10 +96,12 @@ impl Item {
                 out.push(OPENED);
                 out.extend_from_slice(&opened.server);
                 codec::put_number(out, opened.number);
+                codec::put_number(out, opened.previous);
                 codec::put_number(out, opened.previous_bytes);
                 out.push(u8::from(opened.boot.is_some()));
                 out.extend_from_slice(&opened.boot.unwrap_or_default());
                 out.push(u8::from(opened.keeps));
+                out.push(u8::from(opened.always));
             }
             Self::Record { now, mutations } => {
                 let (now, lasts_until) = (*now, LockTime::MAX);
@@ -121,12 +127,14 @@ impl Item {
             OPENED => Self::Opened(Opened {
                 server: take_array(from)?,
                 number: codec::take_number(from)?,
+                previous: codec::take_number(from)?,
                 previous_bytes: codec::take_number(from)?,
                 boot: {
                     let is_known = take_byte(from)? != 0;
                     Some(take_array(from)?).filter(|_| is_known)
                 },
                 keeps: take_byte(from)? != 0,
+                always: take_byte(from)? != 0,
             }),
             RECORD => {
                 let now = LockTime::from_millis(codec::take_number(from)?);

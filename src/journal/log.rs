@@ -407,9 +407,10 @@ impl Log {
     pub fn begin_copy(&self, now: LockTime, boot_ms: u64) -> io::Result<()> {
         let mut state = self.state.lock();
         self.write_state(&mut state)?;
-        let (number, previous_bytes) = (state.opened.number + 1, state.bytes);
+        let (previous, previous_bytes) = (state.opened.number, state.bytes);
+        let number = previous + 1;
         self.storage.begin(number)?;
-        (state.opened.number, state.opened.previous_bytes) = (number, previous_bytes);
+        state.opened = Opened { number, previous, previous_bytes, ..state.opened.clone() };
         state.previous_bytes += previous_bytes;
         (state.bytes, state.is_copied) = (frame::first_line().len() as u64, false);
         state.is_copy_wanted = false;
@@ -506,7 +507,7 @@ impl Log {
         let limit = state.syncing.map_or(state.durable, |next| next.earlier(state.durable));
         let is_covered = record.lasts_until <= limit.until
             && state.token <= limit.tokens_until
-            && (lease_ms == 0 || record.now.millis_since(state.synced_at) <= GRACE_MS);
+            && (lease_ms == 0 || is_lease && record.now.millis_since(state.synced_at) <= GRACE_MS);
         if is_lease {
             state.promised_until = state.promised_until.max(record.lasts_until);
         }

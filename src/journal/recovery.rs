@@ -108,13 +108,15 @@ pub fn read<R: Read>(
     if let Some(other) = parts.iter().find(|part| part.opened().is_some_and(|at| Some(at.server) != server)) {
         return Err((other.number, Unreadable::OtherServer));
     }
+    leave_out_unread(&mut parts);
     // A server in memory mode has forgotten what the files before its own have kept.
     let forgotten = parts.iter().rposition(|part| part.opened().is_some_and(|opened| !opened.keeps));
     let ends: Vec<_> = parts.iter().skip(1).map(|next| next.opened().map(|at| at.previous_bytes)).collect();
-    let (mut expected, count) = (None, parts.len());
+    let (mut before, count) = (None, parts.len());
     for (index, part) in parts.into_iter().enumerate() {
-        let is_next = expected.is_none_or(|expected| expected == part.number);
-        expected = Some(part.number + 1);
+        let previous = part.opened().map(|opened| opened.previous);
+        let is_next = before.is_none() || previous.is_none() || before == previous;
+        before = Some(part.number);
         if !is_next {
             reader.found.ending = Ending::Damaged;
         }
@@ -126,7 +128,23 @@ pub fn read<R: Read>(
         let counts = forgotten.is_none_or(|forgotten| index > forgotten);
         reader.part(part, (end, is_last), seed, if counts { Some(&mut *apply) } else { None })?;
     }
+    // Files that a copy had made needless may be back after a loss of power: only the end of all tells.
+    if !reader.is_complete {
+        reader.found.ending = Ending::Damaged;
+    }
     Ok(reader.found)
+}
+
+/// Leaves out the files that none of the later ones goes on from: the start that could not read them has begun the next.
+fn leave_out_unread<R: Read>(parts: &mut Vec<Part<R>>) {
+    let mut last = u64::MAX;
+    for index in (0..parts.len()).rev() {
+        if parts[index].number > last {
+            parts.remove(index);
+        } else if let Some(opened) = parts[index].opened() {
+            last = opened.previous;
+        }
+    }
 }
 
 /// One file.
@@ -220,7 +238,7 @@ impl Reader {
             }
         }
         self.found.bytes = frames.bytes;
-        if end.is_some_and(|end| frames.bytes != end) || !self.is_complete {
+        if end.is_some_and(|end| frames.bytes != end) {
             self.found.ending = Ending::Damaged;
         }
         Ok(())
@@ -283,7 +301,7 @@ pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
         machine.boot.is_some() && opened.boot == machine.boot && machine.boot_ms >= horizon.boot_ms;
     let passed_ms = if is_same_boot { machine.boot_ms - horizon.boot_ms } else { 0 };
     let now = found.now.max(horizon.now + passed_ms);
-    let is_exact = found.ending == Ending::Stopped || (is_same_boot && !is_damaged);
+    let is_exact = found.ending == Ending::Stopped || ((is_same_boot || opened.always) && !is_damaged);
     let is_forgotten = !start.keeps || !opened.keeps;
     let mut until = horizon.quarantine_until;
     let mut reason = "an earlier quarantine has not ended";

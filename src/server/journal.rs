@@ -134,9 +134,11 @@ fn start(
     let opened = Opened {
         server,
         number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
         previous_bytes: found.bytes,
         boot: machine.boot,
         keeps: terms.keeps,
+        always: mode == Mode::Always,
     };
     let horizon = Horizon {
         now: resume.now,

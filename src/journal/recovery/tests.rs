@@ -62,9 +62,11 @@ fn log(mode: Mode, memory: &Memory) -> Log {
     let opened = Opened {
         server: [7; 20],
         number: 1,
+        previous: 0,
         previous_bytes: 0,
         boot: BOOT.boot,
         keeps: mode != Mode::Memory,
+        always: mode == Mode::Always,
     };
     let horizon = Horizon { now: at(10_000), boot_ms: 500, token: 3, tokens_until: 3, ..Horizon::default() };
     let start = Start { mode, lease_ms_max: 60_000, opened, horizon, functions: None };
@@ -170,7 +172,15 @@ fn what_memory_mode_has_granted_is_waited_for() {
 #[test]
 fn a_quarantine_outlives_a_kill_inside_it() {
     let memory = Memory::default();
-    let opened = Opened { server: [7; 20], number: 1, previous_bytes: 0, boot: BOOT.boot, keeps: true };
+    let opened = Opened {
+        server: [7; 20],
+        number: 1,
+        previous: 0,
+        previous_bytes: 0,
+        boot: BOOT.boot,
+        keeps: true,
+        always: false,
+    };
     let horizon =
         Horizon { now: at(10_000), boot_ms: 500, quarantine_until: at(45_000), ..Horizon::default() };
     let start = Start { mode: Mode::EverySecond, lease_ms_max: 60_000, opened, horizon, functions: None };

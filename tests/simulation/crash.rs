@@ -1,0 +1,966 @@
+//! A machine that crashes: the real engine, log and recovery on a disk in memory, with clients that go on believing.
+//!
+//! Faults  kills at any point, also inside a write, a sync or a start; losses of power with other boots; volumes that move
+//!         to another machine; clean stops; disks that are slow, full or broken; steps of the wall clock.
+//! Laws    those of [`super::crash_clients`]; what was acknowledged as durable is there after a restart; after a kill on
+//!         the same boot everything is there and nobody waits; a quarantine lasts no longer than the page says.
+//! Time    real time is an event queue. Lock time is what the server makes of it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::Engine;
+use redlatch::internals::journal::item::{Horizon, Opened};
+use redlatch::internals::journal::log::{GRACE_MS, Log, Mode, Owed, Start, SyncError};
+use redlatch::internals::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
+use redlatch::internals::keyspace::{Copied, CopyCursor, Due, Keyspace};
+use redlatch::internals::resp::Request as Words;
+use redlatch::internals::state::clients::Client as Peer;
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::Settings;
+
+use super::crash_clients::{Client, Hold, Kind, LEASE_MS_MAX, Op, Register, Told};
+use super::crash_disk::{Disk, Files, Life};
+use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
+use crate::support::rng::Rng;
+
+/// How the server or its start is broken. All but the first are canaries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Defect {
+    None,
+    /// Replies do not wait for the disk.
+    AnswersBeforeSync,
+    /// Replies do not wait for the journal.
+    AnswersBeforeWrite,
+    /// Extends are allowed in quarantine.
+    ExtendsInQuarantine,
+    /// A start forgets the quarantine of the process before.
+    ForgetsQuarantine,
+    /// Lock time jumps ahead at a reboot.
+    JumpsAhead,
+    /// A start does not know the horizon.
+    NoHorizon,
+    /// After a loss of power, tokens go on where the journal ends.
+    RepeatsTokens,
+}
+
+pub(super) const DEFECTS: &[Defect] = &[
+    Defect::AnswersBeforeSync,
+    Defect::AnswersBeforeWrite,
+    Defect::ExtendsInQuarantine,
+    Defect::ForgetsQuarantine,
+    Defect::JumpsAhead,
+    Defect::NoHorizon,
+    Defect::RepeatsTokens,
+];
+
+const CLIENTS: usize = 4;
+/// How long one run lasts, in milliseconds of real time.
+const RUN_MS: u64 = 45_000;
+const SYNC_EVERY_MS: u64 = 1_000;
+/// Real time at the beginning of a run.
+const BEGIN_MS: u64 = 1_700_000_000_000;
+/// How long a server serves at most.
+const CRASH_MS_MAX: u64 = 12_000;
+/// How far lock time jumps, where it does.
+const JUMP_MS: u64 = 20_000;
+
+/// What happens at some time.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// A client chooses what to do.
+    Act(usize),
+    /// The request of a client arrives at the server of that number.
+    Arrive(usize, u64),
+    /// The next step of the copy of the live keys.
+    Copy,
+    /// The process ends.
+    Crash,
+    /// A reply arrives.
+    Deliver(usize, String),
+    /// The server of that number writes its journal.
+    Flush(u64),
+    /// The keeper looks after the journal of the server of that number: because of the time, or because a reply waits.
+    Keep(u64, bool),
+    /// The disk is full, or is not any more.
+    Space,
+    /// A process starts.
+    Start,
+    /// The wall clock is stepped.
+    StepWall,
+}
+
+/// How the last process ended, the worst of all since the last that served.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum End {
+    Stopped,
+    Killed,
+    /// The machine was another, with the same disk.
+    Moved,
+    /// The power was lost, or the disk has failed.
+    PowerLost,
+}
+
+/// Real time, in which all clients live, and the clock of the server that serves.
+#[derive(Debug)]
+struct ServerClock {
+    real_ms: Arc<AtomicU64>,
+    wall_offset_ms: Arc<AtomicI64>,
+    /// Lock time at this real time.
+    origin: (u64, u64),
+}
+
+impl Clock for ServerClock {
+    fn now(&self) -> Now {
+        let (lock_ms, real_ms) = self.origin;
+        let now_ms = self.real_ms.load(SeqCst);
+        let lock_ms = lock_ms + (now_ms - real_ms);
+        let wall_offset_ms = self.wall_offset_ms.load(SeqCst) + now_ms as i64 - lock_ms as i64;
+        Now { lock: LockTime::from_millis(lock_ms), wall_offset_ms }
+    }
+
+    fn micros(&self) -> u64 {
+        self.real_ms.load(SeqCst) * 1_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.now().wall().as_millis() * 1_000
+    }
+}
+
+/// A connection as the server has it.
+struct Connection {
+    session: Session,
+    output: String,
+    owed: Owed,
+}
+
+/// A process that serves.
+struct Server {
+    engine: Engine,
+    log: Arc<Log>,
+    connections: Vec<Connection>,
+    copy: Option<CopyCursor>,
+    /// Whether a sync is asked for before its time.
+    is_sync_wanted: bool,
+}
+
+impl Server {
+    fn keyspace(&self) -> &Keyspace {
+        &self.engine.shared().keyspace
+    }
+
+    fn now(&self) -> Now {
+        self.engine.shared().clock.now()
+    }
+}
+
+/// What must be done without the world being locked, because other events happen meanwhile.
+enum Job {
+    None,
+    /// The live keys have been copied: they are synced, and older files are removed.
+    EndCopy,
+    Over,
+    Start,
+    Stop,
+    Sync,
+}
+
+/// What must be found after the last end of a process.
+struct Expected {
+    /// How it ended, at worst, since the last that has served.
+    end: Option<End>,
+    has_served: bool,
+    /// The state at the end, if all of it was in the journal.
+    state: Option<(State, Grants)>,
+    /// The boot, lock time and real time at the end.
+    boot: Option<[u8; 16]>,
+    time_ms: (u64, u64),
+    quarantine_until: Option<LockTime>,
+    /// Whether the end of a file cannot be read.
+    is_damaged: bool,
+}
+
+/// A machine, its server and its clients.
+pub(super) struct World {
+    defect: Defect,
+    rng: Rng,
+    real_ms: Arc<AtomicU64>,
+    wall_offset_ms: Arc<AtomicI64>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    scheduled: u64,
+    disk: Disk,
+    /// The boot of the machine, if the system tells, and when it was.
+    boot: Option<[u8; 16]>,
+    boot_since_ms: u64,
+    boots: u8,
+    mode: Mode,
+    /// The process that runs, and what it serves once it has started.
+    life: Option<Arc<Life>>,
+    server: Option<Server>,
+    servers: u64,
+    /// The process is to end after the next request.
+    ends_next: bool,
+    clients: Vec<Client>,
+    told: Told,
+    expected: Expected,
+    broken: Option<String>,
+    end_ms: u64,
+}
+
+type WorldHandle = Arc<Mutex<World>>;
+
+/// Runs one world. Returns how often a server has started, or the first broken law.
+pub(super) fn run(seed: u64, defect: Defect) -> Result<u64, String> {
+    let world = Arc::new(Mutex::new(World::new(seed, defect)));
+    loop {
+        let job = world.lock().step(false);
+        match job {
+            Job::None => {}
+            Job::EndCopy => end_copy(&world),
+            Job::Over => return Ok(world.lock().servers),
+            Job::Start => start(&world),
+            Job::Stop => stop(&world),
+            Job::Sync => {
+                sync(&world);
+            }
+        }
+        let world = world.lock();
+        if let Some(why) = &world.broken {
+            return Err(format!("{} ms, {:?}: {why}", world.now_ms() - BEGIN_MS, world.mode));
+        }
+    }
+}
+
+/// What happens while the disk syncs. Returns whether the sync works.
+fn during_sync(world: &Weak<Mutex<World>>, life: &Life) -> bool {
+    let Some(world) = world.upgrade() else { return true };
+    let end_ms = {
+        let mut world = world.lock();
+        let now_ms = world.now_ms();
+        now_ms
+            + match world.rng.below(60) {
+                0 => world.rng.below_u64(GRACE_MS + 3_000),
+                1..4 => world.rng.below_u64(800),
+                _ => world.rng.below_u64(20),
+            }
+    };
+    loop {
+        let mut world = world.lock();
+        if life.is_over() || world.broken.is_some() {
+            return false;
+        }
+        if world.next_ms().is_none_or(|at_ms| at_ms > end_ms) {
+            world.real_ms.fetch_max(end_ms, SeqCst);
+            return !world.rng.one_in(250);
+        }
+        world.step(true);
+    }
+}
+
+/// Syncs the log of the server. Returns whether that has worked.
+fn sync(world: &WorldHandle) -> bool {
+    let (log, now, boot_ms) = {
+        let world = world.lock();
+        let Some(server) = &world.server else { return false };
+        (Arc::clone(&server.log), server.now().lock, world.boot_ms())
+    };
+    let result = log.sync(now, boot_ms);
+    let mut world = world.lock();
+    match &result {
+        Ok(()) => world.leave(),
+        Err(SyncError::Write(_)) => world.show_error(),
+        Err(SyncError::Sync(_)) => world.fail(),
+    }
+    result.is_ok()
+}
+
+fn end_copy(world: &WorldHandle) {
+    let Some(log) = world.lock().server.as_ref().map(|server| Arc::clone(&server.log)) else { return };
+    log.end_copy();
+    if sync(world) {
+        log.remove_older().expect("the directory can be changed");
+    }
+}
+
+/// The server ends in good order.
+fn stop(world: &WorldHandle) {
+    let (log, now, boot_ms) = {
+        let mut world = world.lock();
+        let Some(server) = &world.server else { return };
+        let (log, now) = (Arc::clone(&server.log), server.now().lock);
+        log.write();
+        world.leave();
+        world.server_ends(log.error().is_none());
+        (log, now, world.boot_ms())
+    };
+    let result = log.stop(now, boot_ms);
+    let mut world = world.lock();
+    if world.life.is_none() {
+        return;
+    }
+    match result {
+        Ok(()) => {
+            if world.rng.one_in(3) {
+                world.reboot();
+            }
+            world.process_ends(End::Stopped);
+        }
+        Err(_) if log.error().is_some() => world.process_ends(End::Killed),
+        Err(_) => world.fail(),
+    }
+}
+
+/// A process starts as the server does: it reads the journal, begins a new file and syncs it before it serves.
+fn start(world: &WorldHandle) {
+    let (life, files, found_files, machine, terms, defect, mode, real_ms) = {
+        let mut locked = world.lock();
+        let life = Life::new();
+        locked.life = Some(Arc::clone(&life));
+        if locked.rng.one_in(8) {
+            let delay_ms = locked.rng.below_u64(30);
+            locked.schedule(delay_ms, Event::Crash);
+        }
+        let (handle, of_sync) = (Arc::downgrade(world), Arc::clone(&life));
+        let files =
+            Files::new(locked.disk.clone(), Arc::clone(&life), move || during_sync(&handle, &of_sync));
+        let machine = Machine { boot: locked.boot, boot_ms: locked.boot_ms() };
+        let terms = Terms {
+            keeps: locked.mode != Mode::Memory,
+            fresh: LockTime::from_millis(locked.wall_ms()),
+            startup_guard_ms: 0,
+            lease_ms_max: LEASE_MS_MAX,
+        };
+        let (defect, mode, real_ms) = (locked.defect, locked.mode, locked.now_ms());
+        (life, files, locked.disk.files(), machine, terms, defect, mode, real_ms)
+    };
+    let mut keyspace = Keyspace::new(layout(None), || {});
+    let mut replay = keyspace.replay();
+    let found = recovery::read(found_files, keyspace.seed(), &mut |now, mutations| {
+        replay.at(now);
+        mutations.iter().filter(|_| terms.keeps).for_each(|mutation| replay.apply(mutation));
+    });
+    let mut found = match found {
+        Ok(found) => found,
+        Err((number, why)) => {
+            world.lock().broken = Some(format!("file {number} {why}"));
+            return;
+        }
+    };
+    let resume = resumed(&mut found, machine, &terms, defect);
+    replay.finish(resume.now);
+    keyspace.raise_tokens(resume.token);
+    let begin = beginning(&found, &resume, machine, mode, keyspace.tokens());
+    let Ok(log) = Log::start(Box::new(files), begin) else {
+        return world.lock().start_fails(&life);
+    };
+    let log = Arc::new(log);
+    keyspace.set_journal(Arc::clone(&log) as _);
+    let clock = {
+        let world = world.lock();
+        let (real_ms, wall_offset_ms) = (Arc::clone(&world.real_ms), Arc::clone(&world.wall_offset_ms));
+        let origin = (resume.now.as_millis(), world.now_ms());
+        Arc::new(ServerClock { real_ms, wall_offset_ms, origin })
+    };
+    let boot_ms = world.lock().boot_ms();
+    match log.sync(clock.now().lock, boot_ms) {
+        Ok(()) => world.lock().serve(keyspace, log, clock, (&found, &resume, real_ms)),
+        Err(SyncError::Write(_)) => world.lock().start_fails(&life),
+        Err(SyncError::Sync(_)) => world.lock().fail(),
+    }
+}
+
+/// How the server goes on, with the defect of a start.
+fn resumed(found: &mut Found, machine: Machine, terms: &Terms, defect: Defect) -> Resume {
+    match defect {
+        Defect::ForgetsQuarantine => found.horizon.quarantine_until = LockTime::from_millis(0),
+        Defect::NoHorizon => found.horizon.until = LockTime::from_millis(0),
+        Defect::RepeatsTokens => found.horizon.tokens_until = found.horizon.token,
+        _ => {}
+    }
+    let mut resume = recovery::resume(found, machine, terms);
+    let is_other_boot = found.opened.as_ref().is_some_and(|opened| opened.boot != machine.boot);
+    if defect == Defect::JumpsAhead && is_other_boot {
+        resume.now = resume.now + JUMP_MS;
+        resume.quarantine = resume.quarantine.filter(|(until, _)| *until > resume.now);
+    }
+    resume
+}
+
+/// How the log of a new process begins.
+fn beginning(found: &Found, resume: &Resume, machine: Machine, mode: Mode, token: u64) -> Start {
+    let opened = Opened {
+        server: [7; 20],
+        number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
+        previous_bytes: found.bytes,
+        boot: machine.boot,
+        keeps: mode != Mode::Memory,
+        always: mode == Mode::Always,
+    };
+    let horizon = Horizon {
+        now: resume.now,
+        boot_ms: machine.boot_ms,
+        until: found.horizon.until.max(resume.now),
+        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
+        token,
+        tokens_until: token,
+        lease_ms_max: LEASE_MS_MAX,
+    };
+    Start { mode, lease_ms_max: LEASE_MS_MAX, opened, horizon, functions: None }
+}
+
+impl World {
+    fn new(seed: u64, defect: Defect) -> Self {
+        let mut rng = Rng::new(seed);
+        // What no mode but the default one can do wrong is not looked for in the others.
+        let mode = match rng.below(8) {
+            0 if defect == Defect::None => Mode::Always,
+            1 if defect == Defect::None => Mode::Memory,
+            _ => Mode::EverySecond,
+        };
+        let boot = (!rng.one_in(8)).then_some([0; 16]);
+        let expected = Expected {
+            end: None,
+            has_served: false,
+            state: None,
+            boot: None,
+            time_ms: (0, 0),
+            quarantine_until: None,
+            is_damaged: false,
+        };
+        let mut world = Self {
+            defect,
+            rng,
+            real_ms: Arc::new(AtomicU64::new(BEGIN_MS)),
+            wall_offset_ms: Arc::default(),
+            events: BinaryHeap::new(),
+            scheduled: 0,
+            disk: Disk::default(),
+            boot,
+            boot_since_ms: BEGIN_MS / 2,
+            boots: 0,
+            mode,
+            life: None,
+            server: None,
+            servers: 0,
+            ends_next: false,
+            clients: (0..CLIENTS).map(|_| Client::default()).collect(),
+            told: Told::default(),
+            expected,
+            broken: None,
+            end_ms: BEGIN_MS + RUN_MS,
+        };
+        world.schedule(0, Event::Start);
+        (0..CLIENTS).for_each(|who| world.schedule(0, Event::Act(who)));
+        for event in [Event::Space, Event::StepWall, Event::StepWall] {
+            let delay_ms = world.rng.below_u64(RUN_MS * 2);
+            world.schedule(delay_ms, event);
+        }
+        world
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.real_ms.load(SeqCst)
+    }
+
+    fn boot_ms(&self) -> u64 {
+        self.now_ms() - self.boot_since_ms
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.now_ms().saturating_add_signed(self.wall_offset_ms.load(SeqCst))
+    }
+
+    fn schedule(&mut self, delay_ms: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.push(Reverse((self.now_ms() + delay_ms, self.scheduled, event)));
+    }
+
+    fn next_ms(&self) -> Option<u64> {
+        self.events.peek().map(|Reverse((at_ms, ..))| *at_ms)
+    }
+
+    /// The next event. While the disk syncs, what would sync it again comes later.
+    fn step(&mut self, is_in_sync: bool) -> Job {
+        let Some(Reverse((at_ms, _, event))) = self.events.pop() else { return Job::Over };
+        self.real_ms.fetch_max(at_ms, SeqCst);
+        if self.now_ms() > self.end_ms {
+            return Job::Over;
+        }
+        let job = match event {
+            Event::Start | Event::Keep(..) | Event::Copy if is_in_sync => {
+                self.schedule(5, event);
+                Job::None
+            }
+            Event::Act(who) => self.act(who),
+            Event::Arrive(who, number) => self.arrive(who, number),
+            Event::Copy => self.copy(),
+            Event::Crash => self.crash(is_in_sync),
+            Event::Deliver(who, reply) => self.deliver(who, &reply),
+            Event::Flush(number) => self.flush(number),
+            Event::Keep(number, is_wanted) => self.keep(number, is_wanted),
+            Event::Space => self.change_space(),
+            Event::Start => Job::Start,
+            Event::StepWall => {
+                let step_ms = self.rng.below_u64(7_200_000) as i64 - 3_600_000;
+                self.wall_offset_ms.fetch_add(step_ms, SeqCst);
+                Job::None
+            }
+        };
+        self.look_after_waits();
+        job
+    }
+
+    fn act(&mut self, who: usize) -> Job {
+        let now_ms = self.now_ms();
+        if self.server.is_some() {
+            self.clients[who].act(who, now_ms, &self.told, &mut self.rng);
+        }
+        let (number, delay_ms) = (self.servers, self.rng.below_u64(5));
+        if self.clients[who].request.is_some() {
+            self.schedule(delay_ms, Event::Arrive(who, number));
+        } else {
+            let delay_ms = 50 + self.rng.below_u64(700);
+            self.schedule(delay_ms, Event::Act(who));
+        }
+        Job::None
+    }
+
+    /// The server executes a request. Its reply waits as in the processor of a connection.
+    fn arrive(&mut self, who: usize, number: u64) -> Job {
+        if number != self.servers {
+            return Job::None;
+        }
+        let (Some(server), Some(request)) = (&mut self.server, &self.clients[who].request) else {
+            return Job::None;
+        };
+        let (now, quarantine) = (server.now(), &server.engine.shared().quarantine);
+        let lifted = quarantine.until(now.lock).filter(|_| {
+            self.defect == Defect::ExtendsInQuarantine && matches!(request.op, Op::Extend { .. })
+        });
+        if lifted.is_some() {
+            quarantine.end();
+        }
+        let before = server.log.owed();
+        let connection = &mut server.connections[who];
+        let words: Vec<&[u8]> = request.words.iter().map(|word| word.as_bytes()).collect();
+        let (mut batch, mut out) = (server.engine.batch(), Vec::new());
+        server.engine.execute(&mut connection.session, Words::listed(&words), &mut batch, &mut out);
+        server.engine.end_batch(&mut connection.session, batch);
+        let after = server.log.owed();
+        if before != after || (self.mode == Mode::Always && !out.is_empty()) {
+            connection.owed = after;
+        }
+        if let Some(until) = lifted {
+            server.engine.shared().quarantine.begin(until, "the quarantine goes on");
+        }
+        connection.output = String::from_utf8(out).expect("an answer in ASCII");
+        if let Op::Write { value, lease_ms } = request.op
+            && !connection.output.starts_with('-')
+        {
+            let until_ms = lease_ms.map(|lease_ms| now.lock.as_millis() + lease_ms);
+            self.clients[who].pending = Some(Register { value, until_ms });
+        }
+        self.answer_later();
+        if std::mem::take(&mut self.ends_next) {
+            self.crash_now();
+        }
+        Job::None
+    }
+
+    /// The replies of this moment leave with the next write.
+    fn answer_later(&mut self) {
+        let (number, delay_ms) = (self.servers, self.rng.below_u64(3));
+        self.schedule(delay_ms, Event::Flush(number));
+        if self.defect == Defect::AnswersBeforeWrite {
+            self.leave();
+        }
+    }
+
+    fn flush(&mut self, number: u64) -> Job {
+        if let Some(server) = self.server.as_ref().filter(|_| number == self.servers) {
+            server.log.write();
+            self.leave();
+        }
+        Job::None
+    }
+
+    /// Sends the replies that may leave, and asks for a sync where one waits.
+    fn leave(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        let mut left = Vec::new();
+        for (who, connection) in server.connections.iter_mut().enumerate() {
+            let owed = match self.defect {
+                Defect::AnswersBeforeSync => Owed { synced: 0, ..connection.owed },
+                Defect::AnswersBeforeWrite => Owed::default(),
+                _ => connection.owed,
+            };
+            if !connection.output.is_empty() && server.log.has(owed) {
+                left.push((who, std::mem::take(&mut connection.output)));
+            }
+        }
+        let is_wanted = server.log.needs_sync() && !server.is_sync_wanted;
+        server.is_sync_wanted |= is_wanted;
+        for (who, reply) in left {
+            if let Some(request) = &mut self.clients[who].request {
+                request.is_answered = true;
+            }
+            let delay_ms = 1 + self.rng.below_u64(5);
+            self.schedule(delay_ms, Event::Deliver(who, reply));
+        }
+        if is_wanted {
+            let (number, delay_ms) = (self.servers, self.rng.below_u64(3));
+            self.schedule(delay_ms, Event::Keep(number, true));
+        }
+    }
+
+    /// Removes what has expired, and finishes calls that have waited.
+    fn look_after_waits(&mut self) {
+        let Some(server) = &mut self.server else { return };
+        while server.engine.tick() == Due::More {}
+        let mut is_answered = false;
+        for connection in &mut server.connections {
+            let mut out = Vec::new();
+            if connection.session.parked.is_some() {
+                server.engine.resume(&mut connection.session, &mut out);
+                connection.session.client.collect(&mut out);
+            }
+            if !out.is_empty() {
+                connection.owed = server.log.owed();
+                connection.output = String::from_utf8(out).expect("an answer in ASCII");
+                is_answered = true;
+            }
+        }
+        if is_answered {
+            self.answer_later();
+        }
+    }
+
+    fn deliver(&mut self, who: usize, reply: &str) -> Job {
+        let now_ms = self.now_ms();
+        match self.clients[who].hear(reply, now_ms, &mut self.told) {
+            Ok(Some(hold)) => self.believe(who, &hold),
+            Ok(None) => {}
+            Err(why) => self.broken = Some(format!("client {who}: {why}")),
+        }
+        let delay_ms = self.rng.below_u64(700);
+        self.schedule(delay_ms, Event::Act(who));
+        Job::None
+    }
+
+    /// A client believes in a lock from now on: no other does.
+    fn believe(&mut self, who: usize, hold: &Hold) {
+        let now_ms = self.now_ms();
+        for (other, client) in self.clients.iter().enumerate() {
+            let theirs = client.hold.as_ref().filter(|theirs| theirs.key == hold.key && other != who);
+            if let Some(theirs) = theirs.filter(|theirs| theirs.until_ms >= now_ms) {
+                self.broken = Some(format!("client {who} has {hold:?}, and client {other} {theirs:?}"));
+            }
+        }
+    }
+
+    /// The keeper of the journal: once a second, and when a reply waits.
+    fn keep(&mut self, number: u64, is_wanted: bool) -> Job {
+        let boot_ms = self.boot_ms();
+        let Some(server) = self.server.as_mut().filter(|_| number == self.servers) else { return Job::None };
+        let (log, now) = (Arc::clone(&server.log), server.now().lock);
+        if is_wanted {
+            server.is_sync_wanted = false;
+            return if log.needs_sync() { Job::Sync } else { Job::None };
+        }
+        if log.error().is_some() {
+            log.retry();
+        }
+        // A file is large enough for a copy after 32 MiB. The copies of a run are of another age.
+        if !log.is_copying() && self.mode != Mode::Memory && self.rng.one_in(12) {
+            // On a full disk the log goes on in its file.
+            let _ = log.begin_copy(now, boot_ms);
+        }
+        if log.is_copying() && server.copy.is_none() {
+            server.copy = Some(CopyCursor::default());
+            self.schedule(1, Event::Copy);
+        }
+        self.show_error();
+        self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
+        if log.needs_sync() || log.is_sync_due(now) { Job::Sync } else { Job::None }
+    }
+
+    fn copy(&mut self) -> Job {
+        let Some(server) = &mut self.server else { return Job::None };
+        let now = server.now().lock;
+        let Some(mut cursor) = server.copy.take() else { return Job::None };
+        let copied = server.keyspace().copy(&mut cursor, now);
+        server.log.write();
+        if server.log.error().is_some() {
+            return Job::None;
+        }
+        if copied == Copied::All {
+            return Job::EndCopy;
+        }
+        server.copy = Some(cursor);
+        let delay_ms = self.rng.below_u64(4);
+        self.schedule(delay_ms, Event::Copy);
+        Job::None
+    }
+
+    fn change_space(&mut self) -> Job {
+        let is_full = self.rng.one_in(2);
+        self.disk.set_full(is_full);
+        if is_full {
+            let delay_ms = self.rng.below_u64(4_000);
+            self.schedule(delay_ms, Event::Space);
+        }
+        Job::None
+    }
+
+    /// Tells the commands whether the journal can be written.
+    fn show_error(&self) {
+        let Some(server) = &self.server else { return };
+        let quarantine = &server.engine.shared().quarantine;
+        match server.log.error() {
+            Some(error) => quarantine.set_disk_error(&error),
+            None => quarantine.clear_disk_error(),
+        }
+    }
+
+    fn crash(&mut self, is_in_sync: bool) -> Job {
+        if self.life.is_none() {
+            return Job::None;
+        }
+        if self.server.is_some() && self.rng.one_in(4) {
+            if is_in_sync {
+                self.schedule(5, Event::Crash);
+                return Job::None;
+            }
+            return Job::Stop;
+        }
+        if self.server.is_some() && self.rng.one_in(2) {
+            self.ends_next = true;
+        } else {
+            self.crash_now();
+        }
+        Job::None
+    }
+
+    /// The process is killed, the volume moves, or the power fails.
+    fn crash_now(&mut self) {
+        let Some(life) = self.life.clone() else { return };
+        if let Some(server) = &self.server
+            && self.rng.one_in(3)
+        {
+            life.end_in_write(self.rng.below(200));
+            server.log.write();
+        }
+        life.end();
+        let end = match self.rng.below(8) {
+            0..4 if self.boot.is_some() => End::Killed,
+            0..5 => End::Moved,
+            _ => End::PowerLost,
+        };
+        self.server_ends(end != End::PowerLost);
+        if end == End::PowerLost {
+            self.expected.is_damaged |= self.disk.lose_power(&mut self.rng);
+        }
+        if end != End::Killed {
+            self.reboot();
+        }
+        self.process_ends(end);
+    }
+
+    /// A sync has failed: the system has thrown away what was not synced, and the process ends.
+    fn fail(&mut self) {
+        let Some(life) = &self.life else { return };
+        life.end();
+        self.server_ends(false);
+        self.expected.is_damaged = true;
+        self.process_ends(End::PowerLost);
+    }
+
+    fn start_fails(&mut self, life: &Life) {
+        if !life.is_over() {
+            self.process_ends(End::Killed);
+        }
+    }
+
+    /// The machine boots, or another one takes its disk.
+    fn reboot(&mut self) {
+        self.boots += 1;
+        let (boots, age_ms) = (self.boots, self.rng.below_u64(40_000));
+        self.boot = self.boot.map(|_| [boots; 16]);
+        self.boot_since_ms = self.now_ms() - age_ms;
+    }
+
+    /// Nobody is served any more. `is_kept` says whether what was written stays.
+    fn server_ends(&mut self, is_kept: bool) {
+        let Some(server) = self.server.take() else { return };
+        let now = server.now();
+        let is_whole = is_kept && self.mode != Mode::Memory && !server.log.is_pending();
+        self.expected.state =
+            is_whole.then(|| (standing(server.keyspace(), now), grants(server.keyspace(), now)));
+        self.expected.boot = self.boot;
+        self.expected.time_ms = (now.lock.as_millis(), self.now_ms());
+        self.expected.quarantine_until = server.engine.shared().quarantine.until(now.lock);
+        for who in 0..CLIENTS {
+            self.clients[who].lose_request();
+            // Clients with a request have no other plans.
+            if self.clients[who].request.is_none() {
+                let delay_ms = self.rng.below_u64(300);
+                self.events.retain(|Reverse((_, _, event))| *event != Event::Act(who));
+                self.schedule(delay_ms, Event::Act(who));
+            }
+        }
+        self.ends_next = false;
+    }
+
+    /// A process has started, and serves.
+    fn serve(
+        &mut self,
+        keyspace: Keyspace,
+        log: Arc<Log>,
+        clock: Arc<ServerClock>,
+        (found, resume, read_ms): (&Found, &Resume, u64),
+    ) {
+        let now = clock.now();
+        if self.defect == Defect::None
+            && let Err(why) = self.check_start(found, resume, read_ms)
+        {
+            self.broken = Some(format!("{why}: {:?}, {found:?}, {resume:?}", self.expected.end));
+        }
+        if let Err(why) = self.check_keys(&keyspace, now, resume.restores) {
+            self.broken = Some(format!("{why}: {:?}, {found:?}, {resume:?}", self.expected.end));
+        }
+        let shared =
+            Shared::new(keyspace, Settings::default(), clock, self.servers).with_log(Arc::clone(&log));
+        if let Some((until, reason)) = resume.quarantine {
+            shared.quarantine.begin(until, reason);
+        }
+        let engine = Engine::new(Arc::new(shared));
+        let connect = |_| {
+            let id = engine.shared().registries.clients.next_id();
+            let session = engine.connect(Peer::new(id, "w".into(), "s".into(), false, now.lock));
+            Connection { session, output: String::new(), owed: Owed::default() }
+        };
+        let connections = (0..CLIENTS).map(connect).collect();
+        self.server = Some(Server { engine, log, connections, copy: None, is_sync_wanted: false });
+        self.servers += 1;
+        (self.expected.end, self.expected.has_served, self.expected.is_damaged) = (None, true, false);
+        let (number, delay_ms) = (self.servers, self.rng.below_u64(CRASH_MS_MAX));
+        self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
+        self.schedule(delay_ms, Event::Crash);
+    }
+
+    /// Whether lock time, tokens and quarantine go on as the page says.
+    fn check_start(&self, found: &Found, resume: &Resume, read_ms: u64) -> Result<(), String> {
+        let Expected { end, has_served, time_ms, quarantine_until, is_damaged, .. } = &self.expected;
+        let quarantine = resume.quarantine.map(|(until, _)| until);
+        if quarantine.is_some_and(|until| until.millis_since(resume.now) > LEASE_MS_MAX + GRACE_MS) {
+            return Err("the quarantine is too long".to_owned());
+        }
+        let Some(end) = end.filter(|_| *has_served) else { return Ok(()) };
+        let (lock_ms, real_ms) = *time_ms;
+        let exact_ms = lock_ms + (read_ms - real_ms);
+        if resume.now.as_millis() > exact_ms {
+            return Err(format!("lock time is {:?}, ahead of {exact_ms}", resume.now));
+        }
+        let is_same_boot = self.boot.is_some() && self.boot == self.expected.boot;
+        if end <= End::Killed && is_same_boot && resume.now.as_millis() != exact_ms {
+            return Err(format!("lock time is {:?}, not {exact_ms}", resume.now));
+        }
+        if self.mode == Mode::Memory {
+            return Ok(());
+        }
+        if !resume.restores {
+            return Err("nothing is restored".to_owned());
+        }
+        // A file may end too early that another one goes on from, if the power was lost between the two.
+        let is_damaged = *is_damaged || (end == End::PowerLost && found.ending == Ending::Damaged);
+        if found.ending == Ending::Damaged && !is_damaged {
+            return Err("a journal counts as damaged that is not".to_owned());
+        }
+        let inherited = quarantine_until.filter(|until| *until > resume.now);
+        let waits = match end {
+            End::Stopped => false,
+            End::Killed if is_same_boot => false,
+            _ => self.mode != Mode::Always || is_damaged,
+        };
+        if !waits && quarantine != inherited {
+            return Err(format!("the quarantine ends at {quarantine:?}, not at {inherited:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether everything is there that was acknowledged.
+    fn check_keys(&mut self, keyspace: &Keyspace, now: Now, restores: bool) -> Result<(), String> {
+        if !restores {
+            self.told.forget_counts();
+            for client in &mut self.clients {
+                (client.register, client.pending) = Default::default();
+            }
+            return Ok(());
+        }
+        let (state, now_ms) = (state_of(keyspace, now), now.lock.as_millis());
+        for (who, client) in self.clients.iter_mut().enumerate() {
+            let key = (0, format!("register:{who}").into_bytes());
+            let value = match state.get(&key) {
+                Some((Value::String(text), _)) => String::from_utf8_lossy(text).parse().ok(),
+                _ => None,
+            };
+            let candidates = client.pending.into_iter().chain([client.register]);
+            let found = candidates.into_iter().find(|register| register.at(now_ms) == value);
+            let Some(found) = found else {
+                return Err(format!("register {who} is {value:?}, not {client:?}"));
+            };
+            (client.register, client.pending) = (found, None);
+        }
+        self.check_holds(&state)?;
+        let Some((before, granted)) = self.expected.state.take() else { return Ok(()) };
+        let before = living(&before, now);
+        if before != state {
+            return Err(format!("the state was {before:?} and is {state:?}"));
+        }
+        let now_granted = grants(keyspace, now);
+        let lives = |key: &(u16, Vec<u8>)| state.contains_key(key);
+        if granted.iter().filter(|(key, _)| lives(key)).ne(now_granted.iter().filter(|(key, _)| lives(key))) {
+            return Err(format!("the grants were {granted:?} and are {now_granted:?}"));
+        }
+        Ok(())
+    }
+
+    /// Every lock in which a client believes is there.
+    fn check_holds(&self, state: &State) -> Result<(), String> {
+        let now_ms = self.now_ms();
+        let holds = self.clients.iter().filter_map(|client| client.hold.as_ref());
+        for hold in holds.filter(|hold| hold.until_ms >= now_ms && !hold.may_be_lost) {
+            let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
+            let is_there = match (found, hold.kind) {
+                (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
+                (Some(Value::Object(_) | Value::Table(_)), Kind::Hash) => true,
+                _ => false,
+            };
+            if !is_there {
+                return Err(format!("{hold:?} is lost: {found:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn process_ends(&mut self, end: End) {
+        self.life = None;
+        self.expected.end = self.expected.end.max(Some(end));
+        if end == End::PowerLost {
+            self.expected.state = None;
+            if self.mode != Mode::Always {
+                self.clients.iter_mut().for_each(Client::may_lose_lock);
+            }
+        }
+        let outage_ms = if self.rng.one_in(4) { 8_000 } else { 600 };
+        let delay_ms = self.rng.below_u64(outage_ms);
+        self.schedule(delay_ms, Event::Start);
+    }
+}

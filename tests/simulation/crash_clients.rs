@@ -1,0 +1,326 @@
+//! The clients of the crash simulation: what they ask for, and what they may believe.
+//!
+//! Belief  a client believes in a lock from the reply that grants it until the lease has passed on its own clock since it
+//!         *sent* the request. The server counts the lease from the execution, which is later than the sending, and its
+//!         lock time is never faster than the client's clock, so that this belief ends first. A belief that were
+//!         measured from the reply would outlast the lease by the way of the reply.
+//! Laws    beliefs in one lock do not overlap; fencing tokens and counters are above every one that was acknowledged
+//!         before the request was sent.
+
+use std::collections::BTreeSet;
+
+use crate::support::bare::{EXTEND, RELEASE};
+use crate::support::rng::Rng;
+
+/// Locks of each kind.
+const LOCKS: usize = 2;
+/// Longer leases wait for the disk.
+pub(super) const LEASE_MS_MAX: u64 = 12_000;
+const COUNTERS: usize = 2;
+
+/// As Redisson takes a lock.
+const HASH_ACQUIRE: &str = "if redis.call('exists', KEYS[1]) == 0 then redis.call('hincrby', KEYS[1], ARGV[2], 1) \
+     redis.call('pexpire', KEYS[1], ARGV[1]) return nil end return redis.call('pttl', KEYS[1])";
+const HASH_EXTEND: &str = "if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+     return redis.call('pexpire', KEYS[1], ARGV[1]) else return 0 end";
+const HASH_RELEASE: &str = "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then \
+     return redis.call('del', KEYS[1]) else return 0 end";
+
+/// How a lock is taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// SET NX PX, and scripts that compare.
+    Plain,
+    /// A hash, by scripts.
+    Hash,
+    /// LOCK.ACQUIRE, with a fencing token.
+    Native,
+}
+
+/// A lock that a client has been granted.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    pub(super) kind: Kind,
+    pub(super) key: String,
+    pub(super) owner: String,
+    /// The last millisecond of the belief.
+    pub(super) until_ms: u64,
+    /// Whether a loss of power has come between, after which the server may have forgotten it.
+    pub(super) may_be_lost: bool,
+}
+
+/// What a request is for.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Acquire {
+        kind: Kind,
+        key: String,
+        owner: String,
+        lease_ms: u64,
+    },
+    Count {
+        counter: usize,
+    },
+    Extend {
+        lease_ms: u64,
+    },
+    Release,
+    /// A key that only this client writes: its new value, and its lease.
+    Write {
+        value: Option<u64>,
+        lease_ms: Option<u64>,
+    },
+}
+
+/// A request without a reply.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) op: Op,
+    pub(super) words: Vec<String>,
+    pub(super) sent_ms: u64,
+    /// The highest token or count that was acknowledged before.
+    floor: u64,
+    /// Whether the reply is on its way: the end of the server does not stop it.
+    pub(super) is_answered: bool,
+    /// Whether a loss of power has come between the request and the arrival of the reply.
+    may_be_lost: bool,
+}
+
+/// The key that only one client writes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Register {
+    pub(super) value: Option<u64>,
+    /// The last millisecond of its lease, in lock time.
+    pub(super) until_ms: Option<u64>,
+}
+
+impl Register {
+    /// Its value at this lock time.
+    pub(super) fn at(self, now_ms: u64) -> Option<u64> {
+        self.value.filter(|_| self.until_ms.is_none_or(|until_ms| until_ms >= now_ms))
+    }
+}
+
+/// One client, with one request at a time.
+#[derive(Debug, Default)]
+pub(super) struct Client {
+    pub(super) request: Option<Request>,
+    pub(super) hold: Option<Hold>,
+    /// What was acknowledged of its register, and what may have happened since.
+    pub(super) register: Register,
+    pub(super) pending: Option<Register>,
+    written: u64,
+    owners: u64,
+}
+
+/// What all clients have been told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    token: u64,
+    tokens: BTreeSet<u64>,
+    counts: [u64; COUNTERS],
+}
+
+impl Told {
+    /// A server in memory mode has forgotten its counters.
+    pub(super) fn forget_counts(&mut self) {
+        self.counts = [0; COUNTERS];
+    }
+}
+
+impl Client {
+    /// Chooses and sends the next request, if there is one.
+    pub(super) fn act(&mut self, who: usize, now_ms: u64, told: &Told, rng: &mut Rng) {
+        let op = match &self.hold {
+            Some(hold) => {
+                let is_late = hold.until_ms < now_ms;
+                match rng.below(8) {
+                    0..3 => Op::Extend { lease_ms: lease(rng) },
+                    3..5 if !is_late => Op::Release,
+                    5 if is_late => {
+                        self.hold = None;
+                        return;
+                    }
+                    6 => self.write(rng),
+                    _ => return,
+                }
+            }
+            None => match rng.below(8) {
+                0 => self.write(rng),
+                1 => Op::Count { counter: rng.below(COUNTERS) },
+                _ => self.acquire(who, rng),
+            },
+        };
+        let floor = match &op {
+            Op::Acquire { .. } => told.token,
+            Op::Count { counter } => told.counts[*counter],
+            _ => 0,
+        };
+        let words = self.words(who, &op, rng);
+        match (&op, &mut self.hold) {
+            // A client that gives a lock back does not use it any more.
+            (Op::Release, hold) => hold.as_mut().expect("it holds a lock").until_ms = 0,
+            // A lease may become shorter, and the client does not know when.
+            (Op::Extend { lease_ms }, Some(hold)) => hold.until_ms = hold.until_ms.min(now_ms + lease_ms),
+            _ => {}
+        }
+        self.request =
+            Some(Request { op, words, sent_ms: now_ms, floor, is_answered: false, may_be_lost: false });
+    }
+
+    fn acquire(&mut self, who: usize, rng: &mut Rng) -> Op {
+        self.owners += 1;
+        let kind = rng.pick(&[Kind::Plain, Kind::Plain, Kind::Hash, Kind::Native]);
+        let key = format!("{kind:?}:{}", rng.below(LOCKS));
+        Op::Acquire { kind, key, owner: format!("{who}-{}", self.owners), lease_ms: lease(rng) }
+    }
+
+    fn write(&mut self, rng: &mut Rng) -> Op {
+        self.written += 1;
+        // To forget that a key with a lease was removed is safe, and so its removal does not wait for the disk.
+        let may_remove = self.register.until_ms.is_none();
+        let value = (!may_remove || !rng.one_in(4)).then_some(self.written);
+        let is_leased = value.is_some() && rng.one_in(2);
+        Op::Write { value, lease_ms: is_leased.then(|| LEASE_MS_MAX + 1 + rng.below_u64(20_000)) }
+    }
+
+    fn words(&self, who: usize, op: &Op, rng: &mut Rng) -> Vec<String> {
+        let line = match op {
+            Op::Acquire { kind: Kind::Plain, key, owner, lease_ms } => {
+                format!("SET {key} {owner} NX PX {lease_ms}")
+            }
+            Op::Acquire { kind: Kind::Hash, key, owner, lease_ms } => {
+                format!("EVAL SCRIPT 1 {key} {lease_ms} {owner}")
+            }
+            Op::Acquire { kind: Kind::Native, key, owner, lease_ms } if rng.one_in(2) => {
+                format!("LOCK.ACQUIRE {key} {owner} LEASE {lease_ms} WAIT {}", 1 + rng.below(3_000))
+            }
+            Op::Acquire { kind: Kind::Native, key, owner, lease_ms } => {
+                format!("LOCK.ACQUIRE {key} {owner} LEASE {lease_ms}")
+            }
+            Op::Count { counter } => format!("INCR counter:{counter}"),
+            Op::Write { value: None, .. } => format!("DEL register:{who}"),
+            Op::Write { value: Some(value), lease_ms: None } => format!("SET register:{who} {value}"),
+            Op::Write { value: Some(value), lease_ms: Some(lease_ms) } => {
+                format!("SET register:{who} {value} PX {lease_ms}")
+            }
+            Op::Extend { .. } | Op::Release => {
+                let Hold { kind, key, owner, .. } = self.hold.as_ref().expect("it holds a lock");
+                match (kind, op) {
+                    (Kind::Plain, Op::Extend { lease_ms }) => {
+                        format!("EVAL SCRIPT 1 {key} {owner} {lease_ms}")
+                    }
+                    (Kind::Hash, Op::Extend { lease_ms }) => {
+                        format!("EVAL SCRIPT 1 {key} {lease_ms} {owner}")
+                    }
+                    (Kind::Native, Op::Extend { lease_ms }) => {
+                        format!("LOCK.EXTEND {key} {owner} LEASE {lease_ms}")
+                    }
+                    (Kind::Native, _) => format!("LOCK.RELEASE {key} {owner}"),
+                    (_, _) => format!("EVAL SCRIPT 1 {key} {owner}"),
+                }
+            }
+        };
+        let kind = self.hold.as_ref().map(|hold| hold.kind);
+        let script = match (op, kind) {
+            (Op::Acquire { .. }, _) => HASH_ACQUIRE,
+            (Op::Extend { .. }, Some(Kind::Hash)) => HASH_EXTEND,
+            (Op::Extend { .. }, _) => EXTEND,
+            (_, Some(Kind::Hash)) => HASH_RELEASE,
+            _ => RELEASE,
+        };
+        line.split(' ').map(|word| if word == "SCRIPT" { script } else { word }.to_owned()).collect()
+    }
+
+    /// Reads the reply of its request. Returns the lock in which it believes from now on, if that is new.
+    pub(super) fn hear(&mut self, reply: &str, now_ms: u64, told: &mut Told) -> Result<Option<Hold>, String> {
+        let Some(request) = self.request.take() else { return Err("a reply without a request".to_owned()) };
+        let Request { op, sent_ms, floor, may_be_lost, .. } = request;
+        match op {
+            Op::Acquire { kind, key, owner, lease_ms } => {
+                let is_granted = match kind {
+                    Kind::Plain => reply == "+OK\r\n",
+                    Kind::Hash => reply == "$-1\r\n",
+                    Kind::Native => reply.contains("$5\r\ntoken\r\n"),
+                };
+                if !is_granted {
+                    return Ok(None);
+                }
+                if kind == Kind::Native {
+                    told.token(token_in(reply)?, floor)?;
+                }
+                self.hold = Some(Hold { kind, key, owner, until_ms: sent_ms + lease_ms, may_be_lost });
+            }
+            Op::Extend { lease_ms } => {
+                let hold = self.hold.as_mut().expect("it holds a lock");
+                if reply != ":1\r\n" && !reply.contains("$5\r\ntoken\r\n") {
+                    if !reply.starts_with('-') {
+                        self.hold = None;
+                    }
+                    return Ok(None);
+                }
+                (hold.until_ms, hold.may_be_lost) = (sent_ms + lease_ms, may_be_lost);
+            }
+            Op::Release => {
+                self.hold = None;
+                return Ok(None);
+            }
+            Op::Count { counter } => {
+                if let Some(count) = integer_in(reply) {
+                    if count <= floor {
+                        return Err(format!("counter {counter} is {count} after {floor}"));
+                    }
+                    told.counts[counter] = told.counts[counter].max(count);
+                }
+                return Ok(None);
+            }
+            Op::Write { .. } => {
+                if !reply.starts_with('-') {
+                    self.register = self.pending.take().ok_or("a write was answered and not executed")?;
+                }
+                self.pending = None;
+                return Ok(None);
+            }
+        }
+        Ok(self.hold.clone().filter(|hold| hold.until_ms >= now_ms))
+    }
+
+    /// The server may have forgotten what it has granted with a lease.
+    pub(super) fn may_lose_lock(&mut self) {
+        self.hold.iter_mut().for_each(|hold| hold.may_be_lost = true);
+        self.request.iter_mut().for_each(|request| request.may_be_lost = true);
+    }
+
+    /// The server ends without a reply.
+    pub(super) fn lose_request(&mut self) {
+        self.request = self.request.take().filter(|request| request.is_answered);
+    }
+}
+
+impl Told {
+    fn token(&mut self, token: u64, floor: u64) -> Result<(), String> {
+        if token <= floor || !self.tokens.insert(token) {
+            return Err(format!("token {token} is granted after {floor}"));
+        }
+        self.token = self.token.max(token);
+        Ok(())
+    }
+}
+
+/// Leases of usual and of unusual length: a horizon covers the next usual one.
+fn lease(rng: &mut Rng) -> u64 {
+    match rng.below(10) {
+        0 => 1 + rng.below_u64(LEASE_MS_MAX + 2_000),
+        1 => 50 + rng.below_u64(300),
+        _ => 1_500 + rng.below_u64(2_000),
+    }
+}
+
+fn token_in(reply: &str) -> Result<u64, String> {
+    let text = reply.split("$5\r\ntoken\r\n:").nth(1).and_then(|rest| rest.split('\r').next());
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no token in {reply:?}"))
+}
+
+fn integer_in(reply: &str) -> Option<u64> {
+    reply.strip_prefix(':')?.trim_end().parse().ok()
+}
