@@ -91,6 +91,8 @@ pub struct Log {
     must_sync: AtomicU64,
     /// Whether the last write has failed.
     is_failing: AtomicBool,
+    /// Whether the newest file is so large that the live keys are to be copied to the next one.
+    has_grown: AtomicBool,
 }
 
 /// What the mutex of the log guards.
@@ -209,6 +211,7 @@ impl Log {
             must_write: AtomicU64::new(0),
             must_sync: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
+            has_grown: AtomicBool::new(false),
         };
         log.write_state(&mut log.state.lock())?;
         Ok(log)
@@ -287,6 +290,8 @@ impl Log {
         state.error = result.as_ref().err().map(reason);
         if result.is_ok() {
             state.bytes += state.frame.len() as u64;
+            let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES;
+            self.has_grown.store(is_large && state.is_copied, SeqCst);
             frame::body_start(&mut state.frame);
             if state.frame.capacity() > FRAME_BYTES_KEPT {
                 state.frame.shrink_to(FRAME_BYTES_KEPT);
@@ -305,8 +310,8 @@ impl Log {
     /// Writes a horizon and syncs the disk.
     ///
     /// # Errors
-    /// [`SyncError::Write`]: nothing is lost, and a later sync may succeed. [`SyncError::Sync`]: what was written since the last
-    /// sync may be lost.
+    /// [`SyncError::Write`]: nothing is lost, and a later sync may succeed. [`SyncError::Sync`]: what was written since the
+    /// last sync may be lost.
     pub fn sync(&self, now: LockTime, boot_ms: u64) -> Result<(), SyncError> {
         let (written, horizon) = {
             let mut state = self.state.lock();
@@ -389,15 +394,20 @@ impl Log {
     }
 
     /// Whether the newest file has grown so much that the live keys are to be copied to the next one.
+    #[inline]
+    pub fn has_grown(&self) -> bool {
+        self.has_grown.load(SeqCst)
+    }
+
+    /// Whether the live keys are to be copied to the next file now.
     pub fn is_copy_due(&self) -> bool {
         let state = self.state.lock();
-        let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES;
-        self.mode != Mode::Memory && state.is_copied && (is_large || state.is_copy_wanted)
+        state.is_copied && (self.has_grown() || state.is_copy_wanted)
     }
 
     /// Whether the newest file begins with a copy of the live keys that is not complete.
     pub fn is_copying(&self) -> bool {
-        self.mode != Mode::Memory && !self.state.lock().is_copied
+        !self.state.lock().is_copied
     }
 
     /// Begins the next file, to which the live keys are to be copied.
@@ -450,7 +460,7 @@ impl Log {
             mode: self.mode,
             bytes: state.bytes + state.previous_bytes,
             copied_bytes: state.copied_bytes,
-            is_copying: self.mode != Mode::Memory && (!state.is_copied || state.is_copy_wanted),
+            is_copying: !state.is_copied || state.is_copy_wanted,
             error: state.error.clone(),
             horizon: state.durable.until,
             synced_at: state.synced_at,

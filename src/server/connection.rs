@@ -5,8 +5,8 @@
 //!         after [`ROUNDS_PER_POLL`].
 //! Rule    if a request has woken a few connections, these write before the reply to the request is written. A client
 //!         that waits for a lock or a message gets it one system call earlier.
-//! Rule    replies leave when the journal has what they tell of, if there is a journal. A connection with replies lets the others
-//!         of its round run first, so that one write takes the records of all.
+//! Rule    replies leave when the journal has what they tell of, if there is a journal. A connection with replies lets the
+//!         others of its round run first, so that one write takes the records of all.
 //! Rule    nothing is read from a peer that has left [`UNREAD_REPLY_BYTES_MAX`] bytes of replies unread.
 
 use std::future::Future;
@@ -239,7 +239,7 @@ impl<S: Peer> ConnectionIo<S> {
         if processor.unread() == 0 && !self.client.has_messages() {
             return Ok(true);
         }
-        keeper.log.write();
+        keeper.write();
         if keeper.log.has(processor.owed) {
             return Ok(true);
         }

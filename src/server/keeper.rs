@@ -64,6 +64,14 @@ impl Keeper {
         }
     }
 
+    /// Writes what was appended. If the newest file has grown enough, the task is told.
+    pub(super) fn write(&self) {
+        self.log.write();
+        if self.log.has_grown() {
+            self.wanted.notify_one();
+        }
+    }
+
     /// Wakes the client after the next sync, or when a failed write has been repeated. `round` is where the caller keeps
     /// for which round its client is in the list, 0 at first.
     pub(super) fn wait(&self, client: &Arc<Client>, round: &mut u64) {
@@ -88,33 +96,8 @@ impl Keeper {
 
     /// Keeps the journal until the server has ended and its connections are closed.
     pub(super) async fn run(self: Arc<Self>, context: ServerContext) {
-        let (mut synced, mut copying, mut last) = (Instant::now(), None, LastSync::default());
-        loop {
-            tokio::select! {
-                () = context.stopped() => break,
-                () = self.wanted.notified() => {}
-                () = tokio::time::sleep(SYNC_EVERY.saturating_sub(synced.elapsed())) => {}
-            }
-            let is_late = synced.elapsed() >= SYNC_EVERY;
-            self.show_error(&context);
-            if is_late {
-                self.repeat_write(&context);
-                self.copy(&context, &mut copying).await;
-            }
-            let now = context.clock().now().lock;
-            if self.log.needs_sync() || (is_late && self.log.is_sync_due(now)) {
-                self.gather(last).await;
-                let started = Instant::now();
-                if self.sync(&context).await.is_err() {
-                    context.stop();
-                    break;
-                }
-                last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
-            }
-            if is_late {
-                synced = Instant::now();
-            }
-            self.wake();
+        if self.keep(&context).await.is_err() {
+            context.stop();
         }
         context.drained().await;
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
@@ -124,6 +107,41 @@ impl Keeper {
             tracing::warn!(%error, "The journal does not say that the server has ended in good order");
         }
         self.has_ended.send_replace(true);
+    }
+
+    /// Syncs, copies, and tries failed writes again, until the server ends.
+    ///
+    /// # Errors
+    /// A sync has failed: the server must end.
+    async fn keep(self: &Arc<Self>, context: &ServerContext) -> Result<(), Failed> {
+        let (mut synced, mut copying, mut last) = (Instant::now(), None, LastSync::default());
+        loop {
+            tokio::select! {
+                () = context.stopped() => return Ok(()),
+                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(SYNC_EVERY.saturating_sub(synced.elapsed())) => {}
+                is_whole = ended(&mut copying) => if is_whole { self.end_copy(context).await? },
+            }
+            let is_late = synced.elapsed() >= SYNC_EVERY;
+            if is_late {
+                self.log.retry();
+            }
+            self.show_error(context);
+            if copying.is_none() && (is_late || self.log.has_grown()) {
+                copying = self.begin_copy(context);
+            }
+            let now = context.clock().now().lock;
+            if self.log.needs_sync() || (is_late && self.log.is_sync_due(now)) {
+                self.gather(last).await;
+                let started = Instant::now();
+                self.sync(context).await?;
+                last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
+            }
+            if is_late {
+                synced = Instant::now();
+            }
+            self.wake();
+        }
     }
 
     /// Lets requests that have arrived, or will in a moment, take part in the next sync.
@@ -156,33 +174,25 @@ impl Keeper {
         clients.iter().for_each(|client| client.wake());
     }
 
-    /// Syncs the disk once.
+    /// Syncs the disk once. Returns false if the journal cannot be written, which a later sync tries again.
     ///
     /// # Errors
     /// What was written may be lost: the server must end.
-    async fn sync(&self, context: &ServerContext) -> Result<(), ()> {
+    async fn sync(&self, context: &ServerContext) -> Result<bool, Failed> {
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
         match spawn_blocking(move || log.sync(now, boot::millis())).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => Ok(true),
             Ok(Err(SyncError::Write(_))) => {
                 self.show_error(context);
-                Ok(())
+                Ok(false)
             }
             Ok(Err(error @ SyncError::Sync(_))) => {
                 tracing::error!(%error, "The journal may have lost what it was given: the server ends");
                 self.has_failed.store(true, SeqCst);
-                Err(())
+                Err(Failed)
             }
             // The runtime is shutting down.
-            Err(_) => Err(()),
-        }
-    }
-
-    /// Tries a write again that has failed.
-    fn repeat_write(&self, context: &ServerContext) {
-        if self.log.error().is_some() {
-            self.log.retry();
-            self.show_error(context);
+            Err(_) => Err(Failed),
         }
     }
 
@@ -203,37 +213,46 @@ impl Keeper {
         }
     }
 
-    /// Goes on with a copy of the live keys to a new file, or begins one.
-    async fn copy(&self, context: &ServerContext, copying: &mut Option<JoinHandle<bool>>) {
-        let log = &self.log;
-        if let Some(task) = copying {
-            if !task.is_finished() {
-                return;
-            }
-            let is_whole = task.await.unwrap_or(false);
-            *copying = None;
-            if is_whole {
-                log.end_copy();
-                if self.sync(context).await.is_ok()
-                    && let Err(error) = log.remove_older()
-                {
-                    tracing::warn!(%error, "Older files of the journal cannot be removed");
-                }
-            }
-            return;
-        }
-        let now = context.clock().now().lock;
+    /// Begins to copy the live keys, if it is time: to a new file, or again to one whose copy was interrupted.
+    fn begin_copy(self: &Arc<Self>, context: &ServerContext) -> Option<JoinHandle<bool>> {
+        let (log, now) = (&self.log, context.clock().now().lock);
         if log.is_copy_due()
             && let Err(error) = log.begin_copy(now, boot::millis())
         {
             tracing::warn!(%error, "The journal cannot begin a new file");
         }
-        if log.is_copying() {
+        log.is_copying().then(|| {
             let (context, log) = (context.clone(), Arc::clone(log));
-            *copying = Some(spawn_blocking(move || {
+            spawn_blocking(move || {
                 let shared = context.engine.shared();
                 journal::copy_all(&shared.keyspace, &*shared.clock, &log, || context.has_stopped())
-            }));
-        }
+            })
+        })
     }
+
+    /// All live keys have been copied: once they are on the disk, the older files go.
+    ///
+    /// # Errors
+    /// A sync has failed.
+    async fn end_copy(&self, context: &ServerContext) -> Result<(), Failed> {
+        self.log.end_copy();
+        if self.sync(context).await?
+            && let Err(error) = self.log.remove_older()
+        {
+            tracing::warn!(%error, "Older files of the journal cannot be removed");
+        }
+        Ok(())
+    }
+}
+
+/// A sync has failed.
+#[derive(Debug)]
+struct Failed;
+
+/// Resolves when the copy has ended, if one runs: whether it is whole.
+async fn ended(copying: &mut Option<JoinHandle<bool>>) -> bool {
+    let Some(task) = copying else { return std::future::pending().await };
+    let is_whole = task.await.unwrap_or(false);
+    *copying = None;
+    is_whole
 }

@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_damage_or_a_mutation(mutation in mutation(), value in any::<u8>(), at in any::<Index>()) {
+    fn a_changed_byte_is_damage_or_a_mutation(mutation in mutation(), value: u8, at: Index) {
         let bytes = encoded(&mutation);
         let step = bytes.len() / 100 + 1;
         for at in (0..bytes.len()).step_by(step).chain([at.index(bytes.len())]) {
@@ -284,8 +284,8 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_damage_or_a_mutation(tag in 0..12_u8, second in 0..3_u8, noise in vec(0..24_u8, 0..80)) {
-        let bytes = [&[tag, second], &noise[..]].concat();
+    fn random_bytes_are_damage_or_a_mutation(tag in 0..12_u8, next in 0..3_u8, noise in vec(0..24_u8, 0..80)) {
+        let bytes = [&[tag, next], &noise[..]].concat();
         if let Ok(mutation) = decoded(&bytes) {
             prop_assert_eq!(decoded(&encoded(&mutation)), Ok(mutation));
         }
