@@ -61,12 +61,12 @@ pub(super) const DEFECTS: &[Defect] = &[
 
 const CLIENTS: usize = 4;
 /// How long one run lasts, in milliseconds of real time.
-const RUN_MS: u64 = 45_000;
+const RUN_MS: u64 = 20_000;
 const SYNC_EVERY_MS: u64 = 1_000;
 /// Real time at the beginning of a run.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long a server serves at most.
-const CRASH_MS_MAX: u64 = 12_000;
+const CRASH_MS_MAX: u64 = 6_000;
 /// How far lock time jumps, where it does.
 const JUMP_MS: u64 = 20_000;
 
@@ -85,6 +85,8 @@ enum Event {
     Deliver(usize, String),
     /// The server of that number writes its journal.
     Flush(u64),
+    /// The process is killed.
+    Kill,
     /// The keeper looks after the journal of the server of that number: because of the time, or because a reply waits.
     Keep(u64, bool),
     /// The disk is full, or is not any more.
@@ -352,6 +354,12 @@ fn start(world: &WorldHandle) {
             return;
         }
     };
+    {
+        // A start that dies before it serves may have seen it, too, and have begun a quarantine.
+        let expected = &mut world.lock().expected;
+        let may_be_torn = expected.end == Some(End::PowerLost) && found.ending == Ending::Damaged;
+        expected.is_damaged |= may_be_torn;
+    }
     let resume = resumed(&mut found, machine, &terms, defect);
     replay.finish(resume.now);
     keyspace.raise_tokens(resume.token);
@@ -482,6 +490,12 @@ impl World {
         self.events.push(Reverse((self.now_ms() + delay_ms, self.scheduled, event)));
     }
 
+    /// The client, which has no request, acts at another time than it had planned.
+    fn plan(&mut self, who: usize, delay_ms: u64) {
+        self.events.retain(|Reverse((_, _, event))| *event != Event::Act(who));
+        self.schedule(delay_ms, Event::Act(who));
+    }
+
     fn next_ms(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at_ms, ..))| *at_ms)
     }
@@ -504,6 +518,10 @@ impl World {
             Event::Crash => self.crash(is_in_sync),
             Event::Deliver(who, reply) => self.deliver(who, &reply),
             Event::Flush(number) => self.flush(number),
+            Event::Kill => {
+                self.crash_as(End::Killed);
+                Job::None
+            }
             Event::Keep(number, is_wanted) => self.keep(number, is_wanted),
             Event::Space => self.change_space(),
             Event::Start => Job::Start,
@@ -661,7 +679,18 @@ impl World {
             let theirs = client.hold.as_ref().filter(|theirs| theirs.key == hold.key && other != who);
             if let Some(theirs) = theirs.filter(|theirs| theirs.until_ms >= now_ms) {
                 self.broken = Some(format!("client {who} has {hold:?}, and client {other} {theirs:?}"));
+                return;
             }
+        }
+        // A loss of power at this moment may bring back the lease before this one, whose client is late.
+        let Some(server) = &self.server else { return };
+        let unsynced_ms = server.now().lock.millis_since(server.log.status().synced_at);
+        let is_late = |other: &Client| {
+            let theirs = other.hold.as_ref().filter(|theirs| theirs.key == hold.key);
+            theirs.is_some_and(|theirs| theirs.until_ms < now_ms && now_ms - theirs.until_ms < unsynced_ms)
+        };
+        if self.clients.iter().any(is_late) && self.rng.one_in(2) {
+            self.crash_as(End::PowerLost);
         }
     }
 
@@ -748,8 +777,17 @@ impl World {
         Job::None
     }
 
-    /// The process is killed, the volume moves, or the power fails.
     fn crash_now(&mut self) {
+        let end = match self.rng.below(8) {
+            0..4 if self.boot.is_some() => End::Killed,
+            0..5 => End::Moved,
+            _ => End::PowerLost,
+        };
+        self.crash_as(end);
+    }
+
+    /// The process is killed, the volume moves, or the power fails.
+    fn crash_as(&mut self, end: End) {
         let Some(life) = self.life.clone() else { return };
         if let Some(server) = &self.server
             && self.rng.one_in(3)
@@ -758,11 +796,6 @@ impl World {
             server.log.write();
         }
         life.end();
-        let end = match self.rng.below(8) {
-            0..4 if self.boot.is_some() => End::Killed,
-            0..5 => End::Moved,
-            _ => End::PowerLost,
-        };
         self.server_ends(end != End::PowerLost);
         if end == End::PowerLost {
             self.expected.is_damaged |= self.disk.lose_power(&mut self.rng);
@@ -811,8 +844,7 @@ impl World {
             // Clients with a request have no other plans.
             if self.clients[who].request.is_none() {
                 let delay_ms = self.rng.below_u64(300);
-                self.events.retain(|Reverse((_, _, event))| *event != Event::Act(who));
-                self.schedule(delay_ms, Event::Act(who));
+                self.plan(who, delay_ms);
             }
         }
         self.ends_next = false;
@@ -853,6 +885,17 @@ impl World {
         let (number, delay_ms) = (self.servers, self.rng.below_u64(CRASH_MS_MAX));
         self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
         self.schedule(delay_ms, Event::Crash);
+        if resume.quarantine.is_some() && self.boot.is_some() && self.rng.one_in(2) {
+            let delay_ms = self.rng.below_u64(400);
+            self.schedule(delay_ms, Event::Kill);
+        }
+        // Clients that could not reach the server have tried again and again.
+        for who in 0..CLIENTS {
+            if self.clients[who].request.is_none() {
+                let delay_ms = self.rng.below_u64(200);
+                self.plan(who, delay_ms);
+            }
+        }
     }
 
     /// Whether lock time, tokens and quarantine go on as the page says.
@@ -878,8 +921,6 @@ impl World {
         if !resume.restores {
             return Err("nothing is restored".to_owned());
         }
-        // A file may end too early that another one goes on from, if the power was lost between the two.
-        let is_damaged = *is_damaged || (end == End::PowerLost && found.ending == Ending::Damaged);
         if found.ending == Ending::Damaged && !is_damaged {
             return Err("a journal counts as damaged that is not".to_owned());
         }
@@ -887,7 +928,7 @@ impl World {
         let waits = match end {
             End::Stopped => false,
             End::Killed if is_same_boot => false,
-            _ => self.mode != Mode::Always || is_damaged,
+            _ => self.mode != Mode::Always || *is_damaged,
         };
         if !waits && quarantine != inherited {
             return Err(format!("the quarantine ends at {quarantine:?}, not at {inherited:?}"));
