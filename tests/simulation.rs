@@ -9,6 +9,7 @@ mod caches;
 mod crash;
 mod crash_clients;
 mod crash_disk;
+mod crash_server;
 pub(crate) mod effects;
 mod lock_model;
 mod lock_queues;
@@ -176,7 +177,7 @@ mod queueing {
 
 mod crashing {
     use super::*;
-    use crash::DEFECTS;
+    use crash_server::{DEFECTS, Defect};
 
     /// Runs of the law, unless `CRASH_RUNS=10000` says otherwise.
     const RUNS: u64 = 80;
@@ -192,7 +193,7 @@ mod crashing {
         };
         let mut starts = 0;
         for seed in seeds {
-            match crash::run(seed, crash::Defect::None) {
+            match crash::run(seed, Defect::None) {
                 Ok(of_run) => starts += of_run,
                 Err(why) => panic!("replay with SEED={seed}: {why}"),
             }

@@ -15,49 +15,18 @@ use parking_lot::Mutex;
 use redlatch::internals::clock::{Clock, LockTime, Now};
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::Engine;
-use redlatch::internals::journal::item::{Horizon, Opened};
-use redlatch::internals::journal::log::{GRACE_MS, Log, Mode, Owed, Start, SyncError};
+use redlatch::internals::journal::log::{GRACE_MS, Log, Mode, Owed, SyncError};
 use redlatch::internals::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
 use redlatch::internals::keyspace::{Copied, CopyCursor, Due, Keyspace};
 use redlatch::internals::resp::Request as Words;
 use redlatch::internals::state::clients::Client as Peer;
-use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
 use super::crash_clients::{Client, Hold, Kind, LEASE_MS_MAX, Op, Register, Told};
 use super::crash_disk::{Disk, Files, Life};
+use super::crash_server::{Connection, Defect, Server, ServerClock, beginning, resumed};
 use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
 use crate::support::rng::Rng;
-
-/// How the server or its start is broken. All but the first are canaries.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Defect {
-    None,
-    /// Replies do not wait for the disk.
-    AnswersBeforeSync,
-    /// Replies do not wait for the journal.
-    AnswersBeforeWrite,
-    /// Extends are allowed in quarantine.
-    ExtendsInQuarantine,
-    /// A start forgets the quarantine of the process before.
-    ForgetsQuarantine,
-    /// Lock time jumps ahead at a reboot.
-    JumpsAhead,
-    /// A start does not know the horizon.
-    NoHorizon,
-    /// After a loss of power, tokens go on where the journal ends.
-    RepeatsTokens,
-}
-
-pub(super) const DEFECTS: &[Defect] = &[
-    Defect::AnswersBeforeSync,
-    Defect::AnswersBeforeWrite,
-    Defect::ExtendsInQuarantine,
-    Defect::ForgetsQuarantine,
-    Defect::JumpsAhead,
-    Defect::NoHorizon,
-    Defect::RepeatsTokens,
-];
 
 const CLIENTS: usize = 4;
 /// How long one run lasts, in milliseconds of real time.
@@ -67,9 +36,6 @@ const SYNC_EVERY_MS: u64 = 1_000;
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long a server serves at most.
 const CRASH_MS_MAX: u64 = 6_000;
-/// How far lock time jumps, where it does.
-const JUMP_MS: u64 = 20_000;
-
 /// What happens at some time.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Event {
@@ -106,60 +72,6 @@ enum End {
     Moved,
     /// The power was lost, or the disk has failed.
     PowerLost,
-}
-
-/// Real time, in which all clients live, and the clock of the server that serves.
-#[derive(Debug)]
-struct ServerClock {
-    real_ms: Arc<AtomicU64>,
-    wall_offset_ms: Arc<AtomicI64>,
-    /// Lock time at this real time.
-    origin: (u64, u64),
-}
-
-impl Clock for ServerClock {
-    fn now(&self) -> Now {
-        let (lock_ms, real_ms) = self.origin;
-        let now_ms = self.real_ms.load(SeqCst);
-        let lock_ms = lock_ms + (now_ms - real_ms);
-        let wall_offset_ms = self.wall_offset_ms.load(SeqCst) + now_ms as i64 - lock_ms as i64;
-        Now { lock: LockTime::from_millis(lock_ms), wall_offset_ms }
-    }
-
-    fn micros(&self) -> u64 {
-        self.real_ms.load(SeqCst) * 1_000
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.now().wall().as_millis() * 1_000
-    }
-}
-
-/// A connection as the server has it.
-struct Connection {
-    session: Session,
-    output: String,
-    owed: Owed,
-}
-
-/// A process that serves.
-struct Server {
-    engine: Engine,
-    log: Arc<Log>,
-    connections: Vec<Connection>,
-    copy: Option<CopyCursor>,
-    /// Whether a sync is asked for before its time.
-    is_sync_wanted: bool,
-}
-
-impl Server {
-    fn keyspace(&self) -> &Keyspace {
-        &self.engine.shared().keyspace
-    }
-
-    fn now(&self) -> Now {
-        self.engine.shared().clock.now()
-    }
 }
 
 /// What must be done without the world being locked, because other events happen meanwhile.
@@ -381,46 +293,6 @@ fn start(world: &WorldHandle) {
         Err(SyncError::Write(_)) => world.lock().start_fails(&life),
         Err(SyncError::Sync(_)) => world.lock().fail(),
     }
-}
-
-/// How the server goes on, with the defect of a start.
-fn resumed(found: &mut Found, machine: Machine, terms: &Terms, defect: Defect) -> Resume {
-    match defect {
-        Defect::ForgetsQuarantine => found.horizon.quarantine_until = LockTime::from_millis(0),
-        Defect::NoHorizon => found.horizon.until = LockTime::from_millis(0),
-        Defect::RepeatsTokens => found.horizon.tokens_until = found.horizon.token,
-        _ => {}
-    }
-    let mut resume = recovery::resume(found, machine, terms);
-    let is_other_boot = found.opened.as_ref().is_some_and(|opened| opened.boot != machine.boot);
-    if defect == Defect::JumpsAhead && is_other_boot {
-        resume.now = resume.now + JUMP_MS;
-        resume.quarantine = resume.quarantine.filter(|(until, _)| *until > resume.now);
-    }
-    resume
-}
-
-/// How the log of a new process begins.
-fn beginning(found: &Found, resume: &Resume, machine: Machine, mode: Mode, token: u64) -> Start {
-    let opened = Opened {
-        server: [7; 20],
-        number: found.number + 1,
-        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
-        previous_bytes: found.bytes,
-        boot: machine.boot,
-        keeps: mode != Mode::Memory,
-        always: mode == Mode::Always,
-    };
-    let horizon = Horizon {
-        now: resume.now,
-        boot_ms: machine.boot_ms,
-        until: found.horizon.until.max(resume.now),
-        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
-        token,
-        tokens_until: token,
-        lease_ms_max: LEASE_MS_MAX,
-    };
-    Start { mode, lease_ms_max: LEASE_MS_MAX, opened, horizon, functions: None }
 }
 
 impl World {
