@@ -73,6 +73,8 @@ struct ConnectionIo<S> {
     has_yielded: bool,
     /// The step of a test's clock that this poll belongs to.
     clock_step: u64,
+    /// The round of the journal's keeper that this connection waits for.
+    waiting_round: u64,
 }
 
 impl<S: Peer> Connection<S> {
@@ -85,6 +87,7 @@ impl<S: Peer> Connection<S> {
             is_watched: false,
             has_yielded: false,
             clock_step: 0,
+            waiting_round: 0,
         };
         let processing = Processing::Here(Box::new(RequestProcessor::new(context, session)));
         Self { io, processing, offload_permit: None, _permit: permit }
@@ -231,7 +234,7 @@ impl<S: Peer> ConnectionIo<S> {
 
     /// Writes the journal, and returns whether the output may leave then. Otherwise this task is woken when that may have
     /// changed.
-    fn may_reply(&self, processor: &RequestProcessor) -> io::Result<bool> {
+    fn may_reply(&mut self, processor: &RequestProcessor) -> io::Result<bool> {
         let Some(keeper) = self.context.keeper() else { return Ok(true) };
         if processor.unread() == 0 && !self.client.has_messages() {
             return Ok(true);
@@ -243,7 +246,7 @@ impl<S: Peer> ConnectionIo<S> {
         if self.client.is_cut() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        keeper.wait(&self.client);
+        keeper.wait(&self.client, &mut self.waiting_round);
         // What it waits for may have happened before it was in the list.
         Ok(keeper.log.has(processor.owed))
     }

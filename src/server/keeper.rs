@@ -3,7 +3,8 @@
 //!
 //! Owns    the clients whose replies wait for the disk.
 //! Rule    a sync and a copy run on threads for blocking work, which last as long as there is something to do. While one sync
-//!         runs, replies gather for the next one.
+//!         runs, replies gather for the next one. On a slow disk the next one waits a while for the clients that the last one
+//!         has answered, since they are about to send again: otherwise every other sync would serve few of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -20,14 +21,14 @@ use crate::state::clients::Client;
 
 /// How often the disk is synced while leases run, and how often a failed write is tried again.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// How often other tasks run before a sync that replies wait for, so that more requests take part in it.
-const TURNS_BEFORE_SYNC: usize = 2;
+/// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
+const SLOW_SYNC: Duration = Duration::from_millis(2);
 
 /// The log of a server, and the clients that wait for it.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) log: Arc<Log>,
-    waiting: Mutex<Vec<Arc<Client>>>,
+    waiting: Mutex<Waiting>,
     /// A reply waits for the disk.
     wanted: Notify,
     /// A sync has failed.
@@ -36,21 +37,42 @@ pub(super) struct Keeper {
     has_ended: watch::Sender<bool>,
 }
 
+/// The clients that wait for the next sync.
+#[derive(Debug)]
+struct Waiting {
+    clients: Vec<Arc<Client>>,
+    /// Rises whenever they are woken.
+    round: u64,
+}
+
+/// What the last sync has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastSync {
+    took: Duration,
+    /// The replies that it has released.
+    released: usize,
+}
+
 impl Keeper {
     pub(super) fn new(log: Arc<Log>) -> Self {
         Self {
             log,
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Waiting { clients: Vec::new(), round: 1 }),
             wanted: Notify::new(),
             has_failed: AtomicBool::new(false),
             has_ended: watch::Sender::new(false),
         }
     }
 
-    /// Wakes the client after the next sync, or when a failed write has been repeated.
-    pub(super) fn wait(&self, client: &Arc<Client>) {
-        self.waiting.lock().push(Arc::clone(client));
-        self.wanted.notify_one();
+    /// Wakes the client after the next sync, or when a failed write has been repeated. `round` is where the caller keeps
+    /// for which round its client is in the list, 0 at first.
+    pub(super) fn wait(&self, client: &Arc<Client>, round: &mut u64) {
+        let mut waiting = self.waiting.lock();
+        if *round != waiting.round {
+            *round = waiting.round;
+            waiting.clients.push(Arc::clone(client));
+            self.wanted.notify_one();
+        }
     }
 
     /// Whether a sync has failed.
@@ -66,7 +88,7 @@ impl Keeper {
 
     /// Keeps the journal until the server has ended and its connections are closed.
     pub(super) async fn run(self: Arc<Self>, context: ServerContext) {
-        let (mut synced, mut copying) = (Instant::now(), None);
+        let (mut synced, mut copying, mut last) = (Instant::now(), None, LastSync::default());
         loop {
             tokio::select! {
                 () = context.stopped() => break,
@@ -81,11 +103,13 @@ impl Keeper {
             }
             let now = context.clock().now().lock;
             if self.log.needs_sync() || (is_late && self.log.is_sync_due(now)) {
-                self.gather().await;
+                self.gather(last).await;
+                let started = Instant::now();
                 if self.sync(&context).await.is_err() {
                     context.stop();
                     break;
                 }
+                last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
             }
             if is_late {
                 synced = Instant::now();
@@ -102,17 +126,34 @@ impl Keeper {
         self.has_ended.send_replace(true);
     }
 
-    /// Lets requests that have arrived take part in the next sync.
-    async fn gather(&self) {
-        for _ in 0..TURNS_BEFORE_SYNC {
+    /// Lets requests that have arrived, or will in a moment, take part in the next sync.
+    async fn gather(&self, last: LastSync) {
+        let waiting = || self.waiting.lock().clients.len();
+        loop {
+            let before = waiting();
             tokio::task::yield_now().await;
+            if waiting() == before {
+                break;
+            }
+        }
+        if last.took >= SLOW_SYNC {
+            let all = async {
+                while waiting() < last.released {
+                    self.wanted.notified().await;
+                }
+            };
+            let _ = tokio::time::timeout(last.took / 2, all).await;
         }
     }
 
     /// Wakes the clients that wait. Those whose reply still waits come back.
     fn wake(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.iter().for_each(|client| client.wake());
+        let clients = {
+            let mut waiting = self.waiting.lock();
+            waiting.round += 1;
+            std::mem::take(&mut waiting.clients)
+        };
+        clients.iter().for_each(|client| client.wake());
     }
 
     /// Syncs the disk once.
@@ -156,6 +197,7 @@ impl Keeper {
             (None, true) => {
                 tracing::info!("The journal can be written again");
                 quarantine.clear_disk_error();
+                context.ticker().notify_one();
             }
             _ => {}
         }
