@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_damage_or_a_mutation(mutation in mutation(), to in any::<u8>(), at in any::<Index>()) {
+    fn a_changed_byte_is_damage_or_another(mutation in mutation(), to in any::<u8>(), at in any::<Index>()) {
         let bytes = encoded(&mutation);
         let step = bytes.len() / 100 + 1;
         for at in (0..bytes.len()).step_by(step).chain([at.index(bytes.len())]) {

@@ -400,3 +400,19 @@ fn a_lease_above_the_limit_waits_for_the_disk_even_if_a_horizon_covers_it() {
     assert_eq!(put(&log, "usual", (10_100, 70_100)), 1);
     assert_eq!(put(&log, "long", (10_200, 70_201)), 3);
 }
+
+#[test]
+fn a_missing_file_does_not_hide_what_is_in_the_file_before_it() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    put(&first, "b", (10_200, 40_200));
+    first.write();
+    // Two starts that were killed before they had synced anything, and then the power fails.
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    memory.0.lock().files.remove(&2);
+    let (gap, keys) = found(&memory);
+    assert_eq!((gap.ending, keys), (Ending::Damaged, vec!["a".to_owned(), "b".to_owned()]));
+}
