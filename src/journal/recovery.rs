@@ -111,7 +111,12 @@ pub fn read<R: Read>(
     leave_out_unread(&mut parts);
     // A server in memory mode has forgotten what the files before its own have kept.
     let forgotten = parts.iter().rposition(|part| part.opened().is_some_and(|opened| !opened.keeps));
-    let ends: Vec<_> = parts.iter().skip(1).map(|next| next.opened().map(|at| at.previous_bytes)).collect();
+    // A file that goes on from one that is missing does not say where another one ends.
+    let end = |pair: &[Part<R>]| {
+        let next = pair[1].opened().filter(|next| next.previous == pair[0].number)?;
+        Some(next.previous_bytes)
+    };
+    let ends: Vec<_> = parts.windows(2).map(end).collect();
     let (mut before, count) = (None, parts.len());
     for (index, part) in parts.into_iter().enumerate() {
         let previous = part.opened().map(|opened| opened.previous);

@@ -111,7 +111,7 @@ pub(super) fn recover(
     let functions = found.functions.clone().filter(|_| resume.restores);
     let start =
         start(&found, &resume, (directory.server, machine), mode, (keyspace.tokens(), &terms, &functions));
-    let log = Arc::new(Log::start(Box::new(directory.into_storage()), start)?);
+    let log = Arc::new(Log::start(Box::new(directory.into_storage()?), start)?);
     keyspace.set_journal(log.clone());
     let clock = Arc::new(SystemClock::going_on_at(resume.now));
     if is_crowded && copy_all(keyspace, &*clock, &log, || false) {

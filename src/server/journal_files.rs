@@ -70,9 +70,15 @@ impl Directory {
         numbers.into_iter().map(open).collect()
     }
 
-    /// The storage of the log that goes on in this directory.
-    pub(super) fn into_storage(self) -> Files {
-        Files { directory: self, state: Mutex::default() }
+    /// The storage of the log that goes on in this directory. Its first sync is also for the files that are there: a process
+    /// that was killed has written them, and the disk may not have them yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn into_storage(self) -> io::Result<Files> {
+        let open = |number| Ok(Arc::new(OpenOptions::new().append(true).open(self.file(number))?));
+        let unsynced = numbers(&self.path)?.into_iter().map(open).collect::<io::Result<_>>()?;
+        Ok(Files { state: Mutex::new(State { unsynced, ..State::default() }), directory: self })
     }
 }
 

@@ -13,6 +13,7 @@
 mod decoder;
 mod driver;
 mod glob;
+mod journal;
 mod numbers;
 #[cfg(feature = "lua")]
 mod scripts;
@@ -34,6 +35,16 @@ fn no_bytes_make_the_decoder_panic() {
 #[test]
 fn glob() {
     fuzz("glob", 5_000, glob::inputs(), glob::check);
+}
+
+#[test]
+fn no_bytes_make_the_reader_of_journals_panic() {
+    fuzz("journal", 1_000, journal::inputs(), journal::check);
+}
+
+#[test]
+fn a_damaged_journal_has_no_record_that_was_not_written() {
+    journal::check_damage();
 }
 
 #[test]

@@ -15,61 +15,27 @@ use parking_lot::Mutex;
 use redlatch::internals::clock::{Clock, LockTime, Now};
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::Engine;
-use redlatch::internals::journal::item::{Horizon, Opened};
-use redlatch::internals::journal::log::{GRACE_MS, Log, Mode, Owed, Start, SyncError};
+use redlatch::internals::journal::log::{GRACE_MS, Log, Mode, Owed, SyncError};
 use redlatch::internals::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
 use redlatch::internals::keyspace::{Copied, CopyCursor, Due, Keyspace};
 use redlatch::internals::resp::Request as Words;
 use redlatch::internals::state::clients::Client as Peer;
-use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
 use super::crash_clients::{Client, Hold, Kind, LEASE_MS_MAX, Op, Register, Told};
 use super::crash_disk::{Disk, Files, Life};
+use super::crash_server::{Connection, Defect, Server, ServerClock, beginning, resumed};
 use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
 use crate::support::rng::Rng;
 
-/// How the server or its start is broken. All but the first are canaries.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Defect {
-    None,
-    /// Replies do not wait for the disk.
-    AnswersBeforeSync,
-    /// Replies do not wait for the journal.
-    AnswersBeforeWrite,
-    /// Extends are allowed in quarantine.
-    ExtendsInQuarantine,
-    /// A start forgets the quarantine of the process before.
-    ForgetsQuarantine,
-    /// Lock time jumps ahead at a reboot.
-    JumpsAhead,
-    /// A start does not know the horizon.
-    NoHorizon,
-    /// After a loss of power, tokens go on where the journal ends.
-    RepeatsTokens,
-}
-
-pub(super) const DEFECTS: &[Defect] = &[
-    Defect::AnswersBeforeSync,
-    Defect::AnswersBeforeWrite,
-    Defect::ExtendsInQuarantine,
-    Defect::ForgetsQuarantine,
-    Defect::JumpsAhead,
-    Defect::NoHorizon,
-    Defect::RepeatsTokens,
-];
-
 const CLIENTS: usize = 4;
 /// How long one run lasts, in milliseconds of real time.
-const RUN_MS: u64 = 45_000;
+const RUN_MS: u64 = 20_000;
 const SYNC_EVERY_MS: u64 = 1_000;
 /// Real time at the beginning of a run.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long a server serves at most.
-const CRASH_MS_MAX: u64 = 12_000;
-/// How far lock time jumps, where it does.
-const JUMP_MS: u64 = 20_000;
-
+const CRASH_MS_MAX: u64 = 6_000;
 /// What happens at some time.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Event {
@@ -85,6 +51,8 @@ enum Event {
     Deliver(usize, String),
     /// The server of that number writes its journal.
     Flush(u64),
+    /// The process is killed.
+    Kill,
     /// The keeper looks after the journal of the server of that number: because of the time, or because a reply waits.
     Keep(u64, bool),
     /// The disk is full, or is not any more.
@@ -104,60 +72,6 @@ enum End {
     Moved,
     /// The power was lost, or the disk has failed.
     PowerLost,
-}
-
-/// Real time, in which all clients live, and the clock of the server that serves.
-#[derive(Debug)]
-struct ServerClock {
-    real_ms: Arc<AtomicU64>,
-    wall_offset_ms: Arc<AtomicI64>,
-    /// Lock time at this real time.
-    origin: (u64, u64),
-}
-
-impl Clock for ServerClock {
-    fn now(&self) -> Now {
-        let (lock_ms, real_ms) = self.origin;
-        let now_ms = self.real_ms.load(SeqCst);
-        let lock_ms = lock_ms + (now_ms - real_ms);
-        let wall_offset_ms = self.wall_offset_ms.load(SeqCst) + now_ms as i64 - lock_ms as i64;
-        Now { lock: LockTime::from_millis(lock_ms), wall_offset_ms }
-    }
-
-    fn micros(&self) -> u64 {
-        self.real_ms.load(SeqCst) * 1_000
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.now().wall().as_millis() * 1_000
-    }
-}
-
-/// A connection as the server has it.
-struct Connection {
-    session: Session,
-    output: String,
-    owed: Owed,
-}
-
-/// A process that serves.
-struct Server {
-    engine: Engine,
-    log: Arc<Log>,
-    connections: Vec<Connection>,
-    copy: Option<CopyCursor>,
-    /// Whether a sync is asked for before its time.
-    is_sync_wanted: bool,
-}
-
-impl Server {
-    fn keyspace(&self) -> &Keyspace {
-        &self.engine.shared().keyspace
-    }
-
-    fn now(&self) -> Now {
-        self.engine.shared().clock.now()
-    }
 }
 
 /// What must be done without the world being locked, because other events happen meanwhile.
@@ -352,6 +266,12 @@ fn start(world: &WorldHandle) {
             return;
         }
     };
+    {
+        // A start that dies before it serves may have seen it, too, and have begun a quarantine.
+        let expected = &mut world.lock().expected;
+        let may_be_torn = expected.end == Some(End::PowerLost) && found.ending == Ending::Damaged;
+        expected.is_damaged |= may_be_torn;
+    }
     let resume = resumed(&mut found, machine, &terms, defect);
     replay.finish(resume.now);
     keyspace.raise_tokens(resume.token);
@@ -373,46 +293,6 @@ fn start(world: &WorldHandle) {
         Err(SyncError::Write(_)) => world.lock().start_fails(&life),
         Err(SyncError::Sync(_)) => world.lock().fail(),
     }
-}
-
-/// How the server goes on, with the defect of a start.
-fn resumed(found: &mut Found, machine: Machine, terms: &Terms, defect: Defect) -> Resume {
-    match defect {
-        Defect::ForgetsQuarantine => found.horizon.quarantine_until = LockTime::from_millis(0),
-        Defect::NoHorizon => found.horizon.until = LockTime::from_millis(0),
-        Defect::RepeatsTokens => found.horizon.tokens_until = found.horizon.token,
-        _ => {}
-    }
-    let mut resume = recovery::resume(found, machine, terms);
-    let is_other_boot = found.opened.as_ref().is_some_and(|opened| opened.boot != machine.boot);
-    if defect == Defect::JumpsAhead && is_other_boot {
-        resume.now = resume.now + JUMP_MS;
-        resume.quarantine = resume.quarantine.filter(|(until, _)| *until > resume.now);
-    }
-    resume
-}
-
-/// How the log of a new process begins.
-fn beginning(found: &Found, resume: &Resume, machine: Machine, mode: Mode, token: u64) -> Start {
-    let opened = Opened {
-        server: [7; 20],
-        number: found.number + 1,
-        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
-        previous_bytes: found.bytes,
-        boot: machine.boot,
-        keeps: mode != Mode::Memory,
-        always: mode == Mode::Always,
-    };
-    let horizon = Horizon {
-        now: resume.now,
-        boot_ms: machine.boot_ms,
-        until: found.horizon.until.max(resume.now),
-        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
-        token,
-        tokens_until: token,
-        lease_ms_max: LEASE_MS_MAX,
-    };
-    Start { mode, lease_ms_max: LEASE_MS_MAX, opened, horizon, functions: None }
 }
 
 impl World {
@@ -482,6 +362,12 @@ impl World {
         self.events.push(Reverse((self.now_ms() + delay_ms, self.scheduled, event)));
     }
 
+    /// The client, which has no request, acts at another time than it had planned.
+    fn plan(&mut self, who: usize, delay_ms: u64) {
+        self.events.retain(|Reverse((_, _, event))| *event != Event::Act(who));
+        self.schedule(delay_ms, Event::Act(who));
+    }
+
     fn next_ms(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at_ms, ..))| *at_ms)
     }
@@ -504,6 +390,10 @@ impl World {
             Event::Crash => self.crash(is_in_sync),
             Event::Deliver(who, reply) => self.deliver(who, &reply),
             Event::Flush(number) => self.flush(number),
+            Event::Kill => {
+                self.crash_as(End::Killed);
+                Job::None
+            }
             Event::Keep(number, is_wanted) => self.keep(number, is_wanted),
             Event::Space => self.change_space(),
             Event::Start => Job::Start,
@@ -661,7 +551,18 @@ impl World {
             let theirs = client.hold.as_ref().filter(|theirs| theirs.key == hold.key && other != who);
             if let Some(theirs) = theirs.filter(|theirs| theirs.until_ms >= now_ms) {
                 self.broken = Some(format!("client {who} has {hold:?}, and client {other} {theirs:?}"));
+                return;
             }
+        }
+        // A loss of power at this moment may bring back the lease before this one, whose client is late.
+        let Some(server) = &self.server else { return };
+        let unsynced_ms = server.now().lock.millis_since(server.log.status().synced_at);
+        let is_late = |other: &Client| {
+            let theirs = other.hold.as_ref().filter(|theirs| theirs.key == hold.key);
+            theirs.is_some_and(|theirs| theirs.until_ms < now_ms && now_ms - theirs.until_ms < unsynced_ms)
+        };
+        if self.clients.iter().any(is_late) && self.rng.one_in(2) {
+            self.crash_as(End::PowerLost);
         }
     }
 
@@ -748,8 +649,17 @@ impl World {
         Job::None
     }
 
-    /// The process is killed, the volume moves, or the power fails.
     fn crash_now(&mut self) {
+        let end = match self.rng.below(8) {
+            0..4 if self.boot.is_some() => End::Killed,
+            0..5 => End::Moved,
+            _ => End::PowerLost,
+        };
+        self.crash_as(end);
+    }
+
+    /// The process is killed, the volume moves, or the power fails.
+    fn crash_as(&mut self, end: End) {
         let Some(life) = self.life.clone() else { return };
         if let Some(server) = &self.server
             && self.rng.one_in(3)
@@ -758,11 +668,6 @@ impl World {
             server.log.write();
         }
         life.end();
-        let end = match self.rng.below(8) {
-            0..4 if self.boot.is_some() => End::Killed,
-            0..5 => End::Moved,
-            _ => End::PowerLost,
-        };
         self.server_ends(end != End::PowerLost);
         if end == End::PowerLost {
             self.expected.is_damaged |= self.disk.lose_power(&mut self.rng);
@@ -811,8 +716,7 @@ impl World {
             // Clients with a request have no other plans.
             if self.clients[who].request.is_none() {
                 let delay_ms = self.rng.below_u64(300);
-                self.events.retain(|Reverse((_, _, event))| *event != Event::Act(who));
-                self.schedule(delay_ms, Event::Act(who));
+                self.plan(who, delay_ms);
             }
         }
         self.ends_next = false;
@@ -853,6 +757,17 @@ impl World {
         let (number, delay_ms) = (self.servers, self.rng.below_u64(CRASH_MS_MAX));
         self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
         self.schedule(delay_ms, Event::Crash);
+        if resume.quarantine.is_some() && self.boot.is_some() && self.rng.one_in(2) {
+            let delay_ms = self.rng.below_u64(400);
+            self.schedule(delay_ms, Event::Kill);
+        }
+        // Clients that could not reach the server have tried again and again.
+        for who in 0..CLIENTS {
+            if self.clients[who].request.is_none() {
+                let delay_ms = self.rng.below_u64(200);
+                self.plan(who, delay_ms);
+            }
+        }
     }
 
     /// Whether lock time, tokens and quarantine go on as the page says.
@@ -878,8 +793,6 @@ impl World {
         if !resume.restores {
             return Err("nothing is restored".to_owned());
         }
-        // A file may end too early that another one goes on from, if the power was lost between the two.
-        let is_damaged = *is_damaged || (end == End::PowerLost && found.ending == Ending::Damaged);
         if found.ending == Ending::Damaged && !is_damaged {
             return Err("a journal counts as damaged that is not".to_owned());
         }
@@ -887,7 +800,7 @@ impl World {
         let waits = match end {
             End::Stopped => false,
             End::Killed if is_same_boot => false,
-            _ => self.mode != Mode::Always || is_damaged,
+            _ => self.mode != Mode::Always || *is_damaged,
         };
         if !waits && quarantine != inherited {
             return Err(format!("the quarantine ends at {quarantine:?}, not at {inherited:?}"));

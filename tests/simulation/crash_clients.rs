@@ -13,7 +13,7 @@ use crate::support::bare::{EXTEND, RELEASE};
 use crate::support::rng::Rng;
 
 /// Locks of each kind.
-const LOCKS: usize = 2;
+const LOCKS: usize = 1;
 /// Longer leases wait for the disk.
 pub(super) const LEASE_MS_MAX: u64 = 12_000;
 const COUNTERS: usize = 2;
@@ -136,8 +136,10 @@ impl Client {
                 let is_late = hold.until_ms < now_ms;
                 match rng.below(8) {
                     0..3 => Op::Extend { lease_ms: lease(rng) },
+                    // It has been away, and goes on as if nothing had happened.
+                    3..6 if is_late => Op::Extend { lease_ms: lease(rng) },
                     3..5 if !is_late => Op::Release,
-                    5 if is_late => {
+                    6 if is_late => {
                         self.hold = None;
                         return;
                     }

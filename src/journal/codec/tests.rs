@@ -269,11 +269,11 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_damage_or_a_mutation(mutation in mutation(), value: u8, at: Index) {
+    fn a_changed_byte_is_damage_or_another(mutation in mutation(), to in any::<u8>(), at in any::<Index>()) {
         let bytes = encoded(&mutation);
         let step = bytes.len() / 100 + 1;
         for at in (0..bytes.len()).step_by(step).chain([at.index(bytes.len())]) {
-            for value in [value, 0, 1, 0x7f, 0xff, bytes[at] ^ 1, bytes[at] ^ 0x80] {
+            for value in [to, 0, 1, 0x7f, 0xff, bytes[at] ^ 1, bytes[at] ^ 0x80] {
                 let mut changed = bytes.clone();
                 changed[at] = value;
                 if let Ok(mutation) = decoded(&changed) {
@@ -284,8 +284,8 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_damage_or_a_mutation(tag in 0..12_u8, next in 0..3_u8, noise in vec(0..24_u8, 0..80)) {
-        let bytes = [&[tag, next], &noise[..]].concat();
+    fn random_bytes_are_damage_or_a_mutation(head in [0..12_u8, 0..3], noise in vec(0..24_u8, 0..80)) {
+        let bytes = [&head[..], &noise[..]].concat();
         if let Ok(mutation) = decoded(&bytes) {
             prop_assert_eq!(decoded(&encoded(&mutation)), Ok(mutation));
         }

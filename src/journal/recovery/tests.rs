@@ -312,3 +312,107 @@ fn an_empty_new_file_and_a_journal_of_others() {
     let guarded = Terms { startup_guard_ms: 5, ..TERMS };
     assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &guarded)), Some(77_005));
 }
+
+/// A log that goes on from what was found, in a new file.
+fn going_on(memory: &Memory, machine: Machine, mode: Mode) -> Log {
+    let found = found(memory).0;
+    let resume = resume(&found, machine, &TERMS);
+    let opened = Opened {
+        server: [7; 20],
+        number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
+        previous_bytes: found.bytes,
+        boot: machine.boot,
+        keeps: true,
+        always: mode == Mode::Always,
+    };
+    let horizon = Horizon { now: resume.now, boot_ms: machine.boot_ms, ..found.horizon };
+    let start = Start { mode, lease_ms_max: 60_000, opened, horizon, functions: None };
+    let log = Log::start(Box::new(memory.clone()), start).unwrap();
+    log.sync(resume.now, machine.boot_ms).unwrap();
+    log
+}
+
+#[test]
+fn a_journal_goes_on_behind_files_that_could_not_be_read() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    put(&first, "lost", (10_200, 40_200));
+    first.begin_copy(at(10_300), 800).unwrap();
+    put(&first, "unread", (10_400, 40_400));
+    first.write();
+    // The power fails. Of the first file the last frame is missing, and the second is there.
+    let len = memory.0.lock().files[&1].len();
+    memory.0.lock().files.get_mut(&1).unwrap().truncate(len - 1);
+    let (damaged, keys) = found(&memory);
+    assert_eq!((damaged.ending, damaged.number, keys), (Ending::Damaged, 2, vec!["a".to_owned()]));
+    let next = going_on(&memory, OTHER_BOOT, Mode::EverySecond);
+    put(&next, "b", (10_500, 40_500));
+    next.write();
+    let (whole, keys) = found(&memory);
+    assert_eq!((whole.ending, keys), (Ending::Killed, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn files_that_are_back_after_a_loss_of_power_are_no_damage() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    let second = going_on(&memory, LATER, Mode::EverySecond);
+    put(&second, "b", (10_500, 40_500));
+    second.write();
+    let third = going_on(&memory, LATER, Mode::EverySecond);
+    put(&third, "c", (10_600, 40_600));
+    third.end_copy();
+    third.sync(at(10_700), 2_600).unwrap();
+    memory.0.lock().files.remove(&1);
+    let (back, keys) = found(&memory);
+    assert_eq!((back.ending, keys), (Ending::Killed, vec!["b".to_owned(), "c".to_owned()]));
+    memory.0.lock().files.remove(&2);
+    assert_eq!(found(&memory).0.ending, Ending::Killed);
+}
+
+#[test]
+fn a_server_that_always_waits_for_the_disk_needs_no_quarantine() {
+    let memory = Memory::default();
+    let log = log(Mode::Always, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.sync(at(10_200), 700).unwrap();
+    put(&log, "nobody knows", (10_300, 40_300));
+    log.write();
+    let (found, _) = found(&memory);
+    let again = resume(&found, OTHER_BOOT, &TERMS);
+    assert_eq!((again.restores, again.quarantine), (true, None));
+    // What it has promised is in its journal, which memory mode does not keep.
+    let forgets = resume(&found, OTHER_BOOT, &Terms { keeps: false, ..TERMS });
+    assert!(quarantine_ms(&forgets) >= Some(40_100));
+}
+
+#[test]
+fn a_lease_above_the_limit_waits_for_the_disk_even_if_a_horizon_covers_it() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "usual", (10_000, 70_000));
+    log.sync(at(10_000), 500).unwrap();
+    assert_eq!(put(&log, "usual", (10_100, 70_100)), 1);
+    assert_eq!(put(&log, "long", (10_200, 70_201)), 3);
+}
+
+#[test]
+fn a_missing_file_does_not_hide_what_is_in_the_file_before_it() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    put(&first, "b", (10_200, 40_200));
+    first.write();
+    // Two starts that were killed before they had synced anything, and then the power fails.
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    memory.0.lock().files.remove(&2);
+    let (gap, keys) = found(&memory);
+    assert_eq!((gap.ending, keys), (Ending::Damaged, vec!["a".to_owned(), "b".to_owned()]));
+}

@@ -1,0 +1,143 @@
+//! One process of the crash simulation: its clock, its connections, and how it goes on from a journal.
+//!
+//! Owns    the defects of a server and of a start, which are canaries.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::engine::Engine;
+use redlatch::internals::journal::item::{Horizon, Opened};
+use redlatch::internals::journal::log::{Log, Mode, Owed, Start};
+use redlatch::internals::journal::recovery::{self, Found, Machine, Resume, Terms};
+use redlatch::internals::keyspace::{CopyCursor, Keyspace};
+use redlatch::internals::state::session::Session;
+
+use super::crash_clients::LEASE_MS_MAX;
+
+/// How the server or its start is broken. All but the first are canaries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Defect {
+    None,
+    /// Replies do not wait for the disk.
+    AnswersBeforeSync,
+    /// Replies do not wait for the journal.
+    AnswersBeforeWrite,
+    /// Extends are allowed in quarantine.
+    ExtendsInQuarantine,
+    /// A start forgets the quarantine of the process before.
+    ForgetsQuarantine,
+    /// Lock time jumps ahead at a reboot.
+    JumpsAhead,
+    /// A start does not know the horizon.
+    NoHorizon,
+    /// After a loss of power, tokens go on where the journal ends.
+    RepeatsTokens,
+}
+
+pub(super) const DEFECTS: &[Defect] = &[
+    Defect::AnswersBeforeSync,
+    Defect::AnswersBeforeWrite,
+    Defect::ExtendsInQuarantine,
+    Defect::ForgetsQuarantine,
+    Defect::JumpsAhead,
+    Defect::NoHorizon,
+    Defect::RepeatsTokens,
+];
+
+/// Real time, in which all clients live, and the clock of the server that serves.
+#[derive(Debug)]
+pub(super) struct ServerClock {
+    pub(super) real_ms: Arc<AtomicU64>,
+    pub(super) wall_offset_ms: Arc<AtomicI64>,
+    /// Lock time at this real time.
+    pub(super) origin: (u64, u64),
+}
+
+impl Clock for ServerClock {
+    fn now(&self) -> Now {
+        let (lock_ms, real_ms) = self.origin;
+        let now_ms = self.real_ms.load(SeqCst);
+        let lock_ms = lock_ms + (now_ms - real_ms);
+        let wall_offset_ms = self.wall_offset_ms.load(SeqCst) + now_ms as i64 - lock_ms as i64;
+        Now { lock: LockTime::from_millis(lock_ms), wall_offset_ms }
+    }
+
+    fn micros(&self) -> u64 {
+        self.real_ms.load(SeqCst) * 1_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.now().wall().as_millis() * 1_000
+    }
+}
+
+/// A connection as the server has it.
+pub(super) struct Connection {
+    pub(super) session: Session,
+    pub(super) output: String,
+    pub(super) owed: Owed,
+}
+
+/// A process that serves.
+pub(super) struct Server {
+    pub(super) engine: Engine,
+    pub(super) log: Arc<Log>,
+    pub(super) connections: Vec<Connection>,
+    pub(super) copy: Option<CopyCursor>,
+    /// Whether a sync is asked for before its time.
+    pub(super) is_sync_wanted: bool,
+}
+
+impl Server {
+    pub(super) fn keyspace(&self) -> &Keyspace {
+        &self.engine.shared().keyspace
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.engine.shared().clock.now()
+    }
+}
+
+/// How the server goes on, with the defect of a start.
+pub(super) fn resumed(found: &mut Found, machine: Machine, terms: &Terms, defect: Defect) -> Resume {
+    match defect {
+        Defect::ForgetsQuarantine => found.horizon.quarantine_until = LockTime::from_millis(0),
+        Defect::NoHorizon => found.horizon.until = LockTime::from_millis(0),
+        Defect::RepeatsTokens => found.horizon.tokens_until = found.horizon.token,
+        _ => {}
+    }
+    let mut resume = recovery::resume(found, machine, terms);
+    let is_other_boot = found.opened.as_ref().is_some_and(|opened| opened.boot != machine.boot);
+    if defect == Defect::JumpsAhead && is_other_boot {
+        resume.now = resume.now + JUMP_MS;
+        resume.quarantine = resume.quarantine.filter(|(until, _)| *until > resume.now);
+    }
+    resume
+}
+
+/// How the log of a new process begins.
+pub(super) fn beginning(found: &Found, resume: &Resume, machine: Machine, mode: Mode, token: u64) -> Start {
+    let opened = Opened {
+        server: [7; 20],
+        number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
+        previous_bytes: found.bytes,
+        boot: machine.boot,
+        keeps: mode != Mode::Memory,
+        always: mode == Mode::Always,
+    };
+    let horizon = Horizon {
+        now: resume.now,
+        boot_ms: machine.boot_ms,
+        until: found.horizon.until.max(resume.now),
+        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
+        token,
+        tokens_until: token,
+        lease_ms_max: LEASE_MS_MAX,
+    };
+    Start { mode, lease_ms_max: LEASE_MS_MAX, opened, horizon, functions: None }
+}
+
+/// How far lock time jumps, where it does.
+const JUMP_MS: u64 = 20_000;
