@@ -85,7 +85,6 @@ pub(super) fn recover(
     };
     let fresh_id = std::array::from_fn(|at| (super::system_entropy() >> (at % 8)) as u8);
     let directory = Directory::open(dir, fresh_id).map_err(StartError::Unusable)?;
-    let machine = boot::machine();
     let files = directory.files()?;
     let is_crowded = files.len() > FILES_MAX;
     let mut replay = keyspace.replay();
@@ -105,6 +104,8 @@ pub(super) fn recover(
     if let Some(database) = beyond {
         return Err(StartError::Unusable(format!("databases: the journal has keys in database {database}")));
     }
+    // Read as late as possible: what passes until the clock goes on makes every lease longer.
+    let machine = boot::machine();
     let resume = recovery::resume(&found, machine, &terms);
     let replayed = replay.finish(resume.now);
     keyspace.raise_tokens(resume.token);
