@@ -69,7 +69,7 @@ async function throughARestart() {
 
 async function throughAQuarantine() {
   const { owner, other, patient, watcher } = open(FORGETS);
-  const mine = await owner.acquire(["stock"], 2_000);
+  const mine = await owner.acquire(["stock"], 4_000);
   check("acquire what will be forgotten", (await watcher.get("stock")) === mine.value);
   const waiter = waits(patient, "stock");
   await restart(watcher, FORGETS);

@@ -78,7 +78,7 @@ forever.release()
 check("both are free", watcher.client.exists("stock", "without a lease") == 0)
 
 watcher = Watcher(FORGETS)
-mine, theirs, other = (lock(connect(FORGETS), "stock", lease=2.0) for _ in range(3))
+mine, theirs, other = (lock(connect(FORGETS), "stock", lease=4.0) for _ in range(3))
 check("acquire what will be forgotten", mine.acquire() and not theirs.acquire(blocking=False))
 waiter = Waiter(theirs)
 watcher.restart()
