@@ -2,12 +2,11 @@
 //!
 //! Owns    the processes and their directories. The first server keeps a journal: a lock outlives a kill. The second keeps
 //!         the horizon alone: after a kill it is in quarantine until the locks that it has forgotten have ended.
-//! Knows   how to start a server; the client ends it, by the process id that it is told or that INFO says.
+//! Knows   how to start a server. The client kills it, by the process id that the environment tells.
 //! Time    is the system's: it looks for servers that have ended every few milliseconds.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -32,14 +31,17 @@ impl Pair {
         &self.servers
     }
 
-    /// Starts what ends again until `run` returns. Returns what it returned, and the servers.
+    /// Until `run` returns, starts each server again that ends. Returns the result of `run`, and the servers.
     pub(crate) fn kept_up<T>(self, run: impl FnOnce() -> T) -> (T, Vec<Server>) {
-        let Self { directories, servers } = self;
-        let (servers, is_done) = (Mutex::new(servers), AtomicBool::new(false));
+        let Self { directories, mut servers } = self;
+        let is_done = AtomicBool::new(false);
         let result = thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_done.load(Ordering::Relaxed) {
-                    start_what_ended(&mut servers.lock().unwrap(), &directories);
+                    if let Err(why) = start_what_ended(&mut servers, &directories) {
+                        // The client waits in vain, and fails.
+                        return println!("{why}");
+                    }
                     thread::sleep(LOOK_EVERY);
                 }
             });
@@ -47,21 +49,17 @@ impl Pair {
             is_done.store(true, Ordering::Relaxed);
             result
         });
-        (result, servers.into_inner().unwrap_or_else(PoisonError::into_inner))
+        (result, servers)
     }
 }
 
-fn start_what_ended(servers: &mut [Server], directories: &[Directory]) {
+fn start_what_ended(servers: &mut [Server], directories: &[Directory]) -> Result<(), String> {
     for (at, server) in servers.iter_mut().enumerate() {
-        if !server.has_ended() {
-            continue;
-        }
-        // One that does not start is tried again: the client fails if none ever does.
-        match start(at, server.port(), &directories[at]) {
-            Ok(started) => *server = started,
-            Err(why) => println!("{why}"),
+        if server.has_ended() {
+            *server = start(at, server.port(), &directories[at])?;
         }
     }
+    Ok(())
 }
 
 fn start(at: usize, port: u16, directory: &Directory) -> Result<Server, String> {
