@@ -14,13 +14,14 @@
 //! |---|---|
 //! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
-//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks; without native holders |
+//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks; runs what needs no redlatch |
 
 /// The parts of this program.
 mod clients {
     pub(crate) mod identity;
     pub(crate) mod installer;
     pub(crate) mod process;
+    pub(crate) mod restarts;
     #[allow(dead_code, reason = "some columns are for docs/clients.md alone")]
     pub(crate) mod table;
 }
@@ -28,12 +29,13 @@ mod clients {
 mod support;
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clients::identity::Identity;
 use clients::installer::{self, Installer, projects};
 use clients::process::{Finished, run};
+use clients::restarts::Pair;
 use clients::table::{Client, clients};
 use support::server::Server;
 
@@ -88,25 +90,33 @@ fn check(client: &Client) -> Verdict {
         Err(installer::Closed::Broken(why)) => return Verdict::Failed(why),
         Err(installer::Closed::Missing(what)) => return Verdict::Skipped(what),
     };
-    let run = |program: &[String]| match run_on_servers(client, program, &installer) {
-        Ok(verdict) => verdict,
-        Err(why) => Verdict::Failed(why),
-    };
-    match run(&client.command) {
-        Verdict::Passed { checks } if has_native_holders(client) => run(&client.native).plus(checks),
-        verdict => verdict,
-    }
+    run_programs(client, &installer).unwrap_or_else(Verdict::Failed)
 }
 
-/// Whether the client is also run beside native holders, which another server does not have.
-fn has_native_holders(client: &Client) -> bool {
-    !client.native.is_empty() && std::env::var_os("REDLATCH_SERVER").is_none()
+/// Runs the client's programs one after another, until one does not pass.
+fn run_programs(client: &Client, installer: &Installer) -> Result<Verdict, String> {
+    let verdict = run_on_servers(client, &client.command, installer)?;
+    if std::env::var_os("REDLATCH_SERVER").is_some() {
+        return Ok(verdict);
+    }
+    let verdict = verdict.then(&client.native, |program| run_on_servers(client, program, installer))?;
+    verdict.then(&client.restarts, |program| run_through_restarts(program, installer))
 }
 
 impl Verdict {
-    /// With the checks of an earlier program.
-    fn plus(self, earlier: usize) -> Self {
-        if let Self::Passed { checks } = self { Self::Passed { checks: checks + earlier } } else { self }
+    /// If this has passed and there is a `next` program: the verdict on both.
+    fn then(
+        self,
+        next: &[String],
+        run: impl FnOnce(&[String]) -> Result<Self, String>,
+    ) -> Result<Self, String> {
+        match self {
+            Self::Passed { checks: earlier } if !next.is_empty() => Ok(match run(next)? {
+                Self::Passed { checks } => Self::Passed { checks: checks + earlier },
+                verdict => verdict,
+            }),
+            verdict => Ok(verdict),
+        }
     }
 }
 
@@ -116,7 +126,24 @@ fn run_on_servers(client: &Client, program: &[String], installer: &Installer) ->
     let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
     let servers = (0..client.servers).map(|_| Server::start(installer.dir(), &more));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    let mut command = installer.command(program);
+    let mut command = told(installer.command(program), &servers);
+    if let Some(identity) = &identity {
+        command.env("REDLATCH_TLS_PORT", identity.port()?.to_string());
+        command.env("REDLATCH_TLS_FILES", identity.files());
+    }
+    Ok(verdict(&run(command, CLIENT_TIME_MAX)?, &servers))
+}
+
+/// Runs a program of a client that ends its servers. They are started again until it is done.
+fn run_through_restarts(program: &[String], installer: &Installer) -> Result<Verdict, String> {
+    let pair = Pair::start()?;
+    let command = told(installer.command(program), pair.servers());
+    let (finished, servers) = pair.kept_up(|| run(command, CLIENT_TIME_MAX));
+    Ok(verdict(&finished?, &servers))
+}
+
+/// The command of a client that knows where the servers are.
+fn told(mut command: Command, servers: &[Server]) -> Command {
     let list =
         |of: fn(&Server) -> u32| servers.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",");
     command
@@ -124,11 +151,7 @@ fn run_on_servers(client: &Client, program: &[String], installer: &Installer) ->
         .env("REDLATCH_PORT", servers.first().map_or(0, Server::port).to_string())
         .env("REDLATCH_PORTS", list(|server| server.port().into()))
         .env("REDLATCH_PIDS", list(Server::pid));
-    if let Some(identity) = &identity {
-        command.env("REDLATCH_TLS_PORT", identity.port()?.to_string());
-        command.env("REDLATCH_TLS_FILES", identity.files());
-    }
-    Ok(verdict(&run(command, CLIENT_TIME_MAX)?, &servers))
+    command
 }
 
 /// Checks the output of a client.

@@ -23,6 +23,10 @@ pub(crate) struct Client {
     /// Only redlatch has such holders.
     #[serde(default)]
     pub(crate) native: Vec<String>,
+    /// The program that ends its two servers, which are started again: see [`restarts`](super::restarts). Run last. Only
+    /// redlatch has a quarantine.
+    #[serde(default)]
+    pub(crate) restarts: Vec<String>,
     /// Server processes to start for it.
     #[serde(default = "one")]
     pub(crate) servers: usize,
@@ -33,6 +37,13 @@ pub(crate) struct Client {
     pub(crate) packages: Vec<String>,
     /// The kinds of locks that its program takes, and its other features, as docs/clients.md lists them.
     pub(crate) covers: String,
+}
+
+impl Client {
+    /// The words of all its commands.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &String> {
+        self.command.iter().chain(&self.native).chain(&self.restarts)
+    }
 }
 
 /// In the order of docs/clients.md.

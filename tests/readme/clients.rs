@@ -82,8 +82,7 @@ fn every_client_says_what_it_does_and_runs_a_program_that_is_here() {
         assert!(names.insert(&client.name), "{} is listed twice", client.name);
         assert!(!client.covers.is_empty(), "{}: docs/clients.md needs to know what it does", client.name);
         let folder = root().join("tests/clients").join(&client.project);
-        let words = client.command.iter().chain(&client.native);
-        for script in words.filter(|word| SCRIPTS.iter().any(|end| word.ends_with(end))) {
+        for script in client.words().filter(|word| SCRIPTS.iter().any(|end| word.ends_with(end))) {
             assert!(folder.join(script).exists(), "{}: {script} is not there", client.name);
         }
     }
@@ -98,10 +97,8 @@ fn every_program_beside_the_table_is_run_by_a_client() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().expect("an ASCII name");
             if SCRIPTS.iter().any(|end| name.ends_with(end)) && !shared.contains(&name.as_str()) {
-                let runs = |client: &Client| {
-                    let mut words = client.command.iter().chain(&client.native);
-                    client.project == project && words.any(|word| *word == name)
-                };
+                let runs =
+                    |client: &Client| client.project == project && client.words().any(|word| *word == name);
                 assert!(clients().iter().any(runs), "tests/clients/{project}/{name} is run by no client");
             }
         }

@@ -86,6 +86,10 @@ impl Server {
         self.child.id()
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// The last `count` lines that it logged after it was ready.
     pub(crate) fn last_words(&self, count: usize) -> Vec<String> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);

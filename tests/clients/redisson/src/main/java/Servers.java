@@ -15,7 +15,7 @@ final class Servers {
 
     static final List<Integer> PORTS = numbers("REDLATCH_PORTS");
     static final List<Integer> PIDS = numbers("REDLATCH_PIDS");
-    private static final String HOST = System.getenv("REDLATCH_HOST");
+    static final String HOST = System.getenv("REDLATCH_HOST");
 
     private Servers() {}
 
