@@ -83,7 +83,7 @@
 //! 5  commands/             one folder per family: rows, parsing, behaviour
 //! 4  scripts/              native scripts; Lua for all others
 //! 4  testing/              faults, history and their host: what TEST commands change
-//! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the ordered log of effects
+//! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the log of effects and recovery
 //! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure data structures, independent of each other
