@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
-//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks; runs what needs no redlatch |
+//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks that need no redlatch |
 
 /// The parts of this program.
 mod clients {
