@@ -41,6 +41,17 @@ impl Edit {
         }
     }
 
+    /// Whether it removes a field, a member or an owner, and does nothing else.
+    pub fn removes(&self) -> bool {
+        matches!(
+            self,
+            Self::Hash(HashEdit::Remove(_))
+                | Self::Lock(LockEdit::Remove(_))
+                | Self::Set(SetEdit::Remove(_))
+                | Self::SortedSet(SortedSetEdit::Remove(_))
+        )
+    }
+
     /// The empty object to which the first edit of a new key is applied.
     pub fn blank(&self, seed: Seed) -> Object {
         match self {

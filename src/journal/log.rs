@@ -579,7 +579,17 @@ fn token_of(mutation: &Mutation) -> u64 {
     }
 }
 
-/// Whether it is safe to answer before this is written: a release that is forgotten ends with its lease.
+/// Whether it is safe to answer before this is written: a release that is forgotten ends with its lease. What is removed in
+/// the end may have changed before: a count of holds becomes 0, and its key is removed.
 fn only_removes(mutations: &[Mutation]) -> bool {
-    mutations.iter().all(|mutation| matches!(mutation, Mutation::Remove { .. }))
+    let is_removed = |key: &Bytes, later: &[Mutation]| {
+        later
+            .iter()
+            .any(|mutation| matches!(mutation, Mutation::Remove { key: removed, .. } if removed == key))
+    };
+    mutations.iter().enumerate().all(|(index, mutation)| match mutation {
+        Mutation::Remove { .. } => true,
+        Mutation::Edit { key, edit, .. } => edit.removes() || is_removed(key, &mutations[index + 1..]),
+        _ => false,
+    })
 }

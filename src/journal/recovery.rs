@@ -224,10 +224,14 @@ impl Reader {
         self.found.opened = Some(opened);
         self.found.ending = Ending::Killed;
         self.take(part.first, &mut apply);
+        self.found.bytes = frames.bytes;
         while end.is_none_or(|end| frames.bytes < end) {
             match frames.read().map_err(|error| (number, error.into()))? {
                 Next::Frame(body) => match items(body, seed) {
-                    Ok(items) => self.take(items, &mut apply),
+                    Ok(items) => {
+                        self.take(items, &mut apply);
+                        self.found.bytes = frames.bytes;
+                    }
                     Err(Damaged) => self.found.ending = Ending::Damaged,
                 },
                 Next::End if end.is_none() => break,
@@ -242,9 +246,11 @@ impl Reader {
                 break;
             }
         }
-        self.found.bytes = frames.bytes;
-        if end.is_some_and(|end| frames.bytes != end) {
-            self.found.ending = Ending::Damaged;
+        match end {
+            // How it ends was known to the start that has begun the next file: that says how long the quarantine lasts.
+            Some(end) if self.found.bytes == end => self.found.ending = Ending::Killed,
+            Some(_) => self.found.ending = Ending::Damaged,
+            None => {}
         }
         Ok(())
     }

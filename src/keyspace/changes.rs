@@ -4,6 +4,7 @@
 //! Rule    without a journal and without keyspace events, a change costs one branch.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -14,7 +15,7 @@ use super::shard::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
 use crate::journal::Mutation;
 use crate::state::channels::Channels;
-use crate::state::clients::ClientId;
+use crate::state::clients::{Client, ClientId};
 use crate::state::ended_lock::{EndReason, EndedLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -58,6 +59,8 @@ struct Effects {
     stale: Vec<Stale>,
     /// Invalidations of the first stale values, addressed before the call changed CLIENT TRACKING.
     addressed: Addressed,
+    /// Clients whose wait is over, and their answers.
+    answers: Vec<(Arc<Client>, Vec<u8>)>,
     /// Locks of LOCK commands that have ended.
     ended: Vec<EndedLock>,
     /// Holders of values of the type lock that have ended, for the history of their shards.
@@ -318,11 +321,18 @@ impl Changes {
         (!mutations.is_empty()).then(|| (ends.latest(), &mutations[..]))
     }
 
-    /// Publishes events, then sends invalidations. Each event goes to the key's channel, then to the event's, as in Redis.
+    /// Answers the client, whose wait is over, once the changes are recorded: the answer waits for the journal like any reply.
+    pub(super) fn answer(&mut self, client: &Arc<Client>, answer: Vec<u8>) {
+        self.effects().answers.push((Arc::clone(client), answer));
+    }
+
+    /// Answers calls that have waited, publishes events, then sends invalidations. Each event goes to the key's channel, then
+    /// to the event's, as in Redis.
     #[inline]
     pub(super) fn publish(&mut self, registries: &Registries) {
         let author = self.author;
         if let Some(effects) = &mut self.effects {
+            effects.answers.drain(..).for_each(|(client, answer)| client.answer(&answer));
             if !effects.events.is_empty() {
                 effects.publish_events(self.events, &registries.channels);
             }
@@ -367,7 +377,8 @@ impl Effects {
     /// Whether nothing is left but a few records of small values: these are dropped while the shard is locked.
     #[inline]
     fn is_small(&self) -> bool {
-        let Self { mutations, ends: _, events, ready, stale, addressed, ended, past, garbage } = self;
+        let Self { mutations, ends: _, events, ready, stale, addressed, answers, ended, past, garbage } =
+            self;
         let is_small = |mutation: &Mutation| match mutation {
             Mutation::Put { value, .. } => value.len() < SMALL_BYTES,
             Mutation::PutObject { .. } => false,
@@ -379,6 +390,7 @@ impl Effects {
             && addressed.stale == 0
             && addressed.new_prefixes.is_empty()
             && !addressed.all_informed
+            && answers.is_empty()
             && ended.is_empty()
             && past.is_empty()
             && garbage.is_empty()

@@ -28,7 +28,7 @@ use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
-use crate::state::clients::ClientId;
+use crate::state::clients::{Client, ClientId};
 use crate::state::ended_lock::EndReason;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -233,6 +233,11 @@ impl<'k> View<'k> {
     /// after the events of its earlier changes.
     pub fn publish_events(&mut self, channels: &Channels) {
         self.changes.publish_events(channels);
+    }
+
+    /// Answers a client whose wait is over, at the end of the call, once its changes are recorded.
+    pub fn answer(&mut self, client: &Arc<Client>, answer: Vec<u8>) {
+        self.changes.answer(client, answer);
     }
 
     /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.

@@ -39,7 +39,10 @@ impl Directory {
     pub(super) fn open(dir: &str, fresh_id: [u8; 20]) -> Result<Self, String> {
         let path = Path::new(dir).join("data");
         let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
-        fs::create_dir_all(&path).map_err(fault)?;
+        if !path.exists() {
+            fs::create_dir_all(&path).map_err(fault)?;
+            File::open(dir).and_then(|dir| dir.sync_all()).map_err(fault)?;
+        }
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"));
         let lock = lock.map_err(fault)?;
         match lock.try_lock() {
@@ -70,15 +73,17 @@ impl Directory {
         numbers.into_iter().map(open).collect()
     }
 
-    /// The storage of the log that goes on in this directory. Its first sync is also for the files that are there: a process
-    /// that was killed has written them, and the disk may not have them yet.
+    /// The storage of the log that goes on in this directory. Its first sync takes the files that are there with it: a server
+    /// that was killed may not have synced what it wrote last.
     ///
     /// # Errors
     /// The system's.
     pub(super) fn into_storage(self) -> io::Result<Files> {
-        let open = |number| Ok(Arc::new(OpenOptions::new().append(true).open(self.file(number))?));
-        let unsynced = numbers(&self.path)?.into_iter().map(open).collect::<io::Result<_>>()?;
-        Ok(Files { state: Mutex::new(State { unsynced, ..State::default() }), directory: self })
+        let numbers = numbers(&self.path)?;
+        let open = |number| Ok(Arc::new(File::open(self.file(number))?));
+        let unsynced = numbers.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let state = Mutex::new(State { unsynced, ..State::default() });
+        Ok(Files { directory: self, state })
     }
 }
 
@@ -146,7 +151,7 @@ struct State {
     bytes: u64,
     /// Whether a failed write may have left more bytes than that.
     is_torn: bool,
-    /// Earlier files that were not synced since their last write.
+    /// Earlier files that were not synced since their last write, as far as this process knows.
     unsynced: Vec<Arc<File>>,
     /// Whether files were added to the directory since it was last synced.
     is_directory_changed: bool,
@@ -239,6 +244,22 @@ mod tests {
 
     fn refused(dir: &Path) -> String {
         Directory::open(dir.to_str().unwrap(), [7; 20]).unwrap_err().replace(dir.to_str().unwrap(), "DIR")
+    }
+
+    #[test]
+    fn the_first_sync_takes_the_files_of_earlier_servers_with_it() {
+        let dir = std::env::temp_dir().join(format!("redlatch-earlier-files-{}", std::process::id()));
+        let open = || Directory::open(dir.to_str().unwrap(), [1; 20]).unwrap().into_storage().unwrap();
+        let first = open();
+        first.begin(1).unwrap();
+        first.write(b"killed before it was synced").unwrap();
+        drop(first);
+        let next = open();
+        next.begin(2).unwrap();
+        assert_eq!(next.state.lock().unsynced.len(), 1);
+        next.sync().unwrap();
+        assert!(next.state.lock().unsynced.is_empty());
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

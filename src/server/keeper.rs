@@ -6,6 +6,7 @@
 //!         runs, replies gather for the next one. On a slow disk the next one waits a while for the clients that the last one
 //!         has answered, since they are about to send again: otherwise every other sync would serve few of them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -96,10 +97,15 @@ impl Keeper {
 
     /// Keeps the journal until the server has ended and its connections are closed.
     pub(super) async fn run(self: Arc<Self>, context: ServerContext) {
-        if self.keep(&context).await.is_err() {
+        let mut copying = None;
+        if self.keep(&context, &mut copying).await.is_err() {
             context.stop();
+            context.drained().await;
         }
-        context.drained().await;
+        if let Some(task) = copying {
+            // It ends with the server. The last entry of the journal is not one of the copy.
+            let _ = task.await;
+        }
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
         if !self.has_failed()
             && let Ok(Err(error)) = spawn_blocking(move || log.stop(now, boot::millis())).await
@@ -109,18 +115,24 @@ impl Keeper {
         self.has_ended.send_replace(true);
     }
 
-    /// Syncs, copies, and tries failed writes again, until the server ends.
+    /// Syncs, copies, and tries failed writes again, until the last connection is closed: it may wait with its last replies.
     ///
     /// # Errors
     /// A sync has failed: the server must end.
-    async fn keep(self: &Arc<Self>, context: &ServerContext) -> Result<(), Failed> {
-        let (mut synced, mut copying, mut last) = (Instant::now(), None, LastSync::default());
+    async fn keep(
+        self: &Arc<Self>,
+        context: &ServerContext,
+        copying: &mut Option<JoinHandle<bool>>,
+    ) -> Result<(), Failed> {
+        let (mut synced, mut last) = (Instant::now(), LastSync::default());
+        let mut drained = pin!(context.drained());
         loop {
             tokio::select! {
-                () = context.stopped() => return Ok(()),
-                () = self.wanted.notified() => {}
+                () = &mut drained => return Ok(()),
+                // While writes fail, they are tried again once a second, and not for each client that waits.
+                () = self.wanted.notified(), if self.log.error().is_none() => {}
                 () = tokio::time::sleep(SYNC_EVERY.saturating_sub(synced.elapsed())) => {}
-                is_whole = ended(&mut copying) => if is_whole { self.end_copy(context).await? },
+                is_whole = ended(copying) => if is_whole { self.end_copy(context).await? },
             }
             let is_late = synced.elapsed() >= SYNC_EVERY;
             if is_late {
@@ -128,7 +140,7 @@ impl Keeper {
             }
             self.show_error(context);
             if copying.is_none() && (is_late || self.log.has_grown()) {
-                copying = self.begin_copy(context);
+                *copying = self.begin_copy(context);
             }
             let now = context.clock().now().lock;
             if self.log.needs_sync() || (is_late && self.log.is_sync_due(now)) {
@@ -216,6 +228,10 @@ impl Keeper {
     /// Begins to copy the live keys, if it is time: to a new file, or again to one whose copy was interrupted.
     fn begin_copy(self: &Arc<Self>, context: &ServerContext) -> Option<JoinHandle<bool>> {
         let (log, now) = (&self.log, context.clock().now().lock);
+        if log.error().is_some() {
+            // What is copied would stay in memory.
+            return None;
+        }
         if log.is_copy_due()
             && let Err(error) = log.begin_copy(now, boot::millis())
         {

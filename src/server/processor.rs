@@ -358,9 +358,13 @@ fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &m
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::journal::{Journal, Record};
     use crate::limits::{LARGE_BYTES, REPLY_BYTES_MAX};
     use crate::server::{Builder, Server};
 
@@ -432,6 +436,52 @@ mod tests {
                         -ERR Protocol error: invalid bulk length\r\n";
         assert_eq!(String::from_utf8_lossy(&processor.output), expected);
         assert_eq!(processor.state, State::Closing);
+    }
+
+    /// A journal that notes whether a client had an answer before the record of what it tells of.
+    #[derive(Debug, Default)]
+    struct Early(OnceLock<ServerContext>, AtomicBool);
+
+    impl Journal for Early {
+        fn append(&self, _: &Record<'_>) {
+            let clients = self
+                .0
+                .get()
+                .map(|context| context.engine.shared().registries.clients.all())
+                .unwrap_or_default();
+            self.1.fetch_or(clients.iter().any(|client| client.has_messages()), SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waited_is_answered_after_the_record_of_what_it_got() {
+        for (free, wait, give, answer) in [
+            ("PING", "BLPOP l 0", "RPUSH l a", "*2\r\n$1\r\nl\r\n$1\r\na\r\n"),
+            (
+                "LOCK.ACQUIRE k one LEASE 9000",
+                "LOCK.ACQUIRE k two LEASE 9000 WAIT 9000",
+                "LOCK.RELEASE k one",
+                "*",
+            ),
+        ] {
+            let journal = Arc::new(Early::default());
+            let server = Builder::default().journal(journal.clone()).start().await.unwrap();
+            let context = server.context().clone();
+            assert!(journal.0.set(context.clone()).is_ok());
+            let mut processors = [1, 2].map(|id| {
+                let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
+                RequestProcessor::new(context.clone(), context.engine.connect(client))
+            });
+            for (index, request) in [(0, free), (1, wait), (0, give)] {
+                processors[index].input.extend_from_slice(format!("{request}\r\n").as_bytes());
+                processors[index].process();
+            }
+            let [_, waiter] = &mut processors;
+            assert!(waiter.session.client.has_messages(), "{wait} is answered");
+            waiter.process();
+            assert!(String::from_utf8_lossy(&waiter.output).starts_with(answer), "{:?}", waiter.output);
+            assert!(!journal.1.load(SeqCst), "{wait} is answered before the record");
+        }
     }
 
     #[tokio::test]

@@ -136,7 +136,7 @@ impl Serve for Waiting {
             // The destination has another type. This call ends with an error, and the next call gets the element.
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
-        self.client.answer(&answer);
+        view.answer(&self.client, answer);
     }
 }
 

@@ -76,7 +76,7 @@ impl Serve for Waiting {
             Ok(None) => reply.null_array(),
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
-        self.client.answer(&answer);
+        view.answer(&self.client, answer);
     }
 
     fn refusal(&self, view: &mut View<'_>) -> Option<Vec<u8>> {

@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::Deadline;
 use crate::journal::frame;
 use crate::journal::log::{Log, Mode, Owed, Start, Storage};
-use crate::journal::{Journal, Record};
+use crate::journal::{Edit, HashEdit, Journal, Record};
 
 /// Files in memory.
 #[derive(Clone, Debug, Default)]
@@ -277,6 +277,18 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     let removal = [Mutation::Remove { database: 0, key, expired: false }];
     log.append(&Record { number: 0, now: at(10_100), lasts_until: at(0), mutations: &removal });
     assert_eq!(log.owed(), owed, "a release is answered");
+    let edit = |edit| Mutation::Edit { database: 0, key: Bytes::from_static(b"h"), edit: Edit::Hash(edit) };
+    let count = HashEdit::Set(Bytes::from_static(b"me"), Bytes::from_static(b"0"));
+    let removal = Mutation::Remove { database: 0, key: Bytes::from_static(b"h"), expired: false };
+    let last_hold = [edit(count.clone()), removal];
+    let field = [edit(HashEdit::Remove(Bytes::from_static(b"me")))];
+    for mutations in [&last_hold[..], &field] {
+        log.append(&Record { number: 0, now: at(10_100), lasts_until: at(0), mutations });
+        assert_eq!(log.owed(), owed, "a release inside of a hash is answered");
+    }
+    log.append(&Record { number: 0, now: at(10_100), lasts_until: at(0), mutations: &[edit(count)] });
+    assert_ne!(log.owed(), owed, "what changes a count is not");
+    let owed = log.owed();
     assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Write(_))));
     memory.0.lock().is_full = false;
     log.retry();
@@ -288,6 +300,28 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     assert_eq!((found.ending, keys), (Ending::Damaged, vec!["a".to_owned()]));
     let resume = resume(&found, LATER, &TERMS);
     assert_eq!(quarantine_ms(&resume), Some(resume.now.as_millis() + 60_000 + GRACE_MS));
+}
+
+#[test]
+fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    memory.0.lock().fails_to_sync = true;
+    assert!(log.sync(at(10_200), 700).is_err());
+    memory.0.lock().fails_to_sync = false;
+    let (first, _) = found(&memory);
+    assert_eq!(first.ending, Ending::Damaged);
+    let opened =
+        Opened { number: 2, previous: 1, previous_bytes: first.bytes, ..first.opened.clone().unwrap() };
+    let horizon = Horizon { quarantine_until: at(75_000), ..first.horizon };
+    let start = Start { mode: Mode::EverySecond, lease_ms_max: 60_000, opened, horizon, functions: None };
+    let next = Log::start(Box::new(memory.clone()), start).unwrap();
+    put(&next, "b", (11_000, u64::MAX));
+    next.sync(at(11_000), 1_500).unwrap();
+    let (second, keys) = found(&memory);
+    assert_eq!((second.ending, keys), (Ending::Killed, vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(quarantine_ms(&resume(&second, LATER, &TERMS)), Some(75_000), "the quarantine goes on");
 }
 
 #[test]
