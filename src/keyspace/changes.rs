@@ -321,7 +321,7 @@ impl Changes {
         (!mutations.is_empty()).then(|| (ends.latest(), &mutations[..]))
     }
 
-    /// Answers the client, whose wait is over, once the changes are recorded: the answer waits for the journal like any reply.
+    /// Answers the client, whose wait is over, once the changes are recorded: the answer waits for the journal like a reply.
     pub(super) fn answer(&mut self, client: &Arc<Client>, answer: Vec<u8>) {
         self.effects().answers.push((Arc::clone(client), answer));
     }

@@ -872,6 +872,9 @@ impl World {
                 self.clients.iter_mut().for_each(Client::may_lose_lock);
             }
         }
+        if self.mode == Mode::Memory {
+            self.clients.iter_mut().for_each(Client::lose_long_lease);
+        }
         let outage_ms = if self.rng.one_in(4) { 8_000 } else { 600 };
         let delay_ms = self.rng.below_u64(outage_ms);
         self.schedule(delay_ms, Event::Start);

@@ -47,6 +47,8 @@ pub(super) struct Hold {
     pub(super) until_ms: u64,
     /// Whether a loss of power has come between, after which the server may have forgotten it.
     pub(super) may_be_lost: bool,
+    /// Whether its lease is above `horizon-max-lease`: a server in memory mode does not wait for its end.
+    pub(super) is_long: bool,
 }
 
 /// What a request is for.
@@ -84,6 +86,8 @@ pub(super) struct Request {
     pub(super) is_answered: bool,
     /// Whether a loss of power has come between the request and the arrival of the reply.
     may_be_lost: bool,
+    /// Whether the end of a server in memory mode has come between.
+    loses_long: bool,
 }
 
 /// The key that only one client writes.
@@ -166,8 +170,15 @@ impl Client {
             (Op::Extend { lease_ms }, Some(hold)) => hold.until_ms = hold.until_ms.min(now_ms + lease_ms),
             _ => {}
         }
-        self.request =
-            Some(Request { op, words, sent_ms: now_ms, floor, is_answered: false, may_be_lost: false });
+        self.request = Some(Request {
+            op,
+            words,
+            sent_ms: now_ms,
+            floor,
+            is_answered: false,
+            may_be_lost: false,
+            loses_long: false,
+        });
     }
 
     fn acquire(&mut self, who: usize, rng: &mut Rng) -> Op {
@@ -237,7 +248,7 @@ impl Client {
     /// Reads the reply of its request. Returns the lock in which it believes from now on, if that is new.
     pub(super) fn hear(&mut self, reply: &str, now_ms: u64, told: &mut Told) -> Result<Option<Hold>, String> {
         let Some(request) = self.request.take() else { return Err("a reply without a request".to_owned()) };
-        let Request { op, sent_ms, floor, may_be_lost, .. } = request;
+        let Request { op, sent_ms, floor, may_be_lost, loses_long, .. } = request;
         match op {
             Op::Acquire { kind, key, owner, lease_ms } => {
                 let is_granted = match kind {
@@ -251,10 +262,11 @@ impl Client {
                 if kind == Kind::Native {
                     told.token(token_in(reply)?, floor)?;
                 }
-                self.hold = Some(Hold { kind, key, owner, until_ms: sent_ms + lease_ms, may_be_lost });
+                let (until_ms, is_long) = (sent_ms + lease_ms, lease_ms > LEASE_MS_MAX);
+                self.hold = Some(Hold { kind, key, owner, until_ms, may_be_lost, is_long });
             }
             Op::Extend { lease_ms } => {
-                let hold = self.hold.as_mut().expect("it holds a lock");
+                let Some(hold) = &mut self.hold else { return Ok(None) };
                 if reply != ":1\r\n" && !reply.contains("$5\r\ntoken\r\n") {
                     if !reply.starts_with('-') {
                         self.hold = None;
@@ -262,6 +274,7 @@ impl Client {
                     return Ok(None);
                 }
                 (hold.until_ms, hold.may_be_lost) = (sent_ms + lease_ms, may_be_lost);
+                hold.is_long = lease_ms > LEASE_MS_MAX;
             }
             Op::Release => {
                 self.hold = None;
@@ -284,7 +297,16 @@ impl Client {
                 return Ok(None);
             }
         }
+        if loses_long {
+            self.hold.take_if(|hold| hold.is_long);
+        }
         Ok(self.hold.clone().filter(|hold| hold.until_ms >= now_ms))
+    }
+
+    /// A server in memory mode has ended: it does not wait for the end of long leases.
+    pub(super) fn lose_long_lease(&mut self) {
+        self.hold.take_if(|hold| hold.is_long);
+        self.request.iter_mut().for_each(|request| request.loses_long = true);
     }
 
     /// The server may have forgotten what it has granted with a lease.
