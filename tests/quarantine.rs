@@ -107,6 +107,7 @@ fn other_writes_that_make_or_lengthen_are_refused_and_change_nothing() {
         "ZINCRBY z -1 free", "XADD x * f v", "RENAME lock free", "RENAMENX lock free", "COPY lock free",
         "MOVE lock 1", "SWAPDB 0 1", "LOCK.ACQUIRE free me", "LOCK.ACQUIRE native me LEASE 100000",
         "LOCK.MACQUIRE 2 free other me", "LOCK.EXTEND native me LEASE 100000", "LOCK.GUARD resource 7",
+        "GETDEL lock",
     ] {
         let mut server = Restarted::in_quarantine();
         let before = contents(&mut server);
@@ -129,7 +130,7 @@ fn what_only_removes_works() {
     for (line, answer) in [
         ("DEL lock free", ":1"),
         ("UNLINK lock", ":1"),
-        ("GETDEL lock", "$2 me"),
+        ("GETDEL n", "$1 5"),
         ("DELEX lock IFEQ me", ":1"),
         ("INCRBY n -1", ":4"),
         ("HDEL h f", ":1"),

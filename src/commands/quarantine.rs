@@ -55,7 +55,8 @@ pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
         };
     }
     let releases = caller.releases();
-    if (releases && !is_expire(row.name)) || row.flags.has(Flags::REMOVES) || is_harmless(call)? {
+    let removes = row.flags.has(Flags::REMOVES) && !(until.is_some() && takes_leased(call));
+    if (releases && !is_expire(row.name)) || removes || is_harmless(call)? {
         return (row.run)(call);
     }
     if until.is_some() && !disk_fails {
@@ -134,6 +135,31 @@ fn find_nothing(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         _ => return (call.command.row.run)(call),
     }
     Ok(Outcome::Replied)
+}
+
+/// Whether the command hands out what is in a key with a lease: it may have been handed out before. Keys without a lease have
+/// lost nothing.
+fn takes_leased(call: &mut Call<'_, '_>) -> bool {
+    let takes = matches!(
+        call.command.row.name,
+        "BLMPOP"
+            | "BLPOP"
+            | "BRPOP"
+            | "BZMPOP"
+            | "BZPOPMAX"
+            | "BZPOPMIN"
+            | "GETDEL"
+            | "LMPOP"
+            | "LPOP"
+            | "RPOP"
+            | "SPOP"
+            | "ZMPOP"
+            | "ZPOPMAX"
+            | "ZPOPMIN"
+    );
+    let request = call.args.request();
+    let has_lease = |at| call.view.peek(request.word(at)).is_some_and(|found| found.deadline().is_some());
+    takes && call.command.positions(request).any(has_lease)
 }
 
 /// Whether a command without [`Flags::REMOVES`] grants and extends nothing this time, or decides that itself.

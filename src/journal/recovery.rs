@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::frame::{Frames, Next, Unreadable};
 use super::item::{Horizon, Item, Opened};
-use super::log::GRACE_MS;
+use super::log::{GRACE_MS, Mode, Start};
 use super::{Mutation, codec::Damaged};
 use crate::clock::LockTime;
 use crate::types::Seed;
@@ -60,8 +60,10 @@ pub struct Machine {
 /// What a server starts with.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Whether it keeps a journal from now on.
-    pub keeps: bool,
+    /// The id of the server.
+    pub server: [u8; 20],
+    /// When its replies leave.
+    pub mode: Mode,
     /// Lock time where nothing is found.
     pub fresh: LockTime,
     /// How long nothing is granted then, in milliseconds.
@@ -313,7 +315,7 @@ pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
     let passed_ms = if is_same_boot { machine.boot_ms - horizon.boot_ms } else { 0 };
     let now = found.now.max(horizon.now + passed_ms);
     let is_exact = found.ending == Ending::Stopped || ((is_same_boot || opened.always) && !is_damaged);
-    let is_forgotten = !start.keeps || !opened.keeps;
+    let is_forgotten = start.mode == Mode::Memory || !opened.keeps;
     let mut until = horizon.quarantine_until;
     let mut reason = "an earlier quarantine has not ended";
     if !is_exact || is_forgotten {
@@ -330,6 +332,30 @@ pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
     let token = if is_exact && !is_forgotten { horizon.token } else { horizon.tokens_until };
     let quarantine = (until > now).then_some((until, reason));
     Resume { now, restores: !is_forgotten, quarantine, token }
+}
+
+/// How the log of a server begins that goes on so. `token`: all earlier fencing tokens are at most this.
+pub fn beginning(found: &Found, resume: &Resume, machine: Machine, terms: &Terms, token: u64) -> Start {
+    let opened = Opened {
+        server: terms.server,
+        number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
+        previous_bytes: found.bytes,
+        boot: machine.boot,
+        keeps: terms.mode != Mode::Memory,
+        always: terms.mode == Mode::Always,
+    };
+    let horizon = Horizon {
+        now: resume.now,
+        boot_ms: machine.boot_ms,
+        until: found.horizon.until.max(resume.now),
+        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
+        token,
+        tokens_until: token,
+        lease_ms_max: terms.lease_ms_max,
+    };
+    let functions = found.functions.clone().filter(|_| resume.restores);
+    Start { mode: terms.mode, lease_ms_max: terms.lease_ms_max, opened, horizon, functions }
 }
 
 #[cfg(test)]

@@ -13,9 +13,8 @@ use super::journal_files::Directory;
 use super::{StartError, boot, clock};
 use crate::clock::{Clock, LockTime};
 use crate::commands::Shared;
-use crate::journal::item::{Horizon, Opened};
-use crate::journal::log::{Log, Mode, Start};
-use crate::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
+use crate::journal::log::{Log, Mode};
+use crate::journal::recovery::{self, Ending, Found, Resume, Terms};
 use crate::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
 use crate::state::settings::Settings;
 
@@ -77,21 +76,22 @@ pub(super) fn recover(
     (dir, mode): (&str, Mode),
     settings: &Settings,
 ) -> Result<Recovered, StartError> {
+    let fresh_id = std::array::from_fn(|at| (super::system_entropy() >> (at % 8)) as u8);
+    let directory = Directory::open(dir, fresh_id).map_err(StartError::Unusable)?;
     let terms = Terms {
-        keeps: mode != Mode::Memory,
+        server: directory.server,
+        mode,
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
         startup_guard_ms: settings.integer("startup-guard") as u64,
         lease_ms_max: settings.integer("horizon-max-lease") as u64,
     };
-    let fresh_id = std::array::from_fn(|at| (super::system_entropy() >> (at % 8)) as u8);
-    let directory = Directory::open(dir, fresh_id).map_err(StartError::Unusable)?;
     let files = directory.files()?;
     let is_crowded = files.len() > FILES_MAX;
     let mut replay = keyspace.replay();
     let mut beyond = None;
     let found = recovery::read(files, keyspace.seed(), &mut |now, mutations| {
         replay.at(now);
-        for mutation in mutations.iter().filter(|_| terms.keeps) {
+        for mutation in mutations.iter().filter(|_| mode != Mode::Memory) {
             match mutation.database() {
                 database if database < keyspace.databases() => replay.apply(mutation),
                 database => beyond = Some(database),
@@ -109,9 +109,8 @@ pub(super) fn recover(
     let resume = recovery::resume(&found, machine, &terms);
     let replayed = replay.finish(resume.now);
     keyspace.raise_tokens(resume.token);
-    let functions = found.functions.clone().filter(|_| resume.restores);
-    let start =
-        start(&found, &resume, (directory.server, machine), mode, (keyspace.tokens(), &terms, &functions));
+    let start = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
+    let functions = start.functions.clone();
     let log = Arc::new(Log::start(Box::new(directory.into_storage()?), start)?);
     keyspace.set_journal(log.clone());
     let clock = Arc::new(SystemClock::going_on_at(resume.now));
@@ -123,34 +122,6 @@ pub(super) fn recover(
     sync(&log, &clock)?;
     report(&found, &resume, keyspace);
     Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed })
-}
-
-fn start(
-    found: &Found,
-    resume: &Resume,
-    (server, machine): ([u8; 20], Machine),
-    mode: Mode,
-    (token, terms, functions): (u64, &Terms, &Option<Bytes>),
-) -> Start {
-    let opened = Opened {
-        server,
-        number: found.number + 1,
-        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
-        previous_bytes: found.bytes,
-        boot: machine.boot,
-        keeps: terms.keeps,
-        always: mode == Mode::Always,
-    };
-    let horizon = Horizon {
-        now: resume.now,
-        boot_ms: machine.boot_ms,
-        until: found.horizon.until.max(resume.now),
-        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
-        token,
-        tokens_until: token,
-        lease_ms_max: terms.lease_ms_max,
-    };
-    Start { mode, lease_ms_max: terms.lease_ms_max, opened, horizon, functions: functions.clone() }
 }
 
 fn sync(log: &Log, clock: &SystemClock) -> Result<(), StartError> {

@@ -24,7 +24,7 @@ use redlatch::internals::state::settings::Settings;
 
 use super::crash_clients::{Client, Hold, Kind, LEASE_MS_MAX, Op, Register, Told};
 use super::crash_disk::{Disk, Files, Life};
-use super::crash_server::{Connection, Defect, Server, ServerClock, beginning, resumed};
+use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
 use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
 use crate::support::rng::Rng;
 
@@ -232,7 +232,7 @@ fn stop(world: &WorldHandle) {
 
 /// A process starts as the server does: it reads the journal, begins a new file and syncs it before it serves.
 fn start(world: &WorldHandle) {
-    let (life, files, found_files, machine, terms, defect, mode, real_ms) = {
+    let (life, files, found_files, machine, terms, defect, real_ms) = {
         let mut locked = world.lock();
         let life = Life::new();
         locked.life = Some(Arc::clone(&life));
@@ -245,19 +245,20 @@ fn start(world: &WorldHandle) {
             Files::new(locked.disk.clone(), Arc::clone(&life), move || during_sync(&handle, &of_sync));
         let machine = Machine { boot: locked.boot, boot_ms: locked.boot_ms() };
         let terms = Terms {
-            keeps: locked.mode != Mode::Memory,
+            server: [7; 20],
+            mode: locked.mode,
             fresh: LockTime::from_millis(locked.wall_ms()),
             startup_guard_ms: 0,
             lease_ms_max: LEASE_MS_MAX,
         };
-        let (defect, mode, real_ms) = (locked.defect, locked.mode, locked.now_ms());
-        (life, files, locked.disk.files(), machine, terms, defect, mode, real_ms)
+        let (defect, real_ms) = (locked.defect, locked.now_ms());
+        (life, files, locked.disk.files(), machine, terms, defect, real_ms)
     };
     let mut keyspace = Keyspace::new(layout(None), || {});
     let mut replay = keyspace.replay();
     let found = recovery::read(found_files, keyspace.seed(), &mut |now, mutations| {
         replay.at(now);
-        mutations.iter().filter(|_| terms.keeps).for_each(|mutation| replay.apply(mutation));
+        mutations.iter().filter(|_| terms.mode != Mode::Memory).for_each(|mutation| replay.apply(mutation));
     });
     let mut found = match found {
         Ok(found) => found,
@@ -275,7 +276,7 @@ fn start(world: &WorldHandle) {
     let resume = resumed(&mut found, machine, &terms, defect);
     replay.finish(resume.now);
     keyspace.raise_tokens(resume.token);
-    let begin = beginning(&found, &resume, machine, mode, keyspace.tokens());
+    let begin = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
     let Ok(log) = Log::start(Box::new(files), begin) else {
         return world.lock().start_fails(&life);
     };

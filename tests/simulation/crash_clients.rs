@@ -291,7 +291,8 @@ impl Client {
             }
             Op::Write { .. } => {
                 if !reply.starts_with('-') {
-                    self.register = self.pending.take().ok_or("a write was answered and not executed")?;
+                    // The server may have been started again since, and have shown what was executed.
+                    self.register = self.pending.take().unwrap_or(self.register);
                 }
                 self.pending = None;
                 return Ok(None);

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use redlatch::internals::clock::{Clock, LockTime, Now};
 use redlatch::internals::engine::Engine;
-use redlatch::internals::journal::item::{Horizon, Opened};
-use redlatch::internals::journal::log::{Log, Mode, Owed, Start};
+use redlatch::internals::journal::log::{Log, Owed};
 use redlatch::internals::journal::recovery::{self, Found, Machine, Resume, Terms};
 use redlatch::internals::keyspace::{CopyCursor, Keyspace};
 use redlatch::internals::state::session::Session;
-
-use super::crash_clients::LEASE_MS_MAX;
 
 /// How the server or its start is broken. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -114,29 +111,6 @@ pub(super) fn resumed(found: &mut Found, machine: Machine, terms: &Terms, defect
         resume.quarantine = resume.quarantine.filter(|(until, _)| *until > resume.now);
     }
     resume
-}
-
-/// How the log of a new process begins.
-pub(super) fn beginning(found: &Found, resume: &Resume, machine: Machine, mode: Mode, token: u64) -> Start {
-    let opened = Opened {
-        server: [7; 20],
-        number: found.number + 1,
-        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
-        previous_bytes: found.bytes,
-        boot: machine.boot,
-        keeps: mode != Mode::Memory,
-        always: mode == Mode::Always,
-    };
-    let horizon = Horizon {
-        now: resume.now,
-        boot_ms: machine.boot_ms,
-        until: found.horizon.until.max(resume.now),
-        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
-        token,
-        tokens_until: token,
-        lease_ms_max: LEASE_MS_MAX,
-    };
-    Start { mode, lease_ms_max: LEASE_MS_MAX, opened, horizon, functions: None }
 }
 
 /// How far lock time jumps, where it does.

@@ -51,7 +51,13 @@ impl Storage for Memory {
 const BOOT: Machine = Machine { boot: Some([1; 16]), boot_ms: 500 };
 const LATER: Machine = Machine { boot: Some([1; 16]), boot_ms: 2_500 };
 const OTHER_BOOT: Machine = Machine { boot: Some([2; 16]), boot_ms: 9 };
-const TERMS: Terms = Terms { keeps: true, fresh: at(77_000), startup_guard_ms: 0, lease_ms_max: 60_000 };
+const TERMS: Terms = Terms {
+    server: [7; 20],
+    mode: Mode::EverySecond,
+    fresh: at(77_000),
+    startup_guard_ms: 0,
+    lease_ms_max: 60_000,
+};
 
 const fn at(millis: u64) -> LockTime {
     LockTime::from_millis(millis)
@@ -351,17 +357,7 @@ fn an_empty_new_file_and_a_journal_of_others() {
 fn going_on(memory: &Memory, machine: Machine, mode: Mode) -> Log {
     let found = found(memory).0;
     let resume = resume(&found, machine, &TERMS);
-    let opened = Opened {
-        server: [7; 20],
-        number: found.number + 1,
-        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
-        previous_bytes: found.bytes,
-        boot: machine.boot,
-        keeps: true,
-        always: mode == Mode::Always,
-    };
-    let horizon = Horizon { now: resume.now, boot_ms: machine.boot_ms, ..found.horizon };
-    let start = Start { mode, lease_ms_max: 60_000, opened, horizon, functions: None };
+    let start = beginning(&found, &resume, machine, &Terms { mode, ..TERMS }, resume.token);
     let log = Log::start(Box::new(memory.clone()), start).unwrap();
     log.sync(resume.now, machine.boot_ms).unwrap();
     log
@@ -421,7 +417,7 @@ fn a_server_that_always_waits_for_the_disk_needs_no_quarantine() {
     let again = resume(&found, OTHER_BOOT, &TERMS);
     assert_eq!((again.restores, again.quarantine), (true, None));
     // What it has promised is in its journal, which memory mode does not keep.
-    let forgets = resume(&found, OTHER_BOOT, &Terms { keeps: false, ..TERMS });
+    let forgets = resume(&found, OTHER_BOOT, &Terms { mode: Mode::Memory, ..TERMS });
     assert!(quarantine_ms(&forgets) >= Some(40_100));
 }
 
