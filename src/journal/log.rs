@@ -469,6 +469,8 @@ impl Log {
     }
 }
 
+/// Bytes above which a frame is written at once: requests of one batch may change large values again and again.
+const FRAME_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the buffer of the next frame that are kept after a larger one.
 const FRAME_BYTES_KEPT: usize = 256 * 1024;
 
@@ -502,6 +504,10 @@ impl Journal for Log {
         item::encode_record(record, &mut state.frame);
         let must_write = state.error.is_none() || !only_removes(record.mutations);
         self.append_one(must_write, must_sync);
+        if state.frame.len() > FRAME_BYTES_MAX && state.error.is_none() {
+            // The failure is in the state.
+            let _ = self.write_state(&mut state);
+        }
     }
 }
 

@@ -334,6 +334,9 @@ impl Keys<'_> {
         let mut view = View::lock(&shared.keyspace, ShardSet::One(key), self.database, now, shared.events());
         let result = act(&mut view);
         view.finish(&shared.registries);
+        if let Some(log) = &shared.log {
+            log.write();
+        }
         result
     }
 }

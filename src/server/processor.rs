@@ -106,11 +106,14 @@ impl RequestProcessor {
         let (before, mark) = (self.owed_now(), self.output.len());
         let waited = self.state == State::Waiting;
         self.has_more = self.is_ready() && self.process_batch();
-        let Some((mode, owed)) = self.owed_now() else { return };
+        let (Some((mode, before)), Some((_, after))) = (before, self.owed_now()) else { return };
         // What a call waited for was done by another request, and with `always` no reply tells of what is not on the disk.
         let tells_of_others = self.output.len() > mark && (waited || mode == Mode::Always);
-        if before != Some((mode, owed)) || tells_of_others {
-            self.owed = owed;
+        if tells_of_others || after.written != before.written {
+            self.owed.written = after.written;
+        }
+        if tells_of_others || after.synced != before.synced {
+            self.owed.synced = after.synced;
         }
     }
 
