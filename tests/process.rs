@@ -119,12 +119,12 @@ mod settings {
     fn settings_that_do_not_apply_are_listed_once() {
         let mut command = redlatch();
         command.args([
-            "--port", "auto", "--save", "", "--appendonly", "no", "--daemonize", "yes", "--save", "60", "1",
+            "--port", "auto", "--save", "", "--pidfile", "", "--daemonize", "yes", "--save", "60", "1",
         ]);
         let server = Running::start(&mut command);
-        let line = server.said.lines().find(|line| line.contains("appendonly")).expect("they are listed");
-        assert!(line.contains("save appendonly daemonize"), "{line}");
-        assert_eq!(server.said.matches("appendonly").count(), 1);
+        let line = server.said.lines().find(|line| line.contains("pidfile")).expect("they are listed");
+        assert!(line.contains("save pidfile daemonize"), "{line}");
+        assert_eq!(server.said.matches("pidfile").count(), 1);
         assert_eq!(server.ask("PING"), "+PONG\r\n");
     }
 
