@@ -133,7 +133,8 @@ impl Blueprint {
     ) -> Result<ServerContext, StartError> {
         let mut shared = Shared::new(keyspace, settings, clock.shared(), self.seed)
             .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
-        if !place.as_ref().is_some_and(Place::is_named) {
+        let is_named = place.as_ref().is_some_and(Place::is_named);
+        if !is_named {
             shared = self.with_files(shared);
         }
         if let (Some(place), Some(open_to)) = (&place, self.tests) {
@@ -142,7 +143,7 @@ impl Blueprint {
         let keeper = recovered.as_ref().map(|recovered| Arc::new(Keeper::new(Arc::clone(&recovered.log))));
         match recovered {
             Some(recovered) => shared = recovered.go_on(shared),
-            None if !place.as_ref().is_some_and(Place::is_named) => begin_startup_guard(&shared),
+            None if !is_named => begin_startup_guard(&shared),
             None => {}
         }
         stored_files::install_users(&shared, &self.users)?;
