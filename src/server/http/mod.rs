@@ -12,6 +12,7 @@ mod metrics;
 mod refusal;
 mod responses;
 mod routes;
+mod runtime;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +22,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::context::ServerContext;
 use super::listener::{self, Listener};
-use super::worker::{Threads, runtime};
+use super::worker::{Threads, Workers, runtime};
 use super::{StartError, listen, unix};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::settings::Settings;
@@ -38,6 +39,7 @@ pub(super) struct Http {
 #[derive(Debug)]
 pub(super) struct HttpContext {
     pub(super) server: ServerContext,
+    workers: Arc<Workers>,
     /// Host names that requests may be for, beside addresses and `localhost`.
     names: Vec<String>,
     /// Limits the log lines about wrong passwords and tokens.
@@ -71,6 +73,7 @@ impl Http {
     pub(super) fn serve(
         self,
         server: &ServerContext,
+        workers: &Arc<Workers>,
         threads: &Threads,
     ) -> Result<Vec<SocketAddr>, StartError> {
         let addresses: Vec<_> =
@@ -79,7 +82,7 @@ impl Http {
             return Ok(addresses);
         }
         let runtime = runtime()?;
-        let context = HttpContext::new(server.clone(), self.names);
+        let context = HttpContext::new(server.clone(), Arc::clone(workers), self.names);
         let acceptor = Acceptor::new(Arc::new(context));
         // A socket registers with the runtime that is entered.
         let entered = runtime.enter();
@@ -99,8 +102,8 @@ impl Http {
 }
 
 impl HttpContext {
-    fn new(server: ServerContext, names: Vec<String>) -> Self {
-        Self { server, names, denials: LogLimiter::default() }
+    fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
+        Self { server, workers, names, denials: LogLimiter::default() }
     }
 }
 

@@ -1,12 +1,16 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route is synchronous and short. Only a response may take time: its body may be a stream.
+//! Rule    a route is synchronous. One that anybody may ask for answers at once; any other may wait for the shards, which a
+//!         script may hold, and runs on a thread for blocking work. The body of its response may be a stream.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::HttpContext;
@@ -34,19 +38,31 @@ const ROUTES: &[Route] = &[
 ];
 
 /// Answers a request. Never fails: what is wrong with the request is said in the response.
-pub(super) async fn answer(context: &HttpContext, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-    let checked = find(context, peer, &request);
-    let response = match checked {
-        Err(refusal) => refusal.response(),
-        Ok(route) => {
-            let (head, body) = request.into_parts();
-            match read(body).await {
-                Ok(body) => (route.run)(context, &Request::from_parts(head, body)),
-                Err(refusal) => refusal.response(),
-            }
-        }
+pub(super) async fn answer(
+    context: &Arc<HttpContext>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let response = match find(context, peer, &request) {
+        Ok(route) => run(context, route, request).await,
+        Err(refusal) => Err(refusal),
     };
-    finished(response)
+    finished(response.unwrap_or_else(Refusal::response))
+}
+
+async fn run(
+    context: &Arc<HttpContext>,
+    route: &'static Route,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
+    let (head, body) = request.into_parts();
+    let request = Request::from_parts(head, read(body).await?);
+    if route.access == Access::Open {
+        return Ok((route.run)(context, &request));
+    }
+    let context = Arc::clone(context);
+    // A panic has been reported by its hook, or the server ends.
+    spawn_blocking(move || (route.run)(&context, &request)).await.map_err(|_| Refusal::Failed)
 }
 
 /// The route of a request that may have it.
