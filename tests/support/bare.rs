@@ -9,9 +9,9 @@ use std::sync::Arc;
 use redlatch::internals::clock::{Clock, LockTime};
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::journal::Journal;
-use redlatch::internals::journal::item::{Horizon, Opened};
-use redlatch::internals::journal::log::{Log, Mode, Start, Storage};
+use redlatch::internals::journal::item::Horizon;
+use redlatch::internals::journal::log::{Log, Start, Storage};
+use redlatch::internals::journal::{Journal, Mode};
 use redlatch::internals::keyspace::{Due, Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::state::clients::Client;
@@ -41,17 +41,8 @@ impl Bare {
 
     /// With a journal, which is written after each batch, to nowhere.
     pub(crate) fn with_journal() -> Self {
-        let opened = Opened {
-            server: [7; 20],
-            number: 1,
-            previous: 0,
-            previous_bytes: 0,
-            boot: None,
-            keeps: true,
-            always: false,
-        };
-        let (mode, lease_ms_max) = (Mode::EverySecond, 60_000);
-        let start = Start { mode, lease_ms_max, opened, horizon: Horizon::default(), functions: None };
+        let horizon = Horizon { lease_ms_max: 60_000, ..Horizon::default() };
+        let start = Start::of_first_file([7; 20], None, Mode::EverySecond, horizon);
         let log = Log::start(Box::new(Nowhere), start).expect("this storage takes everything");
         log.sync(LockTime::from_millis(0), 0).expect("this storage takes everything");
         Self::on(Some(Arc::new(log)))
@@ -59,7 +50,12 @@ impl Bare {
 
     fn on(log: Option<Arc<Log>>) -> Self {
         let clock = StillClock::new(1_700_000_000_000, 0);
-        let layout = Layout { shards: SHARDS, databases: 16, seed: 7, journal: log.clone().map(|log| log as Arc<dyn Journal>) };
+        let layout = Layout {
+            shards: SHARDS,
+            databases: 16,
+            seed: 7,
+            journal: log.clone().map(|log| log as Arc<dyn Journal>),
+        };
         let keyspace = Keyspace::new(layout, || {});
         let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
         let engine = Engine::new(Arc::new(shared));
