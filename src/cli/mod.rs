@@ -16,11 +16,13 @@ mod health;
 mod history;
 mod lock_flags;
 mod log;
+mod log_file;
 mod place;
 mod replay;
 mod run;
 mod serve;
 mod sources;
+mod systemd;
 mod test_flags;
 mod texts;
 mod timeline;
@@ -64,10 +66,16 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::Serve(request) => {
             let sources = Sources::read(&request);
             let flags = &request.process;
-            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told);
-            let level = log::open(&sources.value("loglevel"), output)?;
+            // First: the numbers of inherited sockets are those that files of this process would have.
+            let inherited = systemd::inherited();
+            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told)?;
+            let log =
+                serve::Log { file: output.file(), level: log::open(&sources.value("loglevel"), output) };
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
-            let served = sources.check().and_then(|settings| serve::serve(&program, settings, flags, level));
+            let served = sources.check().and_then(|settings| {
+                let process = serve::Process { program: &program, flags, inherited: inherited?, log };
+                serve::serve(process, settings)
+            });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));
         }
     }
