@@ -22,6 +22,8 @@ use crate::state::settings_table::ROWS;
 /// The action that the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Action {
+    /// Say whether the server would start with these settings.
+    CheckConfig(Request),
     /// Ask a running server whether it is alive.
     Health(Place),
     /// Say that a subcommand for locks was misused.
@@ -60,15 +62,23 @@ pub(super) struct Request {
 pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
-        Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
+        Some("check-config")
+            if !arguments.iter().any(|argument| argument == "--help" || argument == "-h") =>
+        {
+            serve(&lossy(&arguments[1..])).map(Action::CheckConfig)
+        }
+        Some("-h" | "--help" | "help" | "check-config" | "health" | "completions" | "man") => {
+            subcommand(arguments)
+        }
         Some(name) if lock_flags::NAMES.contains(&name) || test_flags::NAMES.contains(&name) => {
             Ok(subcommand(arguments).unwrap_or_else(Action::Misused))
         }
-        _ => {
-            let lossy = |argument: &OsString| argument.to_string_lossy().into_owned();
-            serve(&arguments.iter().map(lossy).collect::<Vec<_>>()).map(Action::Serve)
-        }
+        _ => serve(&lossy(arguments)).map(Action::Serve),
     }
+}
+
+fn lossy(arguments: &[OsString]) -> Vec<String> {
+    arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 /// Harnesses look for ` v=` and the Redis version whose replies they may expect.
@@ -190,6 +200,20 @@ fn command() -> Command {
     let health = Command::new("health").about("Asks a running server for a PONG; exits with 0 or 1.").arg(
         Arg::new("url").value_name("URL").help("redis[s]://[[user]:password@]host[:port] or unix:///path."),
     );
+    let check = Command::new("check-config")
+        .about("Says whether the server would start with these settings, and names every fault.")
+        .after_help(
+            "Reads flags, environment and file as the server does, the ACL file and the certificates as well. Binds \
+             nothing and opens no directory. Exits with 0 or 1.",
+        )
+        .arg(
+            Arg::new("arguments")
+                .value_name("FILE | FLAGS")
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .help("What the server would be started with."),
+        );
     let shells = Arg::new("shell").required(true).value_parser(value_parser!(clap_complete::Shell));
     Command::new("redlatch")
         .version(env!("CARGO_PKG_VERSION"))
@@ -210,6 +234,7 @@ fn command() -> Command {
         )
         .subcommands(lock_flags::commands())
         .subcommands(test_flags::commands())
+        .subcommand(check)
         .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
         .subcommand(

@@ -5,6 +5,7 @@
 //! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits
 //!         with 1. The subcommands for locks have exit codes of their own.
 
+mod check_config;
 mod child;
 mod descriptors;
 mod directives;
@@ -54,6 +55,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     let (program, rest) = arguments.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
+        Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),

@@ -4,6 +4,8 @@
 //! Rule    nothing is process-global: many servers in one process are independent.
 
 mod boot;
+#[cfg(feature = "cli")]
+mod check;
 mod clock;
 mod connection;
 mod context;
@@ -294,8 +296,8 @@ impl Builder {
         Ok(server)
     }
 
-    fn start_on(self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
-        let blueprint = Blueprint {
+    fn blueprint(self) -> Blueprint {
+        Blueprint {
             settings: self.settings,
             users: self.users,
             seed: self.seed.unwrap_or_else(system_entropy),
@@ -305,12 +307,17 @@ impl Builder {
             process: Arc::new(Process::new()),
             tests: None,
             nodes: 1,
-        };
+        }
+    }
+
+    fn start_on(mut self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
+        let (inherited, manual_start) = (std::mem::take(&mut self.inherited), self.manual_start);
+        let blueprint = self.blueprint();
         let settings = blueprint.settings()?;
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
         let blueprint = Blueprint { tests, nodes, ..blueprint };
-        let listeners = Listeners::open(&settings, nodes, self.inherited)?;
-        if self.manual_start.is_none() && tests.is_none() && nodes == 1 {
+        let listeners = Listeners::open(&settings, nodes, inherited)?;
+        if manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
             if let Some(keeper) = context.keeper() {
@@ -319,14 +326,17 @@ impl Builder {
             return listeners.serve(&[context], None, runtimes, threads);
         }
         if journal::wanted(&settings)?.is_some() {
-            let text = "dir: a server with test commands or a manual clock keeps nothing on the disk";
-            return Err(StartError::Unusable(text.into()));
+            return Err(StartError::Unusable(NO_JOURNAL_IN_TESTS.into()));
         }
-        let namespaces = Namespaces::new(blueprint, self.manual_start)?;
+        let namespaces = Namespaces::new(blueprint, manual_start)?;
         let contexts: Vec<_> = namespaces.default().nodes().iter().map(|node| node.context.clone()).collect();
         listeners.serve(&contexts, Some(namespaces), runtimes, threads)
     }
 }
+
+/// Why a server with test commands has no `dir`.
+const NO_JOURNAL_IN_TESTS: &str =
+    "dir: a server with test commands or a manual clock keeps nothing on the disk";
 
 /// The sockets that a server listens on.
 struct Listeners {

@@ -7,5 +7,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod activation;
+mod check_config;
 mod notify;
 mod stop;
