@@ -32,6 +32,8 @@ mod mutex;
 mod process;
 #[cfg(feature = "cli")]
 mod run;
+#[cfg(feature = "cli")]
+mod service;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
 #[cfg(feature = "server")]

@@ -5,6 +5,7 @@
 //! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits
 //!         with 1. The subcommands for locks have exit codes of their own.
 
+mod check_config;
 mod child;
 mod descriptors;
 mod directives;
@@ -16,11 +17,13 @@ mod health;
 mod history;
 mod lock_flags;
 mod log;
+mod log_file;
 mod place;
 mod replay;
 mod run;
 mod serve;
 mod sources;
+mod systemd;
 mod test_flags;
 mod texts;
 mod timeline;
@@ -52,6 +55,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     let (program, rest) = arguments.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
+        Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),
@@ -64,10 +68,16 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::Serve(request) => {
             let sources = Sources::read(&request);
             let flags = &request.process;
-            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told);
-            let level = log::open(&sources.value("loglevel"), output)?;
+            // First: the numbers of inherited sockets are those that files of this process would have.
+            let inherited = systemd::inherited();
+            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told)?;
+            let log =
+                serve::Log { file: output.file(), level: log::open(&sources.value("loglevel"), output) };
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
-            let served = sources.check().and_then(|settings| serve::serve(&program, settings, flags, level));
+            let served = sources.check().and_then(|settings| {
+                let process = serve::Process { program: &program, flags, inherited: inherited?, log };
+                serve::serve(process, settings)
+            });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));
         }
     }

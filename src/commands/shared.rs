@@ -85,7 +85,7 @@ pub struct Shared {
     pub port: AtomicU64,
     /// The TLS port; 0 until it is bound.
     pub tls_port: AtomicU64,
-    /// Set by SHUTDOWN.
+    /// Set once the server begins to stop: by SHUTDOWN, a signal, or the end of its handle.
     pub is_stopping: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
@@ -338,10 +338,16 @@ impl Shared {
         let _ = self.stop_hook.set(Box::new(hook));
     }
 
+    /// The server begins to stop: nothing is granted or extended any more, and interpreted scripts end.
+    pub fn begin_stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        self.quarantine.stop();
+        self.running.end_all();
+    }
+
     /// Ends the server: SHUTDOWN.
     pub fn stop(&self) {
-        self.is_stopping.store(true, SeqCst);
-        self.running.end_all();
+        self.begin_stop();
         if let Some(hook) = self.stop_hook.get() {
             hook();
         }

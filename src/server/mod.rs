@@ -4,6 +4,8 @@
 //! Rule    nothing is process-global: many servers in one process are independent.
 
 mod boot;
+#[cfg(feature = "cli")]
+mod check;
 mod clock;
 mod connection;
 mod context;
@@ -11,6 +13,7 @@ mod fault_handle;
 mod faults;
 mod handle;
 mod history_handle;
+mod inherited;
 mod journal;
 mod journal_files;
 mod keeper;
@@ -55,6 +58,8 @@ use worker::{Threads, Workers};
 pub use fault_handle::{Fault, FaultError, Faults, When};
 pub use handle::{Keys, Server};
 pub use history_handle::History;
+#[cfg_attr(not(feature = "cli"), allow(unused_imports, reason = "only the program inherits sockets"))]
+pub(crate) use inherited::Inherited;
 pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 pub(crate) use worker::runtime;
 
@@ -93,6 +98,7 @@ pub struct Builder {
     seed: Option<u64>,
     config_file: Option<String>,
     allocator: &'static str,
+    inherited: Inherited,
 }
 
 impl fmt::Debug for Builder {
@@ -125,6 +131,7 @@ impl Builder {
             seed: None,
             config_file: None,
             allocator: "libc",
+            inherited: Inherited::default(),
         }
     }
 
@@ -187,6 +194,12 @@ impl Builder {
     pub fn allocator(mut self, name: &'static str) -> Self {
         self.allocator = name;
         self
+    }
+
+    /// Sockets to use instead of binding addresses. Default: none.
+    #[cfg(feature = "cli")]
+    pub(crate) fn inherited(self, inherited: Inherited) -> Self {
+        Self { inherited, ..self }
     }
 
     /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: eight per core.
@@ -283,8 +296,8 @@ impl Builder {
         Ok(server)
     }
 
-    fn start_on(self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
-        let blueprint = Blueprint {
+    fn blueprint(self) -> Blueprint {
+        Blueprint {
             settings: self.settings,
             users: self.users,
             seed: self.seed.unwrap_or_else(system_entropy),
@@ -294,12 +307,17 @@ impl Builder {
             process: Arc::new(Process::new()),
             tests: None,
             nodes: 1,
-        };
+        }
+    }
+
+    fn start_on(mut self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
+        let (inherited, manual_start) = (std::mem::take(&mut self.inherited), self.manual_start);
+        let blueprint = self.blueprint();
         let settings = blueprint.settings()?;
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
         let blueprint = Blueprint { tests, nodes, ..blueprint };
-        let listeners = Listeners::open(&settings, nodes)?;
-        if self.manual_start.is_none() && tests.is_none() && nodes == 1 {
+        let listeners = Listeners::open(&settings, nodes, inherited)?;
+        if manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
             if let Some(keeper) = context.keeper() {
@@ -308,21 +326,24 @@ impl Builder {
             return listeners.serve(&[context], None, runtimes, threads);
         }
         if journal::wanted(&settings)?.is_some() {
-            let text = "dir: a server with test commands or a manual clock keeps nothing on the disk";
-            return Err(StartError::Unusable(text.into()));
+            return Err(StartError::Unusable(NO_JOURNAL_IN_TESTS.into()));
         }
-        let namespaces = Namespaces::new(blueprint, self.manual_start)?;
+        let namespaces = Namespaces::new(blueprint, manual_start)?;
         let contexts: Vec<_> = namespaces.default().nodes().iter().map(|node| node.context.clone()).collect();
         listeners.serve(&contexts, Some(namespaces), runtimes, threads)
     }
 }
+
+/// Why a server with test commands has no `dir`.
+const NO_JOURNAL_IN_TESTS: &str =
+    "dir: a server with test commands or a manual clock keeps nothing on the disk";
 
 /// The sockets that a server listens on.
 struct Listeners {
     /// One for each node.
     tcp: Vec<Port>,
     tls: Option<(Port, Arc<Tls>)>,
-    unix: Option<unix::Bound>,
+    unix: Vec<unix::Bound>,
 }
 
 /// One port, on every address of `bind`.
@@ -332,9 +353,20 @@ struct Port {
 }
 
 impl Listeners {
-    fn open(settings: &Settings, nodes: usize) -> Result<Self, StartError> {
-        let tcp = (0..nodes).map(|node| Port::open(settings, "port", node)).collect::<Result<_, _>>()?;
-        let tls = Port::open(settings, "tls-port", 0)?;
+    fn open(settings: &Settings, nodes: usize, inherited: Inherited) -> Result<Self, StartError> {
+        let has_main = inherited.replaces_port();
+        if has_main && nodes > 1 {
+            let text = "nodes: sockets that another program has opened serve one node";
+            return Err(StartError::Unusable(text.into()));
+        }
+        let tcp = match has_main {
+            true => vec![Port { listeners: inherited.tcp }],
+            false => (0..nodes).map(|node| Port::open(settings, "port", node)).collect::<Result<_, _>>()?,
+        };
+        let tls = match inherited.tls.is_empty() {
+            true => Port::open(settings, "tls-port", 0)?,
+            false => Port { listeners: inherited.tls },
+        };
         let tls = if tls.listeners.is_empty() {
             None
         } else {
@@ -342,12 +374,14 @@ impl Listeners {
             Some((tls, Arc::new(identity)))
         };
         let path = settings.text("unixsocket");
-        let unix = if path.is_empty() {
-            None
+        let unix = if has_main {
+            inherited.unix.into_iter().map(unix::Bound::inherited).collect()
+        } else if path.is_empty() {
+            Vec::new()
         } else {
             let mode = unix::permissions(&settings.text("unixsocketperm")).map_err(StartError::Unusable)?;
             let bound = unix::Bound::new(path.as_ref(), mode);
-            Some(bound.map_err(|error| StartError::Listen { address: path, error })?)
+            vec![bound.map_err(|error| StartError::Listen { address: path, error })?]
         };
         Ok(Self { tcp, tls, unix })
     }
@@ -385,7 +419,7 @@ impl Listeners {
             check_certificates(&shared.settings, Arc::clone(&tls));
             tls_port = Some((addresses.into_iter().flatten().collect(), tls));
         }
-        if let Some(unix) = self.unix {
+        for unix in self.unix {
             let listener = UnixListener::from_std(unix.listener)?;
             let listener = Listener::Unix(listener, unix.file);
             Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));

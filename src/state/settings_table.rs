@@ -172,6 +172,18 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i64::MAX),
         "Keys remembered for clients with copies; 0: as many as they read.",
     ),
+    live(
+        "shutdown-timeout",
+        "10",
+        Kind::Integer(0, i32::MAX as i64),
+        "Seconds that clients have to take their last replies when the server ends.",
+    ),
+    at_start(
+        "supervised",
+        "no",
+        Kind::OneOf(&["no", "upstart", "systemd", "auto"]),
+        "Whether systemd is told how the server is; auto: if systemd asks for it. upstart: as no.",
+    ),
     live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "What is logged."),
     at_start("logfile", "", Kind::Text, "File that the log is appended to; empty: the standard output."),
     at_start(

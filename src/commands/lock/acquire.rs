@@ -178,14 +178,14 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
 /// Whether the request waits for the end of the quarantine.
 ///
 /// # Errors
-/// There is a quarantine and the request does not wait, or the journal cannot be written.
+/// There is a quarantine and the request does not wait, the journal cannot be written, or the server shuts down.
 fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
     let quarantine = &call.shared.quarantine;
     if !quarantine.is_on() {
         return Ok(false);
     }
     let permission = quarantine::permission(call.shared, call.now.lock);
-    let may_wait = wait_ms > 0 && !call.session.is_nested && quarantine.disk_error().is_none();
+    let may_wait = wait_ms > 0 && !call.session.is_nested && !quarantine.refuses();
     if may_wait { Ok(permission.is_err()) } else { permission.map(|()| false) }
 }
 
