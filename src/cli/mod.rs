@@ -16,6 +16,11 @@ mod health;
 mod history;
 mod lock_flags;
 mod log;
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(not(feature = "otlp"))]
+#[path = "otlp_none.rs"]
+mod otlp;
 mod place;
 mod replay;
 mod run;
@@ -65,9 +70,20 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
             let sources = Sources::read(&request);
             let flags = &request.process;
             let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told);
-            let level = log::open(&sources.value("loglevel"), output)?;
+            let (spans, exporter) = match otlp::open(&sources.value("otlp-endpoint")) {
+                Ok(Some((spans, exporter))) => (Some(spans), Ok(Some(exporter))),
+                Ok(None) => (None, Ok(None)),
+                Err(fault) => (None, Err(fault)),
+            };
+            let format = sources.value("log-format");
+            let level = log::open(&sources.value("loglevel"), &format, output, spans)?;
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
-            let served = sources.check().and_then(|settings| serve::serve(&program, settings, flags, level));
+            let served = sources.check().and_then(|settings| {
+                let exporter = exporter?;
+                let served = serve::serve(&program, settings, flags, level);
+                drop(exporter);
+                served
+            });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn serve(
     program: &str,
     configuration: Configuration,
     flags: &harness::Flags,
-    level: log::Level,
+    level: log::SetLevel,
 ) -> Result<ExitCode, Fault> {
     flags.check()?;
     let settings = Settings::default();

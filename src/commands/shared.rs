@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use sha1::{Digest, Sha1};
 
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::commands::lock::watch::LockWatch;
 use crate::commands::redact::redacted;
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub libraries: Libraries,
     /// Lock requests that wait.
     pub lock_waits: LockWaits,
+    /// Locks that are waited for or held for long.
+    pub lock_watch: LockWatch,
     /// The slow log.
     pub slowlog: Slowlog,
     /// The latency monitor.
@@ -175,6 +178,7 @@ impl Shared {
             running,
             libraries: Libraries::default(),
             lock_waits: LockWaits::default(),
+            lock_watch: LockWatch::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
