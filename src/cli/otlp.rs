@@ -9,7 +9,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use opentelemetry::trace::{Link, Span as _, SpanBuilder, SpanContext, SpanKind, TraceContextExt, TraceState, Tracer, TracerProvider};
+use opentelemetry::trace::{
+    Link, Span as _, SpanBuilder, SpanContext, SpanKind, TraceContextExt, TraceState, Tracer, TracerProvider,
+};
 use opentelemetry::{Context, KeyValue, SpanId, TraceFlags, TraceId, Value};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
@@ -84,7 +86,8 @@ pub(super) fn open(
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     // The connection belongs to the runtime in which it is made.
     let entered = runtime.enter();
-    let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(REQUEST_TIME_MAX);
+    let exporter =
+        SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(REQUEST_TIME_MAX);
     let exporter = exporter.build().map_err(|error| refuse(&error))?;
     drop(entered);
     let batches = BatchConfigBuilder::default()
@@ -94,7 +97,8 @@ pub(super) fn open(
         .build();
     let exporter = Reporting { exporter, failures: LogLimiter::default(), started: Instant::now() };
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
-    let provider = SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource()).build();
+    let provider =
+        SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource()).build();
     let layer = SpanLayer { tracer: provider.tracer(env!("CARGO_PKG_NAME")) };
     let filter = FilterFn::new(|metadata| metadata.is_span() && metadata.target() == SPANS);
     let layer = layer.with_filter(filter.with_max_level_hint(LevelFilter::TRACE));
@@ -160,9 +164,9 @@ struct Started(Context);
 impl<S: tracing::Subscriber + for<'s> LookupSpan<'s>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: layer::Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let parent = span.parent().and_then(|parent| {
-            parent.extensions().get::<Started>().map(|Started(context)| context.clone())
-        });
+        let parent = span
+            .parent()
+            .and_then(|parent| parent.extensions().get::<Started>().map(|Started(context)| context.clone()));
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         let mut links: Vec<_> = fields.links.split(' ').filter_map(remote).collect();

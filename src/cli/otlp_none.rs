@@ -17,6 +17,8 @@ pub(super) fn open(
 ) -> Result<Option<(Box<dyn Layer<Registry> + Send + Sync>, Exporter)>, Fault> {
     match endpoint {
         "" => Ok(None),
-        _ => Err(format!("otlp-endpoint '{endpoint}': must be empty in this build, which lacks the feature otlp")),
+        _ => Err(format!(
+            "otlp-endpoint '{endpoint}': must be empty in this build, which lacks the feature otlp"
+        )),
     }
 }

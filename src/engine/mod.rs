@@ -107,6 +107,7 @@ impl Engine {
         commands::discard_all(session, &self.shared);
         commands::end_tracking(session, &self.shared);
         self.shared.registries.clients.leave(session.client.id);
+        session.span = tracing::Span::none();
     }
 
     /// Begins a batch of requests.

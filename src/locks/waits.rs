@@ -6,7 +6,6 @@
 //! Locks   one mutex, under which nothing else is locked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,8 +24,8 @@ pub struct LockWaits(Mutex<Register>);
 struct Register {
     by_number: BTreeMap<u64, Arc<Waiter>>,
     by_owner: BTreeMap<Bytes, BTreeSet<u64>>,
-    /// The number of the last request that [`LockWaits::overdue`] has returned.
-    last_overdue: u64,
+    /// Requests of lower numbers are not returned by [`LockWaits::overdue`] any more.
+    overdue_from: u64,
 }
 
 /// Requests that have waited for long.
@@ -91,18 +90,18 @@ impl LockWaits {
     /// Requests that wait since `since` or longer, `most` at most. None is returned twice.
     pub fn overdue(&self, since: LockTime, most: usize) -> Overdue {
         let mut register = self.0.lock();
-        let (mut waiters, mut next_since, mut last) = (Vec::new(), None, register.last_overdue);
+        let (mut waiters, mut next_since, mut from) = (Vec::new(), None, register.overdue_from);
         // Numbers rise in the order in which waits begin.
-        for (number, waiter) in register.by_number.range((Bound::Excluded(last), Bound::Unbounded)) {
+        for (number, waiter) in register.by_number.range(from..) {
             let Some(asker) = waiter.serve.asker() else { continue };
             if asker.since > since || waiters.len() == most {
                 next_since = Some(asker.since);
                 break;
             }
             waiters.push(Arc::clone(waiter));
-            last = *number;
+            from = number + 1;
         }
-        register.last_overdue = last;
+        register.overdue_from = from;
         Overdue { waiters, next_since }
     }
 

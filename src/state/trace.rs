@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn the_field_is_found_among_others_in_any_letter_case() {
-        let meta = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect::<Vec<_>>();
+        let meta = |words: &[&'static str]| {
+            words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect::<Vec<_>>()
+        };
         assert_eq!(traceparent(&meta(&["host", "a", "TraceParent", GOOD])), Some(GOOD));
         assert_eq!(traceparent(&meta(&["host", "traceparent"])), None);
         assert_eq!(traceparent(&[]), None);

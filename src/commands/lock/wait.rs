@@ -20,8 +20,8 @@ use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
-use crate::state::quarantine::Quarantine;
 use crate::state::log_name::shown;
+use crate::state::quarantine::Quarantine;
 use crate::state::wait::{Wait, WaitEnd};
 
 /// Room for the answer to a request that is granted.

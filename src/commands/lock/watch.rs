@@ -105,7 +105,8 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
     let mut held = None;
     for key in &keys {
         let lock = view.held_lock(key, Shown::First(HOLDERS_MAX));
-        let is_others = |lock: &HeldLock| lock.holders.iter().any(|holder| holder.owner.as_ref() != Some(asker.owner));
+        let is_others =
+            |lock: &HeldLock| lock.holders.iter().any(|holder| holder.owner.as_ref() != Some(asker.owner));
         if lock.as_ref().is_some_and(is_others) {
             (line.key, held) = (key, lock);
             break;
@@ -278,9 +279,8 @@ fn log_holds(
     now: LockTime,
 ) {
     let first = first.and_then(|waiter| waiter.serve.asker());
-    let is_meant = |holder: &&LockHolder| {
-        holder.since.is_some_and(|time| std::ops::RangeBounds::contains(since, &time))
-    };
+    let is_meant =
+        |holder: &&LockHolder| holder.since.is_some_and(|time| std::ops::RangeBounds::contains(since, &time));
     for holder in held.holders.iter().filter(is_meant) {
         if !shared.lock_watch.holds.allows(now) {
             continue;
