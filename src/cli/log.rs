@@ -43,8 +43,8 @@ impl Output {
     }
 }
 
-/// Opens the log of this process; `level` and `format` as in the settings `loglevel` and `log-format`. `spans` gets the spans,
-/// if anybody wants them.
+/// Opens the log of this process; `level` and `format` as in the settings `loglevel` and `log-format`. `spans` gets the
+/// spans, if anybody wants them.
 ///
 /// # Errors
 /// When the file cannot be opened.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use opentelemetry::trace::{
-    Link, Span as _, SpanBuilder, SpanContext, SpanKind, TraceContextExt, TraceState, Tracer, TracerProvider,
+    Link, SpanBuilder, SpanContext, SpanKind, TraceContextExt, TraceState, Tracer, TracerProvider,
 };
 use opentelemetry::{Context, KeyValue, SpanId, TraceFlags, TraceId, Value};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
@@ -25,7 +25,6 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::layer;
-use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
@@ -43,7 +42,7 @@ const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// How long a request to the collector may take.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last spans.
-const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
 /// Bytes of a text in an attribute. Names are shorter: see `state::log_name`.
 const TEXT_BYTES_MAX: usize = 256;
 

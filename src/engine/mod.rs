@@ -556,7 +556,7 @@ impl Engine {
         batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
-            shared.record_duration(&session.client, command, request, micros);
+            shared.record_duration(view, &session.client, command, request, micros);
             session.add_nanos(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();

@@ -10,6 +10,7 @@ pub(in crate::commands) mod lint;
 mod release;
 mod replies;
 pub(in crate::commands) mod session;
+pub(in crate::commands) mod slow;
 mod spans;
 pub(in crate::commands) mod wait;
 pub(in crate::commands) mod watch;
