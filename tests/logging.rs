@@ -189,6 +189,30 @@ mod waits {
     }
 
     #[test]
+    fn many_long_waits_that_end_at_once_leave_ten_lines_and_a_count() {
+        logged(|server, log| {
+            let holder = server.connect();
+            send(server, holder, "LOCK.ACQUIRE job A LEASE 600000");
+            for wait_ms in [20_000, 18_000, 16_000] {
+                for n in 0..10 {
+                    let link = server.connect();
+                    send(server, link, &format!("LOCK.ACQUIRE job owner-{n} WAIT {wait_ms}"));
+                }
+                pass(server, 2_000);
+            }
+            assert_eq!(with(&log.take(), WAITS).len(), 30);
+            pass(server, 14_001);
+            let said = log.take();
+            assert_eq!(with(&said, "outcome=\"timed out\"").len(), 10, "{said:?}");
+            pass(server, 1_000);
+            assert_eq!(
+                log.take(),
+                ["WARN More requests that have waited for locks for long have ended left_out=20"]
+            );
+        });
+    }
+
+    #[test]
     fn names_in_a_line_are_escaped_and_cut() {
         logged(|server, log| {
             let [holder, waiter] = [(); 2].map(|()| server.connect());

@@ -233,7 +233,7 @@ impl Engine {
         if wait.kind == WaitFor::Locks
             && let Some(waiter) = shared.lock_waits.leave(wait.number)
         {
-            waiter.serve.ended(how, now.lock);
+            waiter.serve.ended(how, now.lock, shared.lock_watch.ends());
         }
         let refusal = shared.keyspace.unpark(&wait, now, shared.events(), &shared.registries);
         if let Some(out) = timed_out {

@@ -37,6 +37,9 @@ impl Engine {
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
+        if !tracing::span_enabled!(target: SPANS, Level::TRACE) {
+            return self.execute_request(session, request, batch, out);
+        }
         let entered = command(session, request).entered();
         let mark = out.len();
         let flow = self.execute_request(session, request, batch, out);

@@ -18,6 +18,7 @@ use super::View;
 use super::observers::ByKey;
 use crate::clock::LockTime;
 use crate::state::clients::Client;
+use crate::state::log_limiter::LineBudget;
 use crate::state::wait::{Wait, WaitEnd, WaitFor};
 use crate::types::lock::LockKind;
 
@@ -38,8 +39,9 @@ pub trait Serve: fmt::Debug + Send + Sync {
     /// The connection has ended before it has read the answer: gives back what [`Serve::serve`] took, if nobody knows of it.
     fn give_back(&self, _view: &mut View<'_>) {}
 
-    /// The wait is over and has left its queues. Called once, with no shard locked, if the command waited for a lock.
-    fn ended(&self, _how: WaitEnd, _now: LockTime) {}
+    /// The wait is over. Called once, with no shard locked, if the command waited for a lock. `lines` says whether the log
+    /// has room for a line about it.
+    fn ended(&self, _how: WaitEnd, _now: LockTime, _lines: &LineBudget) {}
 
     /// The log says that it has waited for long: it will say how the wait ends, too.
     fn report(&self) {}

@@ -20,6 +20,7 @@ use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
+use crate::state::log_limiter::LineBudget;
 use crate::state::log_name::shown;
 use crate::state::quarantine::Quarantine;
 use crate::state::wait::{Wait, WaitEnd};
@@ -101,7 +102,7 @@ impl Serve for Waiting {
         }
     }
 
-    fn ended(&self, how: WaitEnd, now: LockTime) {
+    fn ended(&self, how: WaitEnd, now: LockTime, lines: &LineBudget) {
         let token = self.granted.get().map(|granted| granted.token);
         let outcome = match how {
             WaitEnd::Answered if token.is_some() => "granted",
@@ -114,7 +115,7 @@ impl Serve for Waiting {
             self.span.record("outcome", outcome).record("token", token);
             self.span.record("waited_ms", now.millis_since(self.since));
         }
-        if self.is_reported.load(Relaxed) {
+        if self.is_reported.load(Relaxed) && lines.allows(now) {
             let key = self.wait.keys.first().map_or(&b""[..], |key| &key[..]);
             let waited = (self.since, now);
             watch::log_end(key, Some(&self.request.owner), &self.client, waited, (outcome, token));

@@ -22,8 +22,16 @@ use crate::state::log_name::LogName;
 #[derive(Debug, Default)]
 pub struct LockWatch {
     waits: LineBudget,
+    ends: LineBudget,
     holds: LineBudget,
     scan: Mutex<Scan>,
+}
+
+impl LockWatch {
+    /// The lines about the ends of waits.
+    pub(crate) fn ends(&self) -> &LineBudget {
+        &self.ends
+    }
 }
 
 /// The search for locks that are held for long.
@@ -60,10 +68,14 @@ pub(crate) fn watch_locks(shared: &Shared, now: Now) -> Due {
     if let Some(left_out) = watch.waits.take_left_out(now.lock) {
         tracing::warn!(left_out, "More requests wait for locks for long");
     }
+    if let Some(left_out) = watch.ends.take_left_out(now.lock) {
+        tracing::warn!(left_out, "More requests that have waited for locks for long have ended");
+    }
     if let Some(left_out) = watch.holds.take_left_out(now.lock) {
         tracing::warn!(left_out, "More locks are held for long");
     }
-    Due::Next([waits, holds, watch.waits.due(), watch.holds.due()].into_iter().flatten().min())
+    let lines = [&watch.waits, &watch.ends, &watch.holds].into_iter().filter_map(LineBudget::due);
+    Due::Next(lines.chain(waits).chain(holds).min())
 }
 
 fn watch_waits(shared: &Shared, now: Now) -> Due {
@@ -137,7 +149,7 @@ pub(in crate::commands) fn report_polling(call: &mut Call<'_, '_>, key: &[u8], o
 pub(in crate::commands) fn report_polled(call: &Call<'_, '_>, key: &[u8]) {
     let client = &call.session.client;
     let (polled, since) = client.polling.reported();
-    if call.view.key_hash(key) == polled {
+    if call.view.key_hash(key) == polled && call.shared.lock_watch.ends.allows(call.now.lock) {
         log_end(key, None, client, (since, call.now.lock), ("granted", None));
     }
 }
