@@ -3,6 +3,8 @@
 //! Belongs here  lines and spans that depend on time or on several clients. The form of lines: `process`; spans on the wire:
 //!               `otlp`.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -2,6 +2,8 @@
 //!
 //! Time     a test waits for an answer, a line of the log or the end of the process. The last spans are sent at the end.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -25,6 +25,9 @@ use super::Fault;
 /// Applies another value of the setting `loglevel`.
 pub(super) type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
 
+/// Takes the spans.
+pub(super) type Spans = Box<dyn Layer<Registry> + Send + Sync>;
+
 /// Where the log goes.
 pub(super) enum Output {
     File(String),
@@ -52,7 +55,7 @@ pub(super) fn open(
     level: &str,
     format: &str,
     output: Output,
-    spans: Option<Box<dyn Layer<Registry> + Send + Sync>>,
+    spans: Option<Spans>,
 ) -> Result<SetLevel, Fault> {
     let (filter, handle) = reload::Layer::new(EventFilter::of(level));
     let (writer, is_colored) = match output {

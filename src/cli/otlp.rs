@@ -23,12 +23,13 @@ use tokio::runtime::Runtime;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::layer;
 use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::{Layer, Registry};
 
 use super::Fault;
+use super::log::Spans;
 use crate::clock::LockTime;
 use crate::state::log_limiter::LogLimiter;
 use crate::state::trace::SPANS;
@@ -43,8 +44,8 @@ const BATCH_DELAY: Duration = Duration::from_secs(1);
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last spans.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
-/// Bytes of a text in an attribute. Names are shorter: see `state::log_name`.
-const TEXT_BYTES_MAX: usize = 256;
+/// Characters of a text in an attribute. Names are shorter: see `state::log_name`.
+const TEXT_CHARS_MAX: usize = 256;
 
 /// Sends spans until it is dropped, which waits for the last ones, but not for long.
 #[derive(Debug)]
@@ -68,9 +69,7 @@ impl Drop for Exporter {
 ///
 /// # Errors
 /// The endpoint is no address of a collector, or there are no threads left.
-pub(super) fn open(
-    endpoint: &str,
-) -> Result<Option<(Box<dyn Layer<Registry> + Send + Sync>, Exporter)>, Fault> {
+pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
     if endpoint.is_empty() {
         return Ok(None);
     }
@@ -219,7 +218,9 @@ impl Fields {
             "traceparent" => self.traceparent = text,
             "links" => self.links = text,
             _ => {
-                text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+                if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
+                    text.truncate(end);
+                }
                 self.push(field, text);
             }
         }

@@ -2,9 +2,8 @@
 
 use std::convert::Infallible;
 
-use tracing_subscriber::{Layer, Registry};
-
 use super::Fault;
+use super::log::Spans;
 
 /// A value that cannot exist.
 #[derive(Debug)]
@@ -12,9 +11,7 @@ pub(super) struct Exporter(Infallible);
 
 /// # Errors
 /// There is an `endpoint`.
-pub(super) fn open(
-    endpoint: &str,
-) -> Result<Option<(Box<dyn Layer<Registry> + Send + Sync>, Exporter)>, Fault> {
+pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
     match endpoint {
         "" => Ok(None),
         _ => Err(format!(

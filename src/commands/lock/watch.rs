@@ -261,10 +261,10 @@ fn watch_holds(shared: &Shared, now: Now) -> Option<LockTime> {
     for _ in 0..SHARDS_PER_STEP {
         let step = View::try_lock(&shared.keyspace, ShardSet::Nothing, database, now, shared.events());
         let next = step.and_then(|mut view| {
-            let mut visit = |key: &[u8], held: HeldLock, first: Option<&Arc<Waiter>>| {
+            let visit = |key: &[u8], held: HeldLock, first: Option<&Arc<Waiter>>| {
                 log_holds(shared, (key, &held, first), &since, now.lock);
             };
-            let step = view.scan_locks_since(cursor, KEYS_PER_LOCK, &since, HOLDERS_MAX, &mut visit);
+            let step = view.scan_locks_since(cursor, KEYS_PER_LOCK, &since, HOLDERS_MAX, visit);
             view.finish(&shared.registries);
             step.ok()
         });

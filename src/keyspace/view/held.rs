@@ -152,7 +152,7 @@ impl View<'_> {
         keys: u64,
         since: &impl RangeBounds<LockTime>,
         holders_max: usize,
-        visit: &mut dyn FnMut(&[u8], HeldLock, Option<&Arc<Waiter>>),
+        mut visit: impl FnMut(&[u8], HeldLock, Option<&Arc<Waiter>>),
     ) -> Result<u64, Refusal> {
         self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
             let is_meant = match shard.object(id) {
