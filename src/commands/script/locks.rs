@@ -6,6 +6,7 @@
 
 use crate::commands::Call;
 use crate::commands::lock::lint::{Asked, Linter};
+use crate::commands::lock::watch;
 use crate::keyspace::Entry;
 use crate::scripts::{Inputs, Known, Purpose};
 
@@ -19,11 +20,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
         Purpose::Break | Purpose::Inspect | Purpose::Other => return,
     };
     let is_granted = granted.is(call.reply.since(mark));
-    let polling = &call.session.client.polling;
-    match known.keys(inputs).next() {
-        Some(key) if !is_granted => polling.note(call.view.key_hash(key), call.now.lock),
-        _ => polling.end(),
-    }
+    note_polling(call, known, inputs, is_granted);
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
         if is_granted
@@ -40,6 +37,23 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
                 false => linter.refused(call.view, key, owner),
             }
         }
+    }
+}
+
+/// Notes that the client polls a lock, or has it now. Of several keys the first counts.
+fn note_polling(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, is_granted: bool) {
+    let polling = &call.session.client.polling;
+    match known.keys(inputs).next() {
+        Some(key) if !is_granted => {
+            let (hash, long_ms) = (call.view.key_hash(key), call.shared.settings.lock_wait_warn_ms());
+            if polling.note(hash, call.now.lock, long_ms) {
+                let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
+                watch::report_polling(call, key, owner);
+            }
+        }
+        Some(key) if polling.end() => watch::report_polled(call, key),
+        Some(_) => {}
+        None => drop(polling.end()),
     }
 }
 
