@@ -10,3 +10,4 @@ mod activation;
 mod check_config;
 mod notify;
 mod stop;
+mod tools;
