@@ -140,6 +140,16 @@ fn faults_that_only_the_start_would_meet_are_named() {
 }
 
 #[test]
+fn files_that_include_each_other_without_end_are_a_bounded_number_of_faults() {
+    let directory = Directory::new();
+    let path = directory.path("loop.conf");
+    directory.write("loop.conf", &format!("include {path}\ninclude {path}\n"));
+    let said = faults(&check(&[&path]).output().unwrap());
+    assert!(said.lines().all(|line| line.contains("files include each other")), "{said}");
+    assert_eq!(said.lines().count(), 100);
+}
+
+#[test]
 fn what_is_good_starts_and_what_is_not_does_not() {
     let directory = Directory::new();
     for (text, is_good) in [

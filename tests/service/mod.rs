@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod activation;
+mod backup;
 mod check_config;
 mod notify;
 mod stop;
+mod tools;
