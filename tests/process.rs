@@ -240,6 +240,22 @@ mod settings {
         assert!(ready["tcp"].as_str().unwrap().starts_with("127.0.0.1:"), "fields are flat: {ready}");
     }
 
+    #[test]
+    fn a_long_wait_is_logged_while_the_server_is_idle() {
+        let arguments = ["--port", "auto", "--lock-wait-warn", "20", "--lock-held-warn", "20"];
+        let mut server = Running::start(redlatch().args(arguments));
+        server.ask("LOCK.ACQUIRE job A LEASE 60000");
+        let mut waiter = TcpStream::connect(server.address()).unwrap();
+        waiter.write_all(b"LOCK.ACQUIRE job B WAIT 60000\r\n").unwrap();
+        let line = server.wait_for("A request waits for a lock for long");
+        assert!(line.contains(" key=job owner=B ") && line.contains(" holder=A "), "{line}");
+        server.ask("LOCK.RELEASE job A");
+        let line = server.wait_for("A request that has waited for a lock for long has ended");
+        assert!(line.contains("outcome=\"granted\""), "{line}");
+        let line = server.wait_for("A lock is held for long");
+        assert!(line.contains(" key=job ") && line.contains(" owner=B "), "{line}");
+    }
+
     #[cfg(not(feature = "otlp"))]
     #[test]
     fn an_endpoint_for_spans_is_refused_by_a_build_that_cannot_send_them() {
