@@ -20,7 +20,10 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
         Purpose::Break | Purpose::Inspect | Purpose::Other => return,
     };
     let is_granted = granted.is(call.reply.since(mark));
-    note_polling(call, known, inputs, is_granted);
+    if !is_granted {
+        note_refused(call, known, inputs);
+    }
+    let mut has_polled = false;
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
         if is_granted
@@ -28,6 +31,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
+            has_polled |= found.end_polling(&call.session.client.polling);
         }
         if linter.is_on()
             && let Some(owner) = known.lock.and_then(|lock| lock.owner(inputs, place))
@@ -38,22 +42,22 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             }
         }
     }
+    if is_granted
+        && (call.session.client.polling.end() || has_polled)
+        && let Some(key) = known.keys(inputs).next()
+    {
+        watch::report_polled(call, key);
+    }
 }
 
-/// Notes that the client polls a lock, or has it now. Of several keys the first counts.
-fn note_polling(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, is_granted: bool) {
-    let polling = &call.session.client.polling;
-    match known.keys(inputs).next() {
-        Some(key) if !is_granted => {
-            let (hash, long_ms) = (call.view.key_hash(key), call.shared.settings.lock_wait_warn_ms());
-            if polling.note(hash, call.now.lock, long_ms) {
-                let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
-                watch::report_polling(call, key, owner);
-            }
-        }
-        Some(key) if polling.end() => watch::report_polled(call, key),
-        Some(_) => {}
-        None => drop(polling.end()),
+/// Notes that the client polls a lock. Of several keys the first counts.
+fn note_refused(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>) {
+    let Some(key) = known.keys(inputs).next() else { return };
+    call.view.count_refused(key);
+    let (hash, long_ms) = (call.view.key_hash(key), call.shared.settings.lock_wait_warn_ms());
+    if call.session.client.polling.note(hash, call.now.lock, long_ms) {
+        let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
+        watch::report_polling(call, key, owner);
     }
 }
 
