@@ -65,7 +65,8 @@
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
 //! no more. `client` adds the module `lock`, for programs that take locks. Without any of these there is the [`Engine`]
 //! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
-//! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs.
+//! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http` (default)
+//! is the port that the setting `http-port` asks for, with metrics and health.
 //!
 //! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
 //!

@@ -46,3 +46,6 @@ pub const ACL_LOG_BYTES_MAX: usize = 1024;
 /// Prefixes of keys by which locks are counted. Each makes a few time series of a monitoring system, and is compared with the
 /// key of every grant.
 pub const LOCK_PREFIXES_MAX: usize = 64;
+/// HTTP connections at the same time. Enough for a few viewers, scrapers and probes; a connection takes a descriptor and some
+/// kilobytes, which must not come out of what lock clients need. Another connection gets a 503 and is closed.
+pub const HTTP_CONNECTIONS_MAX: usize = 64;

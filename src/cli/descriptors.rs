@@ -8,16 +8,27 @@ use std::io;
 
 use rlimit::Resource;
 
+use crate::limits::HTTP_CONNECTIONS_MAX;
+
 /// Descriptors that are not for clients: listeners, log, runtimes. Redis reserves as many.
 const RESERVED: u64 = 32;
+/// Descriptors of HTTP that are not for its connections.
+const HTTP_RESERVED: u64 = 16;
 
-/// Raises the process' limit of open files so that `clients` can be served, as far as the system allows; returns how
-/// many clients can be served.
+/// Descriptors for HTTP where these settings ask for it: its connections, its sockets, its runtime.
+pub(super) fn for_http(setting: impl Fn(&'static str) -> String) -> u64 {
+    let is_on = setting("http-port") != "0" || !setting("http-unixsocket").is_empty();
+    if is_on { HTTP_CONNECTIONS_MAX as u64 + HTTP_RESERVED } else { 0 }
+}
+
+/// Raises the process' limit of open files so that `clients` can be served, besides `others` that need a descriptor, as far
+/// as the system allows; returns how many clients can be served.
 ///
 /// # Errors
 /// The system does not report the limit.
-pub(super) fn raise_limit(clients: u64) -> io::Result<u64> {
-    let wanted = clients.saturating_add(RESERVED);
+pub(super) fn raise_limit(clients: u64, others: u64) -> io::Result<u64> {
+    let reserved = RESERVED + others;
+    let wanted = clients.saturating_add(reserved);
     let (soft, hard) = Resource::NOFILE.get()?;
     if soft < wanted {
         // Only a privileged process may go beyond the hard limit.
@@ -25,5 +36,5 @@ pub(super) fn raise_limit(clients: u64) -> io::Result<u64> {
         raised.or_else(|_| Resource::NOFILE.set(hard.min(wanted), hard))?;
     }
     let limit = Resource::NOFILE.get_soft()?;
-    Ok(clients.min(limit.saturating_sub(RESERVED)))
+    Ok(clients.min(limit.saturating_sub(reserved)))
 }

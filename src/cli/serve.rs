@@ -220,7 +220,8 @@ impl Signals {
 /// fewer.
 fn client_limit(settings: &Settings) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
-    let fit = descriptors::raise_limit(wanted).map_err(|error| format!("maxclients: {error}"))?;
+    let http = descriptors::for_http(|name| settings.text(name));
+    let fit = descriptors::raise_limit(wanted, http).map_err(|error| format!("maxclients: {error}"))?;
     match fit {
         0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
         _ if fit < wanted => {
@@ -236,7 +237,8 @@ fn check_maxclients(proposal: &Proposal<'_>) -> Result<(), SettingError> {
     let Some(name) = proposal.first("maxclients") else { return Ok(()) };
     let value = proposal.text(name);
     let wanted = value.parse().unwrap_or(u64::MAX);
-    match descriptors::raise_limit(wanted) {
+    let http = descriptors::for_http(|name| proposal.text(name));
+    match descriptors::raise_limit(wanted, http) {
         Ok(fit) if fit < wanted => {
             let reply = format!(
                 "The operating system is not able to handle the specified number of clients, try with {fit}"

@@ -241,11 +241,11 @@ impl Occupied<'_> {
     /// Notes that the lock has ended, if the entry is one.
     #[inline]
     fn grant_ends(&mut self) {
-        let Vacant { shard, changes, hash, .. } = &mut self.place;
+        let Vacant { shard, changes, hash, database, .. } = &mut self.place;
         if shard.is_native(self.id) {
             changes.grant_ended(shard, self.id, changes.end_reason);
         }
-        shard.keep_end(self.id, *hash, changes.end_reason, changes.author);
+        shard.keep_end(self.id, history::place(*hash, *database), changes.end_reason, changes.author);
     }
 
     /// Removes the key.

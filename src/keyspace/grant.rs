@@ -63,6 +63,9 @@ impl From<LockKindIndex> for usize {
 const _: () =
     assert!(LockKind::NAMES.len() <= 1 << (6 * u8::BITS - TOKEN_BITS), "a kind fits above the token");
 
+/// Bits of a moment that a grant keeps.
+const SINCE_BITS: u32 = 40;
+
 /// Bits of a token that a grant keeps.
 const TOKEN_BITS: u32 = 46;
 
@@ -102,9 +105,10 @@ impl Packed {
     /// The milliseconds from the grant to `ended`; zero if the grant seems to be later.
     #[inline]
     pub(super) fn held_ms(&self, ended: LockTime) -> u64 {
-        let ended = ended.as_millis();
-        let held = ended.wrapping_sub(widen(&self.since, u8::BITS * 5, ended));
-        if held < 1 << (u8::BITS * 5 - 1) { held } else { 0 }
+        let [s0, s1, s2, s3, s4] = self.since;
+        let since = u64::from_le_bytes([s0, s1, s2, s3, s4, 0, 0, 0]);
+        let held = ended.as_millis().wrapping_sub(since) & (u64::MAX >> (u64::BITS - SINCE_BITS));
+        if held >> (SINCE_BITS - 1) == 0 { held } else { 0 }
     }
 
     /// Whether it was granted to this client, as far as the bits say that were kept.
@@ -125,7 +129,7 @@ impl Packed {
         Grant {
             token: widen(&self.token, TOKEN_BITS, latest.token),
             holder: widen(self.holder.as_bytes(), u32::BITS, latest.holder),
-            since: LockTime::from_millis(widen(&self.since, u8::BITS * 5, now.as_millis())),
+            since: LockTime::from_millis(widen(&self.since, SINCE_BITS, now.as_millis())),
             lease_ms: Some(self.lease_ms.get()).filter(|millis| *millis > 0),
             renewals: self.renewals,
             is_native,

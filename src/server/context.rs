@@ -41,6 +41,8 @@ pub(super) struct Process {
     rejections: LogLimiter,
     stop: watch::Sender<bool>,
     has_stopped: AtomicBool,
+    /// Whether the log says that connections have outlived `shutdown-timeout`.
+    is_lateness_told: AtomicBool,
 }
 
 impl Process {
@@ -51,6 +53,7 @@ impl Process {
             rejections: LogLimiter::default(),
             stop: watch::Sender::new(false),
             has_stopped: AtomicBool::new(false),
+            is_lateness_told: AtomicBool::new(false),
         }
     }
 }
@@ -285,7 +288,9 @@ impl ServerContext {
             }
         };
         let seconds = self.engine.shared().settings.integer("shutdown-timeout").unsigned_abs();
-        if tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err() {
+        let is_late = tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err();
+        // Several threads wait for the end, and one of them says so.
+        if is_late && !self.inner.process.is_lateness_told.swap(true, SeqCst) {
             let connections = self.inner.process.connections.load(SeqCst);
             tracing::warn!(connections, "Connections have not taken their last replies in shutdown-timeout");
         }

@@ -164,7 +164,7 @@ fn heads_and_bodies_have_a_limit() {
 
 #[test]
 fn a_peer_that_reads_nothing_costs_little() {
-    costs_at_most(16, |look| {
+    costs_at_most(32, |look| {
         let mut fixture = fixture();
         let mut peers = Vec::new();
         for _ in 0..16 {

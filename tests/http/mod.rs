@@ -7,6 +7,8 @@
 mod access;
 mod health;
 mod metrics;
+#[cfg(feature = "cli")]
+mod process;
 mod prometheus;
 
 use redlatch::Server;

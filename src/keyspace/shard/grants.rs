@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::lock_counts::{KINDS, LockCounts, LockGroups, RecentEnds};
+use super::lock_counts::{GroupCounts, KINDS, LockCounts, LockGroups, RecentEnds};
 use super::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::grant::{self, Grant, Latest, LockKindIndex, Packed};
-use crate::keyspace::history::{self, History, PastLock};
+use crate::keyspace::history::{History, PastLock};
 use crate::number;
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
@@ -102,8 +102,16 @@ impl Shard {
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
         let kind = self.restore_grant(id, &grant);
         self.granted.counts.acquired[usize::from(kind)] += 1;
+        if self.granted.groups.is_some() {
+            self.count_in_group(id, |counts| counts.acquired += 1);
+        }
+    }
+
+    /// Counts in the group that the key of an entry belongs to.
+    #[cold]
+    fn count_in_group(&mut self, id: EntryId, count: impl FnOnce(&mut GroupCounts)) {
         if let Some(groups) = &mut self.granted.groups {
-            groups.of(self.arena.key(id.0)).acquired += 1;
+            count(groups.of(self.arena.key(id.0)));
         }
     }
 
@@ -119,8 +127,8 @@ impl Shard {
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
         self.arena.set_grant(id.0, Packed::of(grant, kind), is_native);
-        if let Some(groups) = &mut self.granted.groups {
-            groups.of(self.arena.key(id.0)).held += 1;
+        if self.granted.groups.is_some() {
+            self.count_in_group(id, |counts| counts.held += 1);
         }
         kind
     }
@@ -221,9 +229,10 @@ impl Shard {
         ids.filter(|id| matches!(self.object(*id), Some(Object::Lock(_)))).collect()
     }
 
-    /// Counts and records that an entry which is a lock ends now, by a call of that client.
+    /// Counts and records that an entry which is a lock ends now, by a call of that client. `place` is the hash of its key
+    /// and database.
     #[inline]
-    pub fn keep_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {
+    pub fn keep_end(&mut self, id: EntryId, place: u64, reason: EndReason, author: ClientId) {
         let Some((packed, _)) = self.arena.grant(id.0) else { return };
         // A holder that deletes its own lock releases it.
         let is_own = reason == EndReason::Deleted && packed.is_of(author);
@@ -231,24 +240,22 @@ impl Shard {
         let ended = self.end_time(id, reason);
         let held_ms = packed.held_ms(ended);
         self.granted.count_end(held_ms, reason);
-        self.granted.recent_ends.note(history::place(hash, self.db(id)), ended);
+        self.granted.recent_ends.note(place, ended);
         let is_kept = reason != EndReason::Released || self.history.keeps_releases();
         if is_kept && self.history.is_on() {
-            self.record_end(id, hash, reason, author);
+            self.record_end(id, place, reason, author);
         }
     }
 
     /// When a lock that ends now for this reason has ended: the lease ends at the deadline, even if somebody looks later.
     #[inline]
     fn end_time(&self, id: EntryId, reason: EndReason) -> LockTime {
-        match self.deadline(id) {
-            Some(deadline) if reason == EndReason::Expired => deadline.time(),
-            _ => self.time,
-        }
+        let deadline = if reason == EndReason::Expired { self.deadline(id) } else { None };
+        deadline.map_or(self.time, Deadline::time)
     }
 
     #[cold]
-    fn record_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {
+    fn record_end(&mut self, id: EntryId, place: u64, reason: EndReason, author: ClientId) {
         let Some(grant) = self.granted(id) else { return };
         let owner = match self.object(id) {
             None => Some(self.value(id)),
@@ -258,7 +265,7 @@ impl Shard {
             reason,
             author,
             ended: self.end_time(id, reason),
-            ..PastLock::new(history::place(hash, self.db(id)), self.key(id), owner, &grant)
+            ..PastLock::new(place, self.key(id), owner, &grant)
         };
         self.history.push(past);
     }
@@ -326,8 +333,8 @@ impl Shard {
     /// Counts locks, or holders of the lock of a key, whose lease has ended.
     pub fn count_expired(&mut self, id: EntryId, count: u64) {
         self.granted.counts.expired += count;
-        if let Some(groups) = &mut self.granted.groups {
-            groups.of(self.arena.key(id.0)).expired += count;
+        if self.granted.groups.is_some() {
+            self.count_in_group(id, |counts| counts.expired += count);
         }
     }
 
@@ -371,8 +378,8 @@ impl Shard {
     pub(super) fn uncount_grant(&mut self, id: EntryId) {
         let Some((packed, is_native)) = self.arena.grant(id.0) else { return };
         self.granted.counts.held[usize::from(packed.kind())] -= 1;
-        if let Some(groups) = &mut self.granted.groups {
-            groups.of(self.arena.key(id.0)).held -= 1;
+        if self.granted.groups.is_some() {
+            self.count_in_group(id, |counts| counts.held -= 1);
         }
         if is_native {
             self.granted.native -= 1;

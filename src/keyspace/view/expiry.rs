@@ -112,13 +112,14 @@ impl ShardState {
             Some(Object::Lock(lock)) => lock.holders().len(),
             _ => usize::from(self.shard.is_granted(id)),
         };
+        let place = history::place(hash, database);
         if let Some(Object::Lock(_)) = self.shard.object(id) {
-            self.shard.note_end(history::place(hash, database));
+            self.shard.note_end(place);
         }
         if ended > 0 {
             self.shard.count_expired(id, ended as u64);
         }
-        self.shard.keep_end(id, hash, EndReason::Expired, 0);
+        self.shard.keep_end(id, place, EndReason::Expired, 0);
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }

@@ -11,9 +11,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::HttpContext;
-use super::limits::{BUFFER_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX, HEADERS_MAX};
+use super::limits::{BUFFER_BYTES_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX, HEADERS_MAX};
 use super::routes::answer;
 use super::timed_stream::TimedStream;
+use crate::limits::HTTP_CONNECTIONS_MAX;
 use crate::server::listener::{Accepted, Listener};
 use crate::server::spare_descriptor::{SpareDescriptor, is_peer_error};
 
@@ -42,7 +43,7 @@ const PROTECTED: &str = "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-
 
 impl Acceptor {
     pub(super) fn new(context: Arc<HttpContext>) -> Self {
-        Self { context, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+        Self { context, permits: Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX)) }
     }
 
     /// Accepts connections for as long as the runtime lives.

@@ -1,10 +1,6 @@
-//! The limits of HTTP, each with its reason. Together they bound what all peers of the port can take from the process.
+//! The limits of HTTP, each with its reason. The number of connections is in `limits` of the crate.
 
 use std::time::Duration;
-
-/// Connections at the same time. Enough for a few viewers, scrapers and probes; a connection takes a descriptor and some
-/// kilobytes, which must not come out of what lock clients need. Another connection gets a 503 and is closed.
-pub(crate) const CONNECTIONS_MAX: usize = 64;
 
 /// Bytes of a request line with its headers. Browsers and scrapers send about 1 KiB; proxies add cookies and forwarding.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
