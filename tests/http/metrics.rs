@@ -257,7 +257,7 @@ fn too_many_prefixes_and_the_name_of_the_rest_are_refused() {
     let many = |count: usize| (0..count).map(|n| format!("p{n}:")).collect::<Vec<_>>().join(" ");
     assert!(start(&many(64)).is_ok());
     for refused in [many(65), "a: other".to_owned()] {
-        let error = start(&refused).err().expect("a refusal").to_string();
+        let error = start(&refused).expect_err("a refusal").to_string();
         assert!(error.contains("at most 64 words, and 'other' none of them"), "{error}");
     }
 }
