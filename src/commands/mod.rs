@@ -110,6 +110,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     list::blocking::ROWS,
     lock::ROWS,
     lock::explain::ROWS,
+    lock::history::ROWS,
     lock::lint::ROWS,
     lock::holders::ROWS,
     lock::session::ROWS,
