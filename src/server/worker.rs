@@ -51,15 +51,25 @@ impl Workers {
 pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
 impl Threads {
-    /// Starts a thread that drives `runtime` until `end` resolves.
+    /// Starts a worker: a thread that drives `runtime` until `end` resolves.
     pub(super) fn start(
         &self,
         runtime: Runtime,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let mut threads = self.0.lock();
-        let thread = std::thread::Builder::new().name(format!("redlatch-{}", threads.len()));
-        threads.push(thread.spawn(move || {
+        let name = format!("redlatch-{}", self.0.lock().len());
+        self.start_named(name, runtime, end)
+    }
+
+    /// Starts a thread of this name that drives `runtime` until `end` resolves.
+    pub(super) fn start_named(
+        &self,
+        name: String,
+        runtime: Runtime,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name(name);
+        self.0.lock().push(thread.spawn(move || {
             runtime.block_on(end);
             runtime.shutdown_background();
         })?);

@@ -137,9 +137,13 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// A value as it may appear in a log: passwords are hidden.
+/// Settings whose values are secrets.
+const SECRETS: [&str; 2] = ["http-token", "requirepass"];
+
+/// A value as it may appear in a log: passwords and tokens are hidden.
 pub fn shown<'v>(name: &str, value: &'v str) -> &'v str {
-    if name.eq_ignore_ascii_case("requirepass") && !value.is_empty() { "(hidden)" } else { value }
+    let is_secret = SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+    if is_secret && !value.is_empty() { "(hidden)" } else { value }
 }
 
 impl Settings {

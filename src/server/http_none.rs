@@ -1,0 +1,30 @@
+//! Stands in for `http` in a build without the feature: an HTTP port is refused at the start.
+
+use std::net::SocketAddr;
+
+use super::StartError;
+use super::context::ServerContext;
+use super::worker::Threads;
+use crate::state::settings::Settings;
+
+/// No sockets.
+pub(super) struct Http;
+
+impl Http {
+    /// # Errors
+    /// The settings ask for HTTP.
+    pub(super) fn open(settings: &Settings) -> Result<Self, StartError> {
+        let is_wanted = settings.text("http-port") != "0" || !settings.text("http-unixsocket").is_empty();
+        match is_wanted {
+            true => Err(StartError::Unusable(
+                "http-port, http-unixsocket: must not be set in this build, which lacks the feature http"
+                    .into(),
+            )),
+            false => Ok(Self),
+        }
+    }
+
+    pub(super) fn serve(self, _: &ServerContext, _: &Threads) -> Result<Vec<SocketAddr>, StartError> {
+        Ok(Vec::new())
+    }
+}
