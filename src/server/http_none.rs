@@ -1,10 +1,11 @@
 //! Stands in for `http` in a build without the feature: an HTTP port is refused at the start.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::StartError;
 use super::context::ServerContext;
-use super::worker::Threads;
+use super::worker::{Threads, Workers};
 use crate::state::settings::Settings;
 
 /// No sockets.
@@ -24,7 +25,7 @@ impl Http {
         }
     }
 
-    pub(super) fn serve(self, _: &ServerContext, _: &Threads) -> Result<Vec<SocketAddr>, StartError> {
+    pub(super) fn serve(self, _: &ServerContext, _: &Arc<Workers>, _: &Threads) -> Result<Vec<SocketAddr>, StartError> {
         Ok(Vec::new())
     }
 }

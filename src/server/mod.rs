@@ -392,7 +392,7 @@ impl Listeners {
             Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));
         }
         let threads = threads.unwrap_or_default();
-        let http = self.http.serve(&context, &threads)?;
+        let http = self.http.serve(&context, &workers, &threads)?;
         write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };
         Ok(Server::new(context, namespaces, addresses, tls_port, workers, threads))

@@ -1,17 +1,26 @@
-//! HTTP on a port of its own: metrics, health.
+//! HTTP on a port of its own: metrics, health, a page of locks and its interface in JSON.
 //!
 //! Owns    the sockets of HTTP, their thread, and [`HttpContext`], which all requests share.
 //! Rule    HTTP has a thread and a runtime of its own, so that a slow request delays no lock. It serves the first node.
+//! Rule    what `/api` tells and does goes through commands, on connections without a socket: [`engine_client`].
 //! Rule    a connection is bounded in time and in bytes, and so is the number of connections: `limits`.
 
 mod access;
+mod api;
 mod connection;
+mod contention;
+mod engine_client;
+mod events;
 mod health;
+mod json;
 mod limits;
 mod metrics;
+mod page;
+mod parameters;
 mod refusal;
 mod responses;
 mod routes;
+mod sampler;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,11 +30,12 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::context::ServerContext;
 use super::listener::{self, Listener};
-use super::worker::{Threads, runtime};
+use super::worker::{Threads, Workers, runtime};
 use super::{StartError, listen, unix};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::settings::Settings;
 use connection::Acceptor;
+use events::Viewers;
 
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {
@@ -42,6 +52,10 @@ pub(super) struct HttpContext {
     names: Vec<String>,
     /// Limits the log lines about wrong passwords and tokens.
     denials: LogLimiter,
+    /// Serve the connections without a socket.
+    workers: Arc<Workers>,
+    /// Who follows `/api/events`.
+    viewers: Viewers,
 }
 
 impl Http {
@@ -71,6 +85,7 @@ impl Http {
     pub(super) fn serve(
         self,
         server: &ServerContext,
+        workers: &Arc<Workers>,
         threads: &Threads,
     ) -> Result<Vec<SocketAddr>, StartError> {
         let addresses: Vec<_> =
@@ -79,7 +94,7 @@ impl Http {
             return Ok(addresses);
         }
         let runtime = runtime()?;
-        let context = HttpContext::new(server.clone(), self.names);
+        let context = HttpContext::new(server.clone(), self.names, Arc::clone(workers));
         let acceptor = Acceptor::new(Arc::new(context));
         // A socket registers with the runtime that is entered.
         let entered = runtime.enter();
@@ -99,8 +114,9 @@ impl Http {
 }
 
 impl HttpContext {
-    fn new(server: ServerContext, names: Vec<String>) -> Self {
-        Self { server, names, denials: LogLimiter::default() }
+    fn new(server: ServerContext, names: Vec<String>, workers: Arc<Workers>) -> Self {
+        let (denials, viewers) = (LogLimiter::default(), Viewers::default());
+        Self { server, names, denials, workers, viewers }
     }
 }
 

@@ -1,7 +1,10 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route is synchronous and short. Only a response may take time: its body may be a stream.
+//! Rule    a route that does not ask the engine is synchronous and short. The body of a response may be a stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
@@ -15,7 +18,7 @@ use super::connection::Peer;
 use super::limits::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::refusal::Refusal;
 use super::responses::{Body, finished};
-use super::{health, metrics};
+use super::{api, events, health, metrics, page};
 
 /// What answers requests for a path.
 pub(super) struct Route {
@@ -23,25 +26,81 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// Who may ask.
     pub(super) access: Access,
-    pub(super) run: fn(&HttpContext, &Request<Bytes>) -> Response<Body>,
+    pub(super) run: Run,
 }
+
+/// What a route does with a request.
+pub(super) enum Run {
+    /// Asks the engine, and answers with its reply.
+    Asks(fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse),
+    /// Answers at once.
+    Now(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
+}
+
+/// A response that takes time.
+pub(super) type LaterResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// All routes. HEAD is allowed wherever GET is.
 const ROUTES: &[Route] = &[
-    Route { method: Method::GET, path: "/healthz", access: Access::Open, run: health::alive },
-    Route { method: Method::GET, path: "/metrics", access: Access::Reader, run: metrics::show },
-    Route { method: Method::GET, path: "/readyz", access: Access::Open, run: health::ready },
+    now("/", Access::Open, page::index),
+    Route {
+        method: Method::POST,
+        path: "/api/break",
+        access: Access::Admin,
+        run: Run::Asks(|c, r| Box::pin(api::break_lock(c, r))),
+    },
+    asks("/api/clients", Access::Reader, |c, r| Box::pin(api::clients(c, r))),
+    asks("/api/contention", Access::Reader, |c, r| Box::pin(api::contention(c, r))),
+    asks("/api/events", Access::Reader, |c, _| Box::pin(async move { events::follow(&c) })),
+    asks("/api/graph", Access::Reader, |c, r| Box::pin(api::graph(c, r))),
+    asks("/api/lint", Access::Reader, |c, r| Box::pin(api::lint(c, r))),
+    asks("/api/lock", Access::Reader, |c, r| Box::pin(api::lock(c, r))),
+    asks("/api/locks", Access::Reader, |c, r| Box::pin(api::locks(c, r))),
+    now("/healthz", Access::Open, health::alive),
+    now("/icon.svg", Access::Open, page::icon),
+    now("/metrics", Access::Reader, metrics::show),
+    now("/page.js", Access::Open, page::script),
+    now("/readyz", Access::Open, health::ready),
+    now("/style.css", Access::Open, page::style),
 ];
 
+/// A route that asks the engine.
+const fn asks(
+    path: &'static str,
+    access: Access,
+    run: fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse,
+) -> Route {
+    Route { method: Method::GET, path, access, run: Run::Asks(run) }
+}
+
+/// A route that answers at once.
+const fn now(
+    path: &'static str,
+    access: Access,
+    run: fn(&HttpContext, &Request<Bytes>) -> Response<Body>,
+) -> Route {
+    Route { method: Method::GET, path, access, run: Run::Now(run) }
+}
+
 /// Answers a request. Never fails: what is wrong with the request is said in the response.
-pub(super) async fn answer(context: &HttpContext, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-    let checked = find(context, peer, &request);
+pub(super) async fn answer(
+    context: Arc<HttpContext>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let checked = find(&context, peer, &request);
     let response = match checked {
         Err(refusal) => refusal.response(),
         Ok(route) => {
             let (head, body) = request.into_parts();
             match read(body).await {
-                Ok(body) => (route.run)(context, &Request::from_parts(head, body)),
+                Ok(body) => {
+                    let request = Request::from_parts(head, body);
+                    match route.run {
+                        Run::Asks(run) => run(context, request).await,
+                        Run::Now(run) => run(&context, &request),
+                    }
+                }
                 Err(refusal) => refusal.response(),
             }
         }

@@ -67,10 +67,15 @@ async function ask(path, options = {}) {
 }
 
 async function askJson(path, options) {
-  const response = await ask(path, options);
-  const body = await response.json();
-  if (!response.ok) throw new Error(body.error || `HTTP ${response.status}`);
-  return body;
+  return valueOf(await ask(path, options));
+}
+
+/** The value of a response. A refusal may be a line of text. */
+async function valueOf(response) {
+  const text = await response.text();
+  const isJson = (response.headers.get("Content-Type") ?? "").startsWith("application/json");
+  if (response.ok) return JSON.parse(text);
+  throw new Error(isJson ? JSON.parse(text).error : text.trim());
 }
 
 function logIn(wasWrong) {
@@ -107,14 +112,10 @@ let selected = null; // The identity of the open lock.
 let current = 0; // The row that has the keyboard.
 const serverNow = () => Date.now() + offset;
 
-/** Adds times that do not move to a lock that the server has sent at `now`. */
-function settle(lock, now) {
-  for (const holder of lock.holders) {
-    holder.until = holder.left === null ? null : now + holder.left;
-  }
+/** Adds what the list needs to a lock that the server has sent. */
+function settle(lock) {
   lock.id = idOf(lock);
   lock.first = lock.holders[0];
-  lock.waitsSince = lock.waited === null ? null : now - lock.waited;
   const words = [lock.key, lock.kind];
   for (const { owner, token, client } of lock.holders) words.push(owner ?? "", token ?? "", clientText(client));
   lock.words = words.join("\n").toLowerCase();
@@ -236,7 +237,7 @@ function move() {
   const now = serverNow();
   for (const entry of rows) {
     if (entry.index < 0) continue;
-    const { first, waiters, waitsSince } = entry.lock;
+    const { first, waiters, waits_since: waitsSince } = entry.lock;
     entry.held.textContent = first.since === null ? "–" : duration(now - first.since);
     const left = first.until === null ? null : Math.max(0, first.until - now);
     entry.left.textContent = left === null ? (first.session ? "session" : "no lease") : duration(left);
@@ -553,6 +554,7 @@ function showTotals(totals) {
 }
 
 function receive(name, data) {
+  if (name === "error") return showState("lost", data.error);
   offset = data.now - Date.now();
   if (name === "snapshot") {
     locks.clear();
@@ -561,7 +563,7 @@ function receive(name, data) {
   }
   for (const key of data.removed) locks.delete(idOf(key));
   for (const lock of data.locks) {
-    const settled = settle(lock, data.now);
+    const settled = settle(lock);
     locks.set(settled.id, settled);
   }
   isCut = data.cut;
@@ -575,7 +577,7 @@ function receive(name, data) {
 /** Reads one stream of events to its end. EventSource cannot send a password. */
 async function follow() {
   const response = await ask("/api/events");
-  if (!response.ok) throw new Error((await response.json()).error);
+  if (!response.ok) await valueOf(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let parts = [];
   for (;;) {
