@@ -14,7 +14,7 @@ use super::engine_client::{ApiError, EngineClient, NAME, response};
 use super::json::{self, bytes_of, value};
 use super::parameters::Parameters;
 use super::responses::Body;
-use super::sampler::list_locks;
+use super::sampler::{list_locks, unix_ms};
 use crate::client::Reply;
 
 /// Entries of a list in one response.
@@ -56,7 +56,7 @@ async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Resul
 
     let reply = EngineClient::connect(context).await?.call(&words).await?;
 
-    let [next, locks] = reply.items() else { return Err(unexpected()) };
+    let [next, locks] = reply.items() else { return Err(ApiError::unexpected()) };
     Ok(json!({ "cursor": value(next), "locks": value(locks) }))
 }
 
@@ -78,8 +78,7 @@ async fn one_lock(context: &HttpContext, request: &Request<Bytes>) -> Result<Val
         Reply::List(Vec::new())
     };
 
-    let now = context.server.clock().now().wall().as_millis();
-    let mut object = Map::from_iter([("now".to_owned(), now.into())]);
+    let mut object = Map::from_iter([("now".to_owned(), unix_ms(context).into())]);
     json::insert(&mut object, "key", &Reply::Text(key));
     let waiting = waiters.items().len();
     let waiters: Vec<Value> = waiters.items().iter().take(LIST_MAX as usize).map(value).collect();
@@ -149,7 +148,7 @@ pub(super) async fn clients(context: Arc<HttpContext>, request: Request<Bytes>) 
 async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
     let reply = EngineClient::connect(context).await?.call(&[b"CLIENT", b"LIST"]).await?;
-    let text = String::from_utf8_lossy(reply.text().ok_or_else(unexpected)?);
+    let text = String::from_utf8_lossy(reply.text().ok_or_else(ApiError::unexpected)?);
     let (mut shown, mut total) = (Vec::new(), 0);
     for client in text.lines().filter_map(connection) {
         total += 1;
@@ -194,10 +193,6 @@ async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value
     let reply = engine.call(&[b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", b"HTTP"]).await?;
 
     Ok(json!({ "broken": reply == Reply::Integer(1) }))
-}
-
-fn unexpected() -> ApiError {
-    ApiError::Unavailable("the engine has given an unexpected reply".into())
 }
 
 #[cfg(test)]

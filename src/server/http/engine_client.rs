@@ -60,6 +60,11 @@ fn unavailable(error: impl ToString) -> ApiError {
 }
 
 impl ApiError {
+    /// The engine's reply has another form than its command promises.
+    pub(super) fn unexpected() -> Self {
+        Self::Unavailable("the engine has given an unexpected reply".into())
+    }
+
     /// What is wrong, for people.
     pub(super) fn text(&self) -> &str {
         match self {

@@ -1,7 +1,7 @@
 //! `/api/events`: server-sent events about all locks.
 //!
 //! Owns    the viewers, and the task that takes samples for them: there is one while there is a viewer.
-//! Rule    samples take at most one part in [`COST`] of the time, and are [`INTERVAL_MIN`] apart at least.
+//! Rule    samples take at most one part in [`COST`] of the time, between [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
 //! Rule    a viewer has a queue of [`EVENTS_MAX`] events. One that does not read is dropped when its queue is full; its
 //!         connection ends with what is in the queue, or when the peer leaves bytes unread for too long.
 
@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use super::HttpContext;
 use super::engine_client::ApiError;
 use super::responses::{Body, whole};
-use super::sampler::Sampler;
+use super::sampler::{Moment, Sampler, unix_ms};
 
 /// Viewers at the same time: fewer than connections, so that health and metrics are always served.
 pub(super) const VIEWERS_MAX: usize = 16;
@@ -32,6 +32,8 @@ pub(super) const VIEWERS_MAX: usize = 16;
 const EVENTS_MAX: usize = 8;
 /// The shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
+/// The longest time between two samples. A sample seems to take long also when the machine is busy with something else.
+const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// A sample is followed by so many times the time that it took.
 const COST: u32 = 100;
 
@@ -48,6 +50,8 @@ struct Inner {
     viewers: Vec<Viewer>,
     /// Whether there is a task that takes samples.
     is_sampled: bool,
+    /// Whether the last sample was for viewers that have all gone, so that the next viewer wants a new one.
+    is_stale: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +85,7 @@ pub(super) fn follow(context: &Arc<HttpContext>) -> Response<Body> {
         let error = json!({ "error": format!("there are {VIEWERS_MAX} viewers already") });
         return whole(StatusCode::SERVICE_UNAVAILABLE, "application/json", error.to_string());
     }
+    inner.is_stale |= inner.viewers.is_empty();
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     inner.viewers.push(Viewer { events, has_snapshot: false });
     if std::mem::replace(&mut inner.is_sampled, true) {
@@ -98,13 +103,15 @@ async fn sample(context: Arc<HttpContext>) {
     let (viewers, about) = (&context.viewers, about(&context));
     let mut sampler = Sampler::default();
     while viewers.are_there() {
+        viewers.inner.lock().is_stale = false;
         let start = Instant::now();
         let sampled = sampler.sample(&context).await;
-        let interval = (start.elapsed() * COST).max(INTERVAL_MIN);
+        let interval = (start.elapsed() * COST).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let moment = || Moment { now_ms: unix_ms(&context), interval };
         match sampled {
             Ok(change) => {
-                viewers.send(true, &sampler.change(&change, interval));
-                viewers.send(false, &sampler.snapshot(&about, interval));
+                viewers.send(true, || sampler.change(&change, moment()));
+                viewers.send(false, || sampler.snapshot(&about, moment()));
             }
             Err(error) => viewers.send_error(&error),
         }
@@ -112,9 +119,13 @@ async fn sample(context: Arc<HttpContext>) {
         loop {
             tokio::select! {
                 () = sleep_until(next) => break,
-                // It need not wait for the next sample.
-                () = viewers.arrival.notified() => viewers.send(false, &sampler.snapshot(&about, interval)),
+                () = viewers.arrival.notified() => {}
             }
+            if std::mem::take(&mut viewers.inner.lock().is_stale) {
+                break;
+            }
+            // Others watch, so the last sample is not old.
+            viewers.send(false, || sampler.snapshot(&about, moment()));
         }
     }
 }
@@ -137,12 +148,12 @@ impl Viewers {
     }
 
     /// Sends an event to the viewers that have a snapshot, or have none and get one with it.
-    fn send(&self, has_snapshot: bool, event: &str) {
+    fn send(&self, has_snapshot: bool, event: impl FnOnce() -> String) {
         let mut inner = self.inner.lock();
         if !inner.viewers.iter().any(|viewer| viewer.has_snapshot == has_snapshot) {
             return;
         }
-        let event = Bytes::copy_from_slice(event.as_bytes());
+        let event = Bytes::from(event());
         inner.viewers.retain_mut(|viewer| {
             let is_addressed = viewer.has_snapshot == has_snapshot;
             viewer.has_snapshot |= is_addressed;
@@ -172,12 +183,12 @@ mod tests {
     fn a_viewer_gets_a_snapshot_once_and_changes_after_it() {
         let viewers = Viewers::default();
         let mut first = viewer(&viewers);
-        viewers.send(true, "change 0");
-        viewers.send(false, "snapshot 1");
+        viewers.send(true, || "change 0".to_owned());
+        viewers.send(false, || "snapshot 1".to_owned());
         let mut second = viewer(&viewers);
-        viewers.send(true, "change 1");
-        viewers.send(false, "snapshot 2");
-        viewers.send(false, "snapshot 3");
+        viewers.send(true, || "change 1".to_owned());
+        viewers.send(false, || "snapshot 2".to_owned());
+        viewers.send(false, || "snapshot 3".to_owned());
         let received = |receiver: &mut mpsc::Receiver<Bytes>| {
             std::iter::from_fn(|| receiver.try_recv().ok()).collect::<Vec<_>>()
         };
@@ -189,10 +200,10 @@ mod tests {
     fn a_viewer_that_does_not_read_is_dropped_and_another_is_not() {
         let viewers = Viewers::default();
         let (stuck, mut reads) = (viewer(&viewers), viewer(&viewers));
-        viewers.send(false, "snapshot");
+        viewers.send(false, || "snapshot".to_owned());
         for _ in 0..EVENTS_MAX {
             assert!(reads.try_recv().is_ok());
-            viewers.send(true, "change");
+            viewers.send(true, || "change".to_owned());
         }
         assert_eq!(viewers.inner.lock().viewers.len(), 1);
         assert_eq!(stuck.len(), EVENTS_MAX);

@@ -2,10 +2,10 @@
 //!
 //! Owns    [`Sampler`], which knows what the viewers have been told.
 //! Rule    times are sent as moments, not as durations, so that a lock which only grows older has not changed.
-//! Bounds  [`LOCKS_MAX`] locks and [`BYTES_MAX`] of JSON; a sample that takes longer than [`SAMPLE_MAX`] is cut.
+//! Bounds  [`LOCKS_MAX`] locks, [`BYTES_MAX`] of JSON, and [`STEPS_MAX`] commands; a sample beyond these is cut.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -18,10 +18,10 @@ use crate::client::Reply;
 const LOCKS_MAX: usize = 20_000;
 /// Bytes of JSON of a sample: a holder may have 4 KiB of meta, and a lock 100 holders.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// How long a sample may take.
-const SAMPLE_MAX: Duration = Duration::from_secs(1);
 /// Keys that one command looks at, so that other clients wait for a fraction of a millisecond.
 const KEYS_PER_STEP: &[u8] = b"256";
+/// Commands of a sample: a million keys, most of which may be no locks.
+const STEPS_MAX: usize = 4_000;
 
 /// Locks that were listed step by step.
 #[derive(Debug)]
@@ -36,24 +36,24 @@ pub(super) struct Listed {
 /// # Errors
 /// As those of [`EngineClient::call`].
 pub(super) async fn list_locks(engine: &mut EngineClient, filter: &[&[u8]]) -> Result<Listed, ApiError> {
-    let (start, mut cursor, mut locks) = (Instant::now(), b"0".to_vec(), Vec::new());
-    loop {
+    let (mut cursor, mut locks) = (b"0".to_vec(), Vec::new());
+    for _ in 0..STEPS_MAX {
         let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", KEYS_PER_STEP, b"CURSOR", &cursor];
         words.extend_from_slice(filter);
-        let Reply::List(reply) = engine.call(&words).await? else { break };
+        let Reply::List(reply) = engine.call(&words).await? else { return Err(ApiError::unexpected()) };
         let mut reply = reply.into_iter();
-        let (Some(Reply::Text(next)), Some(Reply::List(found))) = (reply.next(), reply.next()) else { break };
+        let (Some(Reply::Text(next)), Some(Reply::List(found))) = (reply.next(), reply.next()) else {
+            return Err(ApiError::unexpected());
+        };
         locks.extend(found);
-        if next == b"0" {
-            return Ok(Listed { locks, is_cut: false });
-        }
-        if locks.len() >= LOCKS_MAX || start.elapsed() > SAMPLE_MAX {
-            locks.truncate(LOCKS_MAX);
-            return Ok(Listed { locks, is_cut: true });
+        let is_cut = locks.len() > LOCKS_MAX;
+        locks.truncate(LOCKS_MAX);
+        if next == b"0" || is_cut {
+            return Ok(Listed { locks, is_cut });
         }
         cursor = next;
     }
-    Err(ApiError::Unavailable("LOCK.LIST has given an unexpected reply".into()))
+    Ok(Listed { locks, is_cut: true })
 }
 
 /// What the viewers know.
@@ -63,8 +63,15 @@ pub(super) struct Sampler {
     known: BTreeMap<Vec<u8>, String>,
     totals: Value,
     is_cut: bool,
-    /// When the last sample was taken, as Unix time in milliseconds.
-    now_ms: u64,
+}
+
+/// What an event says beside locks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// When it is sent, as Unix time in milliseconds.
+    pub(super) now_ms: u64,
+    /// How long after this one the next sample is taken.
+    pub(super) interval: Duration,
 }
 
 /// What has changed between two samples.
@@ -84,18 +91,17 @@ impl Sampler {
         let mut engine = EngineClient::connect(context).await?;
         let listed = list_locks(&mut engine, &[]).await?;
         let info = engine.call(&[b"INFO", b"clients", b"locks"]).await?;
-        self.now_ms = context.server.clock().now().wall().as_millis();
-        let change = self.take(listed);
+        let change = self.take(listed, unix_ms(context));
         self.totals = totals(info.text().unwrap_or_default());
         Ok(change)
     }
 
-    fn take(&mut self, listed: Listed) -> Change {
+    fn take(&mut self, listed: Listed, now_ms: u64) -> Change {
         self.is_cut = listed.is_cut;
         let (mut change, mut bytes, mut found) = (Change::default(), 0, BTreeMap::new());
         for lock in listed.locks {
             let Some(key) = lock.field("key").and_then(Reply::text) else { continue };
-            let text = lock_event(&lock, self.now_ms).to_string();
+            let text = lock_event(&lock, now_ms).to_string();
             bytes += text.len();
             if bytes > BYTES_MAX {
                 self.is_cut = true;
@@ -113,13 +119,13 @@ impl Sampler {
     }
 
     /// The event with which a viewer begins: everything that is known. `about` has fields that do not change.
-    pub(super) fn snapshot(&self, about: &Map<String, Value>, interval: Duration) -> String {
-        self.event("snapshot", about.clone(), interval, self.known.values(), &[])
+    pub(super) fn snapshot(&self, about: &Map<String, Value>, moment: Moment) -> String {
+        self.event("snapshot", about.clone(), moment, self.known.values(), &[])
     }
 
     /// The event for viewers that know the sample before.
-    pub(super) fn change(&self, change: &Change, interval: Duration) -> String {
-        self.event("change", Map::new(), interval, change.changed.iter(), &change.removed)
+    pub(super) fn change(&self, change: &Change, moment: Moment) -> String {
+        self.event("change", Map::new(), moment, change.changed.iter(), &change.removed)
     }
 
     /// Writes an event. The locks are JSON already.
@@ -127,7 +133,7 @@ impl Sampler {
         &self,
         name: &str,
         mut fields: Map<String, Value>,
-        interval: Duration,
+        moment: Moment,
         locks: impl Iterator<Item = &'t String>,
         removed: &[Vec<u8>],
     ) -> String {
@@ -136,8 +142,8 @@ impl Sampler {
             json::insert(&mut object, "key", &Reply::Text(key.clone()));
             Value::Object(object)
         });
-        fields.insert("now".into(), self.now_ms.into());
-        fields.insert("interval".into(), (interval.as_millis() as u64).into());
+        fields.insert("now".into(), moment.now_ms.into());
+        fields.insert("interval".into(), (moment.interval.as_millis() as u64).into());
         fields.insert("cut".into(), self.is_cut.into());
         fields.insert("totals".into(), self.totals.clone());
         fields.insert("removed".into(), removed.collect());
@@ -150,6 +156,11 @@ impl Sampler {
             locks.join(",")
         )
     }
+}
+
+/// The server's time, as Unix time in milliseconds.
+pub(super) fn unix_ms(context: &HttpContext) -> u64 {
+    context.server.clock().now().wall().as_millis()
 }
 
 /// A lock as events tell it: `until` in place of `left`, `waits_since` of `waited`, and no `held`.
@@ -223,18 +234,18 @@ mod tests {
     #[test]
     fn a_lock_that_only_grows_older_has_not_changed() {
         let mut sampler = Sampler::default();
-        assert_eq!(sampler.take(listed(&[lock("a", 1, 3_000), lock("b", 2, 3_000)])).changed.len(), 2);
-        let change = sampler.take(listed(&[lock("a", 1, 9_000), lock("b", 2, 9_001)]));
+        assert_eq!(sampler.take(listed(&[lock("a", 1, 3_000), lock("b", 2, 3_000)]), 3_000).changed.len(), 2);
+        let change = sampler.take(listed(&[lock("a", 1, 9_000), lock("b", 2, 9_001)]), 9_001);
         assert!(change.changed.is_empty() && change.removed.is_empty(), "{change:?}");
-        let change = sampler.take(listed(&[lock("b", 3, 9_500), lock("c", 4, 9_500)]));
+        let change = sampler.take(listed(&[lock("b", 3, 9_500), lock("c", 4, 9_500)]), 9_500);
         assert_eq!((change.changed.len(), change.removed), (2, vec![b"a".to_vec()]));
     }
 
     #[test]
     fn an_event_is_one_line_of_json_with_moments() {
-        let mut sampler = Sampler { now_ms: 3_003, ..Sampler::default() };
-        let change = sampler.take(listed(&[lock("a\n\n<b>", 1, 3_000)]));
-        let event = sampler.change(&change, Duration::from_millis(500));
+        let mut sampler = Sampler::default();
+        let change = sampler.take(listed(&[lock("a\n\n<b>", 1, 3_000)]), 3_003);
+        let event = sampler.change(&change, Moment { now_ms: 3_004, interval: Duration::from_millis(500) });
         let data = event.strip_prefix("event: change\ndata: ").and_then(|rest| rest.strip_suffix("\n\n"));
         let data = data.expect("one event");
         assert!(!data.contains('\n'), "{data}");
@@ -243,7 +254,7 @@ mod tests {
             "key": "a\n\n<b>", "waits_since": 2_000, "holders": [{ "token": 1, "since": 1_000, "until": 31_000 }],
         });
         let expected = json!({
-            "now": 3_003, "interval": 500, "cut": false, "totals": null, "removed": [], "locks": [lock],
+            "now": 3_004, "interval": 500, "cut": false, "totals": null, "removed": [], "locks": [lock],
         });
         assert_eq!(value, expected);
     }
@@ -252,10 +263,10 @@ mod tests {
     fn a_sample_beyond_its_bytes_is_cut() {
         let long = "x".repeat(BYTES_MAX / 2);
         let mut sampler = Sampler::default();
-        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock("b", 2, 3_000)]));
+        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock("b", 2, 3_000)]), 3_000);
         assert!(!sampler.is_cut && change.changed.len() == 2);
         let longer = "y".repeat(BYTES_MAX / 2);
-        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock(&longer, 2, 3_000)]));
+        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock(&longer, 2, 3_000)]), 3_000);
         assert!(sampler.is_cut && change.changed.is_empty(), "the second does not fit");
     }
 

@@ -37,6 +37,8 @@ function duration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
 }
 
+/** Whole seconds, as CLIENT LIST has them. */
+const seconds = (s) => (s < 1 ? "< 1 s" : s < 10 ? `${s} s` : duration(s * 1000));
 const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US"));
 const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
 const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
@@ -444,12 +446,17 @@ function showView(name) {
   refreshView();
 }
 
+let nextRefresh = 0; // A view that is dear to the server is asked for less often.
+
 async function refreshView() {
+  const start = Date.now();
   try {
+    nextRefresh = Infinity;
     await VIEWS[shownView]?.();
   } catch {
     // The state in the header says it if the server is gone; the next refresh asks again.
   }
+  nextRefresh = Date.now() + 20 * (Date.now() - start);
 }
 
 const tabs = [...document.querySelectorAll('[role="tab"]')];
@@ -526,8 +533,8 @@ async function showClients() {
   const n = (text) => ({ n: text });
   $("clients").replaceChildren(...clients.map((client) => {
     const library = [client["lib-name"], client["lib-ver"]].filter(Boolean).join(" ");
-    return tableRow([n(client.id), client.name || "–", library || "–", client.addr || "in process", client.user, n(duration(client.age * 1000)),
-      n(duration(client.idle * 1000)), client.cmd, client["waits-for"] || "–"]);
+    return tableRow([n(client.id), client.name || "–", library || "–", client.addr || "in process", client.user, n(seconds(client.age)),
+      n(seconds(client.idle)), client.cmd, client["waits-for"] || "–"]);
   }));
 }
 
@@ -568,7 +575,7 @@ function receive(name, data) {
   }
   isCut = data.cut;
   showTotals(data.totals);
-  showState("live", "Live");
+  showState("live", data.interval < 2000 ? "Live" : `Live, every ${duration(data.interval)}`);
   if (name === "snapshot" || data.removed.length || data.locks.length) arrange();
   const isOpenChanged = [...data.removed, ...data.locks].some((lock) => idOf(lock) === selected);
   if (isOpenChanged) refreshLock();
@@ -616,7 +623,7 @@ setInterval(() => { if (shownView === "locks") move(); }, TICK_MS);
 setInterval(() => {
   if (document.hidden || loggingIn) return;
   refreshLock();
-  refreshView();
+  if (Date.now() >= nextRefresh) refreshView();
   // Which locks are held for long changes with the time.
   if ($("filter-kind").value.startsWith("held-")) arrange();
 }, REFRESH_MS);
