@@ -46,7 +46,7 @@ pub struct Server {
     addresses: Addresses,
     /// Addresses of the TLS port, and its certificates.
     tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
-    workers: Arc<Workers>,
+    pub(super) workers: Arc<Workers>,
     threads: Threads,
 }
 
@@ -188,11 +188,6 @@ impl Server {
     /// Typed access to the keys, without a connection.
     pub fn keys(&self) -> Keys<'_> {
         Keys { context: &self.context, database: 0 }
-    }
-
-    /// The server's metrics in Prometheus' text format: names as in INFO, after `redlatch_`.
-    pub fn metrics(&self) -> String {
-        crate::commands::prometheus(self.context.engine.shared())
     }
 
     /// The server's clock.

@@ -25,7 +25,12 @@ impl Http {
         }
     }
 
-    pub(super) fn serve(self, _: &ServerContext, _: &Arc<Workers>, _: &Threads) -> Result<Vec<SocketAddr>, StartError> {
+    pub(super) fn serve(
+        self,
+        _: &ServerContext,
+        _: &Arc<Workers>,
+        _: &Threads,
+    ) -> Result<Vec<SocketAddr>, StartError> {
         Ok(Vec::new())
     }
 }

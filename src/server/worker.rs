@@ -22,7 +22,7 @@ const SCRIPT_THREAD_KEPT: Duration = Duration::from_millis(100);
 /// The runtimes of the workers. New connections are assigned in turn.
 #[derive(Debug)]
 pub(super) struct Workers {
-    runtimes: Vec<Handle>,
+    pub(super) runtimes: Vec<Handle>,
     next: AtomicUsize,
 }
 

@@ -95,6 +95,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(1, i32::MAX as i64),
         "Milliseconds of a lease that LOCK.ACQUIRE does not name.",
     ),
+    at_start(
+        "lock-metrics-prefix",
+        "",
+        Kind::Prefixes,
+        "Prefixes of keys, separated by spaces, whose locks the metrics count apart.",
+    ),
     live("lock-lint", "no", Kind::Flag, "Whether LOCK.LINT notes what clients do wrong with locks."),
     at_start(
         "lock-history-len",

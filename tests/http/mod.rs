@@ -6,6 +6,7 @@
 
 mod access;
 mod health;
+mod metrics;
 
 use redlatch::Server;
 

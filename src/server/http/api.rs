@@ -37,8 +37,7 @@ async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Resul
     let parameters = Parameters::of(request, KNOWN)?;
     let count = parameters.number("count", LIST_MAX)?.unwrap_or(COUNT).max(1).to_string();
     let cursor = parameters.number("cursor", u64::MAX)?.unwrap_or(0).to_string();
-    let mut words: Vec<&[u8]> =
-        vec![b"LOCK.LIST", b"COUNT", count.as_bytes(), b"CURSOR", cursor.as_bytes()];
+    let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", count.as_bytes(), b"CURSOR", cursor.as_bytes()];
     let times = [("held_longer_ms", "HELD-LONGER"), ("waited_longer_ms", "WAITED-LONGER")];
     let mut numbers = Vec::new();
     for (name, word) in times {
@@ -209,6 +208,9 @@ mod tests {
         });
         assert_eq!(client, expected);
         assert_eq!(connection("id=8 addr= name=redlatch-http age=0"), None);
-        assert!(connection("id=8 addr=10.0.0.1:5 name=redlatch-http age=0").is_some(), "it only has the name");
+        assert!(
+            connection("id=8 addr=10.0.0.1:5 name=redlatch-http age=0").is_some(),
+            "it only has the name"
+        );
     }
 }

@@ -107,7 +107,7 @@ where
 {
     let service = service_fn(|request| {
         let context = Arc::clone(context);
-        async move { Ok::<_, Infallible>(answer(context, peer, request).await) }
+        async move { Ok::<_, Infallible>(answer(&context, peer, request).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())

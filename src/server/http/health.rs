@@ -38,6 +38,8 @@ fn reason_not_ready(context: &HttpContext) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use http_body_util::BodyExt;
 
     use super::*;
@@ -60,7 +62,7 @@ mod tests {
     fn a_server_is_not_ready_in_quarantine_while_the_disk_refuses_writes_and_when_it_stops() {
         let builder = Server::builder().manual_clock(WallTime::from_millis(1_700_000_000_000));
         let server = builder.start_blocking().unwrap();
-        let context = HttpContext::new(server.context().clone(), Vec::new());
+        let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
         let shared = context.server.engine.shared();
         assert_eq!(probe(&context), (200, "ready".to_owned()));
 

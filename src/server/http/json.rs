@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn a_map_becomes_an_object_and_keeps_its_names() {
-        let client = Reply::Map(vec![(text(b"lib-name"), text(b"redis-py")), (text(b"id"), Reply::Integer(7))]);
+        let client =
+            Reply::Map(vec![(text(b"lib-name"), text(b"redis-py")), (text(b"id"), Reply::Integer(7))]);
         let reply = Reply::Map(vec![
             (text(b"key"), text("schl\u{fc}ssel \"<script>\"\n".as_bytes())),
             (text(b"client"), client),
@@ -76,7 +77,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_utf_8_come_back_exactly() {
-        for bytes in [&b"lock:\xff\x00"[..], b"\xc3\x28", b"\xed\xa0\x80", b"", b"plain", "\u{1f512}".as_bytes()] {
+        for bytes in
+            [&b"lock:\xff\x00"[..], b"\xc3\x28", b"\xed\xa0\x80", b"", b"plain", "\u{1f512}".as_bytes()]
+        {
             let object = value(&Reply::Map(vec![(text(b"key"), text(bytes))]));
             assert_eq!(bytes_of(&object, "key").as_deref(), Some(bytes), "{object}");
             assert_eq!(object.get("key_base64").is_some(), std::str::from_utf8(bytes).is_err());
@@ -87,7 +90,9 @@ mod tests {
 
     #[test]
     fn what_is_no_text_has_no_bytes() {
-        for object in [json!({}), json!({ "key": 7 }), json!({ "key_base64": "?" }), json!("key"), json!(null)] {
+        for object in
+            [json!({}), json!({ "key": 7 }), json!({ "key_base64": "?" }), json!("key"), json!(null)]
+        {
             assert_eq!(bytes_of(&object, "key"), None, "{object}");
         }
     }

@@ -20,6 +20,7 @@ mod parameters;
 mod refusal;
 mod responses;
 mod routes;
+mod runtime;
 mod sampler;
 mod timed_stream;
 
@@ -48,12 +49,12 @@ pub(super) struct Http {
 #[derive(Debug)]
 pub(super) struct HttpContext {
     pub(super) server: ServerContext,
+    /// Serve the connections without a socket.
+    workers: Arc<Workers>,
     /// Host names that requests may be for, beside addresses and `localhost`.
     names: Vec<String>,
     /// Limits the log lines about wrong passwords and tokens.
     denials: LogLimiter,
-    /// Serve the connections without a socket.
-    workers: Arc<Workers>,
     /// Who follows `/api/events`.
     viewers: Viewers,
 }
@@ -94,7 +95,7 @@ impl Http {
             return Ok(addresses);
         }
         let runtime = runtime()?;
-        let context = HttpContext::new(server.clone(), self.names, Arc::clone(workers));
+        let context = HttpContext::new(server.clone(), Arc::clone(workers), self.names);
         let acceptor = Acceptor::new(Arc::new(context));
         // A socket registers with the runtime that is entered.
         let entered = runtime.enter();
@@ -114,9 +115,9 @@ impl Http {
 }
 
 impl HttpContext {
-    fn new(server: ServerContext, names: Vec<String>, workers: Arc<Workers>) -> Self {
+    fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
         let (denials, viewers) = (LogLimiter::default(), Viewers::default());
-        Self { server, names, denials, workers, viewers }
+        Self { server, workers, names, denials, viewers }
     }
 }
 

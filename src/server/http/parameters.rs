@@ -25,11 +25,15 @@ impl Parameters {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decoded(name), decoded(value));
             if !known.iter().any(|known| known.as_bytes() == name) {
-                let text = format!("parameter '{}': must be one of {}", name.escape_ascii(), known.join(", "));
+                let text =
+                    format!("parameter '{}': must be one of {}", name.escape_ascii(), known.join(", "));
                 return Err(ApiError::Request(text));
             }
             if found.iter().any(|(other, _)| *other == name) {
-                return Err(ApiError::Request(format!("parameter '{}': is given twice", name.escape_ascii())));
+                return Err(ApiError::Request(format!(
+                    "parameter '{}': is given twice",
+                    name.escape_ascii()
+                )));
             }
             found.push((name, value));
         }

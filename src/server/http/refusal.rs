@@ -16,6 +16,8 @@ pub(super) enum Refusal {
     Body,
     /// A page of another site has sent it.
     CrossSite,
+    /// The route has failed.
+    Failed,
     /// It is for a host that this server is not.
     Host,
     /// The route has another method.
@@ -39,6 +41,7 @@ impl Refusal {
             ),
             Self::Body => (StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too long or broken"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "a page of another site may not send this request"),
+            Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "the request has failed; see the log"),
             Self::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "this server is reached by an IP address, as localhost, or by a name that http-bind lists",

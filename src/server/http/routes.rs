@@ -1,7 +1,8 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route that does not ask the engine is synchronous and short. The body of a response may be a stream.
+//! Rule    a route answers at once, asks the engine as a client, or may wait for the shards, which a script may hold: then it
+//!         runs on a thread for blocking work. The body of a response may be a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::HttpContext;
@@ -31,8 +33,10 @@ pub(super) struct Route {
 
 /// What a route does with a request.
 pub(super) enum Run {
-    /// Asks the engine, and answers with its reply.
+    /// Asks the engine as a client, and answers with its reply.
     Asks(fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse),
+    /// May wait for the shards.
+    Blocks(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
     /// Answers at once.
     Now(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
 }
@@ -42,70 +46,67 @@ pub(super) type LaterResponse = Pin<Box<dyn Future<Output = Response<Body>> + Se
 
 /// All routes. HEAD is allowed wherever GET is.
 const ROUTES: &[Route] = &[
-    now("/", Access::Open, page::index),
+    now("/", page::index),
     Route {
         method: Method::POST,
         path: "/api/break",
         access: Access::Admin,
         run: Run::Asks(|c, r| Box::pin(api::break_lock(c, r))),
     },
-    asks("/api/clients", Access::Reader, |c, r| Box::pin(api::clients(c, r))),
-    asks("/api/contention", Access::Reader, |c, r| Box::pin(api::contention(c, r))),
-    asks("/api/events", Access::Reader, |c, _| Box::pin(async move { events::follow(&c) })),
-    asks("/api/graph", Access::Reader, |c, r| Box::pin(api::graph(c, r))),
-    asks("/api/lint", Access::Reader, |c, r| Box::pin(api::lint(c, r))),
-    asks("/api/lock", Access::Reader, |c, r| Box::pin(api::lock(c, r))),
-    asks("/api/locks", Access::Reader, |c, r| Box::pin(api::locks(c, r))),
-    now("/healthz", Access::Open, health::alive),
-    now("/icon.svg", Access::Open, page::icon),
-    now("/metrics", Access::Reader, metrics::show),
-    now("/page.js", Access::Open, page::script),
-    now("/readyz", Access::Open, health::ready),
-    now("/style.css", Access::Open, page::style),
+    asks("/api/clients", |c, r| Box::pin(api::clients(c, r))),
+    asks("/api/contention", |c, r| Box::pin(api::contention(c, r))),
+    asks("/api/events", |c, _| Box::pin(async move { events::follow(&c) })),
+    asks("/api/graph", |c, r| Box::pin(api::graph(c, r))),
+    asks("/api/lint", |c, r| Box::pin(api::lint(c, r))),
+    asks("/api/lock", |c, r| Box::pin(api::lock(c, r))),
+    asks("/api/locks", |c, r| Box::pin(api::locks(c, r))),
+    now("/healthz", health::alive),
+    now("/icon.svg", page::icon),
+    Route { method: Method::GET, path: "/metrics", access: Access::Reader, run: Run::Blocks(metrics::show) },
+    now("/page.js", page::script),
+    now("/readyz", health::ready),
+    now("/style.css", page::style),
 ];
 
-/// A route that asks the engine.
-const fn asks(
-    path: &'static str,
-    access: Access,
-    run: fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse,
-) -> Route {
-    Route { method: Method::GET, path, access, run: Run::Asks(run) }
+/// A route that asks the engine for its readers.
+const fn asks(path: &'static str, run: fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse) -> Route {
+    Route { method: Method::GET, path, access: Access::Reader, run: Run::Asks(run) }
 }
 
-/// A route that answers at once.
-const fn now(
-    path: &'static str,
-    access: Access,
-    run: fn(&HttpContext, &Request<Bytes>) -> Response<Body>,
-) -> Route {
-    Route { method: Method::GET, path, access, run: Run::Now(run) }
+/// A route that answers everybody at once.
+const fn now(path: &'static str, run: fn(&HttpContext, &Request<Bytes>) -> Response<Body>) -> Route {
+    Route { method: Method::GET, path, access: Access::Open, run: Run::Now(run) }
 }
 
 /// Answers a request. Never fails: what is wrong with the request is said in the response.
 pub(super) async fn answer(
-    context: Arc<HttpContext>,
+    context: &Arc<HttpContext>,
     peer: Peer,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let checked = find(&context, peer, &request);
-    let response = match checked {
-        Err(refusal) => refusal.response(),
-        Ok(route) => {
-            let (head, body) = request.into_parts();
-            match read(body).await {
-                Ok(body) => {
-                    let request = Request::from_parts(head, body);
-                    match route.run {
-                        Run::Asks(run) => run(context, request).await,
-                        Run::Now(run) => run(&context, &request),
-                    }
-                }
-                Err(refusal) => refusal.response(),
-            }
-        }
+    let response = match find(context, peer, &request) {
+        Ok(route) => run(context, route, request).await,
+        Err(refusal) => Err(refusal),
     };
-    finished(response)
+    finished(response.unwrap_or_else(Refusal::response))
+}
+
+async fn run(
+    context: &Arc<HttpContext>,
+    route: &'static Route,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refusal> {
+    let (head, body) = request.into_parts();
+    let request = Request::from_parts(head, read(body).await?);
+    match route.run {
+        Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
+        Run::Blocks(run) => {
+            let context = Arc::clone(context);
+            // A panic has been reported by its hook, or the server ends.
+            spawn_blocking(move || run(&context, &request)).await.map_err(|_| Refusal::Failed)
+        }
+        Run::Now(run) => Ok(run(context, &request)),
+    }
 }
 
 /// The route of a request that may have it.

@@ -150,11 +150,7 @@ impl Sampler {
         let fields = Value::Object(fields).to_string();
         let locks: Vec<&str> = locks.map(String::as_str).collect();
         // JSON on one line, as an event wants it: serde_json escapes the ends of lines in texts.
-        format!(
-            "event: {name}\ndata: {},\"locks\":[{}]}}\n\n",
-            &fields[..fields.len() - 1],
-            locks.join(",")
-        )
+        format!("event: {name}\ndata: {},\"locks\":[{}]}}\n\n", &fields[..fields.len() - 1], locks.join(","))
     }
 }
 
