@@ -5,6 +5,7 @@
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -12,10 +13,12 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
+use crate::keyspace::history::{self, PastLock};
 use crate::keyspace::shard::grants::{MODE, WRITE, holds_of, kind_of, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::state::clients::ClientId;
+use crate::state::polling::Pollers;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object};
 
@@ -30,6 +33,8 @@ pub struct HeldLock {
     pub waiters: usize,
     /// Since when the first of them waits.
     pub waits_since: Option<LockTime>,
+    /// How often the clients that poll it have been refused it.
+    pub polls: u64,
 }
 
 /// One holder of a lock.
@@ -189,10 +194,32 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// Visits every end of a lock of the database that is remembered. From now on releases are, too. A key that was cut is
+    /// not visited, because its database is not known.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds a shard.
+    pub fn each_past_lock(&mut self, mut visit: impl FnMut(&PastLock)) -> Result<(), Refusal> {
+        let (database, keyspace) = (self.database, self.keyspace);
+        keyspace.keeps_releases.store(true, Ordering::Relaxed);
+        self.each_shard(|held| {
+            for past in held.shard.history().all() {
+                let place = history::place(keyspace.hash(past.key.bytes()), database);
+                if past.key.is_whole() && past.hash == place {
+                    visit(past);
+                }
+            }
+        })
+    }
+}
+
 impl HeldLock {
-    /// Counts clients that poll the lock, the first of them since `since`.
-    pub fn add_pollers(&mut self, count: usize, since: LockTime) {
-        self.waiters += count;
+    /// Counts clients that poll the lock.
+    pub fn add_pollers(&mut self, pollers: &Pollers) {
+        self.waiters += pollers.clients;
+        self.polls += pollers.refusals;
+        let since = pollers.since;
         self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
     }
 
@@ -226,7 +253,7 @@ impl HeldLock {
         }
         let first = queues.locks.waiting(database, key).next();
         let waits_since = first.and_then(|waiter| waiter.serve.asker()).map(|asker| asker.since);
-        Some(Self { kind, holders, waiters, waits_since })
+        Some(Self { kind, holders, waiters, waits_since, polls: 0 })
     }
 }
 
