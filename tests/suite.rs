@@ -20,6 +20,8 @@ mod faults;
 mod history;
 #[cfg(feature = "server")]
 mod hostile;
+#[cfg(feature = "cli")]
+mod load;
 #[cfg(feature = "client")]
 mod lock_client;
 #[cfg(all(feature = "server", feature = "lua"))]
@@ -38,6 +40,8 @@ mod soak;
 mod test_backend;
 #[cfg(all(feature = "cli", feature = "tls"))]
 mod tls;
+#[cfg(feature = "cli")]
+mod top;
 
 mod blocking;
 mod dependencies;

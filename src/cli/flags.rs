@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
-use super::{Fault, harness, lock_flags, replay, run, test_flags, timeline, views};
+use super::{Fault, harness, load, load_flags, lock_flags, replay, run, test_flags, timeline, top, views};
 use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
@@ -24,6 +24,8 @@ use crate::state::settings_table::ROWS;
 pub(super) enum Action {
     /// Ask a running server whether it is alive.
     Health(Place),
+    /// Take and release locks, and measure it.
+    Load(Box<load::Options>),
     /// Say that a subcommand for locks was misused.
     Misused(Fault),
     /// Print this and be done.
@@ -36,6 +38,8 @@ pub(super) enum Action {
     Serve(Request),
     /// Draw a history.
     Timeline(timeline::Options),
+    /// Watch a running server on the terminal.
+    Top(top::Options),
     /// Ask a running server about its locks.
     View(views::View),
 }
@@ -61,7 +65,7 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
         Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
-        Some(name) if lock_flags::NAMES.contains(&name) || test_flags::NAMES.contains(&name) => {
+        Some(name) if NAMES.iter().any(|names| names.contains(&name)) => {
             Ok(subcommand(arguments).unwrap_or_else(Action::Misused))
         }
         _ => {
@@ -92,6 +96,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
             Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
         }
         Some(("man", matches)) => man(matches.get_one::<String>("page")),
+        Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
         Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
         Some((name, matches)) => lock_flags::read(name, matches),
         None => Err("a subcommand is missing; see redlatch --help".into()),
@@ -209,6 +214,7 @@ fn command() -> Command {
                 .help("Prints the version."),
         )
         .subcommands(lock_flags::commands())
+        .subcommands(load_flags::commands())
         .subcommands(test_flags::commands())
         .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
@@ -228,6 +234,9 @@ fn flag(row: &'static Setting) -> Arg {
         _ => flag,
     }
 }
+
+/// The subcommands that exit with 64 if they are misused.
+const NAMES: [&[&str]; 3] = [load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
 
 const AFTER_HELP: &str = "\
 A flag wins over the environment, the environment over a file, a file over the default.

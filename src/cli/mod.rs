@@ -14,6 +14,8 @@ mod flags;
 mod harness;
 mod health;
 mod history;
+mod load;
+mod load_flags;
 mod lock_flags;
 mod log;
 mod place;
@@ -24,6 +26,7 @@ mod sources;
 mod test_flags;
 mod texts;
 mod timeline;
+mod top;
 mod views;
 
 use std::ffi::OsString;
@@ -53,6 +56,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
+        Action::Load(options) => return Ok(load::run(options).into()),
+        Action::Top(options) => return Ok(top::show(options).into()),
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),
         Action::Run(options) => return Ok(run::run(options).into()),
