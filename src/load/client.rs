@@ -30,6 +30,8 @@ pub(super) struct Shared {
     pub(super) figures: RefCell<Figures>,
     pub(super) schedule: RefCell<Schedule>,
     pub(super) timer: Timer,
+    /// Keys and owners of requests that were given up: they may have been granted in that moment.
+    pub(super) abandoned: RefCell<Vec<(usize, String)>>,
     pub(super) start: Instant,
 }
 
@@ -99,7 +101,10 @@ impl Client {
         let give_up = shared.plan.wait.map(|wait| asked + wait);
         while !self.is_stopped() {
             let left = give_up.map_or(WAIT_MAX, |end| end.saturating_duration_since(Instant::now()));
-            let answer = self.ask(name, &owner, left).await?;
+            let Some(answer) = self.ask(name, &owner, left).await else {
+                shared.abandoned.borrow_mut().push((key, owner));
+                break;
+            };
             match answer {
                 Answer::Granted { lease_from, token, has_waited } => {
                     self.session.stop_listening().await;
@@ -137,7 +142,6 @@ impl Client {
         if answer.is_none() {
             // Without its connection the request leaves the queue.
             session.abandon();
-            shared.figures.borrow_mut().counts.unfinished += 1;
         }
         answer
     }
@@ -194,7 +198,7 @@ impl Client {
         let mut figures = shared.figures.borrow_mut();
         figures.granted(self.number, now.saturating_duration_since(shared.start));
         record(&mut figures.acquire, now.saturating_duration_since(begin));
-        if was_held {
+        if was_held || noted.hand_over.is_some() {
             record(&mut figures.wait, now.saturating_duration_since(grant.asked));
         }
         if let Some(time) = noted.hand_over {

@@ -144,8 +144,11 @@ impl Common {
                 Ok(timer) => timer,
                 Err(_) => return None,
             };
-            let ended = self.load(thread, start, timer, sessions.split_off(1)).await;
-            self.each_key(thread, async |key| sessions[0].1.clean(key).await).await;
+            let (ended, abandoned) = self.load(thread, start, timer, sessions.split_off(1)).await;
+            let own = &mut sessions[0].1;
+            // A server that does not answer keeps them.
+            let _ = tokio::time::timeout(ENDING_MAX, self.release(own, &abandoned)).await;
+            self.each_key(thread, async |key| own.clean(key).await).await;
             Some(ended)
         })
     }
@@ -189,7 +192,7 @@ impl Common {
         start: Instant,
         timer: Timer,
         sessions: Vec<(usize, Session)>,
-    ) -> Ended {
+    ) -> (Ended, Vec<(usize, String)>) {
         let plan = &self.plan;
         // Threads take turns: the first beginning of each is another one.
         let rate = plan.rate.map(|rate| rate / plan.threads as f64);
@@ -203,6 +206,7 @@ impl Common {
             figures: RefCell::new(Figures::new(plan.clients)),
             schedule: RefCell::new(schedule),
             timer,
+            abandoned: RefCell::default(),
             start,
         });
         let mut clients = JoinSet::new();
@@ -224,8 +228,20 @@ impl Common {
             let _ = tokio::time::timeout(ENDING_MAX, all_of(&mut clients)).await;
             clients.abort_all();
         }
-        let figures = shared.figures.borrow().clone();
-        Ended { figures, unbegun, end }
+        let (figures, abandoned) = (shared.figures.borrow().clone(), shared.abandoned.take());
+        (Ended { figures, unbegun, end }, abandoned)
+    }
+
+    /// Releases what was granted while its client gave up. A release may hand the lock to another of these, until the server
+    /// has noticed that all their connections are closed.
+    async fn release(&self, own: &mut Session, abandoned: &[(usize, String)]) {
+        let mut was_held = self.plan.dialect == Dialect::Native;
+        while was_held {
+            was_held = false;
+            for (key, owner) in abandoned {
+                was_held |= own.release(&self.keys[*key], owner).await == Some(true);
+            }
+        }
     }
 
     /// Does something with each key of the thread.

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use redlatch::internals::load::RELEASE;
 use sha1::{Digest, Sha1};
 
 use super::Race;
@@ -139,9 +140,6 @@ fn sha1_hex(text: &str) -> String {
     Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compare-and-delete, as most clients of locks send it.
-pub(super) const RELEASE: &str =
-    "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end";
 /// Compare-and-pexpire.
 const EXTEND: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then \
      return redis.call(\"pexpire\",KEYS[1],ARGV[2]) else return 0 end";
