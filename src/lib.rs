@@ -66,6 +66,7 @@
 //! no more. `client` adds the module `lock`, for programs that take locks. Without any of these there is the [`Engine`]
 //! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
 //! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs.
+//! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
 //! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
 //!
