@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use redlatch::internals::commands::row::Group;
 use redlatch::internals::commands::{Command, table};
+use redlatch::internals::limits::LOCK_PREFIXES_MAX;
 use redlatch::internals::scripts::KNOWN;
 use redlatch::internals::state::settings::{Kind, Setting};
 use redlatch::internals::state::settings_table;
@@ -250,6 +251,7 @@ fn bounds(row: &Setting) -> String {
         Kind::Bytes(min, max) => format!("{min} to {max} bytes"),
         Kind::OneOf(words) => words.join(", "),
         Kind::OutputLimits => "class, hard, soft, seconds; repeated".into(),
+        Kind::Prefixes => format!("{LOCK_PREFIXES_MAX} words"),
         Kind::Events => "letters of `KEg$lshzxetdmnA`".into(),
     }
 }

@@ -20,6 +20,8 @@ mod faults;
 mod history;
 #[cfg(feature = "server")]
 mod hostile;
+#[cfg(feature = "http")]
+mod http;
 #[cfg(feature = "client")]
 mod lock_client;
 #[cfg(all(feature = "server", feature = "lua"))]

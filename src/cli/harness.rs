@@ -119,13 +119,16 @@ pub(super) fn ready_line(server: &Server, unix: &str) -> String {
         (false, false) => server.tls_url(),
         (false, true) => format!("unix://{unix}"),
     };
-    let line = json!({
+    let mut line = json!({
         "pid": std::process::id(),
         "port": ports.first(),
         "ports": ports,
         "url": url,
         "version": env!("CARGO_PKG_VERSION"),
     });
+    if let Some(address) = server.http_addrs().first() {
+        line["http_port"] = address.port().into();
+    }
     format!("{line}\n")
 }
 

@@ -92,7 +92,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     if !is_hurried {
         server.join();
     }
-    for port_file in [settings.text("port-file"), settings.text("tls-port-file")] {
+    for port_file in ["port-file", "tls-port-file", "http-port-file"].map(|name| settings.text(name)) {
         if !port_file.is_empty() {
             // A harness that waits for the file of the next server must not find this one's.
             let _ = std::fs::remove_file(port_file);
@@ -289,9 +289,9 @@ fn log_start(program: &str, ignored: &[String]) {
 fn log_ready(server: &Server, unix: &str) -> String {
     let listed =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let (tcp, tls) = (listed(server.addrs()), listed(server.tls_addrs()));
-    tracing::info!(tcp, tls, unix, "Ready to accept connections");
-    let named = [("tcp", &*tcp), ("tls", &*tls), ("unix", unix)];
+    let [tcp, tls, http] = [server.addrs(), server.tls_addrs(), server.http_addrs()].map(listed);
+    tracing::info!(tcp, tls, unix, http, "Ready to accept connections");
+    let named = [("tcp", &*tcp), ("tls", &*tls), ("unix", unix), ("http", &*http)];
     let named = named.iter().filter(|(_, addresses)| !addresses.is_empty());
     let addresses: Vec<_> = named.map(|(kind, addresses)| format!("{kind} {addresses}")).collect();
     format!("Accepts connections: {}", addresses.join(", "))

@@ -34,9 +34,9 @@ mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_in_exec};
 pub(crate) use admin::debug::check_protected;
+pub use admin::families::{Family, FamilyKind, Sample, Value, families};
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
-pub use admin::prometheus::prometheus;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
 pub(crate) use lock::session::end as end_lock_session;

@@ -14,7 +14,7 @@ use crate::commands::script::library::Libraries;
 use crate::commands::{Command, table};
 use crate::error::Refusal;
 use crate::journal::log::Log;
-use crate::keyspace::{Keyspace, ShardSet, View};
+use crate::keyspace::{Keyspace, LockGroups, ShardSet, View};
 use crate::locks::LockWaits;
 use crate::resp::Request;
 use crate::state::acl::file::Store;
@@ -162,6 +162,9 @@ impl Shared {
             drop(settings.set("appendonly", "no"));
         }
         keyspace.keep_history(usize::try_from(settings.integer("lock-history-len")).unwrap_or(0));
+        if let Some(groups) = LockGroups::new(settings.text("lock-metrics-prefix").split_whitespace()) {
+            keyspace.group_locks(&groups);
+        }
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
         let shared = Self {

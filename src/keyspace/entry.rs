@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::Changes;
 use super::grant::Grant;
+use super::history;
 use super::observers::Observers;
 use super::shard::grants::GrantDetails;
 use super::shard::{EntryId, Form, Shard};
@@ -14,6 +15,7 @@ use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::state::clients::ClientId;
+use crate::state::polling::Polling;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
@@ -208,7 +210,24 @@ impl Occupied<'_> {
     /// Counts a request for this lock that was refused because the lock is held.
     #[inline]
     pub fn count_refused(&mut self) {
-        self.place.shard.count_refused();
+        self.place.shard.count_refused(self.place.key);
+    }
+
+    /// The client polls no more: it has a lock. If it has polled this one, counts how long the lock was free.
+    #[inline]
+    pub fn end_polling(&mut self, polling: &Polling) {
+        if polling.is_on() {
+            self.count_polled(polling);
+        }
+    }
+
+    #[cold]
+    fn count_polled(&mut self, polling: &Polling) {
+        let place = history::place(self.place.hash, self.place.database);
+        if polling.is_of(place, self.place.shard.time()) {
+            self.place.shard.count_handover(place);
+        }
+        polling.end();
     }
 
     /// Ends the grant, if there is one; the value stays.
@@ -242,6 +261,9 @@ impl Occupied<'_> {
         self.grant_ends();
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
+        if let Some(Object::Lock(_)) = object {
+            self.place.shard.note_end(history::place(self.place.hash, database));
+        }
         let reason = self.place.changes.end_reason;
         self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
+use crate::types::lock::LockKind;
 
 /// A lock that has been granted: what an entry knows of its holder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,6 +33,7 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Packed {
+    /// [`TOKEN_BITS`] of the token, and above them the kind of the lock.
     token: [u8; 6],
     holder: U32,
     since: [u8; 5],
@@ -39,6 +41,30 @@ pub(super) struct Packed {
     lease_ms: U32,
     renewals: u8,
 }
+
+/// The index of a kind of lock, as a grant keeps it: 0 to 3.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct LockKindIndex(u8);
+
+impl From<LockKind> for LockKindIndex {
+    #[inline]
+    fn from(kind: LockKind) -> Self {
+        Self(kind.index() as u8)
+    }
+}
+
+impl From<LockKindIndex> for usize {
+    #[inline]
+    fn from(kind: LockKindIndex) -> Self {
+        Self::from(kind.0)
+    }
+}
+
+const _: () =
+    assert!(LockKind::NAMES.len() <= 1 << (6 * u8::BITS - TOKEN_BITS), "a kind fits above the token");
+
+/// Bits of a token that a grant keeps.
+const TOKEN_BITS: u32 = 46;
 
 /// The highest numbers in the grants of one shard. Packed grants are widened against them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,10 +78,11 @@ impl Packed {
     pub(super) const NONE: Self =
         Self { token: [0; 6], holder: U32::ZERO, since: [0; 5], lease_ms: U32::ZERO, renewals: 0 };
 
-    /// Keeps the low bits of a grant.
+    /// Keeps the low bits of a grant, and the kind of the lock.
     #[inline]
-    pub(super) fn of(grant: &Grant) -> Self {
-        let [t0, t1, t2, t3, t4, t5, ..] = grant.token.to_le_bytes();
+    pub(super) fn of(grant: &Grant, kind: LockKindIndex) -> Self {
+        let kept = grant.token & (u64::MAX >> (u64::BITS - TOKEN_BITS)) | u64::from(kind.0) << TOKEN_BITS;
+        let [t0, t1, t2, t3, t4, t5, ..] = kept.to_le_bytes();
         let [s0, s1, s2, s3, s4, ..] = grant.since.as_millis().to_le_bytes();
         Self {
             token: [t0, t1, t2, t3, t4, t5],
@@ -64,6 +91,20 @@ impl Packed {
             lease_ms: grant.lease_ms.unwrap_or(0).into(),
             renewals: grant.renewals,
         }
+    }
+
+    /// The kind of the lock when it was granted.
+    #[inline]
+    pub(super) fn kind(&self) -> LockKindIndex {
+        LockKindIndex(self.token[5] >> (TOKEN_BITS % u8::BITS))
+    }
+
+    /// The milliseconds from the grant to `ended`; zero if the grant seems to be later.
+    #[inline]
+    pub(super) fn held_ms(&self, ended: LockTime) -> u64 {
+        let ended = ended.as_millis();
+        let held = ended.wrapping_sub(widen(&self.since, u8::BITS * 5, ended));
+        if held < 1 << (u8::BITS * 5 - 1) { held } else { 0 }
     }
 
     /// Whether it was granted to this client, as far as the bits say that were kept.
@@ -82,9 +123,9 @@ impl Packed {
     /// The grant, at a time of its shard and with the highest numbers that the shard has seen.
     pub(super) fn widened(&self, latest: Latest, now: LockTime, is_native: bool) -> Grant {
         Grant {
-            token: widen(&self.token, latest.token),
-            holder: widen(self.holder.as_bytes(), latest.holder),
-            since: LockTime::from_millis(widen(&self.since, now.as_millis())),
+            token: widen(&self.token, TOKEN_BITS, latest.token),
+            holder: widen(self.holder.as_bytes(), u32::BITS, latest.holder),
+            since: LockTime::from_millis(widen(&self.since, u8::BITS * 5, now.as_millis())),
             lease_ms: Some(self.lease_ms.get()).filter(|millis| *millis > 0),
             renewals: self.renewals,
             is_native,
@@ -108,12 +149,13 @@ pub(super) fn lease_ms(deadline: Option<Deadline>, now: LockTime) -> Option<u32>
     Some(u32::try_from(millis).unwrap_or(u32::MAX).max(1))
 }
 
-/// The highest number up to `latest` whose low bytes are `low`. This is the number that was cut if it was at most `latest`,
-/// and `latest` is not 256 to the power of `low.len()` or more above it.
-fn widen(low: &[u8], latest: u64) -> u64 {
+/// The highest number up to `latest` whose low bits are those of `low`. This is the number that was cut if it was at most
+/// `latest`, and `latest` is not 2 to the power of `bits` or more above it.
+#[inline]
+fn widen(low: &[u8], bits: u32, latest: u64) -> u64 {
     let mut bytes = [0; size_of::<u64>()];
     bytes[..low.len()].copy_from_slice(low);
-    let kept = u64::MAX >> (u64::BITS - u8::BITS * low.len() as u32);
+    let kept = u64::MAX >> (u64::BITS - bits);
     let behind = latest.wrapping_sub(u64::from_le_bytes(bytes)) & kept;
     latest.wrapping_sub(behind)
 }
@@ -123,13 +165,31 @@ mod tests {
     use super::*;
 
     fn packed_and_widened(grant: Grant, latest: Latest, now_ms: u64) -> Grant {
-        Packed::of(&grant).widened(latest, LockTime::from_millis(now_ms), grant.is_native)
+        let kind = LockKindIndex::from(LockKind::Permits(2));
+        let packed = Packed::of(&grant, kind);
+        assert_eq!(packed.kind(), kind);
+        packed.widened(latest, LockTime::from_millis(now_ms), grant.is_native)
+    }
+
+    #[test]
+    fn the_time_that_a_lock_was_held_is_exact_and_never_negative() {
+        let packed = |since_ms| {
+            let since = LockTime::from_millis(since_ms);
+            let grant = Grant { token: 1, holder: 1, since, lease_ms: None, renewals: 0, is_native: false };
+            Packed::of(&grant, LockKind::Exclusive.into())
+        };
+        for since_ms in [0, 5, (1 << 40) - 1, (1 << 40) + 7] {
+            for held_ms in [0, 1, 30_000, 1 << 38] {
+                assert_eq!(packed(since_ms).held_ms(LockTime::from_millis(since_ms + held_ms)), held_ms);
+            }
+        }
+        assert_eq!(packed(7).held_ms(LockTime::from_millis(6)), 0);
     }
 
     #[test]
     fn a_grant_comes_back_exactly_however_large_its_numbers_are() {
         // How far the latest number may be ahead: all kept bits of it.
-        let [tokens, clients, millis] = [(1 << 48) - 1, (1 << 32) - 1, (1 << 40) - 1];
+        let [tokens, clients, millis] = [(1 << 46) - 1, (1 << 32) - 1, (1 << 40) - 1];
         for at in [1, 77, (1 << 32) - 1, 1 << 32, (1 << 40) + 5, 1 << 48, (1 << 60) + 12_345] {
             for later in [[0; 3], [1; 3], [65_536; 3], [tokens, clients, millis]] {
                 let grant = Grant {

@@ -84,7 +84,7 @@ pub use long_call::{LongCall, LongCallGuard};
 pub use replay::{Replay, Replayed};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
-pub use shard::{Form, LockCounts};
+pub use shard::{Durations, Form, GroupCounts, LockCounts, LockGroups};
 pub use view::{EntryRef, HeldLock, Hold, LockHolder, ShardSet, Shown, View};
 pub use waiting::{Asker, Serve, Waiter};
 
@@ -182,6 +182,8 @@ pub struct Counts {
     pub locks: LockCounts,
     /// Commands in the queues of locks.
     pub lock_waiters: usize,
+    /// Commands in the longest of these queues.
+    pub lock_queue_longest: usize,
 }
 
 impl Counts {
@@ -194,8 +196,9 @@ impl Counts {
             bytes: self.bytes + held.shard.used_bytes(),
             tracked_keys: self.tracked_keys + tracked_keys,
             copies: self.copies + copies,
-            locks: self.locks.with(held.shard.lock_counts()),
+            locks: self.locks.with(&held.shard.lock_counts()),
             lock_waiters: self.lock_waiters + held.queues.locks.len(),
+            lock_queue_longest: self.lock_queue_longest.max(held.queues.locks.longest()),
         }
     }
 }
@@ -342,6 +345,24 @@ impl Keyspace {
             self.alarm.sleeps_until_ms.fetch_min(next.as_millis(), Ordering::SeqCst);
         }
         Due::Next(next)
+    }
+
+    /// Counts locks by these groups from now on, besides all of them together. There are no locks yet.
+    pub fn group_locks(&self, groups: &LockGroups) {
+        self.cells.iter().for_each(|cell| cell.held.lock().shard.group_locks(groups.clone()));
+    }
+
+    /// The counters of locks by groups, over all shards, if locks are grouped.
+    pub fn lock_groups(&self) -> Option<LockGroups> {
+        let mut sum: Option<LockGroups> = None;
+        for cell in &self.cells {
+            let held = cell.held.lock();
+            match (&mut sum, held.shard.lock_groups()) {
+                (Some(sum), Some(more)) => sum.add_all(more),
+                (sum, more) => *sum = more.cloned(),
+            }
+        }
+        sum
     }
 
     /// Sums over all shards, one after the other.

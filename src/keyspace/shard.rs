@@ -9,11 +9,12 @@
 
 mod deadlines;
 pub(super) mod grants;
+pub(super) mod lock_counts;
 mod objects;
 
 use slab::Slab;
 
-pub use grants::LockCounts;
+pub use lock_counts::{Durations, GroupCounts, LockCounts, LockGroups};
 
 use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
 use super::history::History;

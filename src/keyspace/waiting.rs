@@ -173,6 +173,11 @@ impl WaitQueues {
         Some(queued.waiter)
     }
 
+    /// How many entries the longest queue has.
+    pub(super) fn longest(&self) -> usize {
+        self.queues.iter().map(|(_, _, queue)| queue.len()).max().unwrap_or(0)
+    }
+
     /// How many entries a key's queue has.
     pub(super) fn len_of(&self, database: u16, key: &[u8]) -> usize {
         self.queues.get(database, key).map_or(0, BTreeMap::len)

@@ -207,6 +207,9 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
     } else {
         let now = view.now().lock;
         let held = view.holder_of(key, &request.owner);
+        if held.is_none() {
+            view.count_acquired(key, request.kind);
+        }
         let again = u32::from(request.kind == LockKind::Reentrant);
         let holder = Holder {
             token,

@@ -43,12 +43,20 @@ pub struct Server {
     namespaces: Option<Arc<Namespaces>>,
     /// The default one of them.
     namespace: Option<Arc<namespace::Namespace>>,
-    /// For each node, the addresses of its TCP port; none without one.
-    addresses: Vec<Vec<SocketAddr>>,
+    addresses: Addresses,
     /// Addresses of the TLS port, and its certificates.
     tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
-    workers: Arc<Workers>,
-    threads: Option<Threads>,
+    pub(super) workers: Arc<Workers>,
+    threads: Threads,
+}
+
+/// Where a server listens without TLS.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// For each node, the addresses of its TCP port; none without one.
+    pub(super) tcp: Vec<Vec<SocketAddr>>,
+    /// The addresses of the HTTP port; none without one.
+    pub(super) http: Vec<SocketAddr>,
 }
 
 impl Server {
@@ -60,10 +68,10 @@ impl Server {
     pub(super) fn new(
         context: ServerContext,
         namespaces: Option<Arc<Namespaces>>,
-        addresses: Vec<Vec<SocketAddr>>,
+        addresses: Addresses,
         tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
-        threads: Option<Threads>,
+        threads: Threads,
     ) -> Self {
         let namespace = namespaces.as_ref().map(|namespaces| namespaces.default());
         Self { context, namespaces, namespace, addresses, tls, workers, threads }
@@ -129,17 +137,30 @@ impl Server {
 
     /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
     pub fn addrs(&self) -> &[SocketAddr] {
-        &self.addresses[0]
+        &self.addresses.tcp[0]
     }
 
     /// For each node, its address; empty without TCP. A server has one node, unless the setting `nodes` says more.
     pub fn node_addrs(&self) -> Vec<SocketAddr> {
-        self.addresses.iter().filter_map(|node| node.first().copied()).collect()
+        self.addresses.tcp.iter().filter_map(|node| node.first().copied()).collect()
     }
 
     /// Every address of the TLS port. Empty without TLS.
     pub fn tls_addrs(&self) -> &[SocketAddr] {
         self.tls.as_ref().map_or(&[], |(addresses, _)| addresses)
+    }
+
+    /// The address of the HTTP port.
+    ///
+    /// # Panics
+    /// When the server was built without the setting `http-port`.
+    pub fn http_addr(&self) -> SocketAddr {
+        *self.http_addrs().first().expect("a server with an HTTP port")
+    }
+
+    /// Every address of the HTTP port. Empty without `http-port`.
+    pub fn http_addrs(&self) -> &[SocketAddr] {
+        &self.addresses.http
     }
 
     #[cfg(test)]
@@ -173,11 +194,6 @@ impl Server {
     /// Typed access to the keys, without a connection.
     pub fn keys(&self) -> Keys<'_> {
         Keys { context: &self.context, database: 0 }
-    }
-
-    /// The server's metrics in Prometheus' text format: names as in INFO, after `redlatch_`.
-    pub fn metrics(&self) -> String {
-        crate::commands::prometheus(self.context.engine.shared())
     }
 
     /// The server's clock.
@@ -241,9 +257,7 @@ impl Server {
     /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their
     /// own.
     pub fn join(self) {
-        if let Some(threads) = &self.threads {
-            threads.join();
-        }
+        self.threads.join();
     }
 
     /// Panics if the keyspace contradicts itself. For tests.

@@ -46,7 +46,7 @@ pub(super) enum Listener {
 }
 
 /// A connection that was accepted and is not registered with a runtime yet.
-enum Accepted {
+pub(super) enum Accepted {
     Tcp(std::net::TcpStream, SocketAddr),
     Unix(std::os::unix::net::UnixStream),
 }
@@ -71,7 +71,8 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> io::Result<Accepted> {
+    /// The next connection.
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
         Ok(match self {
             Self::Tcp(listener, _) => {
                 let (stream, peer) = listener.accept().await?;
@@ -120,14 +121,11 @@ impl Listener {
         }
     }
 
-    /// Sends the reason to a rejected peer, except on a TLS port, where that would take a handshake. A new socket
-    /// takes one line without blocking. Errors are ignored, because the peer may be gone.
+    /// Sends the reason to a rejected peer, except on a TLS port, where that would take a handshake.
     fn refuse(&self, accepted: Accepted, why: &str) {
-        let _ = match (self, accepted) {
-            (Self::Tcp(_, Some(_)), _) => Ok(()),
-            (_, Accepted::Tcp(mut stream, _)) => stream.write_all(why.as_bytes()),
-            (_, Accepted::Unix(mut stream)) => stream.write_all(why.as_bytes()),
-        };
+        if !matches!(self, Self::Tcp(_, Some(_))) {
+            accepted.refuse(why);
+        }
     }
 
     /// Handles a failed accept: rejects the next connection in the backlog, if the spare descriptor allows it.
@@ -151,8 +149,17 @@ impl Listener {
 }
 
 impl Accepted {
+    /// Sends the reason to a rejected peer and closes its connection. A new socket takes a short text without blocking.
+    /// Errors are ignored, because the peer may be gone.
+    pub(super) fn refuse(self, why: &str) {
+        let _ = match self {
+            Self::Tcp(mut stream, _) => stream.write_all(why.as_bytes()),
+            Self::Unix(mut stream) => stream.write_all(why.as_bytes()),
+        };
+    }
+
     /// Whether protected mode denies this peer: the peer is on another machine, and no password is set.
-    fn is_denied(&self, context: &ServerContext) -> bool {
+    pub(super) fn is_denied(&self, context: &ServerContext) -> bool {
         let shared = context.engine.shared();
         let is_local = match self {
             Self::Tcp(_, peer) => peer.ip().to_canonical().is_loopback(),

@@ -13,6 +13,11 @@ mod fault_handle;
 mod faults;
 mod handle;
 mod history_handle;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(not(feature = "http"))]
+#[path = "http_none.rs"]
+mod http;
 mod inherited;
 mod journal;
 mod journal_files;
@@ -39,7 +44,7 @@ mod worker;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -50,12 +55,14 @@ use crate::clock::WallTime;
 use crate::journal::Journal;
 use crate::state::settings::{SettingError, Settings, shown};
 use context::{Process, ServerContext};
+use http::Http;
 use listener::Listener;
 use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
 pub use fault_handle::{Fault, FaultError, Faults, When};
+use handle::Addresses;
 pub use handle::{Keys, Server};
 pub use history_handle::History;
 #[cfg_attr(not(feature = "cli"), allow(unused_imports, reason = "only the program inherits sockets"))]
@@ -344,6 +351,7 @@ struct Listeners {
     tcp: Vec<Port>,
     tls: Option<(Port, Arc<Tls>)>,
     unix: Vec<unix::Bound>,
+    http: Http,
 }
 
 /// One port, on every address of `bind`.
@@ -373,17 +381,11 @@ impl Listeners {
             let identity = Tls::open(&|name| settings.text(name)).map_err(StartError::Unusable)?;
             Some((tls, Arc::new(identity)))
         };
-        let path = settings.text("unixsocket");
-        let unix = if has_main {
-            inherited.unix.into_iter().map(unix::Bound::inherited).collect()
-        } else if path.is_empty() {
-            Vec::new()
-        } else {
-            let mode = unix::permissions(&settings.text("unixsocketperm")).map_err(StartError::Unusable)?;
-            let bound = unix::Bound::new(path.as_ref(), mode);
-            vec![bound.map_err(|error| StartError::Listen { address: path, error })?]
+        let unix = match has_main {
+            true => inherited.unix.into_iter().map(unix::Bound::inherited).collect(),
+            false => unix::Bound::open(settings, "unixsocket")?.into_iter().collect(),
         };
-        Ok(Self { tcp, tls, unix })
+        Ok(Self { tcp, tls, unix, http: Http::open(settings, inherited.http)? })
     }
 
     /// Serves each node's port with its engine, and the other sockets with that of the first node.
@@ -424,6 +426,10 @@ impl Listeners {
             let listener = Listener::Unix(listener, unix.file);
             Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));
         }
+        let threads = threads.unwrap_or_default();
+        let http = self.http.serve(&context, &workers, &threads)?;
+        write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
+        let addresses = Addresses { tcp: addresses, http };
         Ok(Server::new(context, namespaces, addresses, tls_port, workers, threads))
     }
 }
@@ -431,7 +437,7 @@ impl Listeners {
 impl Port {
     /// The port that the setting `name` asks for: none for 0. Each further node has the next number, or a free one.
     fn open(settings: &Settings, name: &'static str, node: usize) -> Result<Self, StartError> {
-        let mut number = match settings.text(name).as_str() {
+        let number = match settings.text(name).as_str() {
             "0" => return Ok(Self::default()),
             "auto" => 0,
             number => {
@@ -441,20 +447,8 @@ impl Port {
                 u16::try_from(first.saturating_add(node)).map_err(|_| beyond())?
             }
         };
-        let mut listeners = Vec::new();
-        for (ip, may_fail) in listener::addresses(&settings.text("bind")).map_err(StartError::Unusable)? {
-            // All addresses share the free port that the first one got.
-            let address = SocketAddr::new(ip, number);
-            match listener::tcp(address) {
-                Ok(listener) => {
-                    number = listener.local_addr()?.port();
-                    listeners.push(listener);
-                }
-                Err(_) if may_fail => {}
-                Err(error) => return Err(StartError::Listen { address: address.to_string(), error }),
-            }
-        }
-        Ok(Self { listeners })
+        let addresses = listener::addresses(&settings.text("bind")).map_err(StartError::Unusable)?;
+        Ok(Self { listeners: listen(&addresses, number)? })
     }
 
     /// Accepts connections, inside TLS where `tls` is given.
@@ -472,6 +466,27 @@ impl Port {
         }
         Ok(addresses)
     }
+}
+
+/// Listens on a port of these addresses; port 0 is a free one. Those that may fail are left out if they do.
+///
+/// # Errors
+/// Another address cannot be listened on.
+fn listen(addresses: &[(IpAddr, bool)], port: u16) -> Result<Vec<std::net::TcpListener>, StartError> {
+    let (mut port, mut listeners) = (port, Vec::new());
+    for (ip, may_fail) in addresses {
+        // All addresses share the free port that the first one got.
+        let address = SocketAddr::new(*ip, port);
+        match listener::tcp(address) {
+            Ok(listener) => {
+                port = listener.local_addr()?.port();
+                listeners.push(listener);
+            }
+            Err(_) if *may_fail => {}
+            Err(error) => return Err(StartError::Listen { address: address.to_string(), error }),
+        }
+    }
+    Ok(listeners)
 }
 
 /// Writes the port of each node to a file, one a line. Nothing happens without a file or a port.

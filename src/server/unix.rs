@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::StartError;
 use super::listener::BACKLOG;
+use crate::state::settings::Settings;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -32,12 +34,26 @@ pub(super) struct SocketFile {
 }
 
 impl Bound {
+    /// Listens at the path that the setting `name` has, with the permissions of `unixsocketperm`; `None` without a path.
+    ///
+    /// # Errors
+    /// The path cannot be listened at, or the permissions are none.
+    pub(super) fn open(settings: &Settings, name: &'static str) -> Result<Option<Self>, StartError> {
+        let path = settings.text(name);
+        if path.is_empty() {
+            return Ok(None);
+        }
+        let mode = permissions(&settings.text("unixsocketperm")).map_err(StartError::Unusable)?;
+        let bound = Self::new(path.as_ref(), mode);
+        bound.map(Some).map_err(|error| StartError::Listen { address: path, error })
+    }
+
     /// Listens at `path`, replacing a socket without a listener. Without `permissions`, the umask of the process
     /// decides.
     ///
     /// # Errors
     /// When the path cannot be bound, is not a socket, or has another listener.
-    pub(super) fn new(path: &Path, permissions: Option<u32>) -> io::Result<Self> {
+    fn new(path: &Path, permissions: Option<u32>) -> io::Result<Self> {
         remove_dead_socket(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;

@@ -22,7 +22,7 @@ const SCRIPT_THREAD_KEPT: Duration = Duration::from_millis(100);
 /// The runtimes of the workers. New connections are assigned in turn.
 #[derive(Debug)]
 pub(super) struct Workers {
-    runtimes: Vec<Handle>,
+    pub(super) runtimes: Vec<Handle>,
     next: AtomicUsize,
 }
 
@@ -60,15 +60,25 @@ impl Workers {
 pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
 impl Threads {
-    /// Starts a thread that drives `runtime` until `end` resolves.
+    /// Starts a worker: a thread that drives `runtime` until `end` resolves.
     pub(super) fn start(
         &self,
         runtime: Runtime,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let mut threads = self.0.lock();
-        let thread = std::thread::Builder::new().name(format!("redlatch-{}", threads.len()));
-        threads.push(thread.spawn(move || {
+        let name = format!("redlatch-{}", self.0.lock().len());
+        self.start_named(name, runtime, end)
+    }
+
+    /// Starts a thread of this name that drives `runtime` until `end` resolves.
+    pub(super) fn start_named(
+        &self,
+        name: String,
+        runtime: Runtime,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name(name);
+        self.0.lock().push(thread.spawn(move || {
             runtime.block_on(end);
             runtime.shutdown_background();
         })?);

@@ -58,6 +58,17 @@ impl Polling {
         self.refusals.store(0, Relaxed);
     }
 
+    /// Whether the client was refused a lock since it was granted one.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.refusals.load(Relaxed) > 0
+    }
+
+    /// Whether the client was refused the lock of that hash, and is likely to have asked for it since.
+    pub fn is_of(&self, key: u64, now: LockTime) -> bool {
+        self.is_on() && self.key.load(Relaxed) == key && !self.has_given_up(now)
+    }
+
     /// How the client polls the lock of that hash, if it still does.
     pub fn polls(&self, key: u64, now: LockTime) -> Option<Polls> {
         self.current(now).filter(|(polled, _)| *polled == key).map(|(_, polls)| polls)

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use super::output_limits::{self, OutputLimits};
 use super::proposal::{Proposal, Validators};
 use super::settings_table::ROWS;
+use crate::limits::LOCK_PREFIXES_MAX;
 use crate::types::glob;
 
 /// One setting.
@@ -47,7 +48,12 @@ pub enum Kind {
     Events,
     /// Limits of unsent output, for some classes of clients or all.
     OutputLimits,
+    /// At most [`LOCK_PREFIXES_MAX`] prefixes of keys, separated by spaces.
+    Prefixes,
 }
+
+/// The name of the group of locks whose keys have none of the listed prefixes.
+pub const OTHER_PREFIX: &str = "other";
 
 /// Why a value was refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -137,9 +143,13 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// A value as it may appear in a log: passwords are hidden.
+/// Settings whose values are secrets.
+const SECRETS: [&str; 2] = ["http-token", "requirepass"];
+
+/// A value as it may appear in a log: passwords and tokens are hidden.
 pub fn shown<'v>(name: &str, value: &'v str) -> &'v str {
-    if name.eq_ignore_ascii_case("requirepass") && !value.is_empty() { "(hidden)" } else { value }
+    let is_secret = SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+    if is_secret && !value.is_empty() { "(hidden)" } else { value }
 }
 
 impl Settings {
@@ -425,6 +435,15 @@ impl Kind {
                     "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into(),
                 ),
             },
+            Self::Prefixes => {
+                let words: Vec<&str> = value.split_whitespace().collect();
+                if words.len() <= LOCK_PREFIXES_MAX && !words.contains(&OTHER_PREFIX) {
+                    return Ok(words.join(" "));
+                }
+                let expected =
+                    format!("must be at most {LOCK_PREFIXES_MAX} words, and '{OTHER_PREFIX}' none of them");
+                refuse(expected.clone(), format!("argument {expected}"))
+            }
             Self::OutputLimits => match output_limits::parse(value, current) {
                 Ok(limits) => Ok(output_limits::written(&limits)),
                 Err(reply) => {

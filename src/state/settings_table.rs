@@ -29,6 +29,22 @@ pub const ROWS: &[Setting] = &[
         "Whether TLS clients must show a certificate; optional: they may, and then it must be good.",
     ),
     live("tls-protocols", "", Kind::Text, "TLSv1.2, TLSv1.3 or both, separated by a space; empty: both."),
+    at_start(
+        "http-port",
+        "0",
+        Kind::Port,
+        "TCP port for HTTP: metrics and health; 0: none; auto: a free one, see http-port-file.",
+    ),
+    at_start("http-port-file", "", Kind::Text, "Like port-file, for the HTTP port."),
+    at_start(
+        "http-bind",
+        "127.0.0.1",
+        Kind::Text,
+        "Addresses that HTTP listens on, and host names that requests may be for, separated by spaces.",
+    ),
+    at_start("http-unixsocket", "", Kind::Text, "Path of a Unix socket for HTTP."),
+    live("http-token", "", Kind::Text, "Token that HTTP requests must show; empty: none."),
+    at_start("http-admin", "no", Kind::Flag, "Whether HTTP requests may change something."),
     at_start("dir", "", Kind::Text, "Directory of the journal; empty: nothing outlives the server."),
     at_start(
         "appendonly",
@@ -78,6 +94,12 @@ pub const ROWS: &[Setting] = &[
         "30000",
         Kind::Integer(1, i32::MAX as i64),
         "Milliseconds of a lease that LOCK.ACQUIRE does not name.",
+    ),
+    at_start(
+        "lock-metrics-prefix",
+        "",
+        Kind::Prefixes,
+        "Prefixes of keys, separated by spaces, whose locks the metrics count apart.",
     ),
     live("lock-lint", "no", Kind::Flag, "Whether LOCK.LINT notes what clients do wrong with locks."),
     at_start(

@@ -27,14 +27,23 @@ pub enum LockKind {
 }
 
 impl LockKind {
+    /// The names of all kinds, each at its index.
+    pub const NAMES: [&str; 4] = ["exclusive", "reentrant", "shared", "permits"];
+
+    /// Its index among all kinds.
+    #[inline]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Exclusive => 0,
+            Self::Reentrant => 1,
+            Self::Shared => 2,
+            Self::Permits(_) => 3,
+        }
+    }
+
     /// Its name in replies.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Reentrant => "reentrant",
-            Self::Shared => "shared",
-            Self::Permits(_) => "permits",
-        }
+        Self::NAMES[self.index()]
     }
 
     /// How many permits there are, if they are counted.

@@ -10,6 +10,8 @@ pub(crate) mod binary;
 pub(crate) mod certificates;
 pub(crate) mod clock;
 pub(crate) mod engine;
+#[cfg(feature = "http")]
+pub(crate) mod http;
 pub(crate) mod pattern;
 pub(crate) mod real;
 pub(crate) mod reply;

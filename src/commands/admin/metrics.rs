@@ -1,4 +1,4 @@
-//! The metrics table's types: INFO and the Prometheus text are loops over the table.
+//! The metrics table's types: INFO and the metric families are loops over the table.
 //!
 //! Owns    [`Metric`], a row, and [`Snapshot`], the values that rows read. The rows are in `metrics_table`.
 //! Rule    all rows of one reply read one snapshot of clients, shards and process.
@@ -36,6 +36,8 @@ pub(in crate::commands) enum Kind {
     Fact,
     /// It grows and shrinks.
     Gauge,
+    /// A family with labels tells more than this number, which is for INFO alone.
+    Sum,
     /// It belongs to a feature that this server does not have. It is constant and present because tools read it.
     Never,
 }
@@ -146,6 +148,15 @@ pub(in crate::commands) const fn gauge(
     read: fn(&Snapshot<'_>) -> String,
 ) -> Metric {
     Metric { name, kind: Kind::Gauge, help, read }
+}
+
+/// A number that a family with labels replaces outside of INFO.
+pub(in crate::commands) const fn sum(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&Snapshot<'_>) -> String,
+) -> Metric {
+    Metric { name, kind: Kind::Sum, help, read }
 }
 
 /// A fact.

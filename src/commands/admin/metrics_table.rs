@@ -5,7 +5,7 @@
 
 use crate::commands::VERSION;
 use crate::commands::admin::metrics::{
-    Metric, counter, fact, gauge, human, never, percent, secs, show, zero,
+    Metric, counter, fact, gauge, human, never, percent, secs, show, sum, zero,
 };
 use crate::state::channels::Kind as Listening;
 
@@ -65,8 +65,8 @@ const SERVER: &[Metric] = &[
     fact("run_id", |seen| show(&seen.shared.run_id)),
     fact("tcp_port", |seen| show(seen.shared.main_port())),
     fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),
-    counter("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
-    counter("uptime_in_days", "Days since the start.", |seen| show(seen.uptime_secs() / 86_400)),
+    gauge("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
+    fact("uptime_in_days", |seen| show(seen.uptime_secs() / 86_400)),
     never("hz", |_| show(10)),
     never("configured_hz", |_| show(10)),
     fact("lru_clock", |seen| show((seen.shared.clock.wall_micros() / 1_000_000) & 0x00FF_FFFF)),
@@ -78,7 +78,9 @@ const SERVER: &[Metric] = &[
 const CLIENTS: &[Metric] = &[
     gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.registries.clients.len())),
     zero("cluster_connections"),
-    fact("maxclients", |seen| show(seen.shared.settings.integer("maxclients"))),
+    gauge("maxclients", "Clients that may be connected at the same time.", |seen| {
+        show(seen.shared.settings.integer("maxclients"))
+    }),
     gauge("client_recent_max_input_buffer", "Bytes of the longest input buffer of a client.", |seen| {
         show(seen.longest_buffers[0])
     }),
@@ -303,12 +305,12 @@ const STATS: &[Metric] = &[
 ];
 
 const LOCKS: &[Metric] = &[
-    counter("locks_granted", "Fencing tokens given out, one for each grant.", |seen| {
+    sum("locks_granted", "Fencing tokens given out, one for each grant.", |seen| {
         show(seen.shared.keyspace.tokens())
     }),
-    gauge("locks_held", "Keys that are locks.", |seen| show(seen.counts.locks.held)),
+    sum("locks_held", "Keys that are locks.", |seen| show(seen.counts.locks.all_held())),
     gauge("lock_waiters", "Calls in the queues of locks.", |seen| show(seen.counts.lock_waiters)),
-    counter("locks_refused", "Requests of unchanged clients for a lock that was held.", |seen| {
+    sum("locks_refused", "Requests for a lock that was held, which were not granted.", |seen| {
         show(seen.counts.locks.refused)
     }),
     counter("locks_expired", "Locks that ended because their lease had ended.", |seen| {
@@ -349,7 +351,7 @@ mod tests {
         let rows: Vec<_> = SECTIONS.iter().flat_map(|section| section.rows).collect();
         for (index, row) in rows.iter().enumerate() {
             assert!(rows[..index].iter().all(|other| other.name != row.name), "{}: twice", row.name);
-            let moves = matches!(row.kind, Kind::Counter | Kind::Gauge);
+            let moves = matches!(row.kind, Kind::Counter | Kind::Gauge | Kind::Sum);
             assert_eq!(row.help.ends_with('.'), moves, "{}: no sentence", row.name);
         }
     }

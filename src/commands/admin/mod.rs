@@ -14,6 +14,7 @@ pub(in crate::commands) mod cluster;
 pub(in crate::commands) mod command;
 pub(in crate::commands) mod config;
 pub(in crate::commands) mod debug;
+pub(in crate::commands) mod families;
 pub(in crate::commands) mod info;
 pub(in crate::commands) mod latency;
 pub(in crate::commands) mod metrics;
@@ -21,7 +22,6 @@ pub(in crate::commands) mod metrics_table;
 pub(in crate::commands) mod monitor;
 pub(in crate::commands) mod pause;
 pub(in crate::commands) mod persistence;
-pub(in crate::commands) mod prometheus;
 
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};

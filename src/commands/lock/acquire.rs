@@ -215,11 +215,13 @@ fn finish(
         return Ok(Outcome::Replied);
     }
     if wait_ms == 0 || call.session.is_nested {
+        call.view.count_refused(&keys[0]);
         answer_refusal(call.view, &keys, &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.lock_waiters_max();
     if keys.iter().any(|key| call.view.lock_queue_len(key) >= limit) {
+        call.view.count_refused(&keys[0]);
         return Err(Refusal::said(format!(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
         )));

@@ -11,7 +11,7 @@ use super::replies::{answer_grant, answer_refusal};
 use super::session;
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Hold, Serve, View, Waiter};
+use crate::keyspace::{Asker, Hold, Serve, ShardSet, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
@@ -70,6 +70,7 @@ impl Serve for Waiting {
                     linter.granted(view, keys, owner, self.request.term.lease_ms());
                 }
                 if granted.is_new {
+                    view.count_wait(&keys[0], self.since, true);
                     self.granted.get_or_init(|| granted.token);
                 }
             }
@@ -81,6 +82,7 @@ impl Serve for Waiting {
 
     fn refusal(&self, view: &mut View<'_>) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
+        view.count_wait(&self.wait.keys[0], self.since, false);
         answer_refusal(view, &self.wait.keys, &mut Reply::new(&mut answer, self.client.protocol()));
         Some(answer)
     }
@@ -122,11 +124,22 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     }
     let Some(asker) = circle.youngest.serve.asker() else { return };
     if circle.youngest.wait.claim.take() {
+        count_refused(shared, &circle.youngest.wait, asker.since);
         shared.metrics.errors.add(1);
         shared.metrics.error_codes.add("DEADLOCK");
         let mut answer = Vec::new();
         Reply::new(&mut answer, asker.client.protocol()).error(&format!("DEADLOCK {text}"));
         asker.client.answer(&answer);
+    }
+}
+
+/// Counts a wait that was refused because of a deadlock. While a long call holds the shard, it is not counted.
+fn count_refused(shared: &Shared, wait: &Wait, since: LockTime) {
+    let key = &wait.keys[0];
+    let (now, events) = (shared.clock.now(), shared.events());
+    let view = View::try_lock(&shared.keyspace, ShardSet::One(key), wait.database, now, events);
+    if let Some(mut view) = view {
+        view.count_wait(key, since, false);
     }
 }
 

@@ -20,9 +20,9 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
     };
     let is_granted = granted.is(call.reply.since(mark));
     let polling = &call.session.client.polling;
-    match known.keys(inputs).next() {
-        Some(key) if !is_granted => polling.note(call.view.key_hash(key), call.now.lock),
-        _ => polling.end(),
+    if !is_granted && let Some(key) = known.keys(inputs).next() {
+        polling.note(call.view.key_hash(key), call.now.lock);
+        call.view.count_refused(key);
     }
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
@@ -31,6 +31,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
+            found.end_polling(polling);
         }
         if linter.is_on()
             && let Some(owner) = known.lock.and_then(|lock| lock.owner(inputs, place))
@@ -40,6 +41,9 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
                 false => linter.refused(call.view, key, owner),
             }
         }
+    }
+    if is_granted {
+        polling.end();
     }
 }
 

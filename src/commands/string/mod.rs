@@ -224,7 +224,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[inline]
 fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
     stored.grant(shared.keyspace.next_token(), session.client.id, false);
-    session.client.polling.end();
+    stored.end_polling(&session.client.polling);
 }
 
 /// A key that was not stored because it exists may be a lock, for which the client asks again and again.

@@ -7,48 +7,32 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::lock_counts::{KINDS, LockCounts, LockGroups, RecentEnds};
 use super::{EntryId, Shard};
-use crate::clock::Deadline;
-use crate::keyspace::grant::{self, Grant, Latest, Packed};
+use crate::clock::{Deadline, LockTime};
+use crate::keyspace::grant::{self, Grant, Latest, LockKindIndex, Packed};
 use crate::keyspace::history::{self, History, PastLock};
+use crate::number;
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
+use crate::types::lock::LockKind;
 use crate::types::{Lock, Object};
 
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
     latest: Latest,
+    /// Their `held` counts the entries with a grant; values of the type lock are counted with the objects.
     counts: LockCounts,
+    /// Some counters by the prefix of the key, if the keyspace groups locks.
+    groups: Option<LockGroups>,
+    recent_ends: RecentEnds,
     /// How many entries were granted by a LOCK command.
     native: usize,
     /// By table and key. Few grants have details.
     details: BTreeMap<(u16, Bytes), GrantDetails>,
     /// Bytes of the details, with their keys.
     pub(super) details_bytes: usize,
-}
-
-/// How many locks there are, and what has become of others.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct LockCounts {
-    /// Keys that are locks, including expired ones that were not yet removed.
-    pub held: usize,
-    /// Locks, and holders of locks, removed because their lease had ended.
-    pub expired: u64,
-    /// Requests for a lock that was held.
-    pub refused: u64,
-}
-
-impl LockCounts {
-    /// The sum of both.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self {
-            held: self.held + other.held,
-            expired: self.expired + other.expired,
-            refused: self.refused + other.refused,
-        }
-    }
 }
 
 /// What is known of a grant beside its record.
@@ -71,9 +55,27 @@ impl GrantDetails {
 impl Granted {
     /// Every entry of the shard is gone.
     pub(super) fn clear(&mut self) {
-        (self.counts.held, self.native) = (0, 0);
+        (self.counts.held, self.native) = ([0; KINDS], 0);
+        if let Some(groups) = &mut self.groups {
+            groups.clear_held();
+        }
         self.details.clear();
         self.details_bytes = 0;
+    }
+
+    /// A key that is a value of the type lock comes, or goes.
+    pub(super) fn count_lock_value(&mut self, key: &[u8], comes: bool) {
+        if let Some(groups) = &mut self.groups {
+            let held = &mut groups.of(key).held;
+            *held = if comes { *held + 1 } else { *held - 1 };
+        }
+    }
+
+    /// Counts the end of a grant that has lasted for so long.
+    #[inline]
+    fn count_end(&mut self, held_ms: u64, reason: EndReason) {
+        self.counts.hold.add(held_ms);
+        self.counts.deleted_by_others += u64::from(reason == EndReason::Deleted);
     }
 
     fn remove_details(&mut self, place: &(u16, Bytes)) {
@@ -84,7 +86,7 @@ impl Granted {
 
     /// Panics unless so many entries are locks, and so many of these native.
     pub(super) fn assert_laws(&self, held: usize, native: usize) {
-        assert_eq!(held, self.counts.held, "entries with a grant");
+        assert_eq!(held, self.counts.all_held(), "entries with a grant");
         assert_eq!(native, self.native, "entries that LOCK commands have granted");
         let bytes = self.details.iter().map(|((_, key), details)| details.bytes(key)).sum::<usize>();
         assert_eq!(bytes, self.details_bytes, "bytes of details");
@@ -98,29 +100,39 @@ impl Shard {
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
-        self.restore_grant(id, &grant);
+        let kind = self.restore_grant(id, &grant);
+        self.granted.counts.acquired[usize::from(kind)] += 1;
+        if let Some(groups) = &mut self.granted.groups {
+            groups.of(self.arena.key(id.0)).acquired += 1;
+        }
     }
 
-    /// Makes an entry a lock with this grant.
+    /// Makes an entry a lock with this grant, which is no new one. Returns its kind.
     #[inline]
-    pub fn restore_grant(&mut self, id: EntryId, grant: &Grant) {
+    pub(in crate::keyspace) fn restore_grant(&mut self, id: EntryId, grant: &Grant) -> LockKindIndex {
         let Grant { token, holder, is_native, .. } = *grant;
         if self.arena.is_granted(id.0) {
             self.uncount_grant(id);
         }
-        self.granted.counts.held += 1;
+        let kind = self.object(id).map_or(LockKind::Exclusive, kind_of).into();
+        self.granted.counts.held[usize::from(kind)] += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
-        self.arena.set_grant(id.0, Packed::of(grant), is_native);
+        self.arena.set_grant(id.0, Packed::of(grant, kind), is_native);
+        if let Some(groups) = &mut self.granted.groups {
+            groups.of(self.arena.key(id.0)).held += 1;
+        }
+        kind
     }
 
     /// The grant of an entry belongs to another connection of its owner from now on.
     pub fn set_holder(&mut self, id: EntryId, holder: ClientId) {
-        if let Some(grant) = self.granted(id) {
-            let grant = Grant { holder, is_native: true, ..grant };
-            self.granted.native += usize::from(!self.is_native(id));
+        if let Some((packed, is_native)) = self.arena.grant(id.0) {
+            let kind = packed.kind();
+            let grant = Grant { holder, ..packed.widened(self.granted.latest, self.time, true) };
+            self.granted.native += usize::from(!is_native);
             self.granted.latest.note(grant.token, holder);
-            self.arena.set_grant(id.0, Packed::of(&grant), true);
+            self.arena.set_grant(id.0, Packed::of(&grant, kind), true);
         }
     }
 
@@ -202,27 +214,37 @@ impl Shard {
 
     /// The entries whose values are locks, in all databases.
     pub fn lock_ids(&self) -> Vec<EntryId> {
-        if self.counted.locks == 0 {
+        if self.counted.has_no_locks() {
             return Vec::new();
         }
         let ids = self.tables.iter().flat_map(|keys| keys.table.ids()).map(EntryId);
         ids.filter(|id| matches!(self.object(*id), Some(Object::Lock(_)))).collect()
     }
 
-    /// Records that an entry which is a lock ends now, by a call of that client.
+    /// Counts and records that an entry which is a lock ends now, by a call of that client.
     #[inline]
     pub fn keep_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {
-        if !self.history.is_on() {
-            return;
-        }
         let Some((packed, _)) = self.arena.grant(id.0) else { return };
         // A holder that deletes its own lock releases it.
         let is_own = reason == EndReason::Deleted && packed.is_of(author);
         let reason = if is_own { EndReason::Released } else { reason };
-        if reason == EndReason::Released && !self.history.keeps_releases() {
-            return;
+        let ended = self.end_time(id, reason);
+        let held_ms = packed.held_ms(ended);
+        self.granted.count_end(held_ms, reason);
+        self.granted.recent_ends.note(history::place(hash, self.db(id)), ended);
+        let is_kept = reason != EndReason::Released || self.history.keeps_releases();
+        if is_kept && self.history.is_on() {
+            self.record_end(id, hash, reason, author);
         }
-        self.record_end(id, hash, reason, author);
+    }
+
+    /// When a lock that ends now for this reason has ended: the lease ends at the deadline, even if somebody looks later.
+    #[inline]
+    fn end_time(&self, id: EntryId, reason: EndReason) -> LockTime {
+        match self.deadline(id) {
+            Some(deadline) if reason == EndReason::Expired => deadline.time(),
+            _ => self.time,
+        }
     }
 
     #[cold]
@@ -232,19 +254,20 @@ impl Shard {
             None => Some(self.value(id)),
             Some(object) => sole_owner(object),
         };
-        // The lease ends at the deadline, even if somebody looks later.
-        let expired = self.deadline(id).filter(|_| reason == EndReason::Expired);
         let past = PastLock {
             reason,
             author,
-            ended: expired.map_or(self.time, Deadline::time),
+            ended: self.end_time(id, reason),
             ..PastLock::new(history::place(hash, self.db(id)), self.key(id), owner, &grant)
         };
         self.history.push(past);
     }
 
-    /// Records the end of a holder.
+    /// Counts and records the end of a holder.
     pub fn keep_past_lock(&mut self, past: PastLock) {
+        let is_own = past.reason == EndReason::Deleted && past.author == past.holder;
+        let reason = if is_own { EndReason::Released } else { past.reason };
+        self.granted.count_end(past.ended.millis_since(past.since), reason);
         if self.history.is_on() {
             self.history.push(past);
         }
@@ -268,24 +291,71 @@ impl Shard {
 
     /// The counters of locks.
     pub fn lock_counts(&self) -> LockCounts {
-        let counts = self.granted.counts;
-        LockCounts { held: counts.held + self.counted.locks, ..counts }
+        let mut counts = self.granted.counts;
+        counts.held.iter_mut().zip(self.lock_values()).for_each(|(sum, more)| *sum += more);
+        counts
     }
 
-    /// Counts a request for a lock that was held.
+    /// Counts locks by these groups from now on.
+    pub(in crate::keyspace) fn group_locks(&mut self, groups: LockGroups) {
+        self.granted.groups = Some(groups);
+    }
+
+    /// The counters of locks by groups, if locks are grouped.
+    pub fn lock_groups(&self) -> Option<&LockGroups> {
+        self.granted.groups.as_ref()
+    }
+
+    /// Counts a request for the lock of a key that was held.
     #[inline]
-    pub fn count_refused(&mut self) {
+    pub fn count_refused(&mut self, key: &[u8]) {
         self.granted.counts.refused += 1;
+        if let Some(groups) = &mut self.granted.groups {
+            groups.of(key).refused += 1;
+        }
     }
 
-    /// Counts locks, or holders of locks, whose lease has ended.
-    pub fn count_expired(&mut self, count: u64) {
+    /// Counts a new holder of a value of the type lock.
+    pub fn count_acquired(&mut self, key: &[u8], kind: LockKind) {
+        self.granted.counts.acquired[kind.index()] += 1;
+        if let Some(groups) = &mut self.granted.groups {
+            groups.of(key).acquired += 1;
+        }
+    }
+
+    /// Counts locks, or holders of the lock of a key, whose lease has ended.
+    pub fn count_expired(&mut self, id: EntryId, count: u64) {
         self.granted.counts.expired += count;
+        if let Some(groups) = &mut self.granted.groups {
+            groups.of(self.arena.key(id.0)).expired += count;
+        }
+    }
+
+    /// Counts how long a request has waited for a lock that was granted to it then, or refused.
+    pub fn count_wait(&mut self, waited_ms: u64, is_granted: bool) {
+        let counts = &mut self.granted.counts;
+        if is_granted { counts.wait_granted.add(waited_ms) } else { counts.wait_refused.add(waited_ms) }
+    }
+
+    /// Notes that a lock, or a holder of one, has ended now; `place` is the hash of its key and database.
+    pub(in crate::keyspace) fn note_end(&mut self, place: u64) {
+        self.granted.recent_ends.note(place, self.time);
+    }
+
+    /// Counts how long the lock at `place` was free before it was granted now, if that is known.
+    #[cold]
+    pub(in crate::keyspace) fn count_handover(&mut self, place: u64) {
+        if let Some(ended) = self.granted.recent_ends.take(place) {
+            self.granted.counts.handover.add(self.time.millis_since(ended));
+        }
     }
 
     /// Resets the counters of what has happened.
     pub fn reset_lock_counts(&mut self) {
         self.granted.counts = LockCounts { held: self.granted.counts.held, ..LockCounts::default() };
+        if let Some(groups) = &mut self.granted.groups {
+            groups.reset();
+        }
     }
 
     /// An entry with a grant has got a new deadline.
@@ -299,11 +369,12 @@ impl Shard {
     /// Counts one grant less if the entry has one: the entry or its grant goes.
     #[inline]
     pub(super) fn uncount_grant(&mut self, id: EntryId) {
-        if !self.arena.is_granted(id.0) {
-            return;
+        let Some((packed, is_native)) = self.arena.grant(id.0) else { return };
+        self.granted.counts.held[usize::from(packed.kind())] -= 1;
+        if let Some(groups) = &mut self.granted.groups {
+            groups.of(self.arena.key(id.0)).held -= 1;
         }
-        self.granted.counts.held -= 1;
-        if self.is_native(id) {
+        if is_native {
             self.granted.native -= 1;
             if !self.granted.details.is_empty() {
                 let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
@@ -321,6 +392,27 @@ pub(crate) fn sole_owner(object: &Object) -> Option<&[u8]> {
         Object::SortedSet(set) => sole(set.entries().map(|(member, _)| member), WRITE),
         _ => None,
     }
+}
+
+/// The kind of a lock that is no string.
+///
+/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock. A
+/// sorted set is a semaphore, or Symfony's lock: its members are the owners.
+pub(crate) fn kind_of(object: &Object) -> LockKind {
+    match object {
+        Object::Lock(lock) => lock.kind(),
+        Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
+        Object::Hash(_) if holds_of(object).is_some() => LockKind::Reentrant,
+        Object::SortedSet(set) if set.score(WRITE).is_none() => LockKind::Shared,
+        _ => LockKind::Exclusive,
+    }
+}
+
+/// How often the only owner of a lock that is a hash has taken it.
+pub(crate) fn holds_of(object: &Object) -> Option<u32> {
+    let Object::Hash(hash) = object else { return None };
+    let holds = number::integer(hash.get(sole_owner(object)?)?)?;
+    u32::try_from(holds).ok()
 }
 
 /// The only name beside `mark`.

@@ -1,5 +1,6 @@
 //! Values that are not strings: an entry holds the number of its object, the shard holds the object.
 
+use super::lock_counts::KINDS;
 use super::{EntryId, Form, Shard};
 use crate::clock::Deadline;
 use crate::types::Object;
@@ -18,6 +19,9 @@ impl Shard {
         let number = self.keep(object);
         let id = self.insert(db, hash, key, &number, deadline, stamp);
         self.arena.set_form(id.0, Form::Object as u8);
+        if matches!(self.object(id), Some(Object::Lock(_))) {
+            self.granted.count_lock_value(self.arena.key(id.0), true);
+        }
         self.rearm(id, hash)
     }
 
@@ -26,6 +30,9 @@ impl Shard {
         let number = self.keep(object);
         let id = self.set_value(id, hash, &number);
         self.arena.set_form(id.0, Form::Object as u8);
+        if matches!(self.object(id), Some(Object::Lock(_))) {
+            self.granted.count_lock_value(self.arena.key(id.0), true);
+        }
         self.rearm(id, hash)
     }
 
@@ -39,9 +46,10 @@ impl Shard {
     #[inline]
     pub fn object_mut(&mut self, id: EntryId) -> Option<&mut Object> {
         let number = self.number(id)?;
-        if self.counted.open.is_none_or(|(open, _)| open != number) {
+        if self.counted.open.is_none_or(|(open, ..)| open != number) {
             self.close();
-            self.counted.open = Some((number, self.objects[number].shape().heap_bytes()));
+            let object = &self.objects[number];
+            self.counted.open = Some((number, object.shape().heap_bytes(), lock_kind(object)));
         }
         Some(&mut self.objects[number])
     }
@@ -57,21 +65,35 @@ impl Shard {
         self.arena.set_form(id.0, Form::Whole as u8);
         self.close();
         let object = self.objects.remove(number);
-        self.counted.locks -= usize::from(matches!(object, Object::Lock(_)));
+        if let Some(kind) = lock_kind(&object) {
+            self.counted.locks[kind] -= 1;
+            self.granted.count_lock_value(self.arena.key(id.0), false);
+        }
         self.counted.bytes -= object.shape().heap_bytes();
         object
     }
 
     /// Bytes of heap memory of all objects.
     pub(super) fn object_bytes(&self) -> usize {
-        self.counted.open.map_or(self.counted.bytes, |(open, before)| {
+        self.counted.open.map_or(self.counted.bytes, |(open, before, _)| {
             self.counted.bytes - before + self.objects[open].shape().heap_bytes()
         })
+    }
+
+    /// How many objects are locks, by the index of their kind. The first holder of a lock chooses its kind.
+    pub(super) fn lock_values(&self) -> [usize; KINDS] {
+        let mut locks = self.counted.locks;
+        if let Some((open, _, Some(before))) = self.counted.open {
+            locks[before] -= 1;
+            locks[lock_kind(&self.objects[open]).unwrap_or(before)] += 1;
+        }
+        locks
     }
 
     /// Counts the size of the object that was last changed.
     fn close(&mut self) {
         self.counted.bytes = self.object_bytes();
+        self.counted.locks = self.lock_values();
         self.counted.open = None;
     }
 
@@ -87,7 +109,9 @@ impl Shard {
 
     fn keep(&mut self, object: Object) -> [u8; NUMBER_BYTES] {
         self.counted.bytes += object.shape().heap_bytes();
-        self.counted.locks += usize::from(matches!(object, Object::Lock(_)));
+        if let Some(kind) = lock_kind(&object) {
+            self.counted.locks[kind] += 1;
+        }
         let number = u32::try_from(self.objects.insert(object)).expect("fewer objects than entries");
         number.to_le_bytes()
     }
@@ -98,10 +122,22 @@ impl Shard {
 pub(super) struct Counted {
     /// Bytes of all objects, with the open one as it was before.
     bytes: usize,
-    /// How many objects are locks.
-    pub(super) locks: usize,
-    /// The object that was last borrowed mutably, and its bytes before.
-    open: Option<(usize, usize)>,
+    /// How many objects are locks, by the index of their kind, with the open one as it was before.
+    locks: [usize; KINDS],
+    /// The object that was last borrowed mutably, its bytes before, and the index of its kind if it is a lock.
+    open: Option<(usize, usize, Option<usize>)>,
+}
+
+impl Counted {
+    /// Whether no object is a lock.
+    pub(super) fn has_no_locks(&self) -> bool {
+        self.locks == [0; KINDS]
+    }
+}
+
+/// The index of the kind of a value of the type lock.
+fn lock_kind(object: &Object) -> Option<usize> {
+    if let Object::Lock(lock) = object { Some(lock.kind().index()) } else { None }
 }
 
 /// Bytes of an object's number.

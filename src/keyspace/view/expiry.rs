@@ -8,7 +8,7 @@ use super::View;
 use crate::clock::LockTime;
 use crate::journal::{Edit, Mutation};
 use crate::keyspace::shard::EntryId;
-use crate::keyspace::{Changes, ShardState};
+use crate::keyspace::{Changes, ShardState, history};
 use crate::state::ended_lock::EndReason;
 use crate::state::tracking::Cause;
 use crate::types::Object;
@@ -72,7 +72,10 @@ impl ShardState {
         if ended > 0 {
             match self.shard.object(id) {
                 Some(Object::Hash(_)) => changes.event(b'x', "hexpired", database, &key),
-                Some(Object::Lock(_)) => self.shard.count_expired(ended as u64),
+                Some(Object::Lock(_)) => {
+                    self.shard.count_expired(id, ended as u64);
+                    self.shard.note_end(history::place(hash, database));
+                }
                 _ => {}
             }
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
@@ -109,7 +112,12 @@ impl ShardState {
             Some(Object::Lock(lock)) => lock.holders().len(),
             _ => usize::from(self.shard.is_granted(id)),
         };
-        self.shard.count_expired(ended as u64);
+        if let Some(Object::Lock(_)) = self.shard.object(id) {
+            self.shard.note_end(history::place(hash, database));
+        }
+        if ended > 0 {
+            self.shard.count_expired(id, ended as u64);
+        }
         self.shard.keep_end(id, hash, EndReason::Expired, 0);
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;

@@ -11,10 +11,9 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
-use crate::keyspace::shard::grants::{MODE, WRITE, sole_owner};
+use crate::keyspace::shard::grants::{MODE, WRITE, holds_of, kind_of, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
-use crate::number;
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object};
@@ -261,24 +260,8 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
 
 /// What the value of a lock of an unchanged client says, if it is no string: the kind, the owner if there is one only, and
 /// how often it has taken the lock.
-///
-/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock. A
-/// sorted set is a semaphore, or Symfony's lock: its members are the owners.
 fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
-    let owner = sole_owner(object);
-    let holds = match object {
-        Object::Hash(hash) => owner.and_then(|owner| number::integer(hash.get(owner)?)),
-        _ => None,
-    };
-    let holds = holds.and_then(|holds| u32::try_from(holds).ok());
-    let kind = match object {
-        Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
-        Object::SortedSet(set) if set.score(WRITE).is_some() => LockKind::Exclusive,
-        Object::SortedSet(_) => LockKind::Shared,
-        Object::Hash(_) if holds.is_some() => LockKind::Reentrant,
-        _ => LockKind::Exclusive,
-    };
-    (kind, owner.map(excerpt), holds.unwrap_or(1))
+    (kind_of(object), sole_owner(object).map(excerpt), holds_of(object).unwrap_or(1))
 }
 
 /// Whether `value` owns the lock of an unchanged client that is not a string.

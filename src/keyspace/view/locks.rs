@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::View;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, LockTime};
 use crate::keyspace::shard::grants::GrantDetails;
 use crate::keyspace::{Entry, Lease, Occupied};
 use crate::state::clients::ClientId;
@@ -67,6 +67,24 @@ impl View<'_> {
             lock.put(kind, owner, holder);
         }
         self.update_deadline(key);
+    }
+
+    /// Counts a new holder of a lock that is not exclusive.
+    pub fn count_acquired(&mut self, key: &[u8], kind: LockKind) {
+        self.shard_state(key).shard.count_acquired(key, kind);
+    }
+
+    /// Counts a request for the lock of a key that was refused because the lock is held.
+    pub fn count_refused(&mut self, key: &[u8]) {
+        self.shard_state(key).shard.count_refused(key);
+    }
+
+    /// Counts a request that has waited for the lock of a key, which was granted to it now, or refused.
+    pub fn count_wait(&mut self, key: &[u8], since: LockTime, is_granted: bool) {
+        let (waited_ms, place) = (self.now().lock.millis_since(since), self.key_hash(key));
+        let shard = &mut self.shard_state(key).shard;
+        shard.count_wait(waited_ms, is_granted);
+        if is_granted { shard.count_handover(place) } else { shard.count_refused(key) }
     }
 
     /// What is known of a holder of a lock that is not exclusive.
@@ -135,6 +153,8 @@ impl View<'_> {
             lock.remove(owner);
             is_last = lock.get().holders().len() == 0;
         }
+        let place = self.key_hash(key);
+        self.shard_state(key).shard.note_end(place);
         if is_last {
             self.event(b'g', "del", key);
         } else {

@@ -40,7 +40,7 @@ impl Digest {
     }
 
     /// Whether both are equal, in constant time.
-    pub(super) fn is(&self, other: &Self) -> Choice {
+    pub fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
 }

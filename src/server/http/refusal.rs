@@ -1,0 +1,70 @@
+//! Why a request is not answered by its route, and the response that says so.
+
+use hyper::header::{ALLOW, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+
+use super::responses::{Body, text};
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Refusal {
+    /// The setting `http-admin` does not allow changes.
+    Admin,
+    /// It shows no password and no token, or a wrong one.
+    Authentication,
+    /// Its body is too long.
+    Body,
+    /// A page of another site has sent it.
+    CrossSite,
+    /// The route has failed.
+    Failed,
+    /// It is for a host that this server is not.
+    Host,
+    /// The route has another method.
+    Method(&'static str),
+    /// It does not say which host it is for.
+    NoHost,
+    /// There is no such path.
+    NoRoute,
+    /// Its body did not arrive in time.
+    SlowBody,
+}
+
+impl Refusal {
+    /// The response: a status, and a line that says what to do.
+    pub(super) fn response(self) -> Response<Body> {
+        let (status, line) = match self {
+            Self::Admin => (StatusCode::FORBIDDEN, "changes need the setting 'http-admin yes'"),
+            Self::Authentication => (
+                StatusCode::UNAUTHORIZED,
+                "show http-token as a bearer token, or the name and password of a user with all permissions",
+            ),
+            Self::Body => (StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too long or broken"),
+            Self::CrossSite => (StatusCode::FORBIDDEN, "a page of another site may not send this request"),
+            Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "the request has failed; see the log"),
+            Self::Host => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "this server is reached by an IP address, as localhost, or by a name that http-bind lists",
+            ),
+            Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "the path has another method"),
+            Self::NoHost => (StatusCode::BAD_REQUEST, "the request must have one Host header"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "there is no such path"),
+            Self::SlowBody => (StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time"),
+        };
+        let mut response = text(status, line);
+        let headers = response.headers_mut();
+        match self {
+            Self::Method(allowed) => drop(headers.insert(ALLOW, HeaderValue::from_static(allowed))),
+            Self::Authentication => {
+                let scheme = HeaderValue::from_static("Basic realm=\"redlatch\", charset=\"UTF-8\"");
+                headers.insert(WWW_AUTHENTICATE, scheme);
+            }
+            // What is left of the body is not read.
+            Self::Body | Self::SlowBody => {
+                drop(headers.insert(CONNECTION, HeaderValue::from_static("close")))
+            }
+            _ => {}
+        }
+        response
+    }
+}
