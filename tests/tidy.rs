@@ -73,6 +73,8 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     ("cli", "client"),
     ("cli", "server"),
     ("client", "server"),
+    // HTTP asks the engine as a client does.
+    ("server", "client"),
 ];
 /// Modules that may use the crate by its public names, as a program that embeds it does.
 const EMBEDDERS: &[&str] = &["cli"];

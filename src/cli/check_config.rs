@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use super::file::Directive;
 use super::flags::Request;
 use super::sources::{self, Sources};
-use super::{Fault, directives, print, serve, systemd, warn};
+use super::{Fault, directives, otlp, print, serve, systemd, warn};
 use crate::state::settings::Settings;
 
 /// Checks the configuration that `request` and the environment name. Prints every fault and every ignored directive, with
@@ -24,7 +24,8 @@ pub(super) fn check(request: &Request) -> Result<ExitCode, Fault> {
             let later = builder.faults().into_iter().map(|fault| fault.to_string());
             let unreachable = serve::check_reachable(&settings, &systemd::inherited()?).err();
             let log_file = check_log_file(&settings.text("logfile")).err();
-            let of_place = later.chain(unreachable).chain(log_file);
+            let spans = otlp::open(&settings.text("otlp-endpoint")).err();
+            let of_place = later.chain(unreachable).chain(log_file).chain(spans);
             faults.extend(of_place.map(|fault| with_origin(fault, sources.directives())));
         }
         Err(fault) => faults.push(fault),

@@ -18,6 +18,11 @@ mod history;
 mod lock_flags;
 mod log;
 mod log_file;
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(not(feature = "otlp"))]
+#[path = "otlp_none.rs"]
+mod otlp;
 mod place;
 mod replay;
 mod run;
@@ -71,10 +76,18 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
             // First: the numbers of inherited sockets are those that files of this process would have.
             let inherited = systemd::inherited();
             let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told)?;
-            let log =
-                serve::Log { file: output.file(), level: log::open(&sources.value("loglevel"), output) };
+            let (spans, exporter) = match otlp::open(&sources.value("otlp-endpoint")) {
+                Ok(Some((spans, exporter))) => (Some(spans), Ok(Some(exporter))),
+                Ok(None) => (None, Ok(None)),
+                Err(fault) => (None, Err(fault)),
+            };
+            let (file, format) = (output.file(), sources.value("log-format"));
+            let set_level = log::open(&sources.value("loglevel"), &format, output, spans);
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
             let served = sources.check().and_then(|settings| {
+                // Dropped after the server has ended: the last spans are sent.
+                let _exporter = exporter?;
+                let log = serve::Log { file, set_level };
                 let process = serve::Process { program: &program, flags, inherited: inherited?, log };
                 serve::serve(process, settings)
             });

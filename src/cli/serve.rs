@@ -39,7 +39,7 @@ pub(super) struct Log {
     /// Its file, if it has one.
     pub(super) file: Option<Arc<LogFile>>,
     /// Changes what is logged.
-    pub(super) level: log::Level,
+    pub(super) set_level: log::SetLevel,
 }
 
 /// Serves until a signal, SHUTDOWN or a failed sync of the journal ends it. Returns the status of the process.
@@ -69,8 +69,8 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     // This thread is one of the workers.
     let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
-    let Log { file, level } = log;
-    server.settings().on_change(move |settings| level(&settings.text("loglevel")));
+    let Log { file, set_level } = log;
+    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
     server.settings().on_proposal(check_maxclients);
     let status = log_ready(&server, &unix);
     supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);

@@ -85,7 +85,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server refuses it, or the connection fails.
-    #[cfg(feature = "cli")]
+    #[cfg(any(feature = "cli", feature = "http"))]
     pub(crate) async fn speak_resp3(&mut self) -> Result<(), Error> {
         self.protocol = Protocol::Resp3;
         self.call(&[b"HELLO", b"3"]).await.map(drop)

@@ -45,6 +45,13 @@ fn a_good_configuration_is_good_although_its_port_is_taken_and_its_directory_is_
 }
 
 #[test]
+fn an_endpoint_that_no_build_can_send_spans_to_is_a_fault() {
+    let said =
+        faults(&check(&["--port", "auto", "--otlp-endpoint", "https://127.0.0.1:4317"]).output().unwrap());
+    assert!(said.starts_with("redlatch: otlp-endpoint 'https://127.0.0.1:4317': must be "), "{said}");
+}
+
+#[test]
 fn every_fault_is_named_with_its_place() {
     let directory = Directory::new();
     let included = directory.write("more.conf", "maxclients none\n");

@@ -1,18 +1,27 @@
-//! HTTP on a port of its own: metrics, health.
+//! HTTP on a port of its own: metrics, health, a page of locks and its interface in JSON.
 //!
 //! Owns    the sockets of HTTP, their thread, and [`HttpContext`], which all requests share.
 //! Rule    HTTP has a thread and a runtime of its own, so that a slow request delays no lock. It serves the first node.
+//! Rule    what `/api` tells and does goes through commands, on connections without a socket: [`engine_client`].
 //! Rule    a connection is bounded in time and in bytes, and so is the number of connections: `limits`.
 
 mod access;
+mod api;
 mod connection;
+mod contention;
+mod engine_client;
+mod events;
 mod health;
+mod json;
 mod limits;
 mod metrics;
+mod page;
+mod parameters;
 mod refusal;
 mod responses;
 mod routes;
 mod runtime;
+mod sampler;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +36,7 @@ use super::{StartError, listen, unix};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::settings::Settings;
 use connection::Acceptor;
+use events::Viewers;
 
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {
@@ -42,11 +52,14 @@ const CHECKED: &str = "the settings table has checked the port";
 #[derive(Debug)]
 pub(super) struct HttpContext {
     pub(super) server: ServerContext,
+    /// Serve the connections without a socket.
     workers: Arc<Workers>,
     /// Host names that requests may be for, beside addresses and `localhost`.
     names: Vec<String>,
     /// Limits the log lines about wrong passwords and tokens.
     denials: LogLimiter,
+    /// Who follows `/api/events`.
+    viewers: Viewers,
 }
 
 impl Http {
@@ -120,7 +133,8 @@ impl Http {
 
 impl HttpContext {
     fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
-        Self { server, workers, names, denials: LogLimiter::default() }
+        let (denials, viewers) = (LogLimiter::default(), Viewers::default());
+        Self { server, workers, names, denials, viewers }
     }
 }
 
