@@ -182,6 +182,14 @@ fn a_server_that_stops_is_alive_and_not_ready() {
 }
 
 #[test]
+fn shutdown_now_waits_for_nobody() {
+    let server = start("100000");
+    let _slow = slow_reader(&server);
+    connect(&server).write_all(b"SHUTDOWN NOW\r\n").unwrap();
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn the_time_limit_of_a_stop_can_be_changed_while_the_server_runs() {
     let server = start("100000");
     let _slow = slow_reader(&server);
