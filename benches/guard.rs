@@ -104,9 +104,23 @@ fn cases(bare: &mut Bare) -> Vec<(&'static str, Round)> {
     ]
 }
 
-/// A server that is not empty, on which `lock:stock` is held by [`TOKEN`].
-fn server() -> Bare {
-    let mut bare = Bare::new();
+/// Those of them that change something, on a server with a journal, which is written after each request.
+fn journal_cases(bare: &mut Bare) -> Vec<(&'static str, Round)> {
+    let names = [
+        ("SET NX PX granted, DEL", "SET NX PX granted, DEL, journal"),
+        ("SET NX PX granted, release by EVALSHA", "SET NX PX granted, release by EVALSHA, journal"),
+        ("extend by EVALSHA", "extend by EVALSHA, journal"),
+        ("LOCK.ACQUIRE, LOCK.RELEASE", "LOCK.ACQUIRE, LOCK.RELEASE, journal"),
+    ];
+    let renamed = |(case, round)| {
+        let (_, name) = names.iter().find(|(plain, _)| *plain == case)?;
+        Some((*name, round))
+    };
+    cases(bare).into_iter().filter_map(renamed).collect()
+}
+
+/// Fills a server, on which `lock:stock` is then held by [`TOKEN`].
+fn filled(mut bare: Bare) -> Bare {
     for n in 0..LOCKS {
         bare.send(&request(&["SET", &format!("lock:{n:012}"), TOKEN, "NX", "PX", "30000"]));
     }
@@ -118,8 +132,13 @@ fn server() -> Bare {
 
 /// Carries out every case, each between two marks.
 fn run_all() -> Result<(), Fault> {
-    let mut bare = server();
-    for (name, requests) in cases(&mut bare) {
+    let (mut bare, mut with_journal) = (filled(Bare::new()), filled(Bare::with_journal()));
+    run(&cases(&mut bare), &mut bare)?;
+    run(&journal_cases(&mut with_journal), &mut with_journal)
+}
+
+fn run(cases: &[(&str, Round)], bare: &mut Bare) -> Result<(), Fault> {
+    for (name, requests) in cases {
         for (bytes, answer) in requests.iter().cycle().take(requests.len() * WARM_UP as usize) {
             let got = String::from_utf8_lossy(bare.send(bytes)).into_owned();
             if !got.starts_with(answer) {
@@ -128,7 +147,7 @@ fn run_all() -> Result<(), Fault> {
         }
         guard_mark();
         for _ in 0..COUNTED {
-            for (bytes, _) in &requests {
+            for (bytes, _) in requests {
                 black_box(bare.send(black_box(bytes)));
             }
         }
@@ -169,7 +188,9 @@ fn counts_in(folder: &Path) -> Result<BTreeMap<String, f64>, Fault> {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
     let mut counts = BTreeMap::new();
-    for (index, (name, _)) in cases(&mut Bare::new()).into_iter().enumerate() {
+    let mut bare = Bare::new();
+    let all = cases(&mut bare).into_iter().chain(journal_cases(&mut bare));
+    for (index, (name, _)) in all.enumerate() {
         // Files are numbered from one, and every second ends with the rounds of a case.
         let file = folder.join(format!("count.{}", 2 * index + 2));
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;

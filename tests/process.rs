@@ -202,6 +202,71 @@ mod settings {
     }
 
     #[test]
+    fn lines_of_the_log_have_the_form_of_redis_if_one_says_so() {
+        let server = Running::start(redlatch().args(["--port", "auto", "--log-format", "redis"]));
+        let id = server.process.id();
+        server.ask("AUTH someone guess");
+        server.signal("TERM");
+        let (_, said) = server.end_with_log();
+        for line in said.lines() {
+            let (process, rest) = line.split_once(' ').unwrap();
+            assert_eq!(process, format!("{id}:M"), "{line}");
+            let words: Vec<&str> = rest.splitn(6, ' ').collect();
+            let [day, month, year, time, sign, message] = words[..] else { panic!("{line}") };
+            assert!(day.len() == 2 && month.len() == 3 && year.starts_with("20"), "{line}");
+            assert!(time.len() == 12 && time.as_bytes()[8] == b'.', "{line}");
+            let expected = if message.starts_with("A login has failed") { "#" } else { "*" };
+            assert_eq!(sign, expected, "{line}");
+        }
+        assert!(said.contains(" * Ready to accept connections tcp=\"127.0.0.1:"), "{said}");
+        assert!(said.contains(" # A login has failed client="), "{said}");
+    }
+
+    #[test]
+    fn lines_of_the_log_are_objects_of_json_if_one_says_so() {
+        let directory = Directory::new();
+        let path = directory.path("log");
+        let arguments =
+            ["--port", "auto", "--log-format", "json", "--logfile", &path, "--max-lifetime", "1ms"];
+        assert!(redlatch().args(arguments).status().unwrap().success());
+        let log = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<serde_json::Value> =
+            log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let messages: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+        assert_eq!(messages[1..3], ["Ready to accept connections", "Ending"], "{log}");
+        let ready = &lines[1];
+        assert_eq!(ready["level"], "INFO");
+        assert!(ready["timestamp"].as_str().unwrap().ends_with('Z'), "{ready}");
+        assert!(ready["tcp"].as_str().unwrap().starts_with("127.0.0.1:"), "fields are flat: {ready}");
+    }
+
+    #[test]
+    fn a_long_wait_is_logged_while_the_server_is_idle() {
+        let arguments = ["--port", "auto", "--lock-wait-warn", "20", "--lock-held-warn", "20"];
+        let mut server = Running::start(redlatch().args(arguments));
+        server.ask("LOCK.ACQUIRE job A LEASE 60000");
+        let mut waiter = TcpStream::connect(server.address()).unwrap();
+        waiter.write_all(b"LOCK.ACQUIRE job B WAIT 60000\r\n").unwrap();
+        let line = server.wait_for("A request waits for a lock for long");
+        assert!(line.contains(" key=job owner=B ") && line.contains(" holder=A "), "{line}");
+        server.ask("LOCK.RELEASE job A");
+        let line = server.wait_for("A request that has waited for a lock for long has ended");
+        assert!(line.contains("outcome=\"granted\""), "{line}");
+        let line = server.wait_for("A lock is held for long");
+        assert!(line.contains(" key=job ") && line.contains(" owner=B "), "{line}");
+    }
+
+    #[cfg(not(feature = "otlp"))]
+    #[test]
+    fn an_endpoint_for_spans_is_refused_by_a_build_that_cannot_send_them() {
+        let arguments = ["--port", "auto", "--otlp-endpoint", "http://127.0.0.1:4317"];
+        let said = refusal(&redlatch().args(arguments).output().unwrap());
+        let expected = "redlatch: otlp-endpoint 'http://127.0.0.1:4317': must be empty in this build, which lacks the \
+                        feature otlp";
+        assert_eq!(said, expected);
+    }
+
+    #[test]
     fn an_invalid_setting_is_refused_in_one_sentence_with_its_value_and_range() {
         for (arguments, words) in [
             (&["--databases", "0"][..], &["databases '0'", "between 1 and"][..]),

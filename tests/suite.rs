@@ -24,16 +24,22 @@ mod hostile;
 mod http;
 #[cfg(feature = "client")]
 mod lock_client;
+#[cfg(feature = "cli")]
+mod logging;
 #[cfg(all(feature = "server", feature = "lua"))]
 mod long_calls;
 #[cfg(feature = "lua")]
 mod lua_libraries;
 #[cfg(feature = "cli")]
 mod mutex;
+#[cfg(all(feature = "http", feature = "otlp"))]
+mod otlp;
 #[cfg(feature = "cli")]
 mod process;
 #[cfg(feature = "cli")]
 mod run;
+#[cfg(feature = "cli")]
+mod service;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
 #[cfg(feature = "server")]

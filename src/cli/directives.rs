@@ -45,9 +45,9 @@ const OF_REDIS: &str = "
     replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush replica-priority
     replica-read-only replica-serve-stale-data replicaof sanitize-dump-payload save sentinel
     server_cpulist set-max-intset-entries set-proc-title shutdown-on-sigint shutdown-on-sigterm
-    shutdown-timeout slave-announce-ip slave-announce-port slave-ignore-maxmemory slave-lazy-flush
+    slave-announce-ip slave-announce-port slave-ignore-maxmemory slave-lazy-flush
     slave-priority slave-read-only slave-serve-stale-data slaveof socket-mark-id
-    stop-writes-on-bgsave-error stream-node-max-bytes stream-node-max-entries supervised syslog-enabled
+    stop-writes-on-bgsave-error stream-node-max-bytes stream-node-max-entries syslog-enabled
     syslog-facility syslog-ident tcp-backlog tls-ciphers tls-ciphersuites tls-client-cert-file
     tls-client-key-file tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file-pass
     tls-prefer-server-ciphers tls-replication tls-session-cache-size tls-session-cache-timeout

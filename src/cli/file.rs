@@ -21,49 +21,73 @@ pub(super) struct Directive {
 
 /// How deep files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 16;
+/// Faults after which no further file is included.
+const FAULTS_MAX: usize = 100;
 
-/// Adds to `found` the directives of a file and of the files that it includes, in order.
-///
-/// # Errors
-/// A file cannot be read, its quotes do not match, or files include each other without end. The directives before the
-/// error have been added.
-pub(super) fn load(path: &Path, found: &mut Vec<Directive>) -> Result<(), Fault> {
-    load_into(path, 0, found)
+/// What files and other texts say.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The directives, in order.
+    pub(super) directives: Vec<Directive>,
+    /// The lines that cannot be read, the files that cannot, and files that include each other without end.
+    pub(super) faults: Vec<Fault>,
+}
+
+/// Adds to `found` the directives of a file and of the files that it includes.
+pub(super) fn load(path: &Path, found: &mut Found) {
+    load_into(path, None, 0, found);
 }
 
 /// Adds to `found` the directives of a text that `origin` names.
-///
-/// # Errors
-/// As [`load`].
-pub(super) fn parse(text: &[u8], origin: &str, found: &mut Vec<Directive>) -> Result<(), Fault> {
-    parse_into(text, origin, 0, found)
+pub(super) fn parse(text: &[u8], origin: &str, found: &mut Found) {
+    parse_into(text, origin, 0, found);
 }
 
-fn load_into(path: &Path, depth: usize, found: &mut Vec<Directive>) -> Result<(), Fault> {
-    let text = std::fs::read(path)
-        .map_err(|error| format!("cannot read the configuration file '{}': {error}", path.display()))?;
-    parse_into(&text, &path.display().to_string(), depth, found)
+/// `included` is the line that names the file, if one does.
+fn load_into(path: &Path, included: Option<&str>, depth: usize, found: &mut Found) {
+    match std::fs::read(path) {
+        Ok(text) => parse_into(&text, &path.display().to_string(), depth, found),
+        Err(error) => {
+            let line = included.map(|line| format!(" ({line})")).unwrap_or_default();
+            found
+                .faults
+                .push(format!("cannot read the configuration file '{}': {error}{line}", path.display()));
+        }
+    }
 }
 
-fn parse_into(text: &[u8], origin: &str, depth: usize, found: &mut Vec<Directive>) -> Result<(), Fault> {
+fn parse_into(text: &[u8], origin: &str, depth: usize, found: &mut Found) {
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
         let origin = format!("line {} of {origin}", index + 1);
-        let Some(directive) = directive(line, &origin)? else { continue };
+        let directive = match directive(line, &origin) {
+            Ok(Some(directive)) => directive,
+            Ok(None) => continue,
+            Err(fault) => {
+                found.faults.push(fault);
+                continue;
+            }
+        };
         if directive.name != "include" {
-            found.push(directive);
-        } else if depth == INCLUDE_DEPTH_MAX {
-            return Err(format!("more than {INCLUDE_DEPTH_MAX} files include each other ({origin})"));
-        } else {
-            for path in &directive.words {
-                load_into(Path::new(path), depth + 1, found)?;
+            found.directives.push(directive);
+            continue;
+        }
+        for path in &directive.words {
+            if depth < INCLUDE_DEPTH_MAX {
+                load_into(Path::new(path), Some(&origin), depth + 1, found);
+            } else {
+                let fault = format!("more than {INCLUDE_DEPTH_MAX} files include each other ({origin})");
+                found.faults.push(fault);
+            }
+            // Files that include each other twice would be read without end.
+            if found.faults.len() >= FAULTS_MAX {
+                return;
             }
         }
     }
-    Ok(())
 }
 
 /// The name and the words of one line; none when it has no word.
@@ -91,9 +115,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &[u8], origin: &str) -> Result<Vec<Directive>, Fault> {
-        let mut found = Vec::new();
-        super::parse(text, origin, &mut found)?;
-        Ok(found)
+        let mut found = Found::default();
+        super::parse(text, origin, &mut found);
+        found.faults.into_iter().next().map_or(Ok(found.directives), Err)
     }
 
     /// Lines of words with and without quotes, and random bytes.

@@ -22,6 +22,8 @@ use crate::state::settings_table::ROWS;
 /// The action that the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Action {
+    /// Say whether the server would start with these settings.
+    CheckConfig(Request),
     /// Ask a running server whether it is alive.
     Health(Place),
     /// Say that a subcommand for locks was misused.
@@ -60,15 +62,23 @@ pub(super) struct Request {
 pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
-        Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
+        Some("check-config")
+            if !arguments.iter().any(|argument| argument == "--help" || argument == "-h") =>
+        {
+            serve(&lossy(&arguments[1..])).map(Action::CheckConfig)
+        }
+        Some("-h" | "--help" | "help" | "check-config" | "health" | "completions" | "man") => {
+            subcommand(arguments)
+        }
         Some(name) if lock_flags::NAMES.contains(&name) || test_flags::NAMES.contains(&name) => {
             Ok(subcommand(arguments).unwrap_or_else(Action::Misused))
         }
-        _ => {
-            let lossy = |argument: &OsString| argument.to_string_lossy().into_owned();
-            serve(&arguments.iter().map(lossy).collect::<Vec<_>>()).map(Action::Serve)
-        }
+        _ => serve(&lossy(arguments)).map(Action::Serve),
     }
+}
+
+fn lossy(arguments: &[OsString]) -> Vec<String> {
+    arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 /// Harnesses look for ` v=` and the Redis version whose replies they may expect.
@@ -184,21 +194,24 @@ fn split(arguments: &[String]) -> Result<Vec<String>, Fault> {
 
 /// The command line as clap knows it, from the settings table.
 fn command() -> Command {
-    let file = Arg::new("file")
-        .value_name("FILE")
-        .help("Settings in redis.conf's syntax; - reads the standard input.");
     let health = Command::new("health").about("Asks a running server for a PONG; exits with 0 or 1.").arg(
         Arg::new("url").value_name("URL").help("redis[s]://[[user]:password@]host[:port] or unix:///path."),
     );
-    let shells = Arg::new("shell").required(true).value_parser(value_parser!(clap_complete::Shell));
-    Command::new("redlatch")
+    let check = Command::new("check-config")
+        .about("Says whether the server would start with these settings, and names every fault.")
+        .after_help(
+            "Reads flags, environment and file as the server does, the ACL file and the certificates as well. Binds \
+             nothing and opens no directory. Exits with 0 or 1.",
+        );
+    let check = with_settings(check);
+    let shells =
+        Arg::new("shell").required(true).help("The shell.").value_parser(value_parser!(clap_complete::Shell));
+    with_settings(Command::new("redlatch"))
         .version(env!("CARGO_PKG_VERSION"))
         .disable_version_flag(true)
         .about("A lock server that speaks the Redis protocol.")
         .after_help(AFTER_HELP)
         .args_conflicts_with_subcommands(true)
-        .arg(file)
-        .args(ROWS.iter().map(flag))
         .args(harness::flags())
         .arg(
             Arg::new("version")
@@ -210,13 +223,22 @@ fn command() -> Command {
         )
         .subcommands(lock_flags::commands())
         .subcommands(test_flags::commands())
+        .subcommand(check)
         .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
         .subcommand(
-            Command::new("man")
-                .about("Prints the man page, or that of a subcommand.")
-                .arg(Arg::new("page").value_name("SUBCOMMAND")),
+            Command::new("man").about("Prints the man page, or that of a subcommand.").arg(
+                Arg::new("page").value_name("SUBCOMMAND").help("The subcommand, as in redlatch man run."),
+            ),
         )
+}
+
+/// Adds the file and the flags of all settings.
+fn with_settings(command: Command) -> Command {
+    let file = Arg::new("file")
+        .value_name("FILE")
+        .help("Settings in redis.conf's syntax; - reads the standard input.");
+    command.arg(file).args(ROWS.iter().map(flag))
 }
 
 fn flag(row: &'static Setting) -> Arg {
@@ -249,6 +271,50 @@ mod tests {
     #[test]
     fn clap_accepts_the_command() {
         command().debug_assert();
+    }
+
+    fn printed(arguments: &[&str]) -> String {
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        match read(&arguments) {
+            Ok(Action::Print(text)) => text,
+            other => panic!("{arguments:?} prints nothing: {other:?}"),
+        }
+    }
+
+    /// A man page as text: without the backslashes of its hyphens.
+    fn page(arguments: &[&str]) -> String {
+        printed(&[&["man"], arguments].concat()).replace('\\', "")
+    }
+
+    #[test]
+    fn the_man_pages_and_the_completions_name_every_subcommand_and_every_flag() {
+        let mut root = command();
+        root.build();
+        let bash = printed(&["completions", "bash"]);
+        let others: Vec<String> =
+            ["zsh", "fish", "elvish"].iter().map(|shell| printed(&["completions", shell])).collect();
+        let subcommands = root.get_subcommands().filter(|command| command.get_name() != "help");
+        let mut all: Vec<(&Command, String)> = vec![(&root, page(&[]))];
+        for command in subcommands {
+            let name = command.get_name();
+            assert!(all[0].1.contains(&format!("redlatch-{name}(1)")), "the man page names {name}");
+            assert!(bash.contains(&format!("redlatch,{name})")), "bash completes {name}");
+            assert!(others.iter().all(|script| script.contains(name)), "all shells complete {name}");
+            assert!(command.get_about().is_some(), "{name} says what it does");
+            all.push((command, page(&[name])));
+        }
+        for (command, page) in &all {
+            for arg in command.get_arguments() {
+                let (name, help) = (command.get_name(), arg.get_help().map(ToString::to_string));
+                let help = help.unwrap_or_else(|| panic!("{name} {}: has no help", arg.get_id()));
+                let first = help.split(['.', ';', '\'']).next().expect("a first part");
+                assert!(page.contains(first), "{name}: {first}");
+                if let Some(long) = arg.get_long() {
+                    assert!(page.contains(&format!("--{long}")), "{name}: the page names --{long}");
+                    assert!(bash.contains(&format!("--{long}")), "{name}: bash completes --{long}");
+                }
+            }
+        }
     }
 
     #[test]

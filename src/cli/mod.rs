@@ -5,6 +5,7 @@
 //! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits
 //!         with 1. The subcommands for locks have exit codes of their own.
 
+mod check_config;
 mod child;
 mod descriptors;
 mod directives;
@@ -16,11 +17,18 @@ mod health;
 mod history;
 mod lock_flags;
 mod log;
+mod log_file;
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(not(feature = "otlp"))]
+#[path = "otlp_none.rs"]
+mod otlp;
 mod place;
 mod replay;
 mod run;
 mod serve;
 mod sources;
+mod systemd;
 mod test_flags;
 mod texts;
 mod timeline;
@@ -52,6 +60,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     let (program, rest) = arguments.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
+        Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),
@@ -64,10 +73,24 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::Serve(request) => {
             let sources = Sources::read(&request);
             let flags = &request.process;
-            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told);
-            let level = log::open(&sources.value("loglevel"), output)?;
+            // First: the numbers of inherited sockets are those that files of this process would have.
+            let inherited = systemd::inherited();
+            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told)?;
+            let (spans, exporter) = match otlp::open(&sources.value("otlp-endpoint")) {
+                Ok(Some((spans, exporter))) => (Some(spans), Ok(Some(exporter))),
+                Ok(None) => (None, Ok(None)),
+                Err(fault) => (None, Err(fault)),
+            };
+            let (file, format) = (output.file(), sources.value("log-format"));
+            let set_level = log::open(&sources.value("loglevel"), &format, output, spans);
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
-            let served = sources.check().and_then(|settings| serve::serve(&program, settings, flags, level));
+            let served = sources.check().and_then(|settings| {
+                // Dropped after the server has ended: the last spans are sent.
+                let _exporter = exporter?;
+                let log = serve::Log { file, set_level };
+                let process = serve::Process { program: &program, flags, inherited: inherited?, log };
+                serve::serve(process, settings)
+            });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));
         }
     }

@@ -7,32 +7,55 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::log_file::LogFile;
 use super::sources::Configuration;
+use super::systemd::{NotifyState, Supervisor};
 use super::{Fault, descriptors, directives, harness, log, print};
-use crate::server::{self, Builder, Server};
+use crate::server::{self, Builder, Inherited, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 
 /// The allocator of the binary: see `main.rs`.
 const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc" };
 
+/// What the process brings along, besides the settings.
+pub(super) struct Process<'p> {
+    /// The name that it was started by.
+    pub(super) program: &'p str,
+    /// What its harness asks for.
+    pub(super) flags: &'p harness::Flags,
+    /// Sockets that it was started with.
+    pub(super) inherited: Inherited,
+    /// Its log.
+    pub(super) log: Log,
+}
+
+/// The log of the process.
+pub(super) struct Log {
+    /// Its file, if it has one.
+    pub(super) file: Option<Arc<LogFile>>,
+    /// Changes what is logged.
+    pub(super) set_level: log::SetLevel,
+}
+
 /// Serves until a signal, SHUTDOWN or a failed sync of the journal ends it. Returns the status of the process.
 ///
 /// # Errors
 /// The reason why the server does not start.
-pub(super) fn serve(
-    program: &str,
-    configuration: Configuration,
-    flags: &harness::Flags,
-    level: log::Level,
-) -> Result<ExitCode, Fault> {
+pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Result<ExitCode, Fault> {
+    let Process { program, flags, inherited, log } = process;
     flags.check()?;
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
+    check_reachable(&settings, &inherited)?;
     log_start(program, &configuration.ignored);
+    let supervisor = Supervisor::find(&settings.text("supervised"))?;
+    let unix = unix_paths(&settings, &inherited);
+    builder = builder.inherited(inherited);
     let clients = client_limit(&settings)?;
     builder = builder.set("maxclients", clients.to_string());
     let threads = match settings.integer("threads") as usize {
@@ -46,26 +69,38 @@ pub(super) fn serve(
     // This thread is one of the workers.
     let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
-    server.settings().on_change(move |settings| level(&settings.text("loglevel")));
+    let Log { file, set_level } = log;
+    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
     server.settings().on_proposal(check_maxclients);
-    let unix = settings.text("unixsocket");
-    log_ready(&server, &unix);
+    let status = log_ready(&server, &unix);
+    supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
     let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&server, &unix).as_bytes())?;
     let reason = match is_harness_there {
-        true => runtime.block_on(signals.reason_to_end(&server, flags)),
+        true => {
+            let reload = || reload(&server, file.as_deref(), &supervisor);
+            let end = signals.reason_to_end(&server, flags, reload);
+            runtime.block_on(unless_forever(end, supervisor.watch(&server)))
+        }
         false => "nobody reads the standard output",
     };
     tracing::info!(reason, "Ending");
+    supervisor.tell(&[NotifyState::Stopping, NotifyState::Status("Answers the last requests")]);
     server.stop();
-    runtime.block_on(server.finished());
+    let is_hurried = runtime.block_on(signals.hurries(server.finished()));
     let has_failed = server.has_failed();
     runtime.shutdown_background();
-    server.join();
+    if !is_hurried {
+        server.join();
+    }
     for port_file in ["port-file", "tls-port-file", "http-port-file"].map(|name| settings.text(name)) {
         if !port_file.is_empty() {
             // A harness that waits for the file of the next server must not find this one's.
             let _ = std::fs::remove_file(port_file);
         }
+    }
+    if is_hurried {
+        tracing::warn!("A second signal ends the process at once");
+        return Ok(ExitCode::FAILURE);
     }
     match has_failed {
         true => Ok(DISK_FAILED.into()),
@@ -76,14 +111,26 @@ pub(super) fn serve(
     }
 }
 
+/// Waits for `end`, and meanwhile runs `work`, which has no end.
+async fn unless_forever<T>(end: impl Future<Output = T>, work: impl Future<Output = ()>) -> T {
+    let work = async {
+        work.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = end => ended,
+        never = work => never,
+    }
+}
+
 /// The status of a process that ends because the disk cannot be trusted: EX_IOERR of `sysexits.h`.
 const DISK_FAILED: u8 = 74;
 
 /// The server that the configuration describes. Stores its settings in `settings`, too.
 ///
 /// # Errors
-/// A value is not allowed, or the server has no address to connect to.
-fn configured(configuration: &Configuration, settings: &Settings) -> Result<Builder, Fault> {
+/// A value is not allowed.
+pub(super) fn configured(configuration: &Configuration, settings: &Settings) -> Result<Builder, Fault> {
     let mut builder = Builder::new().allocator(ALLOCATOR);
     for (name, value) in &configuration.settings {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
@@ -97,19 +144,37 @@ fn configured(configuration: &Configuration, settings: &Settings) -> Result<Buil
         let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
         builder = builder.config_file(path.to_string_lossy());
     }
-    let has_port = ["port", "tls-port"].iter().any(|name| settings.text(name) != "0");
-    if !has_port && settings.text("unixsocket").is_empty() {
-        let expected = "must be above 0, or auto, where neither tls-port nor unixsocket is set";
-        return Err(format!("port '0': {expected}: no client could connect"));
-    }
     Ok(builder)
+}
+
+/// Checks that there is an address to connect to.
+///
+/// # Errors
+/// There is none.
+pub(super) fn check_reachable(settings: &Settings, inherited: &Inherited) -> Result<(), Fault> {
+    let has_port = ["port", "tls-port"].iter().any(|name| settings.text(name) != "0");
+    if has_port || !settings.text("unixsocket").is_empty() || inherited.is_any() {
+        return Ok(());
+    }
+    let expected = "must be above 0, or auto, where neither tls-port nor unixsocket is set";
+    Err(format!("port '0': {expected}: no client could connect"))
+}
+
+/// The paths of the Unix sockets, separated by spaces.
+fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
+    if !inherited.replaces_port() {
+        return settings.text("unixsocket");
+    }
+    let addresses = inherited.unix.iter().filter_map(|listener| listener.local_addr().ok());
+    let paths = addresses.filter_map(|address| Some(address.as_pathname()?.display().to_string()));
+    paths.collect::<Vec<_>>().join(" ")
 }
 
 /// The signals that concern a running server.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    /// The server outlives its terminal, as Redis does, and reads its certificates again.
+    /// The server outlives its terminal, as Redis does, and reads its certificates and opens its log file again.
     hangup: Signal,
 }
 
@@ -123,7 +188,12 @@ impl Signals {
     }
 
     /// Waits until the server is to end; returns why.
-    async fn reason_to_end(&mut self, server: &Server, flags: &harness::Flags) -> &'static str {
+    async fn reason_to_end(
+        &mut self,
+        server: &Server,
+        flags: &harness::Flags,
+        reload: impl Fn(),
+    ) -> &'static str {
         let mut end_of_process = std::pin::pin!(flags.reason_to_end());
         loop {
             tokio::select! {
@@ -131,8 +201,17 @@ impl Signals {
                 _ = self.interrupt.recv() => return "SIGINT",
                 () = server.stopped() => return "SHUTDOWN",
                 reason = &mut end_of_process => return reason,
-                _ = self.hangup.recv() => reload(server),
+                _ = self.hangup.recv() => reload(),
             }
+        }
+    }
+
+    /// Waits until the server is done. Returns true if another signal comes before that.
+    async fn hurries(&mut self, done: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            () = done => false,
+            _ = self.terminate.recv() => true,
+            _ = self.interrupt.recv() => true,
         }
     }
 }
@@ -168,12 +247,18 @@ fn check_maxclients(proposal: &Proposal<'_>) -> Result<(), SettingError> {
     }
 }
 
-/// Reads renewed certificates again; the log says if they cannot be used.
-fn reload(server: &Server) {
+/// Opens the log file again, which may have been renamed, and reads renewed certificates; the log says if they cannot be
+/// used.
+fn reload(server: &Server, log: Option<&LogFile>, supervisor: &Supervisor) {
+    supervisor.tell_reloading();
+    if let Some(Err(error)) = log.map(LogFile::reopen) {
+        tracing::warn!(%error, "The log stays in its old file");
+    }
     match server.reload_certificates() {
         Ok(()) => tracing::info!("Certificates have been read again"),
         Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
     }
+    supervisor.tell(&[NotifyState::Ready]);
 }
 
 /// Logs the banner that harnesses wait for, in the name of the program that they think they started, and the ignored
@@ -199,10 +284,15 @@ fn log_start(program: &str, ignored: &[String]) {
     }
 }
 
-/// Says that the server accepts connections, and where: several addresses of one port are separated by spaces.
-fn log_ready(server: &Server, unix: &str) {
+/// Says that the server accepts connections, and where: several addresses of one port are separated by spaces. Returns that
+/// in one sentence.
+fn log_ready(server: &Server, unix: &str) -> String {
     let listed =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let [tcp, tls, http] = [server.addrs(), server.tls_addrs(), server.http_addrs()].map(listed);
     tracing::info!(tcp, tls, unix, http, "Ready to accept connections");
+    let named = [("tcp", &*tcp), ("tls", &*tls), ("unix", unix), ("http", &*http)];
+    let named = named.iter().filter(|(_, addresses)| !addresses.is_empty());
+    let addresses: Vec<_> = named.map(|(kind, addresses)| format!("{kind} {addresses}")).collect();
+    format!("Accepts connections: {}", addresses.join(", "))
 }

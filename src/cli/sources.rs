@@ -5,7 +5,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::file::{self, Directive};
+use super::file::{self, Directive, Found};
 use super::flags::Request;
 use super::{Fault, directives};
 use crate::state::settings::Settings;
@@ -27,9 +27,7 @@ pub(super) struct Configuration {
 /// The directives of every source, weakest source first, not yet checked.
 #[derive(Debug)]
 pub(super) struct Sources {
-    directives: Vec<Directive>,
-    /// The first source that could not be read to its end.
-    fault: Option<Fault>,
+    found: Found,
     file: Option<String>,
 }
 
@@ -37,40 +35,52 @@ impl Sources {
     /// Reads every source that `request` and the environment name. A source that cannot be read does not keep the
     /// others from being read, because they may name the log file that the error belongs in.
     pub(super) fn read(request: &Request) -> Self {
-        let mut directives = Vec::new();
-        let read = request.file.as_ref().map_or(Ok(()), |path| file::load(Path::new(path), &mut directives));
-        let read = read.and_then(|()| match request.reads_stdin {
-            true => read_stdin(&mut directives),
-            false => Ok(()),
-        });
-        directives.extend(environment(|name| std::env::var(name).ok()));
-        directives.extend(request.directives.iter().cloned());
-        Self { directives, fault: read.err(), file: request.file.clone() }
+        let mut found = Found::default();
+        if let Some(path) = &request.file {
+            file::load(Path::new(path), &mut found);
+        }
+        if request.reads_stdin {
+            read_stdin(&mut found);
+        }
+        found.directives.extend(environment(|name| std::env::var(name).ok()));
+        found.directives.extend(request.directives.iter().cloned());
+        Self { found, file: request.file.clone() }
+    }
+
+    /// The directives, those of the weakest source first.
+    pub(super) fn directives(&self) -> &[Directive] {
+        &self.found.directives
     }
 
     /// The value with the highest precedence, not yet checked; empty if there is none.
     pub(super) fn value(&self, name: &str) -> String {
-        let last = self.directives.iter().rev().find(|directive| directive.name == name);
+        let last = self.directives().iter().rev().find(|directive| directive.name == name);
         last.map(|directive| directive.words.join(" ")).unwrap_or_default()
     }
 
     /// The settings that the directives make.
     ///
     /// # Errors
-    /// A source cannot be read, a name is unknown, or a value is not allowed.
-    pub(super) fn check(self) -> Result<Configuration, Fault> {
-        match self.fault {
-            Some(fault) => Err(fault),
-            None => Ok(Configuration { file: self.file, ..check(self.directives)? }),
-        }
+    /// A source cannot be read, a name is unknown, or a value is not allowed: the first fault.
+    pub(super) fn check(&self) -> Result<Configuration, Fault> {
+        let (configuration, faults) = self.check_all();
+        faults.into_iter().next().map_or(Ok(configuration), Err)
+    }
+
+    /// The settings that the directives make, without those that are not allowed, and every fault.
+    pub(super) fn check_all(&self) -> (Configuration, Vec<Fault>) {
+        let (configuration, faults) = check(self.directives());
+        let faults = self.found.faults.iter().cloned().chain(faults).collect();
+        (Configuration { file: self.file.clone(), ..configuration }, faults)
     }
 }
 
-fn read_stdin(found: &mut Vec<Directive>) -> Result<(), Fault> {
+fn read_stdin(found: &mut Found) {
     let mut text = Vec::new();
-    let read = std::io::stdin().read_to_end(&mut text);
-    read.map_err(|error| format!("cannot read the standard input: {error}"))?;
-    file::parse(&text, "the standard input", found)
+    match std::io::stdin().read_to_end(&mut text) {
+        Ok(_) => file::parse(&text, "the standard input", found),
+        Err(error) => found.faults.push(format!("cannot read the standard input: {error}")),
+    }
 }
 
 /// The name of the variable that sets a setting: `REDLATCH_PORT_FILE` for `port-file`.
@@ -91,31 +101,44 @@ fn environment(read: impl Fn(&str) -> Option<String>) -> Vec<Directive> {
     found
 }
 
-fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
+/// The settings of those directives that are allowed, and the faults of the others.
+fn check(directives: &[Directive]) -> (Configuration, Vec<Fault>) {
     let scratch = Settings::default();
     let mut configuration = Configuration::default();
-    for Directive { name, words, origin } in directives {
+    let read = directives.iter().map(|directive| configuration.take(directive, &scratch));
+    let faults = read.filter_map(Result::err).collect();
+    configuration.find_acl_file_in(&scratch.text("dir"));
+    (configuration, faults)
+}
+
+/// The name and the rules of a directive `user`. One argument may hold the whole line: `--user 'alice on nopass'`.
+pub(super) fn user(words: &[String]) -> Option<(String, Vec<String>)> {
+    let line = words.join(" ");
+    let words = match words.len() {
+        1 => line.split_ascii_whitespace().map(str::to_owned).collect(),
+        _ => words.to_vec(),
+    };
+    let mut words = words.into_iter();
+    Some((words.next()?, words.collect()))
+}
+
+impl Configuration {
+    /// Adds what a directive says. `scratch` gets each setting, to check its value.
+    fn take(&mut self, directive: &Directive, scratch: &Settings) -> Result<(), Fault> {
+        let Directive { name, words, origin } = directive;
         if name == "user" {
-            // One argument may hold the whole line: `--user 'alice on nopass'`.
-            let line = words.join(" ");
-            let words = if words.len() == 1 {
-                line.split_ascii_whitespace().map(str::to_owned).collect()
-            } else {
-                words
-            };
-            let mut words = words.into_iter();
-            let user = words.next().ok_or_else(|| format!("user: a name is missing ({origin})"))?;
-            configuration.users.push((user, words.collect()));
-            continue;
+            let user = user(words).ok_or_else(|| format!("user: a name is missing ({origin})"))?;
+            self.users.push(user);
+            return Ok(());
         }
-        let Some(row) = Settings::row(&name) else {
-            if !directives::is_of_redis(&name) {
+        let Some(row) = Settings::row(name) else {
+            if !directives::is_of_redis(name) {
                 return Err(format!("unknown setting '{name}' ({origin}); redlatch --help lists them all"));
             }
-            if !configuration.ignored.contains(&name) {
-                configuration.ignored.push(name);
+            if !self.ignored.contains(name) {
+                self.ignored.push(name.clone());
             }
-            continue;
+            return Ok(());
         };
         if words.is_empty() {
             return Err(format!("{name}: a value is missing ({origin})"));
@@ -127,13 +150,10 @@ fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
         }
         let value = words.join(" ");
         scratch.set(row.name, &value).map_err(|refused| format!("{refused} ({origin})"))?;
-        configuration.settings.push((row.name, value));
+        self.settings.push((row.name, value));
+        Ok(())
     }
-    configuration.find_acl_file_in(&scratch.text("dir"));
-    Ok(configuration)
-}
 
-impl Configuration {
     /// Redis reads a relative `aclfile` from the directory `dir`.
     fn find_acl_file_in(&mut self, directory: &str) {
         let files = self.settings.iter_mut().filter(|(name, _)| *name == "aclfile");
@@ -157,7 +177,7 @@ mod tests {
     fn directives_without_a_meaning_are_listed_once() {
         let all =
             vec![directive("save", &[""]), directive("port", &["7000"]), directive("save", &["60", "1"])];
-        let configuration = check(all).unwrap();
+        let configuration = check(&all).0;
         assert_eq!(configuration.settings, [("port", "7000".to_owned())]);
         assert_eq!(configuration.ignored, ["save"]);
     }
@@ -165,8 +185,7 @@ mod tests {
     #[test]
     fn a_relative_acl_file_is_in_the_directory_dir() {
         let found = |directory: &str, file: &str| {
-            let configuration =
-                check(vec![directive("aclfile", &[file]), directive("dir", &[directory])]).unwrap();
+            let configuration = check(&[directive("aclfile", &[file]), directive("dir", &[directory])]).0;
             configuration.settings[0].1.clone()
         };
         assert_eq!(found("/var/lib/redis", "users.acl"), "/var/lib/redis/users.acl");
@@ -181,9 +200,9 @@ mod tests {
             ("nosuch", &["1"][..], "unknown setting 'nosuch' (test); redlatch --help lists them all"),
             ("databases", &[], "databases: a value is missing (test)"),
         ] {
-            assert_eq!(check(vec![directive(name, words)]).unwrap_err(), said);
+            assert_eq!(check(&[directive(name, words)]).1, [said]);
         }
-        let refused = check(vec![directive("databases", &["0"])]).unwrap_err();
+        let refused = &check(&[directive("databases", &["0"])]).1[0];
         assert!(refused.starts_with("databases '0': must be between 1 and ") && refused.ends_with(" (test)"));
     }
 

@@ -205,3 +205,8 @@ impl Connection {
 pub(crate) fn is_unknown(text: &str) -> bool {
     text.starts_with("ERR unknown command") || text.starts_with("ERR Unknown command")
 }
+
+/// Whether an error reply says that the server is about to close the connection, because it shuts down.
+pub(crate) fn is_ending(text: &str) -> bool {
+    text.starts_with("SHUTDOWN ") || text.starts_with("UNBLOCKED the server ")
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::{Connection, is_unknown};
+use super::connection::{Connection, is_ending, is_unknown};
 use super::error::Error;
 use super::locks::random;
 use super::reply::Reply;
@@ -73,7 +73,7 @@ impl Terms {
             let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
             let reply = reply.map_err(|_| Error::Unreachable("the server does not answer".to_owned()))??;
             if let Reply::Error(text) = reply {
-                return Err(Error::Refused(text));
+                return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::Refused(text) });
             }
             if let Some(waited) = reply.field("waited").and_then(Reply::integer) {
                 // The lease began when the wait ended, which is later than it was sent by at least what it waited.

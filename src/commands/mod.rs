@@ -41,6 +41,7 @@ pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
+pub(crate) use lock::watch::watch_locks;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{busy, runs_natively};
 pub use shared::{Pause, Shared, VERSION};

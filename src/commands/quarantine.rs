@@ -1,4 +1,5 @@
-//! What commands answer while nothing may be granted or extended: in the quarantine, and while the disk takes no writes.
+//! What commands answer while nothing may be granted or extended: in the quarantine, while the disk takes no writes, and
+//! while the server shuts down.
 //!
 //! Owns    the answers. Clients, transactions and scripts run every command through [`run`] then.
 //! Rule    what makes a key, a field or a member, or lengthens a lease, is refused. What only removes works. Reads see the
@@ -38,11 +39,12 @@ impl Caller {
 /// Executes a command, or answers as it must be answered now.
 ///
 /// # Errors
-/// The error of the command, of the quarantine or of the disk.
+/// The error of the command, of the quarantine, of the disk or of a shutdown.
 #[cold]
 pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
     let (row, quarantine) = (call.command.row, &call.shared.quarantine);
-    let (until, disk_fails) = (quarantine.until(call.now.lock), quarantine.disk_error().is_some());
+    let until = quarantine.until(call.now.lock);
+    let (disk_fails, refuses) = (quarantine.disk_error().is_some(), quarantine.refuses());
     if !row.flags.has(Flags::WRITE) {
         return match until {
             // As in Redis, so that health checks see it.
@@ -59,7 +61,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
     if (releases && !is_expire(row.name)) || removes || is_harmless(call)? {
         return (row.run)(call);
     }
-    if until.is_some() && !disk_fails {
+    if until.is_some() && !refuses {
         return answer_as_held(call, caller);
     }
     match permission(call.shared, call.now.lock) {
@@ -75,8 +77,11 @@ pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
 /// Allows what grants or extends.
 ///
 /// # Errors
-/// The error of the disk, or of the quarantine.
+/// The error of a shutdown, of the disk, or of the quarantine.
 pub(in crate::commands) fn permission(shared: &Shared, now: LockTime) -> Result<(), Refusal> {
+    if shared.quarantine.is_stopping() {
+        return Err(Refusal::said("SHUTDOWN the server is shutting down: no lock is granted or extended"));
+    }
     if let Some(error) = shared.quarantine.disk_error() {
         return Err(Refusal::said(format!("MISCONF Errors writing to the AOF file: {error}")));
     }
@@ -92,7 +97,7 @@ pub(in crate::commands) fn permission(shared: &Shared, now: LockTime) -> Result<
 pub(in crate::commands) fn answer_acquire(call: &mut Call<'_, '_>, known: &Known) -> bool {
     let until = call.shared.quarantine.until(call.now.lock);
     match (known.purpose, until) {
-        (Purpose::Acquire(Granted::Nil), Some(until)) if call.shared.quarantine.disk_error().is_none() => {
+        (Purpose::Acquire(Granted::Nil), Some(until)) if !call.shared.quarantine.refuses() => {
             call.reply.integer(call.now.millis_until(Deadline::at(until)));
             true
         }

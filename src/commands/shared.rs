@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use sha1::{Digest, Sha1};
 
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::commands::lock::slow;
+use crate::commands::lock::watch::LockWatch;
 use crate::commands::redact::redacted;
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
@@ -57,6 +59,8 @@ pub struct Shared {
     pub libraries: Libraries,
     /// Lock requests that wait.
     pub lock_waits: LockWaits,
+    /// Locks that are waited for or held for long.
+    pub lock_watch: LockWatch,
     /// The slow log.
     pub slowlog: Slowlog,
     /// The latency monitor.
@@ -85,7 +89,7 @@ pub struct Shared {
     pub port: AtomicU64,
     /// The TLS port; 0 until it is bound.
     pub tls_port: AtomicU64,
-    /// Set by SHUTDOWN.
+    /// Set once the server begins to stop: by SHUTDOWN, a signal, or the end of its handle.
     pub is_stopping: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
@@ -178,6 +182,7 @@ impl Shared {
             running,
             libraries: Libraries::default(),
             lock_waits: LockWaits::default(),
+            lock_watch: LockWatch::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
@@ -341,10 +346,16 @@ impl Shared {
         let _ = self.stop_hook.set(Box::new(hook));
     }
 
+    /// The server begins to stop: nothing is granted or extended any more, and interpreted scripts end.
+    pub fn begin_stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        self.quarantine.stop();
+        self.running.end_all();
+    }
+
     /// Ends the server: SHUTDOWN.
     pub fn stop(&self) {
-        self.is_stopping.store(true, SeqCst);
-        self.running.end_all();
+        self.begin_stop();
         if let Some(hook) = self.stop_hook.get() {
             hook();
         }
@@ -368,8 +379,16 @@ impl Shared {
         self.settings.events().with_names(self.registries.tracking.broadcasts())
     }
 
-    /// Records the duration of a call in the command's statistics, the slow log and the latency monitor.
-    pub fn record_duration(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
+    /// Records the duration of a call in the command's statistics, the slow log and the latency monitor. `view` has the
+    /// shards of its keys locked.
+    pub fn record_duration(
+        &self,
+        view: &mut View<'_>,
+        client: &Client,
+        command: &Command,
+        request: Request<'_>,
+        micros: u64,
+    ) {
         let stats = &self.stats[usize::from(command.index)];
         stats.add_timed(micros);
         let unix_secs = || self.clock.wall_micros() / 1_000_000;
@@ -380,11 +399,13 @@ impl Shared {
             self.latency.push(event, Spike { unix_secs: unix_secs(), millis: micros / 1000 });
         }
         if is_over(self.settings.slow_micros()) && !command.row.flags.has(Flags::SECRET) {
+            let mut words = shortened(redacted(command, request).into_iter(), request.len());
+            words.extend(slow::locks(view, command, request));
             let call = SlowCall {
                 id: 0,
                 unix_secs: unix_secs(),
                 micros,
-                words: shortened(redacted(command, request).into_iter(), request.len()),
+                words,
                 peer: client.peer.clone(),
                 client_name: client.names.lock().name.clone(),
             };
@@ -459,7 +480,9 @@ pub(in crate::commands) mod tests {
         let command = found.subcommand(request.word(1)).unwrap_or(found);
         let since = LockTime::from_millis(5);
         let client = Client::new(1, "127.0.0.1:9".to_owned(), String::new(), false, since);
-        shared.record_duration(&client, command, request, micros);
+        let (set, now) = (ShardSet::All, shared.clock.now());
+        let mut view = View::lock(&shared.keyspace, set, 0, now, shared.events());
+        shared.record_duration(&mut view, &client, command, request, micros);
     }
 
     #[test]

@@ -19,9 +19,10 @@ use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, RequestLimits};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
-use crate::state::wait::WaitFor;
+use crate::state::wait::{WaitEnd, WaitFor};
 
 mod offload;
+mod spans;
 mod tested;
 mod transaction;
 mod unknown;
@@ -81,8 +82,10 @@ impl Engine {
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
         self.shared.registries.clients.enter(Arc::clone(&client));
-        let acl = &self.shared.acl;
-        Session::new(client, Arc::clone(acl.default_account()), acl.is_open())
+        let (acl, span) = (&self.shared.acl, spans::connection(&client));
+        let mut session = Session::new(client, Arc::clone(acl.default_account()), acl.is_open());
+        session.span = span;
+        session
     }
 
     /// Ends a connection.
@@ -92,7 +95,7 @@ impl Engine {
         }
         if let Some(parked) = &session.parked {
             let unread = if parked.claim.take() { None } else { self.shared.lock_waits.get(parked.number) };
-            self.end_wait(session, None);
+            self.end_wait(session, WaitEnd::Disconnected, None);
             if let Some(waiter) = unread {
                 let shared = &self.shared;
                 shared.keyspace.give_back(&waiter, shared.clock.now(), shared.events(), &shared.registries);
@@ -104,6 +107,7 @@ impl Engine {
         commands::discard_all(session, &self.shared);
         commands::end_tracking(session, &self.shared);
         self.shared.registries.clients.leave(session.client.id);
+        session.span = tracing::Span::none();
     }
 
     /// Begins a batch of requests.
@@ -134,6 +138,20 @@ impl Engine {
     /// Executes one request and appends its reply to `out`.
     #[inline]
     pub fn execute(
+        &self,
+        session: &mut Session,
+        request: Request<'_>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        if spans::are_wanted() {
+            return self.execute_in_span(session, request, batch, out);
+        }
+        self.execute_request(session, request, batch, out)
+    }
+
+    #[inline]
+    fn execute_request(
         &self,
         session: &mut Session,
         request: Request<'_>,
@@ -199,22 +217,25 @@ impl Engine {
             if !parked.is_unblocked() && (!is_over || !parked.claim.take()) {
                 return Flow::Wait;
             }
-            self.end_wait(session, Some(out));
+            let how = if parked.is_unblocked() { WaitEnd::Unblocked } else { WaitEnd::TimedOut };
+            self.end_wait(session, how, Some(out));
             return Flow::Next;
         }
-        self.end_wait(session, None);
+        self.end_wait(session, WaitEnd::Answered, None);
         Flow::Next
     }
 
     /// Ends the wait of the session, whose claim has been taken. A wait that has timed out is answered in `timed_out`.
-    fn end_wait(&self, session: &mut Session, timed_out: Option<&mut Vec<u8>>) {
+    fn end_wait(&self, session: &mut Session, how: WaitEnd, timed_out: Option<&mut Vec<u8>>) {
         session.client.end_wait();
         let Some(wait) = session.parked.take() else { return };
-        let shared = &self.shared;
-        if wait.kind == WaitFor::Locks {
-            shared.lock_waits.leave(wait.number);
+        let (shared, now) = (&self.shared, self.shared.clock.now());
+        if wait.kind == WaitFor::Locks
+            && let Some(waiter) = shared.lock_waits.leave(wait.number)
+        {
+            waiter.serve.ended(how, now.lock, shared.lock_watch.ends());
         }
-        let refusal = shared.keyspace.unpark(&wait, shared.clock.now(), shared.events(), &shared.registries);
+        let refusal = shared.keyspace.unpark(&wait, now, shared.events(), &shared.registries);
         if let Some(out) = timed_out {
             wait.time_out(refusal, out);
         }
@@ -265,11 +286,13 @@ impl Engine {
             return Due::Next(Some(until.min(now.lock + PAUSED_TICK_MS)));
         }
         let in_quarantine = if shared.quarantine.is_on() { self.check_quarantine(now) } else { None };
+        let Due::Next(watched) = commands::watch_locks(shared, now) else { return Due::More };
+        let next = in_quarantine.into_iter().chain(watched).min();
         if !shared.expires_actively.load(Relaxed) {
-            return Due::Next(in_quarantine);
+            return Due::Next(next);
         }
         match shared.keyspace.tick(now, shared.events(), &shared.registries) {
-            Due::Next(next) => Due::Next(next.into_iter().chain(in_quarantine).min()),
+            Due::Next(expiry) => Due::Next(expiry.into_iter().chain(next).min()),
             Due::More => Due::More,
         }
     }
@@ -533,7 +556,7 @@ impl Engine {
         batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
-            shared.record_duration(&session.client, command, request, micros);
+            shared.record_duration(view, &session.client, command, request, micros);
             session.add_nanos(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();
@@ -576,7 +599,7 @@ impl Engine {
     fn log_drop(&self, session: &Session, reason: &'static str) {
         if let Some(times) = self.shared.drops_seen.happened(self.shared.clock.now().lock) {
             let (client, peer) = (session.client.id, &session.client.peer);
-            tracing::debug!(client, peer, reason, times, "The server has ended a connection");
+            tracing::info!(client, peer, reason, times, "The server has ended a connection");
         }
     }
 

@@ -6,7 +6,7 @@
 use bytes::{Buf, Bytes};
 
 use super::codec::{self, Damaged};
-use super::{Mutation, Record};
+use super::{Mode, Mutation, Record};
 use crate::clock::LockTime;
 use crate::types::Seed;
 
@@ -47,10 +47,9 @@ pub struct Opened {
     pub previous_bytes: u64,
     /// The boot of the machine; `None`: the system does not tell.
     pub boot: Option<[u8; 16]>,
-    /// Whether effects are kept. In memory mode the journal has horizons only.
-    pub keeps: bool,
-    /// Whether every reply waits for the disk: what a loss of power takes was promised to nobody.
-    pub always: bool,
+    /// When replies leave. In memory mode the journal has horizons only. With [`Mode::Always`], what a loss of power takes
+    /// was promised to nobody.
+    pub mode: Mode,
 }
 
 /// A horizon, and the numbers that go on from it.
@@ -100,8 +99,8 @@ impl Item {
                 codec::put_number(out, opened.previous_bytes);
                 out.push(u8::from(opened.boot.is_some()));
                 out.extend_from_slice(&opened.boot.unwrap_or_default());
-                out.push(u8::from(opened.keeps));
-                out.push(u8::from(opened.always));
+                out.push(u8::from(opened.mode != Mode::Memory));
+                out.push(u8::from(opened.mode == Mode::Always));
             }
             Self::Record { now, mutations } => {
                 let (now, lasts_until) = (*now, LockTime::MAX);
@@ -133,8 +132,11 @@ impl Item {
                     let is_known = take_byte(from)? != 0;
                     Some(take_array(from)?).filter(|_| is_known)
                 },
-                keeps: take_byte(from)? != 0,
-                always: take_byte(from)? != 0,
+                mode: match (take_byte(from)? != 0, take_byte(from)? != 0) {
+                    (false, _) => Mode::Memory,
+                    (true, false) => Mode::EverySecond,
+                    (true, true) => Mode::Always,
+                },
             }),
             RECORD => {
                 let now = LockTime::from_millis(codec::take_number(from)?);

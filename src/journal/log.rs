@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use bytes::Bytes;
 
 use super::item::{self, Horizon, Item, Opened};
-use super::{Edit, Journal, LockEdit, Mutation, Record, frame};
+use super::{Edit, Journal, LockEdit, Mode, Mutation, Record, frame};
 use crate::clock::LockTime;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
@@ -45,22 +45,9 @@ pub trait Storage: Debug + Send + Sync {
     fn remove_before(&self, number: u64) -> io::Result<()>;
 }
 
-/// When a reply leaves.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// Nothing but the horizon is kept.
-    Memory,
-    /// When its record is written. The disk is synced once a second.
-    EverySecond,
-    /// When its record is on the disk.
-    Always,
-}
-
 /// How a log begins.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// When replies leave.
-    pub mode: Mode,
     /// The longest lease that does not wait for the disk, in milliseconds.
     pub lease_ms_max: u64,
     /// The first item of the new file.
@@ -69,6 +56,14 @@ pub struct Start {
     pub horizon: Horizon,
     /// The libraries of functions, if there are any.
     pub functions: Option<Bytes>,
+}
+
+impl Start {
+    /// The start of a journal that has no files yet.
+    pub fn of_first_file(server: [u8; 20], boot: Option<[u8; 16]>, mode: Mode, horizon: Horizon) -> Self {
+        let opened = Opened { server, number: 1, previous: 0, previous_bytes: 0, boot, mode };
+        Self { lease_ms_max: horizon.lease_ms_max, opened, horizon, functions: None }
+    }
 }
 
 /// The log of one server.
@@ -177,9 +172,9 @@ impl Log {
     /// # Errors
     /// The system's.
     pub fn start(storage: Box<dyn Storage>, start: Start) -> io::Result<Self> {
-        let Start { mode, lease_ms_max, opened, horizon, functions } = start;
+        let Start { lease_ms_max, opened, horizon, functions } = start;
         storage.begin(opened.number)?;
-        let is_copied = opened.previous_bytes == 0;
+        let (mode, is_copied) = (opened.mode, opened.previous_bytes == 0);
         let mut state = State {
             frame: Vec::new(),
             previous_bytes: opened.previous_bytes,

@@ -140,6 +140,17 @@ pub struct Record<'a> {
     pub mutations: &'a [Mutation],
 }
 
+/// When a reply leaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// Nothing but the horizon is kept.
+    Memory,
+    /// When its record is written. The disk is synced once a second.
+    EverySecond,
+    /// When its record is on the disk.
+    Always,
+}
+
 /// A receiver of records. Called with the shards of the record locked, so it appends and returns.
 pub trait Journal: Debug + Send + Sync {
     /// Appends a record. Of two records that share a shard, the earlier one comes first.

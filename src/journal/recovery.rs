@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use super::frame::{Frames, Next, Unreadable};
 use super::item::{Horizon, Item, Opened};
-use super::log::{GRACE_MS, Mode, Start};
-use super::{Mutation, codec::Damaged};
+use super::log::{GRACE_MS, Start};
+use super::{Mode, Mutation, codec::Damaged};
 use crate::clock::LockTime;
 use crate::types::Seed;
 
@@ -112,7 +112,8 @@ pub fn read<R: Read>(
     }
     leave_out_unread(&mut parts);
     // A server in memory mode has forgotten what the files before its own have kept.
-    let forgotten = parts.iter().rposition(|part| part.opened().is_some_and(|opened| !opened.keeps));
+    let forgotten =
+        parts.iter().rposition(|part| part.opened().is_some_and(|opened| opened.mode == Mode::Memory));
     // A file that goes on from one that is missing does not say where another one ends.
     let end = |pair: &[Part<R>]| {
         let next = pair[1].opened().filter(|next| next.previous == pair[0].number)?;
@@ -314,8 +315,9 @@ pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
         machine.boot.is_some() && opened.boot == machine.boot && machine.boot_ms >= horizon.boot_ms;
     let passed_ms = if is_same_boot { machine.boot_ms - horizon.boot_ms } else { 0 };
     let now = found.now.max(horizon.now + passed_ms);
-    let is_exact = found.ending == Ending::Stopped || ((is_same_boot || opened.always) && !is_damaged);
-    let is_forgotten = start.mode == Mode::Memory || !opened.keeps;
+    let is_exact =
+        found.ending == Ending::Stopped || ((is_same_boot || opened.mode == Mode::Always) && !is_damaged);
+    let is_forgotten = start.mode == Mode::Memory || opened.mode == Mode::Memory;
     let mut until = horizon.quarantine_until;
     let mut reason = "an earlier quarantine has not ended";
     if !is_exact || is_forgotten {
@@ -342,8 +344,7 @@ pub fn beginning(found: &Found, resume: &Resume, machine: Machine, terms: &Terms
         previous: found.opened.as_ref().map_or(0, |opened| opened.number),
         previous_bytes: found.bytes,
         boot: machine.boot,
-        keeps: terms.mode != Mode::Memory,
-        always: terms.mode == Mode::Always,
+        mode: terms.mode,
     };
     let horizon = Horizon {
         now: resume.now,
@@ -355,7 +356,7 @@ pub fn beginning(found: &Found, resume: &Resume, machine: Machine, terms: &Terms
         lease_ms_max: terms.lease_ms_max,
     };
     let functions = found.functions.clone().filter(|_| resume.restores);
-    Start { mode: terms.mode, lease_ms_max: terms.lease_ms_max, opened, horizon, functions }
+    Start { lease_ms_max: terms.lease_ms_max, opened, horizon, functions }
 }
 
 #[cfg(test)]

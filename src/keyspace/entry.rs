@@ -213,21 +213,20 @@ impl Occupied<'_> {
         self.place.shard.count_refused(self.place.key);
     }
 
-    /// The client polls no more: it has a lock. If it has polled this one, counts how long the lock was free.
+    /// The client polls no more: it has a lock. If it has polled this one, counts how long the lock was free. Returns what
+    /// [`Polling::end`] does.
     #[inline]
-    pub fn end_polling(&mut self, polling: &Polling) {
-        if polling.is_on() {
-            self.count_polled(polling);
-        }
+    pub fn end_polling(&mut self, polling: &Polling) -> bool {
+        polling.is_on() && self.count_polled(polling)
     }
 
     #[cold]
-    fn count_polled(&mut self, polling: &Polling) {
+    fn count_polled(&mut self, polling: &Polling) -> bool {
         let place = history::place(self.place.hash, self.place.database);
         if polling.is_of(place, self.place.shard.time()) {
             self.place.shard.count_handover(place);
         }
-        polling.end();
+        polling.end()
     }
 
     /// Ends the grant, if there is one; the value stays.

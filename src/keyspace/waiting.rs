@@ -18,7 +18,8 @@ use super::View;
 use super::observers::ByKey;
 use crate::clock::LockTime;
 use crate::state::clients::Client;
-use crate::state::wait::{Wait, WaitFor};
+use crate::state::log_limiter::LineBudget;
+use crate::state::wait::{Wait, WaitEnd, WaitFor};
 use crate::types::lock::LockKind;
 
 /// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
@@ -37,6 +38,13 @@ pub trait Serve: fmt::Debug + Send + Sync {
 
     /// The connection has ended before it has read the answer: gives back what [`Serve::serve`] took, if nobody knows of it.
     fn give_back(&self, _view: &mut View<'_>) {}
+
+    /// The wait is over. Called once, with no shard locked, if the command waited for a lock. `lines` says whether the log
+    /// has room for a line about it.
+    fn ended(&self, _how: WaitEnd, _now: LockTime, _lines: &LineBudget) {}
+
+    /// The log says that it has waited for long: it will say how the wait ends, too.
+    fn report(&self) {}
 
     /// Who asks, if the command waits for a lock.
     fn asker(&self) -> Option<Asker<'_>> {

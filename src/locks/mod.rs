@@ -8,4 +8,4 @@ mod acquire;
 mod waits;
 
 pub use acquire::{Granted, LockRequest, Term, attempt, attempt_all, is_grantable};
-pub use waits::{Awaited, Circle, LockWaits};
+pub use waits::{Awaited, Circle, LockWaits, Overdue};

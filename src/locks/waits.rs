@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::clock::Now;
+use crate::clock::{LockTime, Now};
 use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
 use crate::state::settings::Events;
 use crate::types::lock::LockKind;
@@ -24,6 +24,17 @@ pub struct LockWaits(Mutex<Register>);
 struct Register {
     by_number: BTreeMap<u64, Arc<Waiter>>,
     by_owner: BTreeMap<Bytes, BTreeSet<u64>>,
+    /// Requests of lower numbers are not returned by [`LockWaits::overdue`] any more.
+    overdue_from: u64,
+}
+
+/// Requests that have waited for long.
+#[derive(Debug)]
+pub struct Overdue {
+    /// They, first come first.
+    pub waiters: Vec<Arc<Waiter>>,
+    /// Since when the next request waits, if one does.
+    pub next_since: Option<LockTime>,
 }
 
 /// Owners that wait for each other's locks.
@@ -60,17 +71,38 @@ impl LockWaits {
         register.by_owner.entry(asker.owner.clone()).or_default().insert(waiter.wait.number);
     }
 
-    /// The wait of that number is over.
-    pub fn leave(&self, number: u64) {
+    /// The wait of that number is over. Returns the request, if it was there.
+    pub fn leave(&self, number: u64) -> Option<Arc<Waiter>> {
         let mut register = self.0.lock();
-        let Some(waiter) = register.by_number.remove(&number) else { return };
-        let Some(asker) = waiter.serve.asker() else { return };
-        if let Some(numbers) = register.by_owner.get_mut(asker.owner) {
+        let waiter = register.by_number.remove(&number)?;
+        if let Some(asker) = waiter.serve.asker()
+            && let Some(numbers) = register.by_owner.get_mut(asker.owner)
+        {
             numbers.remove(&number);
             if numbers.is_empty() {
                 register.by_owner.remove(asker.owner);
             }
         }
+        drop(register);
+        Some(waiter)
+    }
+
+    /// Requests that wait since `since` or longer, `most` at most. None is returned twice.
+    pub fn overdue(&self, since: LockTime, most: usize) -> Overdue {
+        let mut register = self.0.lock();
+        let (mut waiters, mut next_since, mut from) = (Vec::new(), None, register.overdue_from);
+        // Numbers rise in the order in which waits begin.
+        for (number, waiter) in register.by_number.range(from..) {
+            let Some(asker) = waiter.serve.asker() else { continue };
+            if asker.since > since || waiters.len() == most {
+                next_since = Some(asker.since);
+                break;
+            }
+            waiters.push(Arc::clone(waiter));
+            from = number + 1;
+        }
+        register.overdue_from = from;
+        Overdue { waiters, next_since }
     }
 
     /// How many requests wait.

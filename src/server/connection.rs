@@ -37,6 +37,10 @@ const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 /// Rounds after which a busy connection lets the other tasks of its thread run.
 const ROUNDS_PER_POLL: usize = 3;
 
+/// Reads of a connection after the server has begun to end: what a client has sent until then fits, and a client that
+/// never pauses does not keep the server from ending.
+const LAST_READS_MAX: u32 = 16;
+
 /// Connections woken by one batch that write before its replies are written. With more, the sender's reply would be
 /// late.
 const WOKEN_FIRST_MAX: u64 = 8;
@@ -75,6 +79,8 @@ struct ConnectionIo<S> {
     clock_step: u64,
     /// The round of the journal's keeper that this connection waits for.
     waiting_round: u64,
+    /// Reads since the server has begun to end.
+    last_reads: u32,
 }
 
 impl<S: Peer> Connection<S> {
@@ -88,6 +94,7 @@ impl<S: Peer> Connection<S> {
             has_yielded: false,
             clock_step: 0,
             waiting_round: 0,
+            last_reads: 0,
         };
         let processing = Processing::Here(Box::new(RequestProcessor::new(context, session)));
         Self { io, processing, offload_permit: None, _permit: permit }
@@ -107,7 +114,7 @@ impl<S: Peer> Connection<S> {
                 match self.io.reach(processor) {
                     Reach::Open => processor,
                     // It is not answered any more: its namespace or the server ends.
-                    Reach::Silent if self.io.client.is_closing() => {
+                    Reach::Silent if self.io.client.is_closing() || self.io.context.is_stopping() => {
                         return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
                     }
                     Reach::Silent => {
@@ -156,6 +163,11 @@ impl<S: Peer> Connection<S> {
                 self.io.finish_unless_short();
             }
             return permitted.map(Ok);
+        }
+        if self.io.context.is_stopping() && processor.state == State::Open {
+            // All that has arrived is answered.
+            processor.state = State::Closing;
+            return Poll::Ready(Ok(()));
         }
         self.io.pause(processor);
         Poll::Pending
@@ -260,6 +272,12 @@ impl<S: Peer> ConnectionIo<S> {
     ) -> io::Result<Poll<()>> {
         if !wants_input(processor) {
             return Ok(Poll::Pending);
+        }
+        if self.context.is_stopping() {
+            self.last_reads += 1;
+            if self.last_reads > LAST_READS_MAX {
+                return Ok(Poll::Pending);
+            }
         }
         reserve_input(processor);
         let Poll::Ready(received) = pin!(self.stream.read_buf(&mut processor.input)).poll(cx)? else {

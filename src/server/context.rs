@@ -13,10 +13,8 @@ use super::keeper::Keeper;
 use super::namespace::Membership;
 use crate::clock::{Clock, Now};
 use crate::engine::Engine;
+use crate::state::clients::Client;
 use crate::state::log_limiter::LogLimiter;
-
-/// How long connections may take to write their last replies when the server ends.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// Shared by the connections, the listeners and the ticker of one engine.
 #[derive(Clone, Debug)]
@@ -219,26 +217,44 @@ impl ServerContext {
         &self.inner.ticker
     }
 
-    /// Ends the server: listeners close, and connections close once their replies are written.
+    /// Ends the server: listeners close, and connections close once the requests that have arrived are answered.
     pub(super) fn stop(&self) {
         self.inner.process.has_stopped.store(true, SeqCst);
         self.inner.process.stop.send_replace(true);
-        self.end();
+        self.stop_engine();
     }
 
-    /// Ends this engine: its connections close once their replies are written.
+    /// Ends this engine with the server. Requests that have arrived are answered: nothing is granted or extended, and
+    /// waiting calls get an error.
+    pub(super) fn stop_engine(&self) {
+        self.engine.shared().begin_stop();
+        // Each connection ends its own wait, so that none begins to wait after it was told.
+        self.end_with(Client::wake);
+    }
+
+    /// Ends this engine although the server goes on: its connections close once their replies are written.
     pub(super) fn end(&self) {
-        self.inner.has_ended.store(true, SeqCst);
         self.engine.shared().running.end_all();
+        self.end_with(Client::close);
+    }
+
+    fn end_with(&self, tell: impl Fn(&Client)) {
+        self.inner.has_ended.store(true, SeqCst);
         for client in self.engine.shared().registries.clients.all() {
-            client.close();
+            tell(&client);
         }
         self.inner.ticker.notify_one();
     }
 
+    /// Whether the server ends, and this engine with it.
+    #[inline]
+    pub(super) fn is_stopping(&self) -> bool {
+        self.inner.process.has_stopped.load(SeqCst)
+    }
+
     /// Whether the engine, or the whole server, has ended.
     pub(super) fn has_stopped(&self) -> bool {
-        self.has_ended() || self.inner.process.has_stopped.load(SeqCst)
+        self.has_ended() || self.is_stopping()
     }
 
     /// Whether the engine has ended.
@@ -252,16 +268,15 @@ impl ServerContext {
         let _ = self.inner.process.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
-    /// Resolves when the server has ended, every connection is closed, or [`GRACE`] has passed, and the journal is synced.
+    /// Resolves when the server has ended, its connections have too as in [`Self::drained`], and the journal is synced.
     pub(super) async fn finished(&self) {
         self.drained().await;
         if let Some(keeper) = self.keeper() {
             keeper.ended().await;
         }
-        self.engine.shared().is_stopping.store(true, SeqCst);
     }
 
-    /// Resolves when the server has ended and every connection is closed, or [`GRACE`] later.
+    /// Resolves when the server has ended and every connection is closed, or after `shutdown-timeout`.
     pub(super) async fn drained(&self) {
         self.stopped().await;
         let drained = async {
@@ -269,6 +284,10 @@ impl ServerContext {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let _ = tokio::time::timeout(GRACE, drained).await;
+        let seconds = self.engine.shared().settings.integer("shutdown-timeout").unsigned_abs();
+        if tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err() {
+            let connections = self.inner.process.connections.load(SeqCst);
+            tracing::warn!(connections, "Connections have not taken their last replies in shutdown-timeout");
+        }
     }
 }

@@ -173,6 +173,12 @@ impl Server {
         &self.context.engine.shared().settings
     }
 
+    /// Resolves when every thread that serves connections has run a task since the call.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn workers_answer(&self) {
+        self.workers.answer().await;
+    }
+
     /// A connection without a socket.
     pub fn stream(&self) -> DuplexStream {
         open_stream(&self.context, &self.workers, false)

@@ -4,6 +4,8 @@
 //! Rule    nothing is process-global: many servers in one process are independent.
 
 mod boot;
+#[cfg(feature = "cli")]
+mod check;
 mod clock;
 mod connection;
 mod context;
@@ -16,6 +18,7 @@ mod http;
 #[cfg(not(feature = "http"))]
 #[path = "http_none.rs"]
 mod http;
+mod inherited;
 mod journal;
 mod journal_files;
 mod keeper;
@@ -62,6 +65,8 @@ pub use fault_handle::{Fault, FaultError, Faults, When};
 use handle::Addresses;
 pub use handle::{Keys, Server};
 pub use history_handle::History;
+#[cfg_attr(not(feature = "cli"), allow(unused_imports, reason = "only the program inherits sockets"))]
+pub(crate) use inherited::Inherited;
 pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 pub(crate) use worker::runtime;
 
@@ -100,6 +105,7 @@ pub struct Builder {
     seed: Option<u64>,
     config_file: Option<String>,
     allocator: &'static str,
+    inherited: Inherited,
 }
 
 impl fmt::Debug for Builder {
@@ -132,6 +138,7 @@ impl Builder {
             seed: None,
             config_file: None,
             allocator: "libc",
+            inherited: Inherited::default(),
         }
     }
 
@@ -194,6 +201,12 @@ impl Builder {
     pub fn allocator(mut self, name: &'static str) -> Self {
         self.allocator = name;
         self
+    }
+
+    /// Sockets to use instead of binding addresses. Default: none.
+    #[cfg(feature = "cli")]
+    pub(crate) fn inherited(self, inherited: Inherited) -> Self {
+        Self { inherited, ..self }
     }
 
     /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: eight per core.
@@ -290,8 +303,8 @@ impl Builder {
         Ok(server)
     }
 
-    fn start_on(self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
-        let blueprint = Blueprint {
+    fn blueprint(self) -> Blueprint {
+        Blueprint {
             settings: self.settings,
             users: self.users,
             seed: self.seed.unwrap_or_else(system_entropy),
@@ -301,12 +314,17 @@ impl Builder {
             process: Arc::new(Process::new()),
             tests: None,
             nodes: 1,
-        };
+        }
+    }
+
+    fn start_on(mut self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
+        let (inherited, manual_start) = (std::mem::take(&mut self.inherited), self.manual_start);
+        let blueprint = self.blueprint();
         let settings = blueprint.settings()?;
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
         let blueprint = Blueprint { tests, nodes, ..blueprint };
-        let listeners = Listeners::open(&settings, nodes)?;
-        if self.manual_start.is_none() && tests.is_none() && nodes == 1 {
+        let listeners = Listeners::open(&settings, nodes, inherited)?;
+        if manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
             if let Some(keeper) = context.keeper() {
@@ -315,21 +333,24 @@ impl Builder {
             return listeners.serve(&[context], None, runtimes, threads);
         }
         if journal::wanted(&settings)?.is_some() {
-            let text = "dir: a server with test commands or a manual clock keeps nothing on the disk";
-            return Err(StartError::Unusable(text.into()));
+            return Err(StartError::Unusable(NO_JOURNAL_IN_TESTS.into()));
         }
-        let namespaces = Namespaces::new(blueprint, self.manual_start)?;
+        let namespaces = Namespaces::new(blueprint, manual_start)?;
         let contexts: Vec<_> = namespaces.default().nodes().iter().map(|node| node.context.clone()).collect();
         listeners.serve(&contexts, Some(namespaces), runtimes, threads)
     }
 }
+
+/// Why a server with test commands has no `dir`.
+const NO_JOURNAL_IN_TESTS: &str =
+    "dir: a server with test commands or a manual clock keeps nothing on the disk";
 
 /// The sockets that a server listens on.
 struct Listeners {
     /// One for each node.
     tcp: Vec<Port>,
     tls: Option<(Port, Arc<Tls>)>,
-    unix: Option<unix::Bound>,
+    unix: Vec<unix::Bound>,
     http: Http,
 }
 
@@ -340,16 +361,31 @@ struct Port {
 }
 
 impl Listeners {
-    fn open(settings: &Settings, nodes: usize) -> Result<Self, StartError> {
-        let tcp = (0..nodes).map(|node| Port::open(settings, "port", node)).collect::<Result<_, _>>()?;
-        let tls = Port::open(settings, "tls-port", 0)?;
+    fn open(settings: &Settings, nodes: usize, inherited: Inherited) -> Result<Self, StartError> {
+        let has_main = inherited.replaces_port();
+        if has_main && nodes > 1 {
+            let text = "nodes: sockets that another program has opened serve one node";
+            return Err(StartError::Unusable(text.into()));
+        }
+        let tcp = match has_main {
+            true => vec![Port { listeners: inherited.tcp }],
+            false => (0..nodes).map(|node| Port::open(settings, "port", node)).collect::<Result<_, _>>()?,
+        };
+        let tls = match inherited.tls.is_empty() {
+            true => Port::open(settings, "tls-port", 0)?,
+            false => Port { listeners: inherited.tls },
+        };
         let tls = if tls.listeners.is_empty() {
             None
         } else {
             let identity = Tls::open(&|name| settings.text(name)).map_err(StartError::Unusable)?;
             Some((tls, Arc::new(identity)))
         };
-        let unix = unix::Bound::open(settings, "unixsocket")?;
+        let unix = if has_main {
+            inherited.unix.into_iter().map(unix::Bound::inherited).collect()
+        } else {
+            unix::Bound::open(settings, "unixsocket")?.into_iter().collect()
+        };
         Ok(Self { tcp, tls, unix, http: Http::open(settings)? })
     }
 
@@ -386,7 +422,7 @@ impl Listeners {
             check_certificates(&shared.settings, Arc::clone(&tls));
             tls_port = Some((addresses.into_iter().flatten().collect(), tls));
         }
-        if let Some(unix) = self.unix {
+        for unix in self.unix {
             let listener = UnixListener::from_std(unix.listener)?;
             let listener = Listener::Unix(listener, unix.file);
             Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));

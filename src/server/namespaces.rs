@@ -108,6 +108,12 @@ impl Blueprint {
         self.assemble(settings, (keyspace, clock, ticker), Some(place), None)
     }
 
+    /// A keyspace that nothing is attached to.
+    #[cfg(feature = "cli")]
+    pub(super) fn empty_keyspace(&self, settings: &Settings) -> Keyspace {
+        self.keyspace(settings, None, (true, &Arc::default()))
+    }
+
     fn keyspace(
         &self,
         settings: &Settings,
@@ -155,7 +161,8 @@ impl Blueprint {
         Ok(ServerContext::new(engine, clock, ticker, process, membership, keeper))
     }
 
-    fn with_files(&self, shared: Shared) -> Shared {
+    /// Gives the state the files of users and settings that the settings name.
+    pub(super) fn with_files(&self, shared: Shared) -> Shared {
         let shared = match shared.settings.text("aclfile") {
             name if name.is_empty() => shared,
             name => shared.with_acl_file(Arc::new(stored_files::AclFile::new(name))),

@@ -19,7 +19,8 @@ use super::{listener, recording};
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
-use crate::journal::log::{Mode, Owed};
+use crate::journal::Mode;
+use crate::journal::log::Owed;
 use crate::limits::TURN_NANOS_MAX;
 use crate::resp::{Decoder, Reply};
 use crate::state::clients::Client;
@@ -34,6 +35,8 @@ const READ_BYTES_AT_FIRST: usize = 1024;
 pub(super) const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
 /// Bytes of output after which it is written although more requests are in the input.
 pub(super) const OUTPUT_BYTES_BATCH: usize = 256 * 1024;
+/// What a call that waits is told when the server ends. The code is that of CLIENT UNBLOCK.
+const STOPPING: &str = "UNBLOCKED the server is shutting down";
 /// The length of a wait without a limit.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -133,6 +136,9 @@ impl RequestProcessor {
 
     /// Whether requests may be processed now. A blocked call that has its reply is finished.
     fn is_ready(&mut self) -> bool {
+        if self.context.is_stopping() {
+            self.hurry();
+        }
         let engine = &self.context.engine;
         let has_passed = |until| until <= engine.shared().clock.now().lock;
         if self.session.client.is_closing() || self.session.client.is_cut() {
@@ -150,6 +156,16 @@ impl RequestProcessor {
             self.state = State::Open;
         }
         may_go_on && !self.input.is_empty()
+    }
+
+    /// The server ends: a waiting call is answered with an error, and a request that is held up is not executed.
+    #[cold]
+    fn hurry(&mut self) {
+        match self.state {
+            State::Waiting => drop(self.session.client.unblock(Some(STOPPING))),
+            State::Held(_) | State::Offload(_) | State::Stalled(_) => self.state = State::Closing,
+            State::Open | State::Closing => {}
+        }
     }
 
     /// A fault no longer holds the connection up. Returns whether requests may be processed now.

@@ -25,24 +25,43 @@ pub(super) fn install_users(shared: &Shared, lines: &[UserLine]) -> Result<(), S
         let text = "aclfile: users are in the ACL file or in the configuration, not in both";
         return Err(StartError::Unusable(text.into()));
     }
-    for (at, (name, rules)) in lines.iter().enumerate() {
-        let refused = |why: String| StartError::Unusable(format!("user '{name}': {why}"));
-        if lines[..at].iter().any(|(known, _)| known == name) {
-            return Err(refused("is there twice".into()));
-        }
-        let words = std::iter::once("reset").chain(rules.iter().map(String::as_str)).map(str::as_bytes);
-        let made = shared.acl.set(name.as_bytes(), words, shared.acl_terms());
-        made.map_err(|error| match error {
-            // The text taken for a name may contain a password.
-            SetError::Name => {
-                StartError::Unusable("user: a name cannot contain spaces or null characters".into())
-            }
-            error => refused(reason(&error)),
-        })?;
+    (0..lines.len()).try_for_each(|at| install_user(shared, lines, at))?;
+    load_acl_file(shared)
+}
+
+/// Every fault that [`install_users`] would meet first.
+#[cfg(feature = "cli")]
+pub(super) fn user_faults(shared: &Shared, lines: &[UserLine]) -> Vec<StartError> {
+    let mut faults: Vec<_> =
+        (0..lines.len()).filter_map(|at| install_user(shared, lines, at).err()).collect();
+    match faults.is_empty() {
+        true => faults.extend(install_users(shared, lines).err()),
+        false => faults.extend(load_acl_file(shared).err()),
     }
+    faults
+}
+
+/// Creates the user of the line `at`.
+fn install_user(shared: &Shared, lines: &[UserLine], at: usize) -> Result<(), StartError> {
+    let (name, rules) = &lines[at];
+    let refused = |why: String| StartError::Unusable(format!("user '{name}': {why}"));
+    if lines[..at].iter().any(|(known, _)| known == name) {
+        return Err(refused("is there twice".into()));
+    }
+    let words = std::iter::once("reset").chain(rules.iter().map(String::as_str)).map(str::as_bytes);
+    let made = shared.acl.set(name.as_bytes(), words, shared.acl_terms());
+    made.map(drop).map_err(|error| match error {
+        // The text taken for a name may contain a password.
+        SetError::Name => {
+            StartError::Unusable("user: a name cannot contain spaces or null characters".into())
+        }
+        error => refused(reason(&error)),
+    })
+}
+
+fn load_acl_file(shared: &Shared) -> Result<(), StartError> {
     let loaded = shared.load_acl_file();
-    loaded.map_err(|error| StartError::Unusable(String::from_utf8_lossy(&error).into_owned()))?;
-    Ok(())
+    loaded.map(drop).map_err(|error| StartError::Unusable(String::from_utf8_lossy(&error).into_owned()))
 }
 
 /// The text of the error. A rule that contains a password is left out.

@@ -30,7 +30,7 @@ pub(super) async fn run(context: ServerContext) {
             }
         };
         tokio::select! {
-            () = context.stopped() => return context.end(),
+            () = context.stopped() => return context.stop_engine(),
             () = context.ticker().notified() => {}
             () = tokio::time::sleep(pause) => {
                 if let AnyClock::System(clock) = context.clock() {

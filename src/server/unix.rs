@@ -24,12 +24,13 @@ pub(super) struct Bound {
     pub(super) file: SocketFile,
 }
 
-/// The file of a Unix socket. Dropping it removes the file.
+/// The file of a Unix socket. Dropping it removes the file of a socket that this server has bound.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file. A later file at this path may belong to another server.
-    identity: (u64, u64),
+    /// Device and inode of the file. A later file at this path may belong to another server. `None`: the file belongs to the
+    /// program that opened the socket.
+    identity: Option<(u64, u64)>,
 }
 
 impl Bound {
@@ -56,13 +57,20 @@ impl Bound {
         remove_dead_socket(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
+        let file = SocketFile { path: path.to_owned(), identity: Some(identity(path)?) };
         if let Some(mode) = permissions {
             std::fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         Ok(Self { listener: socket.into(), file })
+    }
+
+    /// A socket that another program has opened. Its file stays.
+    pub(super) fn inherited(listener: UnixListener) -> Self {
+        let address = listener.local_addr().ok();
+        let path = address.and_then(|address| address.as_pathname().map(Path::to_owned)).unwrap_or_default();
+        Self { listener, file: SocketFile { path, identity: None } }
     }
 }
 
@@ -74,7 +82,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+        if self.identity.is_some() && identity(&self.path).ok() == self.identity {
             // The file may be gone by now.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -85,7 +93,7 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// The text is not an octal number up to 777.
-fn permissions(octal: &str) -> Result<Option<u32>, String> {
+pub(super) fn permissions(octal: &str) -> Result<Option<u32>, String> {
     // As in Redis, 0 means no permissions are set.
     let mode = if octal.is_empty() { Ok(0) } else { u32::from_str_radix(octal, 8) };
     match mode {

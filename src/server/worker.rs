@@ -31,6 +31,15 @@ impl Workers {
         Self { runtimes: runtimes.to_vec(), next: AtomicUsize::new(0) }
     }
 
+    /// Resolves when every worker has run a task since the call.
+    #[cfg(feature = "cli")]
+    pub(super) async fn answer(&self) {
+        for runtime in &self.runtimes {
+            // A runtime that has ended does not run its tasks, and is no worker any more.
+            let _ = runtime.spawn(std::future::ready(())).await;
+        }
+    }
+
     /// Spawns a connection on the next worker. `open` runs in the context of that worker's runtime, because sockets
     /// register with it. An error of `open` drops the connection.
     pub(super) fn spawn<C>(&self, open: impl FnOnce() -> io::Result<C>)
@@ -170,6 +179,21 @@ mod tests {
             reader.send("PING\r\n");
             reader.expect(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n+PONG\r\n");
         }
+    }
+
+    #[cfg(feature = "cli")]
+    #[tokio::test]
+    async fn a_worker_that_hangs_keeps_the_others_from_answering_for_it() {
+        let (hung, here) = (super::runtime().unwrap(), super::Handle::current());
+        super::Workers::new(std::slice::from_ref(&here)).answer().await;
+        let workers = super::Workers::new(&[here, hung.handle().clone()]);
+        tokio::select! {
+            biased;
+            () = workers.answer() => panic!("nothing drives the second runtime"),
+            () = async { for _ in 0..100 { tokio::task::yield_now().await } } => {}
+        }
+        hung.shutdown_background();
+        workers.answer().await;
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 //!         between two refusals.
 //! Bounds  no key is stored, but its hash; a client counts for one key at a time.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::clock::LockTime;
 
@@ -20,6 +20,8 @@ pub struct Polling {
     mean_ms: AtomicU32,
     /// Refusals; zero: the client does not poll.
     refusals: AtomicU32,
+    /// Whether the log says how long it has polled.
+    is_reported: AtomicBool,
 }
 
 /// A client that polls a lock.
@@ -59,8 +61,10 @@ impl Pollers {
 }
 
 impl Polling {
-    /// The client was refused the lock of that hash. Refusals in one instant count once.
-    pub fn note(&self, key: u64, now: LockTime) {
+    /// The client was refused the lock of that hash. Refusals in one instant count once. Returns true once: when it has
+    /// polled for `long_ms` milliseconds; 0: never.
+    pub fn note(&self, key: u64, now: LockTime, long_ms: u64) -> bool {
+        let mut is_long = false;
         let last = LockTime::from_millis(self.last_ms.load(Relaxed));
         let refusals = self.refusals.load(Relaxed);
         if refusals == 0 || self.key.load(Relaxed) != key || self.has_given_up(now) {
@@ -68,19 +72,34 @@ impl Polling {
             self.first_ms.store(now.as_millis(), Relaxed);
             self.mean_ms.store(0, Relaxed);
             self.refusals.store(1, Relaxed);
+            self.is_reported.store(false, Relaxed);
         } else if last != now {
             let interval = bounded(now.millis_since(last));
             let mean = if refusals == 1 { interval } else { self.mean_ms.load(Relaxed).midpoint(interval) };
             self.mean_ms.store(mean, Relaxed);
             self.refusals.store(refusals.saturating_add(1), Relaxed);
+            let polled_ms = now.millis_since(LockTime::from_millis(self.first_ms.load(Relaxed)));
+            is_long = long_ms > 0 && polled_ms >= long_ms && !self.is_reported.swap(true, Relaxed);
         }
         self.last_ms.store(now.as_millis(), Relaxed);
+        is_long
     }
 
-    /// The client polls no more: it has the lock.
+    /// The report of [`Polling::note`] was left out: its end is not reported either.
+    pub fn forget_report(&self) {
+        self.is_reported.store(false, Relaxed);
+    }
+
+    /// The client polls no more: it has a lock. Returns true if [`Polling::note`] was: [`Polling::reported`] says what of.
     #[inline]
-    pub fn end(&self) {
+    pub fn end(&self) -> bool {
         self.refusals.store(0, Relaxed);
+        self.is_reported.load(Relaxed) && self.is_reported.swap(false, Relaxed)
+    }
+
+    /// The hash of the lock that the client has polled last, and since when.
+    pub fn reported(&self) -> (u64, LockTime) {
+        (self.key.load(Relaxed), LockTime::from_millis(self.first_ms.load(Relaxed)))
     }
 
     /// Whether the client was refused a lock since it was granted one.
@@ -143,7 +162,9 @@ mod tests {
     /// A client that was refused at these times.
     fn refused(times: &[u64]) -> Polling {
         let polling = Polling::default();
-        times.iter().for_each(|time| polling.note(7, at(*time)));
+        for time in times {
+            assert!(!polling.note(7, at(*time), 0), "nothing is long");
+        }
         polling
     }
 
@@ -171,12 +192,12 @@ mod tests {
     #[test]
     fn another_key_or_a_long_pause_begins_anew() {
         let polling = refused(&[100, 200, 300]);
-        polling.note(8, at(310));
+        polling.note(8, at(310), 0);
         assert_eq!((polling.polls(7, at(310)), polling.polls(8, at(310))), (None, None));
-        polling.note(8, at(320));
+        polling.note(8, at(320), 0);
         assert_eq!(polling.polls(8, at(320)).map(|polls| polls.since), Some(at(310)));
         for later in [5_000, 5_100] {
-            polling.note(8, at(later));
+            polling.note(8, at(later), 0);
         }
         assert_eq!(polling.polls(8, at(5_100)).map(|polls| polls.since), Some(at(5_000)));
         assert_eq!(refused(&[0, 60_001]).polls(7, at(60_001)), None, "too rarely");
@@ -186,5 +207,16 @@ mod tests {
     fn refusals_in_one_instant_count_once() {
         assert_eq!(refused(&[100, 100, 100]).polls(7, at(100)), None);
         assert_eq!(refused(&[100, 100, 150, 150]).polls(7, at(150)).map(|polls| polls.refusals), Some(2));
+    }
+
+    #[test]
+    fn a_client_that_polls_for_long_is_reported_once_until_it_has_the_lock() {
+        let polling = Polling::default();
+        let long: Vec<bool> = (0..6).map(|n| polling.note(7, at(100 + 400 * n), 1_000)).collect();
+        assert_eq!(long, [false, false, false, true, false, false]);
+        assert_eq!(polling.reported(), (7, at(100)));
+        assert_eq!((polling.end(), polling.end()), (true, false));
+        assert!(!polling.note(7, at(2_200), 1_000), "it begins anew");
+        assert!(!polling.end());
     }
 }

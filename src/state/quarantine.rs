@@ -1,8 +1,8 @@
 //! The quarantine: for a while after a start that may have forgotten locks, nothing is granted or extended.
 //!
-//! Owns    its end and its reason, and the error of a disk that takes no writes.
+//! Owns    its end and its reason, the error of a disk that takes no writes, and whether the server is shutting down.
 //! Time    comes in as an argument. The quarantine is over as soon as lock time is past its last millisecond.
-//! Rule    commands read one flag while there is neither a quarantine nor an error.
+//! Rule    commands read one flag while there is neither a quarantine, nor an error, nor a shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -18,6 +18,8 @@ pub struct Quarantine {
     is_on: AtomicBool,
     /// The last millisecond of the quarantine; zero: there is none.
     until_ms: AtomicU64,
+    /// Whether the server is shutting down. It stays set.
+    is_stopping: AtomicBool,
     causes: Mutex<Causes>,
 }
 
@@ -50,17 +52,35 @@ impl Quarantine {
         self.causes.lock().disk_error = None;
     }
 
+    /// The server shuts down: from now on nothing is granted or extended.
+    pub fn stop(&self) {
+        let _causes = self.causes.lock();
+        self.is_stopping.store(true, SeqCst);
+        self.is_on.store(true, SeqCst);
+    }
+
+    /// Whether the server is shutting down.
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(SeqCst)
+    }
+
+    /// Whether grants are refused without a known end: the server shuts down, or the disk takes no writes.
+    pub fn refuses(&self) -> bool {
+        self.is_stopping() || self.disk_error().is_some()
+    }
+
     /// Forgets a quarantine that is over. Returns its reason, if there was one. The caller has all shards locked, at a time
     /// that is past its end, so that no command still sees it.
     pub fn end(&self) -> Option<&'static str> {
         let causes = self.causes.lock();
-        if causes.disk_error.is_none() {
+        if causes.disk_error.is_none() && !self.is_stopping() {
             self.is_on.store(false, SeqCst);
         }
         (self.until_ms.swap(0, SeqCst) > 0).then_some(causes.reason)
     }
 
-    /// Whether there may be a quarantine or an error of the disk.
+    /// Whether there may be a quarantine, an error of the disk or a shutdown.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
@@ -85,7 +105,7 @@ impl Quarantine {
     /// Whether locks may not be granted now.
     #[inline]
     pub fn forbids_grants(&self, now: LockTime) -> bool {
-        self.is_on() && (self.until(now).is_some() || self.disk_error().is_some())
+        self.is_on() && (self.until(now).is_some() || self.refuses())
     }
 }
 
@@ -104,6 +124,15 @@ mod tests {
         assert_eq!(quarantine.end(), Some("a damaged journal"));
         assert_eq!(quarantine.end(), None, "it ends once");
         assert!(!quarantine.is_on());
+    }
+
+    #[test]
+    fn a_shutdown_has_no_end() {
+        let (quarantine, at) = (Quarantine::default(), LockTime::from_millis);
+        quarantine.begin(at(30), "another boot");
+        quarantine.stop();
+        assert_eq!(quarantine.end(), Some("another boot"));
+        assert!(quarantine.is_stopping() && quarantine.refuses() && quarantine.forbids_grants(at(31)));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Session {
     pub last_row: u16,
     /// The session of its locks, if it has begun one.
     pub lock_session: Option<Arc<LockSession>>,
+    /// The span of the connection; disabled if nobody wants it.
+    pub span: tracing::Span,
     /// A buffer for the replies that a script reads, kept from one script to the next.
     pub scratch: Vec<u8>,
     /// Commands called by its scripts since the batch began, not yet counted.
@@ -104,6 +106,7 @@ impl Session {
             reads: Reads::default(),
             last_row: u16::MAX,
             lock_session: None,
+            span: tracing::Span::none(),
             scratch: Vec::new(),
             called: Tally::default(),
             calls_until_sample: first_sample,

@@ -100,6 +100,8 @@ pub struct Settings {
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
     lints_locks: AtomicBool,
+    lock_wait_warn_ms: AtomicU64,
+    lock_held_warn_ms: AtomicU64,
     is_protected: AtomicBool,
     /// Called after CONFIG SET has changed something.
     on_change: OnceLock<OnChange>,
@@ -126,6 +128,8 @@ impl Default for Settings {
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
             lints_locks: AtomicBool::new(false),
+            lock_wait_warn_ms: AtomicU64::new(0),
+            lock_held_warn_ms: AtomicU64::new(0),
             is_protected: AtomicBool::new(true),
             on_change: OnceLock::new(),
             validators: Validators::default(),
@@ -314,6 +318,17 @@ impl Settings {
         self.lints_locks.load(Relaxed)
     }
 
+    /// Milliseconds after which a request that waits for a lock is logged; zero: never.
+    #[inline]
+    pub fn lock_wait_warn_ms(&self) -> u64 {
+        self.lock_wait_warn_ms.load(Relaxed)
+    }
+
+    /// Milliseconds after which a lock that is held is logged; zero: never.
+    pub fn lock_held_warn_ms(&self) -> u64 {
+        self.lock_held_warn_ms.load(Relaxed)
+    }
+
     /// Microseconds from which on a command is slow; negative: never.
     #[inline]
     pub fn slow_micros(&self) -> i64 {
@@ -356,6 +371,8 @@ impl Settings {
         self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
         self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
         self.lints_locks.store(self.text("lock-lint") == "yes", Relaxed);
+        self.lock_wait_warn_ms.store(self.integer("lock-wait-warn").unsigned_abs(), Relaxed);
+        self.lock_held_warn_ms.store(self.integer("lock-held-warn").unsigned_abs(), Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);

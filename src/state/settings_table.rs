@@ -127,6 +127,18 @@ pub const ROWS: &[Setting] = &[
         "If requests wait for each other's locks: the youngest is refused, or a line is logged, or nothing happens.",
     ),
     live(
+        "lock-wait-warn",
+        "1000",
+        Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds after which a request that waits for a lock is logged, with the holder; 0: never.",
+    ),
+    live(
+        "lock-held-warn",
+        "0",
+        Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds after which a lock that is held is logged, with the holder and who waits; 0: never.",
+    ),
+    live(
         "timeout",
         "0",
         Kind::Integer(0, i32::MAX as i64),
@@ -194,8 +206,32 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i64::MAX),
         "Keys remembered for clients with copies; 0: as many as they read.",
     ),
+    live(
+        "shutdown-timeout",
+        "10",
+        Kind::Integer(0, i32::MAX as i64),
+        "Seconds that clients have to take their last replies when the server ends.",
+    ),
+    at_start(
+        "supervised",
+        "no",
+        Kind::OneOf(&["no", "upstart", "systemd", "auto"]),
+        "Whether systemd is told how the server is; auto: if systemd asks for it. upstart: as no.",
+    ),
     live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "What is logged."),
     at_start("logfile", "", Kind::Text, "File that the log is appended to; empty: the standard output."),
+    at_start(
+        "log-format",
+        "text",
+        Kind::OneOf(&["text", "redis", "json"]),
+        "The form of the log's lines: fields after the message, the lines of Redis, or an object of JSON.",
+    ),
+    at_start(
+        "otlp-endpoint",
+        "",
+        Kind::Text,
+        "OpenTelemetry collector that gets the spans, like http://127.0.0.1:4317; empty: none.",
+    ),
     at_start(
         "enable-debug-command",
         "no",

@@ -23,7 +23,7 @@ pub struct SlowCall {
     pub unix_secs: u64,
     /// How long it took, in microseconds.
     pub micros: u64,
-    /// Its name and arguments, shortened.
+    /// Its name and arguments, shortened; a command about locks is followed by a word for each lock that is held.
     pub words: Vec<Bytes>,
     /// Where its client connected from.
     pub peer: String,

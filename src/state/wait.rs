@@ -24,6 +24,19 @@ pub enum WaitFor {
     Locks,
 }
 
+/// How a wait has ended, as its connection sees it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WaitEnd {
+    /// It was answered by a write, or refused.
+    Answered,
+    /// Its connection has ended.
+    Disconnected,
+    /// It has timed out.
+    TimedOut,
+    /// CLIENT UNBLOCK, or a change that forbids the wait, has ended it.
+    Unblocked,
+}
+
 /// A command that waits.
 #[derive(Debug)]
 pub struct Wait {

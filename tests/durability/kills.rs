@@ -46,6 +46,8 @@ fn client(
         let Some(reply) = reply(&mut reader) else { break };
         let token = reply.get(2).and_then(|token| token.strip_prefix(':')?.parse().ok());
         let now = match (held, reply[0].as_str()) {
+            // The server is about to end, and the request has changed nothing.
+            (held, error) if error.starts_with("-SHUTDOWN ") => held,
             (Some(_), ":1") => None,
             (Some((owner, token)), _) => Some((owner, token)),
             (None, "+OK") => Some((owner, 0)),

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redlatch::internals::clock::{Deadline, LockTime};
-use redlatch::internals::journal::item::{Horizon, Opened};
-use redlatch::internals::journal::log::{Log, Mode, Start, Storage};
+use redlatch::internals::journal::item::Horizon;
+use redlatch::internals::journal::log::{Log, Start, Storage};
 use redlatch::internals::journal::recovery::{self, Ending};
-use redlatch::internals::journal::{Journal, Mutation, Record, frame};
+use redlatch::internals::journal::{Journal, Mode, Mutation, Record, frame};
 use redlatch::internals::keyspace::Keyspace;
 use redlatch::internals::types::Seed;
 
@@ -47,22 +47,8 @@ impl Storage for Memory {
 /// A journal of some records, each in a frame of its own, and the records.
 pub(crate) fn real(records: usize) -> (Vec<u8>, Vec<Vec<Mutation>>) {
     let memory = Memory::default();
-    let opened = Opened {
-        server: [7; 20],
-        number: 1,
-        previous: 0,
-        previous_bytes: 0,
-        boot: Some([1; 16]),
-        keeps: true,
-        always: false,
-    };
-    let start = Start {
-        mode: Mode::EverySecond,
-        lease_ms_max: 60_000,
-        opened,
-        horizon: Horizon::default(),
-        functions: None,
-    };
+    let horizon = Horizon { lease_ms_max: 60_000, ..Horizon::default() };
+    let start = Start::of_first_file([7; 20], Some([1; 16]), Mode::EverySecond, horizon);
     let log = Log::start(Box::new(memory.clone()), start).expect("memory takes everything");
     let mut written = Vec::new();
     for number in 0..records as u64 {

@@ -88,8 +88,14 @@ fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() 
     };
     assert_eq!((&lock["key"], &lock["key_base64"]), (&json!(r"lock:\xff*"), &json!("bG9jazr/Kg==")));
     assert_eq!(lock["who"]["holders"][0]["owner"], "two");
-    assert_eq!((&lock["waiters"][0]["owner"], &lock["waiters"][0]["how"]), (&json!("three"), &json!("queued")));
-    assert_eq!((&lock["history"][0]["owner"], &lock["history"][0]["reason"]), (&json!("one"), &json!("released")));
+    assert_eq!(
+        (&lock["waiters"][0]["owner"], &lock["waiters"][0]["how"]),
+        (&json!("three"), &json!("queued"))
+    );
+    assert_eq!(
+        (&lock["history"][0]["owner"], &lock["history"][0]["reason"]),
+        (&json!("one"), &json!("released"))
+    );
     assert!(lock["explain"][0].as_str().is_some_and(|told| told.starts_with("held by two")), "{lock}");
     let same = told(&server, "/api/lock?key_base64=bG9jazr%2FKg%3D%3D");
     assert_eq!(same["who"]["holders"][0]["token"], lock["who"]["holders"][0]["token"]);
@@ -99,7 +105,10 @@ fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() 
     assert_eq!(graph["waits"][0]["held-by"], json!(["two"]));
     let contention = told(&server, "/api/contention");
     let key = &contention["keys"][0];
-    assert_eq!((&key["key_base64"], &key["waiters"], &key["holds"]), (&json!("bG9jazr/Kg=="), &json!(1), &json!(1)));
+    assert_eq!(
+        (&key["key_base64"], &key["waiters"], &key["holds"]),
+        (&json!("bG9jazr/Kg=="), &json!(1), &json!(1))
+    );
 }
 
 #[test]
@@ -127,14 +136,20 @@ fn a_lock_is_broken_with_its_token_alone_and_only_where_changes_are_allowed() {
     let open = server(&[("http-admin", "yes")]);
     let _holder = holder(&open, &["lock:a"]);
     assert_eq!(post(&open, "/api/break", "Origin: http://evil.example\r\n", &body(1)).status, 403);
-    for wrong in ["", "{}", "[]", "{\"key\":\"lock:a\"}", "{\"key\":7,\"token\":1}", "{\"key\":\"lock:a\",\"token\":-1}"] {
+    for wrong in [
+        "", "{}", "[]", "{\"key\":\"lock:a\"}", "{\"key\":7,\"token\":1}",
+        "{\"key\":\"lock:a\",\"token\":-1}",
+    ] {
         let reply = post(&open, "/api/break", "", wrong);
         assert_eq!(reply.status, 400, "{wrong}");
         assert!(value(&reply)["error"].is_string());
     }
     assert_eq!(value(&post(&open, "/api/break", "", &body(2))), json!({ "broken": false }));
     assert!(open.keys().get("lock:a").is_some());
-    assert_eq!(value(&post(&open, "/api/break", "Origin: http://localhost\r\n", &body(1))), json!({ "broken": true }));
+    assert_eq!(
+        value(&post(&open, "/api/break", "Origin: http://localhost\r\n", &body(1))),
+        json!({ "broken": true })
+    );
     assert!(open.keys().get("lock:a").is_none());
 }
 
@@ -164,12 +179,16 @@ fn the_page_is_for_everybody_and_what_it_shows_is_not() {
 #[test]
 fn what_a_route_does_not_know_is_a_bad_request() {
     let server = server(&[]);
-    for path in
-        ["locks?keys=a", "locks?count=1001", "locks?count=1&count=2", "locks?cursor=x", "lock", "lint?reset", "graph?a"]
-    {
+    for path in [
+        "locks?keys=a", "locks?count=1001", "locks?count=1&count=2", "locks?cursor=x", "lock", "lint?reset",
+        "graph?a",
+    ] {
         let reply = get(server.http_addr(), &format!("/api/{path}"));
         assert_eq!(reply.status, 400, "{path}");
-        assert!(value(&reply)["error"].as_str().is_some_and(|error| error.starts_with("parameter")), "{path}");
+        assert!(
+            value(&reply)["error"].as_str().is_some_and(|error| error.starts_with("parameter")),
+            "{path}"
+        );
     }
 }
 

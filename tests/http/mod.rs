@@ -8,6 +8,7 @@ mod access;
 mod api;
 mod health;
 mod metrics;
+mod prometheus;
 
 use redlatch::Server;
 

@@ -3,11 +3,15 @@
 //! Time     stands still until [`Bare::pass`] moves it.
 //! Rule     after [`Bare::new`] its own share of a request costs no allocation: buffers are kept.
 
+use std::io;
 use std::sync::Arc;
 
-use redlatch::internals::clock::Clock;
+use redlatch::internals::clock::{Clock, LockTime};
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
+use redlatch::internals::journal::item::Horizon;
+use redlatch::internals::journal::log::{Log, Start, Storage};
+use redlatch::internals::journal::{Journal, Mode};
 use redlatch::internals::keyspace::{Due, Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::state::clients::Client;
@@ -27,12 +31,31 @@ pub(crate) struct Bare {
     other: Session,
     decoder: Decoder,
     output: Vec<u8>,
+    log: Option<Arc<Log>>,
 }
 
 impl Bare {
     pub(crate) fn new() -> Self {
+        Self::on(None)
+    }
+
+    /// With a journal, which is written after each batch, to nowhere.
+    pub(crate) fn with_journal() -> Self {
+        let horizon = Horizon { lease_ms_max: 60_000, ..Horizon::default() };
+        let start = Start::of_first_file([7; 20], None, Mode::EverySecond, horizon);
+        let log = Log::start(Box::new(Nowhere), start).expect("this storage takes everything");
+        log.sync(LockTime::from_millis(0), 0).expect("this storage takes everything");
+        Self::on(Some(Arc::new(log)))
+    }
+
+    fn on(log: Option<Arc<Log>>) -> Self {
         let clock = StillClock::new(1_700_000_000_000, 0);
-        let layout = Layout { shards: SHARDS, databases: 16, seed: 7, journal: None };
+        let layout = Layout {
+            shards: SHARDS,
+            databases: 16,
+            seed: 7,
+            journal: log.clone().map(|log| log as Arc<dyn Journal>),
+        };
         let keyspace = Keyspace::new(layout, || {});
         let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
         let engine = Engine::new(Arc::new(shared));
@@ -42,7 +65,7 @@ impl Bare {
         };
         let (session, other) = (connect(), connect());
         let output = Vec::with_capacity(64 * 1024);
-        Self { engine, clock, session, other, decoder: Decoder::new(), output }
+        Self { engine, clock, session, other, decoder: Decoder::new(), output, log }
     }
 
     /// Sends whole requests as one batch; returns the replies. The answer to a request that has waited comes after the reply
@@ -65,6 +88,9 @@ impl Bare {
             }
         }
         self.engine.end_batch(&mut self.session, batch);
+        if let Some(log) = &self.log {
+            log.write();
+        }
         &self.output
     }
 
@@ -97,6 +123,28 @@ impl Bare {
     pub(crate) fn pass(&mut self, millis: u64) {
         self.clock.set_ms(self.clock.now_ms() + millis);
         while matches!(self.engine.tick(), Due::More) {}
+    }
+}
+
+/// A storage that keeps nothing.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Storage for Nowhere {
+    fn write(&self, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn begin(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove_before(&self, _: u64) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Race;
-use super::requests::{Plan, RELEASE, plan};
+use super::requests::{HELD_MS, Plan, RELEASE, plan};
 use crate::generator::{Generator, Run, Step, Work};
 use crate::options::{CONNECTIONS, DEPTH, Options};
 use crate::results::{CPU_PER_REQUEST, OURS, REDIS, Results, VALKEY};
@@ -50,6 +50,8 @@ fn turn(
 ) -> io::Result<Run> {
     let mut generator = Generator::new(running, clients, false)?;
     running.ask(&mut running.connect()?, &["FLUSHALL"])?;
+    // redlatch learns from the first lease how long leases are: that one waits for the disk.
+    running.ask(&mut running.connect()?, &["SET", "first", "lease", "PX", HELD_MS])?;
     // A client that waits for the disk each time takes milliseconds for each request.
     let is_slow = mode == "always" && clients == 1;
     let requests = if is_slow { options.scale.synced } else { options.scale.plain };
@@ -96,7 +98,7 @@ pub(super) fn restart(race: &mut Race, name: &str) {
 fn fill(running: &Running, locks: u64) -> io::Result<(u64, f64)> {
     let empty = running.resident_bytes()?;
     let step =
-        Step { request: Template::new(&["SET", KEY, OWNER, "NX", "PX", LEASE_MS]), answer: Answer::Simple };
+        Step { request: Template::new(&["SET", KEY, OWNER, "NX", "PX", HELD_MS]), answer: Answer::Simple };
     let mut generator = Generator::new(running, CONNECTIONS, false)?;
     let run = generator.run(running, &Work { steps: &[step], first: 0, keys: locks, depth: DEPTH })?;
     drop(generator);
@@ -130,6 +132,3 @@ impl Drop for Files {
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
-
-/// The longest lease that does not wait for the disk in redlatch's default mode.
-const LEASE_MS: &str = "60000";

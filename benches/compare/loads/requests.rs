@@ -94,11 +94,11 @@ pub(super) fn plan(name: &str) -> Plan {
     let ok = Answer::Simple;
     let [zero, one, two] = [0, 1, 2].map(Answer::Integer);
     let taken = step(&["SET", KEY, OWNER, "NX", "PX", "30000"], ok);
-    let held = step(&["SET", KEY, OWNER, "NX", "PX", "300000"], ok);
+    let held = step(&["SET", KEY, OWNER, "NX", "PX", HELD_MS], ok);
     let one_key = key(0);
     let [release_sha, extend_sha] = [RELEASE, EXTEND].map(sha1_hex);
     let release = |answer| step(&["EVALSHA", &release_sha, "1", KEY, OWNER], answer);
-    let extend = |answer| step(&["EVALSHA", &extend_sha, "1", KEY, OWNER, "300000"], answer);
+    let extend = |answer| step(&["EVALSHA", &extend_sha, "1", KEY, OWNER, HELD_MS], answer);
     let count = |answer| step(&["INCR", KEY], answer);
     let (before, timed) = match name {
         "acquire" => (vec![], vec![taken]),
@@ -112,11 +112,11 @@ pub(super) fn plan(name: &str) -> Plan {
         "extend held" => (vec![held], vec![extend(one)]),
         "extend missing" => (vec![], vec![extend(zero)]),
         "release by EVAL" => (vec![held], vec![step(&["EVAL", RELEASE, "1", KEY, OWNER], one)]),
-        "extend by EVAL" => (vec![held], vec![step(&["EVAL", EXTEND, "1", KEY, OWNER, "300000"], one)]),
+        "extend by EVAL" => (vec![held], vec![step(&["EVAL", EXTEND, "1", KEY, OWNER, HELD_MS], one)]),
         "GET" => (vec![held], vec![step(&["GET", KEY], Answer::Text(OWNER.len()))]),
         "DEL" => (vec![held], vec![step(&["DEL", KEY], one)]),
         "INCR" => (vec![count(one)], vec![count(two)]),
-        "PEXPIRE" => (vec![held], vec![step(&["PEXPIRE", KEY, "300000"], one)]),
+        "PEXPIRE" => (vec![held], vec![step(&["PEXPIRE", KEY, HELD_MS], one)]),
         "SETNX" => (vec![], vec![step(&["SETNX", KEY, OWNER], one)]),
         other => unreachable!("{other} is none of NAMES"),
     };
@@ -139,6 +139,9 @@ fn sha1_hex(text: &str) -> String {
     Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The lease of locks that are held before the timed requests: longer than a turn takes, and as long as one may be that
+/// does not wait for the disk in redlatch's default mode.
+pub(super) const HELD_MS: &str = "60000";
 /// Compare-and-delete, as most clients of locks send it.
 pub(super) const RELEASE: &str =
     "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end";

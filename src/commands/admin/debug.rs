@@ -100,7 +100,8 @@ fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     let until = call.now.lock + micros.div_ceil(1000);
     call.shared.pause.freeze(until);
     // The engine measures this call, which ends at once. The statistics get the time that clients wait.
-    call.shared.record_duration(&call.session.client, call.command, call.args.request(), micros);
+    let request = call.args.request();
+    call.shared.record_duration(call.view, &call.session.client, call.command, request, micros);
 
     let wait = call.session.new_wait(Some(until), b"+OK\r\n".to_vec());
     Ok(Outcome::Park { wait, waiter: None })

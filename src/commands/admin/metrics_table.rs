@@ -57,7 +57,11 @@ const SERVER: &[Metric] = &[
     fact("monotonic_clock", |_| show("POSIX clock_gettime")),
     fact("multiplexing_api", |_| show("epoll")),
     fact("process_id", |seen| show(seen.process.id)),
-    never("process_supervised", |_| show("no")),
+    never("process_supervised", |seen| {
+        let supervised = seen.shared.settings.text("supervised");
+        // As in Redis, which does not look again what it has found.
+        show(if supervised == "auto" { "unknown" } else { &supervised })
+    }),
     fact("run_id", |seen| show(&seen.shared.run_id)),
     fact("tcp_port", |seen| show(seen.shared.main_port())),
     fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),

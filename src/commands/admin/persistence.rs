@@ -6,7 +6,8 @@
 use crate::commands::row::{Flags, Group, Row, integer, token};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::journal::log::{Log, Mode};
+use crate::journal::Mode;
+use crate::journal::log::Log;
 use crate::number;
 use crate::resp::Reply;
 

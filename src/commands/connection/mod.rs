@@ -19,6 +19,7 @@ use crate::error::Refusal;
 use crate::number;
 use crate::resp::Protocol;
 use crate::state::acl::log::{Context, Reason};
+use crate::state::log_name::LogName;
 use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -108,9 +109,11 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
         if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
-            // The name is not logged, because it may be a password by mistake.
+            // Another name is not logged, because it may be a password by mistake.
+            let is_known = call.shared.acl.find(user).is_some();
+            let user = if is_known { LogName(user).to_string() } else { "(unknown)".to_owned() };
             let (client, peer) = (call.session.client.id, &call.session.client.peer);
-            tracing::debug!(client, peer, times, "A login has failed; ACL LOG has its name");
+            tracing::warn!(client, peer, user, times, "A login has failed");
         }
         return Err(Refusal::said(WRONG_PASSWORD));
     };

@@ -2,6 +2,7 @@
 //!
 //! Rule    a request inside a transaction never waits.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::wait::Waiting;
-use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
+use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
 use crate::commands::{Args, Call, Outcome, Shared, quarantine};
 use crate::error::Refusal;
 use crate::keyspace::Waiter;
@@ -178,14 +179,14 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
 /// Whether the request waits for the end of the quarantine.
 ///
 /// # Errors
-/// There is a quarantine and the request does not wait, or the journal cannot be written.
+/// There is a quarantine and the request does not wait, the journal cannot be written, or the server shuts down.
 fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
     let quarantine = &call.shared.quarantine;
     if !quarantine.is_on() {
         return Ok(false);
     }
     let permission = quarantine::permission(call.shared, call.now.lock);
-    let may_wait = wait_ms > 0 && !call.session.is_nested && quarantine.disk_error().is_none();
+    let may_wait = wait_ms > 0 && !call.session.is_nested && !quarantine.refuses();
     if may_wait { Ok(permission.is_err()) } else { permission.map(|()| false) }
 }
 
@@ -211,6 +212,7 @@ fn finish(
             linter.granted(call.view, &keys, &request.owner, request.term.lease_ms());
         }
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
+        spans::grant(&keys, &request, token, None);
         answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
     }
@@ -231,6 +233,7 @@ fn finish(
 
 fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms: u64) -> Outcome {
     tell_contended(call, &keys);
+    let span = spans::wait(call.view, &keys, &request);
     let mut answer = Vec::new();
     Reply::new(&mut answer, call.reply.protocol()).null_array();
     let place = (call.view.next_wait_number(), WaitFor::Locks);
@@ -246,6 +249,8 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
         request,
         since,
         granted: OnceLock::new(),
+        is_reported: AtomicBool::new(false),
+        span,
         lint: call.shared.settings.lints_locks().then(|| Arc::clone(&call.shared.registries.lock_lint)),
     };
     let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });

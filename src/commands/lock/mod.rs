@@ -11,7 +11,10 @@ pub(in crate::commands) mod lint;
 mod release;
 mod replies;
 pub(in crate::commands) mod session;
+pub(in crate::commands) mod slow;
+mod spans;
 pub(in crate::commands) mod wait;
+pub(in crate::commands) mod watch;
 
 use crate::commands::row::{
     Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token, usage,

@@ -2,24 +2,28 @@
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use tracing::Span;
 
 use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
-use super::session;
+use super::{session, spans, watch};
 use crate::clock::LockTime;
 use crate::commands::Shared;
 use crate::keyspace::{Asker, Hold, Serve, ShardSet, View, Waiter};
-use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
+use crate::locks::{Circle, Granted, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
+use crate::state::log_limiter::LineBudget;
+use crate::state::log_name::shown;
 use crate::state::quarantine::Quarantine;
-use crate::state::wait::Wait;
+use crate::state::wait::{Wait, WaitEnd};
 
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
@@ -35,8 +39,12 @@ pub(super) struct Waiting {
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) request: LockRequest,
     pub(super) since: LockTime,
-    /// The token, once a new grant is its answer.
-    pub(super) granted: OnceLock<u64>,
+    /// The grant, once that is its answer.
+    pub(super) granted: OnceLock<Granted>,
+    /// Whether the log says that it has waited for long.
+    pub(super) is_reported: AtomicBool,
+    /// The span of the wait; disabled if nobody wants it.
+    pub(super) span: Span,
     /// Where mistakes are noted, if they were when it began to wait.
     pub(super) lint: Option<Arc<LockLint>>,
 }
@@ -71,8 +79,9 @@ impl Serve for Waiting {
                 }
                 if granted.is_new {
                     view.count_wait(&keys[0], self.since, true);
-                    self.granted.get_or_init(|| granted.token);
                 }
+                spans::grant(keys, &self.request, granted.token, Some(&self.span));
+                self.granted.get_or_init(|| granted);
             }
             Ok(None) => reply.null_array(),
             Err(refusal) => reply.error_bytes(&refusal.line()),
@@ -88,13 +97,37 @@ impl Serve for Waiting {
     }
 
     fn give_back(&self, view: &mut View<'_>) {
-        let Some(token) = self.granted.get() else { return };
+        let Some(Granted { token, is_new: true }) = self.granted.get() else { return };
         let LockRequest { owner, client, .. } = &self.request;
         for key in &self.wait.keys {
             // Another connection of the owner may have asked for the lock since, and know of it.
             let is_unread = |hold: &Hold| hold.token == *token && hold.client == *client;
             view.end_hold(key, owner, EndReason::Released, is_unread);
         }
+    }
+
+    fn ended(&self, how: WaitEnd, now: LockTime, lines: &LineBudget) {
+        let token = self.granted.get().map(|granted| granted.token);
+        let outcome = match how {
+            WaitEnd::Answered if token.is_some() => "granted",
+            WaitEnd::Answered => "refused",
+            WaitEnd::Disconnected => "disconnected",
+            WaitEnd::TimedOut => "timed out",
+            WaitEnd::Unblocked => "unblocked",
+        };
+        if !self.span.is_disabled() {
+            self.span.record("outcome", outcome).record("token", token);
+            self.span.record("waited_ms", now.millis_since(self.since));
+        }
+        if self.is_reported.load(Relaxed) && lines.allows(now) {
+            let key = self.wait.keys.first().map_or(&b""[..], |key| &key[..]);
+            let waited = (self.since, now);
+            watch::log_end(key, Some(&self.request.owner), &self.client, waited, (outcome, token));
+        }
+    }
+
+    fn report(&self) {
+        self.is_reported.store(true, Relaxed);
     }
 
     fn asker(&self) -> Option<Asker<'_>> {
@@ -149,8 +182,10 @@ const NAME_BYTES_SHOWN: usize = 128;
 /// `a (held by X) -> b (held by Y) -> a`.
 fn describe(circle: &Circle) -> String {
     let show = |bytes: &Bytes| {
-        let shown = bytes[..bytes.len().min(NAME_BYTES_SHOWN)].escape_ascii();
-        if bytes.len() > NAME_BYTES_SHOWN { format!("{shown}...") } else { shown.to_string() }
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = shown(bytes, NAME_BYTES_SHOWN, &mut text);
+        text
     };
     let links = circle.links.iter().map(|(key, awaited)| {
         let how = if awaited.is_holder { "held" } else { "awaited" };

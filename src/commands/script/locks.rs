@@ -6,6 +6,7 @@
 
 use crate::commands::Call;
 use crate::commands::lock::lint::{Asked, Linter};
+use crate::commands::lock::watch;
 use crate::keyspace::Entry;
 use crate::scripts::{Inputs, Known, Purpose};
 
@@ -19,11 +20,10 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
         Purpose::Break | Purpose::Inspect | Purpose::Other => return,
     };
     let is_granted = granted.is(call.reply.since(mark));
-    let polling = &call.session.client.polling;
-    if !is_granted && let Some(key) = known.keys(inputs).next() {
-        polling.note(call.view.key_hash(key), call.now.lock);
-        call.view.count_refused(key);
+    if !is_granted {
+        note_refused(call, known, inputs);
     }
+    let mut has_polled = false;
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
         if is_granted
@@ -31,7 +31,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
-            found.end_polling(polling);
+            has_polled |= found.end_polling(&call.session.client.polling);
         }
         if linter.is_on()
             && let Some(owner) = known.lock.and_then(|lock| lock.owner(inputs, place))
@@ -42,8 +42,22 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             }
         }
     }
-    if is_granted {
-        polling.end();
+    if is_granted
+        && (call.session.client.polling.end() || has_polled)
+        && let Some(key) = known.keys(inputs).next()
+    {
+        watch::report_polled(call, key);
+    }
+}
+
+/// Notes that the client polls a lock. Of several keys the first counts.
+fn note_refused(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>) {
+    let Some(key) = known.keys(inputs).next() else { return };
+    call.view.count_refused(key);
+    let (hash, long_ms) = (call.view.key_hash(key), call.shared.settings.lock_wait_warn_ms());
+    if call.session.client.polling.note(hash, call.now.lock, long_ms) {
+        let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
+        watch::report_polling(call, key, owner);
     }
 }
 

@@ -8,6 +8,7 @@ pub(in crate::commands) mod number;
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use crate::commands::lock::lint::Linter;
+use crate::commands::lock::watch;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -200,7 +201,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if holds {
         let mut stored = entry.put(value, lease);
         if options.condition == Condition::Absent {
-            grant(&mut stored, call.session, call.shared);
+            let has_polled = grant(&mut stored, call.session, call.shared);
+            if has_polled {
+                watch::report_polled(call, name);
+            }
             lint_taken(call, name, value);
         }
         announce(call, name, lease);
@@ -220,17 +224,21 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// A key that was stored because it did not exist is a lock, which the client holds.
+/// A key that was stored because it did not exist is a lock, which the client holds. Returns true if the log says that the
+/// client has polled.
 #[inline]
-fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
+fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) -> bool {
     stored.grant(shared.keyspace.next_token(), session.client.id, false);
-    stored.end_polling(&session.client.polling);
+    stored.end_polling(&session.client.polling)
 }
 
 /// A key that was not stored because it exists may be a lock, for which the client asks again and again.
 #[inline]
 fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
-    call.session.client.polling.note(call.view.key_hash(name), call.now.lock);
+    let (hash, long_ms) = (call.view.key_hash(name), call.shared.settings.lock_wait_warn_ms());
+    if call.session.client.polling.note(hash, call.now.lock, long_ms) {
+        watch::report_polling(call, name, Some(value));
+    }
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     if linter.is_on() && !call.session.is_nested {
         linter.refused(call.view, name, value);
@@ -270,17 +278,19 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    let is_new = match call.view.entry(name) {
+    let (is_new, has_polled) = match call.view.entry(name) {
         Entry::Occupied(mut held) => {
             held.count_refused();
-            false
+            (false, false)
         }
-        Entry::Vacant(place) if place.is_awaited() => false,
+        Entry::Vacant(place) if place.is_awaited() => (false, false),
         Entry::Vacant(place) => {
-            grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
-            true
+            (true, grant(&mut place.insert(value, Lease::Never), call.session, call.shared))
         }
     };
+    if has_polled {
+        watch::report_polled(call, name);
+    }
     if is_new {
         lint_taken(call, name, value);
         announce(call, name, Lease::Never);
@@ -394,7 +404,9 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     });
     if is_free {
         for (name, value) in pairs {
-            grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
+            if grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared) {
+                watch::report_polled(call, name);
+            }
             announce(call, name, Lease::Never);
         }
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::clock::Deadline;
 use crate::journal::frame;
-use crate::journal::log::{Log, Mode, Owed, Start, Storage};
+use crate::journal::log::{Log, Owed, Start, Storage};
 use crate::journal::{Edit, HashEdit, Journal, Record};
 
 /// Files in memory.
@@ -65,17 +65,13 @@ const fn at(millis: u64) -> LockTime {
 
 /// A log at lock time 10,000, which is on the disk.
 fn log(mode: Mode, memory: &Memory) -> Log {
-    let opened = Opened {
-        server: [7; 20],
-        number: 1,
-        previous: 0,
-        previous_bytes: 0,
-        boot: BOOT.boot,
-        keeps: mode != Mode::Memory,
-        always: mode == Mode::Always,
-    };
-    let horizon = Horizon { now: at(10_000), boot_ms: 500, token: 3, tokens_until: 3, ..Horizon::default() };
-    let start = Start { mode, lease_ms_max: 60_000, opened, horizon, functions: None };
+    log_from(mode, memory, Horizon { token: 3, tokens_until: 3, ..Horizon::default() })
+}
+
+/// The same with more of its first horizon.
+fn log_from(mode: Mode, memory: &Memory, horizon: Horizon) -> Log {
+    let horizon = Horizon { now: at(10_000), boot_ms: 500, lease_ms_max: 60_000, ..horizon };
+    let start = Start::of_first_file([7; 20], BOOT.boot, mode, horizon);
     let log = Log::start(Box::new(memory.clone()), start).unwrap();
     log.sync(at(10_000), 500).unwrap();
     log
@@ -178,20 +174,8 @@ fn what_memory_mode_has_granted_is_waited_for() {
 #[test]
 fn a_quarantine_outlives_a_kill_inside_it() {
     let memory = Memory::default();
-    let opened = Opened {
-        server: [7; 20],
-        number: 1,
-        previous: 0,
-        previous_bytes: 0,
-        boot: BOOT.boot,
-        keeps: true,
-        always: false,
-    };
-    let horizon =
-        Horizon { now: at(10_000), boot_ms: 500, quarantine_until: at(45_000), ..Horizon::default() };
-    let start = Start { mode: Mode::EverySecond, lease_ms_max: 60_000, opened, horizon, functions: None };
-    let log = Log::start(Box::new(memory.clone()), start).unwrap();
-    log.sync(at(10_000), 500).unwrap();
+    let horizon = Horizon { quarantine_until: at(45_000), ..Horizon::default() };
+    drop(log_from(Mode::EverySecond, &memory, horizon));
     let resume_at = |machine: Machine| resume(&found(&memory).0, machine, &TERMS);
     assert_eq!(quarantine_ms(&resume_at(LATER)), Some(45_000));
     let much_later = Machine { boot_ms: 40_000, ..BOOT };
@@ -321,7 +305,7 @@ fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
     let opened =
         Opened { number: 2, previous: 1, previous_bytes: first.bytes, ..first.opened.clone().unwrap() };
     let horizon = Horizon { quarantine_until: at(75_000), ..first.horizon };
-    let start = Start { mode: Mode::EverySecond, lease_ms_max: 60_000, opened, horizon, functions: None };
+    let start = Start { lease_ms_max: 60_000, opened, horizon, functions: None };
     let next = Log::start(Box::new(memory.clone()), start).unwrap();
     put(&next, "b", (11_000, u64::MAX));
     next.sync(at(11_000), 1_500).unwrap();

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Checks the files for deployment, and a release.
+
+    packages/deploy/check.py [RELEASE]
+
+Needs the packages `cyclonedx-python-lib[json-validation]`, `kubernetes-validate`, `promql-parser` and `pyyaml`. RELEASE is the
+directory that packages/release.py has written. That every query names a metric of the server is a test in tests/service.
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import kubernetes_validate
+import promql_parser
+import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Variables of Grafana in a query, and what stands for them here.
+VARIABLES = {"$__rate_interval": "1m", "$instance": ".*"}
+
+
+def check_queries() -> None:
+    """Alerts and panels are PromQL."""
+    rules = yaml.safe_load((HERE / "prometheus-alerts.yaml").read_text())
+    queries = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            promql_parser.parse_duration(rule.get("for", "1s"))
+            assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, rule
+            assert rule["labels"]["severity"] in {"page", "warn"}, rule
+    dashboard = json.loads((HERE / "grafana-dashboard.json").read_text())
+    queries += [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    for query in queries:
+        plain = query
+        for name, value in VARIABLES.items():
+            plain = plain.replace(name, value)
+        promql_parser.parse(plain)
+    print(f"{len(queries)} queries are PromQL")
+
+
+def check_dashboard() -> None:
+    """The dashboard is what its program writes, and its panels do not overlap."""
+    file = HERE / "grafana-dashboard.json"
+    written = subprocess.run([sys.executable, HERE / "dashboard.py"], check=True, capture_output=True, text=True).stdout
+    assert file.read_text() == written, "packages/deploy/dashboard.py > packages/deploy/grafana-dashboard.json"
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(written)["panels"]:
+        place = panel["gridPos"]
+        rows, columns = range(place["y"], place["y"] + place["h"]), range(place["x"], place["x"] + place["w"])
+        cells = {(row, column) for row in rows for column in columns}
+        assert not cells & taken and place["x"] + place["w"] <= 24, panel["title"]
+        taken |= cells
+
+
+def check_manifests() -> None:
+    """Manifests fit the schemas of Kubernetes; other files are YAML."""
+    for file in sorted(HERE.glob("*.yaml")):
+        documents = list(yaml.safe_load_all(file.read_text()))
+        assert documents and all(documents), file
+        if file.name.startswith("kubernetes"):
+            for document in documents:
+                kubernetes_validate.validate(document, "1.31", strict=True)
+    print("the manifests fit their schemas")
+
+
+def check_units() -> None:
+    """systemd reads the units without a complaint, if it is here. The program need not be installed."""
+    if shutil.which("systemd-analyze") is None:
+        print("skipped: systemd-analyze is not installed")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for file in HERE.glob("redlatch.*"):
+            text = file.read_text().replace("/usr/local/bin/redlatch", "/bin/true")
+            (pathlib.Path(folder) / file.name).write_text(text)
+        units = sorted(pathlib.Path(folder).iterdir())
+        done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True)
+        complaints = [line for line in done.stderr.splitlines() if "redlatch" in line]
+        assert not complaints, "\n".join(complaints)
+    print("systemd reads the units")
+
+
+def check_release(folder: pathlib.Path) -> None:
+    """Checksums fit, the SBOM fits its schema, and the program in the archive starts."""
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
+    (bill,) = folder.glob("*.cdx.json")
+    error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(bill.read_text())
+    assert error is None, error
+    components = json.loads(bill.read_text())["components"]
+    names = {component["name"] for component in components}
+    assert {"tokio", "bytes", "clap"} <= names and "proptest" not in names, names
+    unlicensed = [component["name"] for component in components if "licenses" not in component]
+    assert not unlicensed, unlicensed
+    (archive,) = folder.glob("*.tar.gz")
+    with tempfile.TemporaryDirectory() as parent, tarfile.open(archive) as tar:
+        tar.extractall(parent, filter="data")
+        (root,) = pathlib.Path(parent).iterdir()
+        for name in ["README.md", "LICENSE-MIT", "docs/operations.md", "man/redlatch.1", "completions/redlatch.bash"]:
+            assert (root / name).stat().st_size > 0, name
+        subprocess.run([root / "redlatch", "check-config", "--port", "auto"], check=True)
+        subprocess.run(["bash", "-n", root / "completions/redlatch.bash"], check=True)
+    print(f"the release is whole: {len(components)} crates")
+
+
+def main() -> None:
+    check_dashboard()
+    check_queries()
+    check_manifests()
+    check_units()
+    for folder in sys.argv[1:]:
+        check_release(pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()

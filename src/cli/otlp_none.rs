@@ -1,0 +1,21 @@
+//! Stands in for `otlp` in a build without the feature: an endpoint is refused at the start.
+
+use std::convert::Infallible;
+
+use super::Fault;
+use super::log::Spans;
+
+/// A value that cannot exist.
+#[derive(Debug)]
+pub(super) struct Exporter(Infallible);
+
+/// # Errors
+/// There is an `endpoint`.
+pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
+    match endpoint {
+        "" => Ok(None),
+        _ => Err(format!(
+            "otlp-endpoint '{endpoint}': must be empty in this build, which lacks the feature otlp"
+        )),
+    }
+}

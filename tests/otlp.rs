@@ -1,0 +1,249 @@
+//! Spans on the wire: the binary sends them to a collector, which decodes them with the official crate.
+//!
+//! Time     a test waits for an answer, a line of the log or the end of the process. The last spans are sent at the end.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use tonic::codegen::Service;
+use tonic::{Request, Response, Status};
+
+use crate::support::binary::{Running, redlatch};
+
+/// A collector that hands on what it gets.
+#[derive(Clone, Debug)]
+struct Collector(mpsc::Sender<ExportTraceServiceRequest>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        self.0.send(request.into_inner()).map_err(|_| Status::cancelled("the test is over"))?;
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    /// Starts one on a free port. It ends with the process of the tests.
+    fn start() -> (SocketAddr, mpsc::Receiver<ExportTraceServiceRequest>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (sender, received) = mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                while let Ok((stream, _)) = listener.accept().await {
+                    let service = TraceServiceServer::new(Self(sender.clone()));
+                    let answer = service_fn(move |request: hyper::Request<Incoming>| {
+                        let mut service = service.clone();
+                        async move { Ok::<_, Infallible>(service.call(request).await.unwrap()) }
+                    });
+                    let connection = http2::Builder::new(TokioExecutor::new());
+                    tokio::spawn(connection.serve_connection(TokioIo::new(stream), answer));
+                }
+            });
+        });
+        (address, received)
+    }
+}
+
+/// A connection that sends requests and reads lines.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(server: &Running) -> Self {
+        Self(BufReader::new(TcpStream::connect(server.address()).unwrap()))
+    }
+
+    fn send(&mut self, request: &str) {
+        self.0.get_mut().write_all(format!("{request}\r\n").as_bytes()).unwrap();
+    }
+
+    /// The first line of the next answer; the lines of an array are read with it.
+    fn receive(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let lines = line.strip_prefix('*').and_then(|count| count.trim().parse::<i64>().ok()).unwrap_or(0);
+        (0..lines).for_each(|_| drop(self.receive()));
+        if line.starts_with('$') && !line.starts_with("$-1") {
+            self.0.read_line(&mut String::new()).unwrap();
+        }
+        line.trim_end().to_owned()
+    }
+
+    fn ask(&mut self, request: &str) -> String {
+        self.send(request);
+        self.receive()
+    }
+}
+
+/// What was received, once the server has ended.
+struct Spans(Vec<Span>);
+
+impl Spans {
+    /// The only span of that name with this attribute.
+    fn only(&self, name: &str, attribute: (&str, &str)) -> &Span {
+        let mut found =
+            self.0.iter().filter(|span| span.name == name && text(span, attribute.0) == attribute.1);
+        let first = found.next().unwrap_or_else(|| panic!("no {name} with {attribute:?}: {:#?}", self.0));
+        assert!(found.next().is_none(), "two of {name} with {attribute:?}");
+        first
+    }
+}
+
+/// An attribute as text; empty if there is none.
+fn text(span: &Span, key: &str) -> String {
+    let found = span.attributes.iter().find(|attribute| attribute.key == key);
+    match found.and_then(|attribute| attribute.value.clone()?.value) {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::BoolValue(flag)) => flag.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The trace and the parent of a span.
+fn place(span: &Span) -> (String, String) {
+    (hex(&span.trace_id), hex(&span.parent_span_id))
+}
+
+fn links(span: &Span) -> Vec<(String, String)> {
+    span.links.iter().map(|link| (hex(&link.trace_id), hex(&link.span_id))).collect()
+}
+
+const TRACE_A: (&str, &str) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+const TRACE_B: (&str, &str) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+
+fn meta((trace, span): (&str, &str)) -> String {
+    format!("META host somewhere traceparent 00-{trace}-{span}-01")
+}
+
+fn owned((trace, span): (&str, &str)) -> (String, String) {
+    (trace.to_owned(), span.to_owned())
+}
+
+/// A server whose client B waits for the lock of A and gets it; then the server ends.
+fn hand_over(after: impl FnOnce(&mut Client)) -> (Spans, Vec<ExportTraceServiceRequest>) {
+    let (collector, received) = Collector::start();
+    let endpoint = format!("http://{collector}");
+    let server = Running::start(redlatch().args(["--port", "auto", "--otlp-endpoint", &endpoint]));
+    let [mut holder, mut waiter] = [(); 2].map(|()| Client::new(&server));
+    holder.ask(&format!("LOCK.ACQUIRE job A {}", meta(TRACE_A)));
+    waiter.send(&format!("LOCK.ACQUIRE job B WAIT 60000 {}", meta(TRACE_B)));
+    while holder.ask("LOCK.WAITERS job") == "*0" {}
+    assert_eq!(holder.ask("LOCK.RELEASE job A"), ":1");
+    assert!(waiter.receive().starts_with('*'), "it is granted");
+    after(&mut holder);
+    drop((holder, waiter));
+    server.signal("TERM");
+    assert_eq!(server.end(), Some(0));
+    // The server has waited for the answers of the collector.
+    let requests: Vec<_> = received.try_iter().collect();
+    let all = requests.iter().flat_map(|request| &request.resource_spans);
+    let all = all.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone());
+    (Spans(all.collect()), requests)
+}
+
+#[test]
+fn the_wait_of_a_client_is_part_of_its_trace_and_links_to_that_of_the_holder() {
+    let (spans, requests) = hand_over(|_| {});
+    let resource = requests[0].resource_spans[0].resource.clone().unwrap();
+    let name = resource.attributes.iter().find(|attribute| attribute.key == "service.name").unwrap();
+    assert_eq!(name.value.clone().unwrap().value, Some(Value::StringValue("redlatch".to_owned())));
+
+    let wait = spans.only("wait", ("owner", "B"));
+    assert_eq!(place(wait), owned(TRACE_B));
+    assert!(links(wait).contains(&owned(TRACE_A)), "{wait:#?}");
+    let facts =
+        ["key", "holder", "holder_token", "position", "kind", "outcome", "token"].map(|key| text(wait, key));
+    assert_eq!(facts, ["job", "A", "1", "1", "exclusive", "granted", "2"]);
+    assert!(wait.end_time_unix_nano >= wait.start_time_unix_nano);
+
+    let grant = spans.only("grant", ("owner", "B"));
+    assert_eq!(place(grant), (TRACE_B.0.to_owned(), hex(&wait.span_id)));
+    assert_eq!(text(grant, "token"), "2");
+    assert_eq!(place(spans.only("grant", ("owner", "A"))), owned(TRACE_A));
+}
+
+#[test]
+fn a_command_is_a_child_of_its_connection_and_the_clients_spans_link_to_it() {
+    let (spans, _) = hand_over(|_| {});
+    let release = spans.only("command", ("command", "lock.release"));
+    let connection = spans.only("connection", ("client", &text(release, "client")));
+    assert_eq!(place(release), (hex(&connection.trace_id), hex(&connection.span_id)));
+    assert_eq!(hex(&connection.parent_span_id), "");
+    assert_eq!(text(release, "key"), "job");
+    assert!(text(connection, "peer").starts_with("127.0.0.1:"));
+
+    let grant = spans.only("grant", ("owner", "A"));
+    let commands = spans.0.iter().filter(|span| span.name == "command");
+    let acquired = commands.filter(|span| text(span, "command") == "lock.acquire");
+    let mut acquired = acquired.map(|span| (hex(&span.trace_id), hex(&span.span_id)));
+    assert!(acquired.any(|command| links(grant) == [command]), "{grant:#?}");
+}
+
+#[test]
+fn a_bad_traceparent_is_ignored_and_long_names_are_cut() {
+    let (long, bad) = ("k".repeat(500), format!("00-{}-{}-01", "0".repeat(32), TRACE_A.1));
+    let (spans, _) = hand_over(|client| {
+        let granted = client.ask(&format!("LOCK.ACQUIRE {long} C META traceparent {bad}"));
+        assert!(granted.starts_with('*'), "{granted}");
+    });
+    let grant = spans.only("grant", ("owner", "C"));
+    let cut = format!("{}...", "k".repeat(64));
+    assert_eq!(text(grant, "key"), cut);
+    let command = spans.only("command", ("key", &cut));
+    assert_eq!(place(grant), (hex(&command.trace_id), hex(&command.span_id)));
+    assert_eq!(links(grant), []);
+}
+
+#[test]
+fn a_collector_that_is_away_is_a_line_of_the_log_and_no_reply_waits_for_it() {
+    // A port on which nobody listens: its listener is closed before the server starts.
+    let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let endpoint = format!("http://{away}");
+    let mut server = Running::start(redlatch().args(["--port", "auto", "--otlp-endpoint", &endpoint]));
+    let mut client = Client::new(&server);
+    // More spans than the queue has room for.
+    for _ in 0..5_000 {
+        assert_eq!(client.ask("PING"), "+PONG");
+    }
+    server.wait_for("Spans cannot be sent to the collector");
+    server.signal("TERM");
+    let (code, said) = server.end_with_log();
+    assert_eq!(code, Some(0));
+    assert_eq!(said.matches("Spans cannot be sent").count(), 1, "{said}");
+}
+
+#[test]
+fn an_endpoint_that_is_none_is_refused_at_the_start() {
+    for endpoint in ["127.0.0.1:4317", "https://127.0.0.1:4317", "http://"] {
+        let refused = redlatch().args(["--port", "auto", "--otlp-endpoint", endpoint]).output().unwrap();
+        let said = crate::support::binary::refusal(&refused);
+        assert!(said.contains(&format!("otlp-endpoint '{endpoint}'")), "{said}");
+    }
+}
