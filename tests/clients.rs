@@ -8,8 +8,8 @@
 //! A project finds the server by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
 //! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
 //! and `done` after the last one, and exits with a status other than 0 at the first failure. A TLS client also
-//! gets `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of the files that [`identity`] lists, and a client of HTTP
-//! `REDLATCH_HTTP_PORT`.
+//! gets `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of the files that [`identity`] lists. A client of
+//! HTTP gets `REDLATCH_HTTP_PORT`.
 //!
 //! | variable | effect |
 //! |---|---|
