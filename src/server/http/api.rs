@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_line_of_client_list_is_an_object_and_http_leaves_itself_out() {
-        let line = "id=7 addr=127.0.0.1:50 laddr=x fd=-1 name=worker age=3 idle=1 flags=N db=0 tot-mem=9 cmd=get user=default";
+        let line = "id=7 addr=127.0.0.1:50 laddr=x name=worker age=3 idle=1 flags=N db=0 tot-mem=9 cmd=get user=default";
         let client = connection(line).expect("a client");
         let expected = json!({
             "id": 7, "addr": "127.0.0.1:50", "name": "worker", "age": 3, "idle": 1, "flags": "N", "db": 0, "tot-mem": 9,

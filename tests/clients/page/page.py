@@ -222,14 +222,16 @@ def takes_picture(page, path):
     client.execute_command("LOCK.ACQUIRE", "lock:leader", "scheduler-1", "SESSION")
     other.execute_command("LOCK.ACQUIRE", "pool:render", "gpu-1", "LEASE", 300_000, "PERMITS", 2, "OF", 5)
     for number in range(5):
-        other.set(f"lock:order:{8812 + number}", f"worker-{number}", nx=True, px=30_000 + number * 9_000)
+        other.set(f"lock:order:{8812 + number}", f"worker-{number}", nx=True, px=300_000 + number * 90_000)
     client.execute_command("LOCK.RELEASE", "lock:stock", "mailer-4")
-    client.execute_command("LOCK.ACQUIRE", "lock:stock", "orders-7-a2", "LEASE", 60_000, "META", "host", "web-3")
-    threads = [wait_for("lock:stock", owner, []) for owner in ["billing-2-b", "cron-1"]]
-    until(lambda: len(waiters("lock:stock")) == 2)
+    client.execute_command("LOCK.ACQUIRE", "lock:stock", "orders-7-a2", "LEASE", 300_000, "META", "host", "web-3")
+    threads = []
+    for owner in ["billing-2-b", "cron-1"]:
+        threads.append(wait_for("lock:stock", owner, []))
+        until(lambda: owner in waiters("lock:stock"))
     page.open(PAGE)
     is_live(page)
-    page.until(f"{row_of('lock:stock')}", "the lock is shown")
+    page.until(f"!!{row_of('lock:stock')}", "the lock is shown")
     page.evaluate(f"{row_of('lock:stock')}.click()")
     page.until("document.querySelectorAll('#detail-waiters li').length === 2", "the details are shown")
     page.shade("light")
