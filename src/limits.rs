@@ -43,6 +43,6 @@ pub const ACL_USERS_MAX: usize = 65_536;
 /// Bytes of the object and of the user name in an entry of ACL LOG.
 pub const ACL_LOG_BYTES_MAX: usize = 1024;
 
-/// Prefixes of keys by which locks are counted. Each makes a few time series of a monitoring system, and each is compared with
-/// the key of every grant.
+/// Prefixes of keys by which locks are counted. Each makes a few time series of a monitoring system, and is compared with the
+/// key of every grant.
 pub const LOCK_PREFIXES_MAX: usize = 64;

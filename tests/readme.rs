@@ -6,6 +6,8 @@
 //! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew, on every page.
 
 mod clients;
+#[cfg(feature = "http")]
+mod metrics;
 mod race;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +29,8 @@ const SECTIONS: &[Section] = &[
     ("docs/benchmarks.md", "race", || format!("\n{}", race::tables())),
     ("docs/clients.md", "clients", clients::table),
     ("docs/commands.md", "commands", commands),
+    #[cfg(feature = "http")]
+    ("docs/metrics.md", "metrics", metrics::table),
     ("docs/scripts.md", "scripts", scripts),
     ("docs/settings.md", "settings", settings),
 ];

@@ -11,6 +11,8 @@ mod bounds;
 mod fixture;
 mod floods;
 mod frames;
+#[cfg(feature = "http")]
+mod http;
 mod hygiene;
 mod idlers;
 mod lock_queues;

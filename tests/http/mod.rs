@@ -7,6 +7,7 @@
 mod access;
 mod health;
 mod metrics;
+mod prometheus;
 
 use redlatch::Server;
 

@@ -1,9 +1,8 @@
-//! The metric families of a server, as a monitoring system collects them: the rows of the metrics table that change, and families
-//! with labels.
+//! The metric families of a server, as a monitoring system collects them.
 //!
-//! Owns    [`FAMILIES`], the rows with labels, and [`families`], which reads all.
-//! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, names of commands, and the prefixes that the
-//!         operator has listed. Keys, owners and names of clients are no labels.
+//! Owns    [`FAMILIES`], the rows with labels and histograms. All others are the rows of the metrics table that change.
+//! Rule    the values of a label come from a fixed set: kinds of locks, outcomes, names of commands, and the prefixes that
+//!         the operator has listed. Keys, owners and names of clients are no labels.
 
 use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
@@ -127,11 +126,9 @@ const FAMILIES: &[FamilyRow] = &[
     counter("command_failed", "Calls of each command that were refused or answered with an error.", |seen| {
         by_command(seen, |stats| Value::Integer(stats.failed.get() + stats.rejected.get()))
     }),
-    gauge(
-        "journal_refuses_writes",
-        "1 while writes are refused because the journal cannot be written.",
-        |seen| one(u64::from(seen.shared.quarantine.disk_error().is_some())),
-    ),
+    gauge("journal_failing", "1 while writes are refused because the journal cannot be written.", |seen| {
+        one(u64::from(seen.shared.quarantine.disk_error().is_some()))
+    }),
     gauge("journal_enabled", "1 if there is a journal.", |seen| one(u64::from(seen.journal.is_some()))),
     gauge("build_info", "1, with the version of the server.", |_| {
         vec![labeled("version", env!("CARGO_PKG_VERSION"), Value::Integer(1))]

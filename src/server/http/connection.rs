@@ -118,3 +118,81 @@ where
         .serve_connection(TokioIo::new(TimedStream::new(stream)), service)
         .await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::server::Server;
+    use crate::server::http::limits::{BODY_WAIT_MAX, WRITE_WAIT_MAX};
+
+    /// A connection that is served, and our end of it. The buffer between them has so many bytes.
+    async fn served(bytes: usize) -> (DuplexStream, tokio::task::JoinHandle<bool>) {
+        let server = Server::builder().start().await.unwrap();
+        let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
+        let (theirs, ours) = tokio::io::duplex(bytes);
+        let task = tokio::spawn(async move {
+            let is_fine = serve(&Arc::new(context), theirs, Peer::Tcp).await.is_ok();
+            drop(server);
+            is_fine
+        });
+        (ours, task)
+    }
+
+    const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_that_does_not_arrive_in_time_ends_the_connection() {
+        let (mut ours, task) = served(4096).await;
+        let started = Instant::now();
+        for byte in REQUEST {
+            if ours.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert!(!task.await.unwrap());
+        assert!((HEAD_WAIT_MAX..HEAD_WAIT_MAX + Duration::from_secs(15)).contains(&started.elapsed()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_closed_and_the_time_begins_anew_with_each_request() {
+        let (mut ours, task) = served(4096).await;
+        let (started, request) = (Instant::now(), [REQUEST, b"\r\n"].concat());
+        for _ in 0..3 {
+            ours.write_all(&request).await.unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\nok\n") {
+                assert!(ours.read_buf(&mut answer).await.unwrap() > 0);
+            }
+            sleep(HEAD_WAIT_MAX - Duration::from_secs(1)).await;
+        }
+        assert!(!task.await.unwrap());
+        assert_eq!(started.elapsed().as_secs(), (3 * HEAD_WAIT_MAX).as_secs() - 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_arrive_in_time_is_refused() {
+        let (mut ours, task) = served(4096).await;
+        ours.write_all(&[REQUEST, b"Content-Length: 9\r\n\r\nhalf"].concat()).await.unwrap();
+        let (started, mut answer) = (Instant::now(), Vec::new());
+        ours.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", answer.escape_ascii());
+        assert_eq!(started.elapsed(), BODY_WAIT_MAX);
+        task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_does_not_read_its_response_is_dropped() {
+        let (mut ours, task) = served(64).await;
+        ours.write_all(&[REQUEST, b"\r\n"].concat()).await.unwrap();
+        let started = Instant::now();
+        assert!(!task.await.unwrap());
+        assert_eq!(started.elapsed(), WRITE_WAIT_MAX);
+    }
+}

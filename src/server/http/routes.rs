@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::{Method, Request, Response};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -124,6 +124,9 @@ fn find<B>(context: &HttpContext, peer: Peer, request: &Request<B>) -> Result<&'
 
 /// Reads the body of a request, which is empty for most.
 async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(Refusal::Body);
+    }
     let whole = timeout(BODY_WAIT_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     match whole {
         Err(_) => Err(Refusal::SlowBody),
