@@ -18,6 +18,7 @@ pub(crate) struct Inherited {
 
 impl Inherited {
     /// Whether there is a socket for clients of locks.
+    #[cfg(feature = "cli")]
     pub(crate) fn is_any(&self) -> bool {
         self.replaces_port() || !self.tls.is_empty()
     }
