@@ -8,12 +8,14 @@
 //! A project finds the server by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
 //! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
 //! and `done` after the last one, and exits with a status other than 0 at the first failure. A TLS client also
-//! gets `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of the files that [`identity`] lists.
+//! gets `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of the files that [`identity`] lists. A client of
+//! HTTP gets `REDLATCH_HTTP_PORT`.
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
+//! | `UPDATE_README=1` | the browser writes docs/page.png |
 //! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks that need no redlatch |
 
 /// The parts of this program.
@@ -123,13 +125,26 @@ impl Verdict {
 /// Starts the servers, and runs one program of the client.
 fn run_on_servers(client: &Client, program: &[String], installer: &Installer) -> Result<Verdict, String> {
     let identity = if client.has_tls { Some(Identity::new(installer.dir())?) } else { None };
-    let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
+    let mut more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
+    let http_port = installer.dir().join(format!("http-port-{}", std::process::id()));
+    if client.has_http {
+        let file = http_port.display().to_string();
+        more.extend(["--http-port=auto", "--http-admin=yes", "--lock-lint=yes"].map(str::to_owned));
+        more.extend(["--http-port-file".to_owned(), file]);
+    }
     let servers = (0..client.servers).map(|_| Server::start(installer.dir(), &more));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
     let mut command = told(installer.command(program), &servers);
     if let Some(identity) = &identity {
         command.env("REDLATCH_TLS_PORT", identity.port()?.to_string());
         command.env("REDLATCH_TLS_FILES", identity.files());
+    }
+    if client.has_http {
+        let port = std::fs::read_to_string(&http_port).map_err(|error| format!("port file: {error}"))?;
+        command.env("REDLATCH_HTTP_PORT", port.trim());
+        if is_set("UPDATE_README") {
+            command.env("REDLATCH_PICTURE", Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/page.png"));
+        }
     }
     Ok(verdict(&run(command, CLIENT_TIME_MAX)?, &servers))
 }

@@ -146,6 +146,8 @@ mod readme {
 fn pages() -> Vec<String> {
     let docs = std::fs::read_dir(root().join("docs")).expect("the folder docs");
     let docs = docs.map(|entry| format!("docs/{}", entry.expect("a file of docs").file_name().display()));
+    // Pictures are no pages.
+    let docs = docs.filter(|file| file.ends_with(".md"));
     let others = ["README.md", "benches/README.md", "src/security.md", "tests/transcripts/README.md"];
     others.map(str::to_owned).into_iter().chain(docs).collect()
 }

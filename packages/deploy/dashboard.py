@@ -119,6 +119,11 @@ ROWS = [
                     "sent": rate("redlatch_net_output_bytes_total"),
                 },
             ),
+            (
+                "Workers",
+                "percentunit",
+                {"worker {{worker}}": rate("redlatch_worker_busy_seconds_total", "worker")},
+            ),
             ("Journal", "bytes", {"size": f"redlatch_aof_current_size{{{SELECTED}}}"}),
             ("Connections rejected", "ops", {"rejected": rate("redlatch_rejected_connections_total")}),
         ],

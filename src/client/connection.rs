@@ -85,7 +85,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server refuses it, or the connection fails.
-    #[cfg(feature = "cli")]
+    #[cfg(any(feature = "cli", feature = "http"))]
     pub(crate) async fn speak_resp3(&mut self) -> Result<(), Error> {
         self.protocol = Protocol::Resp3;
         self.call(&[b"HELLO", b"3"]).await.map(drop)
@@ -140,6 +140,22 @@ impl Connection {
         encode(words, &mut self.output)?;
         self.unanswered += 1;
         self.flush().await
+    }
+
+    /// Sends a request that pushes answer, and no reply: SUBSCRIBE in RESP3.
+    ///
+    /// # Errors
+    /// The connection fails.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn tell(&mut self, words: &[&[u8]]) -> Result<(), Error> {
+        encode(words, &mut self.output)?;
+        self.flush().await
+    }
+
+    /// Whether the server sends messages beside replies.
+    #[cfg(feature = "cli")]
+    pub(crate) fn has_pushes(&self) -> bool {
+        self.protocol == Protocol::Resp3
     }
 
     /// The reply to the request that was sent last, whenever it comes.

@@ -25,13 +25,13 @@ pub use locks::{Acquire, Lock, Locks};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};
 
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "http"))]
 pub(crate) use connection::Connection;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
 pub(crate) use locks::random;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "http"))]
 pub(crate) use reply::Reply;
 #[cfg(feature = "cli")]
 pub(crate) use target::{Target, Transport};

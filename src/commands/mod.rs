@@ -111,6 +111,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     list::blocking::ROWS,
     lock::ROWS,
     lock::explain::ROWS,
+    lock::history::ROWS,
     lock::lint::ROWS,
     lock::holders::ROWS,
     lock::session::ROWS,

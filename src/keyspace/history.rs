@@ -33,7 +33,8 @@ pub struct History {
 pub struct PastLock {
     /// The hash of its key and database; see [`View::key_hash`](super::View::key_hash).
     pub(super) hash: u64,
-    pub(super) key: Excerpt,
+    /// Its key.
+    pub key: Excerpt,
     /// Under which name it was held; `None`: the value did not say.
     pub owner: Option<Excerpt>,
     /// The fencing token.
@@ -182,12 +183,16 @@ impl History {
         records.push_back(ended);
     }
 
+    /// All records, in no order.
+    pub fn all(&self) -> impl Iterator<Item = &PastLock> {
+        self.lost.iter().chain(&self.released)
+    }
+
     /// The records of a key, the newest first.
     pub fn of(&self, hash: u64, key: &[u8]) -> Vec<PastLock> {
         let key = Excerpt::of(key);
-        let all = self.lost.iter().chain(&self.released);
-        let mut found: Vec<_> =
-            all.filter(|record| record.hash == hash && record.key == key).copied().collect();
+        let is_of_key = |record: &&PastLock| record.hash == hash && record.key == key;
+        let mut found: Vec<_> = self.all().filter(is_of_key).copied().collect();
         found.sort_by_key(|record| std::cmp::Reverse((record.ended, record.token)));
         found
     }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
 use super::output_limits::{Class, OutputLimits};
-use super::polling::{Polling, Polls};
+use super::polling::{Pollers, Polling, Polls};
 use super::transaction::{Watch, Watching};
 use super::wait::Wait;
 use crate::clock::LockTime;
@@ -603,13 +603,12 @@ impl Clients {
         found
     }
 
-    /// Who polls which lock, by the hash of the lock: how many clients, and since when the first of them.
-    pub fn pollers(&self, now: LockTime) -> BTreeMap<u64, (usize, LockTime)> {
+    /// Who polls which lock, by the hash of the lock.
+    pub fn pollers(&self, now: LockTime) -> BTreeMap<u64, Pollers> {
         let mut pollers = BTreeMap::new();
         for (key, polls) in self.by_id.iter().filter_map(|client| client.polling.current(now)) {
-            let (count, since) = pollers.entry(key).or_insert((0_usize, polls.since));
-            *count += 1;
-            *since = polls.since.min(*since);
+            let counted = Pollers::with(pollers.get(&key).copied(), polls);
+            pollers.insert(key, counted);
         }
         pollers
     }

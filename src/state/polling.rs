@@ -35,6 +35,31 @@ pub struct Polls {
     pub refusals: u32,
 }
 
+/// The clients that poll one lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Pollers {
+    /// How many there are.
+    pub clients: usize,
+    /// The first refusal of any of them.
+    pub since: LockTime,
+    /// How often they were refused, together.
+    pub refusals: u64,
+}
+
+impl Pollers {
+    /// The pollers of a lock that polls so, and these; `None`: there were none.
+    #[must_use]
+    pub fn with(pollers: Option<Self>, polls: Polls) -> Self {
+        let Self { clients, since, refusals } =
+            pollers.unwrap_or(Self { clients: 0, since: polls.since, refusals: 0 });
+        Self {
+            clients: clients + 1,
+            since: since.min(polls.since),
+            refusals: refusals + u64::from(polls.refusals),
+        }
+    }
+}
+
 impl Polling {
     /// The client was refused the lock of that hash. Refusals in one instant count once. Returns true once: when it has
     /// polled for `long_ms` milliseconds; 0: never.

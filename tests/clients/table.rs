@@ -33,6 +33,9 @@ pub(crate) struct Client {
     /// Whether the servers have a TLS port, too, where clients must show a certificate.
     #[serde(default)]
     pub(crate) has_tls: bool,
+    /// Whether the servers have an HTTP port, too, that may change things.
+    #[serde(default)]
+    pub(crate) has_http: bool,
     /// The packages under test, the client itself first, by their names in the project's manifest.
     pub(crate) packages: Vec<String>,
     /// The kinds of locks that its program takes, and its other features, as docs/clients.md lists them.

@@ -44,7 +44,7 @@ fn every_response_tells_browsers_to_load_nothing_from_elsewhere_and_to_keep_noth
 fn unknown_paths_and_methods_are_refused_on_a_connection_that_goes_on() {
     let server = server(&[]);
     let mut client = HttpClient::to(server.http_addr());
-    assert_eq!(client.ask("GET", "/", "").status, 404);
+    assert_eq!(client.ask("GET", "/nowhere", "").status, 404);
     assert_eq!(client.ask("GET", "/healthz/", "").status, 404);
     let reply = client.ask("POST", "/healthz", "Content-Length: 0\r\n");
     assert_eq!((reply.status, reply.header("allow")), (405, Some("GET")));

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod access;
+mod api;
 mod health;
 mod metrics;
 #[cfg(feature = "cli")]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::SINCE;
-use super::replies::{answer_client, answer_meta, maybe_integer};
+use super::replies::{answer_client, answer_meta, maybe_integer, number};
 use crate::clock::{LockTime, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
@@ -21,6 +21,7 @@ use crate::keyspace::{Asker, HeldLock, LockHolder, Occupied, ShardSet, Shown, Wa
 use crate::resp::Reply;
 use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
+use crate::state::polling::{Pollers, Polls};
 use crate::state::session::Session;
 use crate::types::lock::LockKind;
 use crate::types::{List, SortedSet};
@@ -83,9 +84,10 @@ fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             Answer::new(&mut call.reply, call.shared, call.now).lock(name, &held);
         }
         Some(mut held) => {
-            let pollers = call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock);
-            if let Some((_, first)) = pollers.first() {
-                held.add_pollers(pollers.len(), first.since);
+            let polling = call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock);
+            let with = |pollers, (_, polls): &(Arc<Client>, Polls)| Some(Pollers::with(pollers, *polls));
+            if let Some(pollers) = polling.iter().fold(None, with) {
+                held.add_pollers(&pollers);
             }
             Answer::new(&mut call.reply, call.shared, call.now).lock(name, &held);
         }
@@ -152,8 +154,8 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let keys = left.min(KEYS_PER_LOCK);
         let (next, seen) =
             call.view.scan_locks(cursor, keys, shown, &is_wanted, &mut |name, hash, mut held| {
-                if let Some((clients, since)) = pollers.get(&hash) {
-                    held.add_pollers(*clients, *since);
+                if let Some(pollers) = pollers.get(&hash) {
+                    held.add_pollers(pollers);
                 }
                 if wanted.fits(&held, call.now.lock) {
                     count = count.saturating_add(1);
@@ -305,16 +307,16 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whose call it is, if its rights are limited.
 #[derive(Debug)]
-struct Reader(Option<Arc<User>>);
+pub(super) struct Reader(Option<Arc<User>>);
 
 impl Reader {
-    fn of(session: &Session) -> Self {
+    pub(super) fn of(session: &Session) -> Self {
         let account = &session.account;
         Self((!account.is_unlimited()).then(|| account.user()))
     }
 
     /// Whether it may see who holds the lock of a key.
-    fn may_see(&self, name: &[u8]) -> bool {
+    pub(super) fn may_see(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|user| acl_check::may_send(user, &[b"LOCK.WHO", name]))
     }
 }
@@ -332,7 +334,8 @@ impl<'r, 'o> Answer<'r, 'o> {
     }
 
     fn lock(&mut self, name: &[u8], held: &HeldLock) {
-        self.reply.map(5);
+        let waited = held.waits_since.map(|since| self.now.lock.millis_since(since));
+        self.reply.map(7);
         self.field("key").bulk(name);
         self.field("kind").bulk(held.kind.name().as_bytes());
         let limit = held.kind.limit().map(u64::from);
@@ -340,6 +343,8 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.field("holders").array(held.holders.len());
         held.holders.iter().for_each(|holder| self.holder(holder));
         self.field("waiters").count(held.waiters);
+        maybe_integer(self.field("waited"), waited);
+        self.field("polls").integer(number(held.polls));
     }
 
     fn holder(&mut self, holder: &LockHolder) {

@@ -5,6 +5,7 @@
 
 mod acquire;
 pub(in crate::commands) mod explain;
+pub(in crate::commands) mod history;
 pub(in crate::commands) mod holders;
 pub(in crate::commands) mod lint;
 mod release;

@@ -3,8 +3,8 @@
 //! Owns    [`HeldLock`], the answer. It changes nothing, and counts neither as a hit nor as an access.
 //! Rule    the lock of an unchanged client is a key with a grant. A value that others wait for counts as a lock, too.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -12,10 +12,12 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
+use crate::keyspace::history::{self, PastLock};
 use crate::keyspace::shard::grants::{MODE, WRITE, holds_of, kind_of, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::state::clients::ClientId;
+use crate::state::polling::Pollers;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object};
 
@@ -30,6 +32,8 @@ pub struct HeldLock {
     pub waiters: usize,
     /// Since when the first of them waits.
     pub waits_since: Option<LockTime>,
+    /// How often the clients that poll it have been refused it.
+    pub polls: u64,
 }
 
 /// One holder of a lock.
@@ -140,8 +144,8 @@ impl View<'_> {
         Ok((cursor, seen))
     }
 
-    /// One step of a scan for locks with a holder since a time of `since`; see [`View::scan_locks`]. At most `holders_max`
-    /// holders of each are shown; `visit` also gets the first call in its queue. Returns the next cursor.
+    /// One step of a scan for locks with a holder since a time that `is_meant`; see [`View::scan_locks`]. At most
+    /// `holders_max` holders of each are shown; `visit` also gets the first call in its queue. Returns the next cursor.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
@@ -149,16 +153,16 @@ impl View<'_> {
         &mut self,
         cursor: u64,
         keys: u64,
-        since: &impl RangeBounds<LockTime>,
+        mut is_meant: impl FnMut(LockTime) -> bool,
         holders_max: usize,
         mut visit: impl FnMut(&[u8], HeldLock, Option<&Arc<Waiter>>),
     ) -> Result<u64, Refusal> {
         self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
-            let is_meant = match shard.object(id) {
-                Some(Object::Lock(lock)) => lock.holders().any(|(_, holder)| since.contains(&holder.since)),
-                _ => shard.granted(id).is_some_and(|grant| since.contains(&grant.since)),
+            let has_meant = match shard.object(id) {
+                Some(Object::Lock(lock)) => lock.holders().any(|(_, holder)| is_meant(holder.since)),
+                _ => shard.granted(id).is_some_and(|grant| is_meant(grant.since)),
             };
-            if is_meant && let Some(held) = HeldLock::of(shard, queues, id, now, Shown::First(holders_max)) {
+            if has_meant && let Some(held) = HeldLock::of(shard, queues, id, now, Shown::First(holders_max)) {
                 let (database, key) = (shard.db(id), shard.key(id));
                 visit(key, held, queues.locks.waiting(database, key).next());
             }
@@ -189,10 +193,32 @@ impl View<'_> {
     }
 }
 
+impl View<'_> {
+    /// Visits every end of a lock of the database that is remembered. From now on releases are, too. A key that was cut is
+    /// not visited, because its database is not known.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds a shard.
+    pub fn each_past_lock(&mut self, mut visit: impl FnMut(&PastLock)) -> Result<(), Refusal> {
+        let (database, keyspace) = (self.database, self.keyspace);
+        keyspace.keeps_releases.store(true, Ordering::Relaxed);
+        self.each_shard(|held| {
+            for past in held.shard.history().all() {
+                let place = history::place(keyspace.hash(past.key.bytes()), database);
+                if past.key.is_whole() && past.hash == place {
+                    visit(past);
+                }
+            }
+        })
+    }
+}
+
 impl HeldLock {
-    /// Counts clients that poll the lock, the first of them since `since`.
-    pub fn add_pollers(&mut self, count: usize, since: LockTime) {
-        self.waiters += count;
+    /// Counts clients that poll the lock.
+    pub fn add_pollers(&mut self, pollers: &Pollers) {
+        self.waiters += pollers.clients;
+        self.polls += pollers.refusals;
+        let since = pollers.since;
         self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
     }
 
@@ -226,7 +252,7 @@ impl HeldLock {
         }
         let first = queues.locks.waiting(database, key).next();
         let waits_since = first.and_then(|waiter| waiter.serve.asker()).map(|asker| asker.since);
-        Some(Self { kind, holders, waiters, waits_since })
+        Some(Self { kind, holders, waiters, waits_since, polls: 0 })
     }
 }
 

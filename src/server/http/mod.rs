@@ -1,18 +1,27 @@
-//! HTTP on a port of its own: metrics, health.
+//! HTTP on a port of its own: metrics, health, a page of locks and its interface in JSON.
 //!
 //! Owns    the sockets of HTTP, their thread, and [`HttpContext`], which all requests share.
 //! Rule    HTTP has a thread and a runtime of its own, so that a slow request delays no lock. It serves the first node.
+//! Rule    what `/api` tells and does goes through commands, on connections without a socket: [`engine_client`].
 //! Rule    a connection is bounded in time and in bytes, and so is the number of connections: `limits`.
 
 mod access;
+mod api;
 mod connection;
+mod contention;
+mod engine_client;
+mod events;
 mod health;
+mod json;
 mod limits;
 mod metrics;
+mod page;
+mod parameters;
 mod refusal;
 mod responses;
 mod routes;
 mod runtime;
+mod sampler;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +36,7 @@ use super::{StartError, listen, unix};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::settings::Settings;
 use connection::Acceptor;
+use events::Viewers;
 
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {
@@ -35,34 +45,54 @@ pub(super) struct Http {
     names: Vec<String>,
 }
 
+/// The settings table has checked each port.
+const CHECKED: &str = "the settings table has checked the port";
+
 /// What every request may use.
 #[derive(Debug)]
 pub(super) struct HttpContext {
     pub(super) server: ServerContext,
+    /// Serve the connections without a socket.
     workers: Arc<Workers>,
     /// Host names that requests may be for, beside addresses and `localhost`.
     names: Vec<String>,
     /// Limits the log lines about wrong passwords and tokens.
     denials: LogLimiter,
+    /// Who follows `/api/events`.
+    viewers: Viewers,
 }
 
 impl Http {
-    /// Binds what `http-port`, `http-bind` and `http-unixsocket` ask for.
+    /// Checks the settings, as far as no address has to be bound for it.
     ///
     /// # Errors
-    /// An address is in use, or `http-bind` has no address.
-    pub(super) fn open(settings: &Settings) -> Result<Self, StartError> {
-        let (addresses, names) = addresses_and_names(&settings.text("http-bind"));
-        let port = match settings.text("http-port").as_str() {
-            "0" => None,
-            "auto" => Some(0),
-            number => Some(number.parse().expect("the settings table has checked the port")),
-        };
-        if port.is_some() && addresses.is_empty() {
+    /// There is a port, and `http-bind` has no address.
+    pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
+        let (addresses, _) = addresses_and_names(&settings.text("http-bind"));
+        if settings.text("http-port") != "0" && addresses.is_empty() {
             let text = "http-bind: must name at least one IP address to listen on";
             return Err(StartError::Unusable(text.into()));
         }
-        let tcp = port.map_or(Ok(Vec::new()), |port| listen(&addresses, port))?;
+        Ok(())
+    }
+
+    /// Binds what `http-port`, `http-bind` and `http-unixsocket` ask for. With inherited sockets, the port is not bound.
+    ///
+    /// # Errors
+    /// An address is in use, or `http-bind` has no address.
+    pub(super) fn open(
+        settings: &Settings,
+        inherited: Vec<std::net::TcpListener>,
+    ) -> Result<Self, StartError> {
+        let (addresses, names) = addresses_and_names(&settings.text("http-bind"));
+        let tcp = match settings.text("http-port").as_str() {
+            _ if !inherited.is_empty() => inherited,
+            "0" => Vec::new(),
+            number => {
+                Self::check(settings)?;
+                listen(&addresses, if number == "auto" { 0 } else { number.parse().expect(CHECKED) })?
+            }
+        };
         Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
@@ -103,7 +133,8 @@ impl Http {
 
 impl HttpContext {
     fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
-        Self { server, workers, names, denials: LogLimiter::default() }
+        let (denials, viewers) = (LogLimiter::default(), Viewers::default());
+        Self { server, workers, names, denials, viewers }
     }
 }
 

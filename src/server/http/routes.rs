@@ -1,9 +1,10 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route is synchronous. One that anybody may ask for answers at once; any other may wait for the shards, which a
-//!         script may hold, and runs on a thread for blocking work. The body of its response may be a stream.
+//! Rule    a route answers at once, asks the engine as a client, or may wait for the shards, which a script may hold: then it
+//!         runs on a thread for blocking work. The body of a response may be a stream.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use super::connection::Peer;
 use super::limits::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::refusal::Refusal;
 use super::responses::{Body, finished};
-use super::{health, metrics};
+use super::{api, events, health, metrics, page};
 
 /// What answers requests for a path.
 pub(super) struct Route {
@@ -27,15 +28,55 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// Who may ask.
     pub(super) access: Access,
-    pub(super) run: fn(&HttpContext, &Request<Bytes>) -> Response<Body>,
+    pub(super) run: Run,
 }
+
+/// What a route does with a request.
+pub(super) enum Run {
+    /// Asks the engine as a client, and answers with its reply.
+    Asks(fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse),
+    /// May wait for the shards.
+    Blocks(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
+    /// Answers at once.
+    Now(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
+}
+
+/// A response that takes time.
+pub(super) type LaterResponse = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 /// All routes. HEAD is allowed wherever GET is.
 const ROUTES: &[Route] = &[
-    Route { method: Method::GET, path: "/healthz", access: Access::Open, run: health::alive },
-    Route { method: Method::GET, path: "/metrics", access: Access::Reader, run: metrics::show },
-    Route { method: Method::GET, path: "/readyz", access: Access::Open, run: health::ready },
+    now("/", page::index),
+    Route {
+        method: Method::POST,
+        path: "/api/break",
+        access: Access::Admin,
+        run: Run::Asks(|c, r| Box::pin(api::break_lock(c, r))),
+    },
+    asks("/api/clients", |c, r| Box::pin(api::clients(c, r))),
+    asks("/api/contention", |c, r| Box::pin(api::contention(c, r))),
+    asks("/api/events", |c, _| Box::pin(async move { events::follow(&c) })),
+    asks("/api/graph", |c, r| Box::pin(api::graph(c, r))),
+    asks("/api/lint", |c, r| Box::pin(api::lint(c, r))),
+    asks("/api/lock", |c, r| Box::pin(api::lock(c, r))),
+    asks("/api/locks", |c, r| Box::pin(api::locks(c, r))),
+    now("/healthz", health::alive),
+    now("/icon.svg", page::icon),
+    Route { method: Method::GET, path: "/metrics", access: Access::Reader, run: Run::Blocks(metrics::show) },
+    now("/page.js", page::script),
+    now("/readyz", health::ready),
+    now("/style.css", page::style),
 ];
+
+/// A route that asks the engine for its readers.
+const fn asks(path: &'static str, run: fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse) -> Route {
+    Route { method: Method::GET, path, access: Access::Reader, run: Run::Asks(run) }
+}
+
+/// A route that answers everybody at once.
+const fn now(path: &'static str, run: fn(&HttpContext, &Request<Bytes>) -> Response<Body>) -> Route {
+    Route { method: Method::GET, path, access: Access::Open, run: Run::Now(run) }
+}
 
 /// Answers a request. Never fails: what is wrong with the request is said in the response.
 pub(super) async fn answer(
@@ -57,12 +98,15 @@ async fn run(
 ) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
     let request = Request::from_parts(head, read(body).await?);
-    if route.access == Access::Open {
-        return Ok((route.run)(context, &request));
+    match route.run {
+        Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
+        Run::Blocks(run) => {
+            let context = Arc::clone(context);
+            // A panic has been reported by its hook, or the server ends.
+            spawn_blocking(move || run(&context, &request)).await.map_err(|_| Refusal::Failed)
+        }
+        Run::Now(run) => Ok(run(context, &request)),
     }
-    let context = Arc::clone(context);
-    // A panic has been reported by its hook, or the server ends.
-    spawn_blocking(move || (route.run)(&context, &request)).await.map_err(|_| Refusal::Failed)
 }
 
 /// The route of a request that may have it.

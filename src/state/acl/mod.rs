@@ -78,6 +78,7 @@ impl Account {
 pub struct Acl {
     accounts: RwLock<BTreeMap<Bytes, Arc<Account>>>,
     default: Arc<Account>,
+    trusted: Arc<Account>,
     /// Whether clients need not authenticate.
     is_open: AtomicBool,
     /// ACL LOG.
@@ -101,9 +102,11 @@ impl Acl {
     /// One user, the default user, with all permissions and with this password if there is one.
     pub fn new(password: &[u8], terms: Terms<'_>) -> Self {
         let default = Arc::new(Account::new(DEFAULT, User::default(password, terms), terms.catalog));
+        let trusted = Arc::new(Account::new(DEFAULT, User::default(b"", terms), terms.catalog));
         let acl = Self {
             accounts: RwLock::new(BTreeMap::from([(default.name.clone(), Arc::clone(&default))])),
             default,
+            trusted,
             is_open: AtomicBool::new(false),
             log: Log::default(),
         };
@@ -120,6 +123,11 @@ impl Acl {
     /// The account of new sessions.
     pub fn default_account(&self) -> &Arc<Account> {
         &self.default
+    }
+
+    /// An account with all permissions, which no command changes: that of the server's own sessions.
+    pub fn trusted_account(&self) -> &Arc<Account> {
+        &self.trusted
     }
 
     /// The account of that name.

@@ -1,0 +1,216 @@
+//! `/api`: what the LOCK commands tell, as JSON. docs/http.md is the reference.
+//!
+//! Bounds  a list has at most [`LIST_MAX`] entries; the lists of the engine have bounds of their own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::{Request, Response};
+use serde_json::{Map, Value, json};
+
+use super::HttpContext;
+use super::contention::{CONTENDED_MAX, contended};
+use super::engine_client::{ApiError, EngineClient, NAME, response};
+use super::json::{self, bytes_of, value};
+use super::parameters::Parameters;
+use super::responses::Body;
+use super::sampler::{list_locks, unix_ms};
+use crate::client::Reply;
+
+/// Entries of a list in one response.
+const LIST_MAX: u64 = 1_000;
+/// Locks in a page, unless the request says otherwise.
+const COUNT: u64 = 100;
+/// Ends of one lock that are told, and the bytes of its key that the engine remembers.
+const ENDS: &[u8] = b"50";
+const KEY_BYTES_REMEMBERED: usize = 64;
+/// Ends that contention looks at: more than `lock-history-len` is by default.
+const ENDS_LOOKED_AT: &[u8] = b"10000";
+
+/// `GET /api/locks`: a page of the locks.
+pub(super) async fn locks(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(page_of_locks(&context, &request).await)
+}
+
+async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    const KNOWN: &[&str] = &["match", "owner", "held_longer_ms", "waited_longer_ms", "cursor", "count"];
+    let parameters = Parameters::of(request, KNOWN)?;
+    let count = parameters.number("count", LIST_MAX)?.unwrap_or(COUNT).max(1).to_string();
+    let cursor = parameters.number("cursor", u64::MAX)?.unwrap_or(0).to_string();
+    let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", count.as_bytes(), b"CURSOR", cursor.as_bytes()];
+    let times = [("held_longer_ms", "HELD-LONGER"), ("waited_longer_ms", "WAITED-LONGER")];
+    let mut numbers = Vec::new();
+    for (name, word) in times {
+        let number = parameters.number(name, i64::MAX as u64)?;
+        numbers.extend(number.map(|number| (word, number.to_string())));
+    }
+    for (word, number) in &numbers {
+        words.extend([word.as_bytes(), number.as_bytes()]);
+    }
+    for (name, word) in [("match", "MATCH"), ("owner", "OWNER")] {
+        if let Some(bytes) = parameters.bytes(name) {
+            words.extend([word.as_bytes(), bytes]);
+        }
+    }
+
+    let reply = EngineClient::connect(context).await?.call(&words).await?;
+
+    let [next, locks] = reply.items() else { return Err(ApiError::unexpected()) };
+    Ok(json!({ "cursor": value(next), "locks": value(locks) }))
+}
+
+/// `GET /api/lock`: all about one lock.
+pub(super) async fn lock(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(one_lock(&context, &request).await)
+}
+
+async fn one_lock(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    let key = Parameters::of(request, &["key", "key_base64"])?.key()?;
+
+    let mut engine = EngineClient::connect(context).await?;
+    let who = engine.call(&[b"LOCK.WHO", &key]).await?;
+    let waiters = engine.call(&[b"LOCK.WAITERS", &key]).await?;
+    let explain = engine.call(&[b"LOCK.EXPLAIN", &key]).await?;
+    let history = if key.len() <= KEY_BYTES_REMEMBERED {
+        engine.call(&[b"LOCK.HISTORY", b"MATCH", &exactly(&key), b"COUNT", ENDS]).await?
+    } else {
+        Reply::List(Vec::new())
+    };
+
+    let mut object = Map::from_iter([("now".to_owned(), unix_ms(context).into())]);
+    json::insert(&mut object, "key", &Reply::Text(key));
+    let waiting = waiters.items().len();
+    let waiters: Vec<Value> = waiters.items().iter().take(LIST_MAX as usize).map(value).collect();
+    let parts = [
+        ("who", value(&who)),
+        ("waiters", waiters.into()),
+        ("waiting", waiting.into()),
+        ("explain", value(&explain)),
+        ("history", value(&history)),
+    ];
+    object.extend(parts.map(|(name, part)| (name.to_owned(), part)));
+    Ok(Value::Object(object))
+}
+
+/// The pattern that fits these bytes alone.
+fn exactly(key: &[u8]) -> Vec<u8> {
+    key.iter().flat_map(|byte| [b'\\', *byte]).collect()
+}
+
+/// `GET /api/contention`: the locks that clients wait for the longest.
+pub(super) async fn contention(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(contended_locks(&context, &request).await)
+}
+
+async fn contended_locks(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    Parameters::of(request, &[])?;
+
+    let mut engine = EngineClient::connect(context).await?;
+    let ends = engine.call(&[b"LOCK.HISTORY", b"COUNT", ENDS_LOOKED_AT]).await?;
+    let listed = list_locks(&mut engine, &[b"WAITED-LONGER", b"0"]).await?;
+
+    let mut keys = contended(&listed.locks, ends.items());
+    let total = keys.len();
+    keys.truncate(CONTENDED_MAX);
+    Ok(json!({ "keys": keys, "total": total, "cut": listed.is_cut }))
+}
+
+/// `GET /api/graph`: who waits for whom.
+pub(super) async fn graph(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(waits(&context, &request).await)
+}
+
+async fn waits(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    Parameters::of(request, &[])?;
+    let reply = EngineClient::connect(context).await?.call(&[b"LOCK.GRAPH"]).await?;
+    let waits: Vec<Value> = reply.items().iter().take(LIST_MAX as usize).map(value).collect();
+    Ok(json!({ "waits": waits, "total": reply.items().len() }))
+}
+
+/// `GET /api/lint`: what clients do wrong.
+pub(super) async fn lint(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(findings(&context, &request).await)
+}
+
+async fn findings(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    Parameters::of(request, &[])?;
+    let reply = EngineClient::connect(context).await?.call(&[b"LOCK.LINT"]).await?;
+    let enabled = context.server.engine.shared().settings.lints_locks();
+    Ok(json!({ "enabled": enabled, "findings": value(&reply) }))
+}
+
+/// `GET /api/clients`: the connections of clients.
+pub(super) async fn clients(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(connections(&context, &request).await)
+}
+
+async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    Parameters::of(request, &[])?;
+    let reply = EngineClient::connect(context).await?.call(&[b"CLIENT", b"LIST"]).await?;
+    let text = String::from_utf8_lossy(reply.text().ok_or_else(ApiError::unexpected)?);
+    let (mut shown, mut total) = (Vec::new(), 0);
+    for client in text.lines().filter_map(connection) {
+        total += 1;
+        if shown.len() < LIST_MAX as usize {
+            shown.push(client);
+        }
+    }
+    Ok(json!({ "clients": shown, "total": total }))
+}
+
+/// A line of CLIENT LIST as an object; `None` for a connection of HTTP itself.
+fn connection(line: &str) -> Option<Value> {
+    const NUMBERS: [&str; 5] = ["id", "age", "idle", "db", "tot-mem"];
+    const TEXTS: [&str; 8] = ["addr", "name", "user", "flags", "cmd", "lib-name", "lib-ver", "waits-for"];
+    let fields = line.split(' ').filter_map(|field| field.split_once('='));
+    let mut object = Map::from_iter(TEXTS.map(|name| (name.to_owned(), Value::from(""))));
+    for (name, value) in fields {
+        if TEXTS.contains(&name) {
+            object.insert(name.to_owned(), value.into());
+        } else if NUMBERS.contains(&name) {
+            object.insert(name.to_owned(), value.parse::<i64>().ok()?.into());
+        }
+    }
+    let is_own = object["addr"] == "" && object["name"] == NAME;
+    (!is_own).then_some(Value::Object(object))
+}
+
+/// `POST /api/break`: takes a lock from its holder, if it still has this token.
+pub(super) async fn break_lock(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response(broken(&context, &request).await)
+}
+
+async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
+    Parameters::of(request, &[])?;
+    let wrong = || ApiError::Request("the body must be JSON with key (or key_base64) and token".into());
+    let body: Value = serde_json::from_slice(request.body()).map_err(|_| wrong())?;
+    let key = bytes_of(&body, "key").ok_or_else(wrong)?;
+    let token = body.get("token").and_then(Value::as_u64).filter(|token| *token > 0).ok_or_else(wrong)?;
+    let token = i64::try_from(token).map_err(|_| wrong())?.to_string();
+
+    let mut engine = EngineClient::connect(context).await?;
+    let reply = engine.call(&[b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", b"HTTP"]).await?;
+
+    Ok(json!({ "broken": reply == Reply::Integer(1) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_client_list_is_an_object_and_http_leaves_itself_out() {
+        let line = "id=7 addr=127.0.0.1:50 laddr=x name=worker age=3 idle=1 flags=N db=0 tot-mem=9 cmd=get user=default";
+        let client = connection(line).expect("a client");
+        let expected = json!({
+            "id": 7, "addr": "127.0.0.1:50", "name": "worker", "age": 3, "idle": 1, "flags": "N", "db": 0, "tot-mem": 9,
+            "cmd": "get", "user": "default", "lib-name": "", "lib-ver": "", "waits-for": "",
+        });
+        assert_eq!(client, expected);
+        assert_eq!(connection("id=8 addr= name=redlatch-http age=0"), None);
+        assert!(
+            connection("id=8 addr=10.0.0.1:5 name=redlatch-http age=0").is_some(),
+            "it only has the name"
+        );
+    }
+}

@@ -1,0 +1,631 @@
+// The page of locks: what the server tells by /api/events, and on request by the rest of /api.
+//
+// Rule  every text from the server enters the document by textContent: a key is never markup.
+// Rule  the list has elements for the visible rows alone, however many locks there are.
+"use strict";
+
+const ROW = 46; // Pixels of a row, as in style.css.
+const OVERSCAN = 6; // Rows above and below the visible ones.
+const TICK_MS = 250; // How often times and lease bars move.
+const REFRESH_MS = 2000; // How often the open lock and the open view are asked for.
+const WAITERS_SHOWN = 100;
+const HOLDS_SHOWN = 12;
+
+const $ = (id) => document.getElementById(id);
+
+/** An element with a class and a text, or with children. */
+function make(tag, name, content) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  if (Array.isArray(content)) element.append(...content);
+  else if (content !== undefined) element.textContent = content;
+  return element;
+}
+
+// ---- Words ----------------------------------------------------------------------------------------------------------
+
+/** Milliseconds as people say them. */
+function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  ms = Math.max(0, ms);
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = Math.floor(ms / 1000);
+  if (s < 10) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${String(s % 60).padStart(2, "0")} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+/** Whole seconds, as CLIENT LIST has them. */
+const seconds = (s) => (s < 1 ? "< 1 s" : s < 10 ? `${s} s` : duration(s * 1000));
+const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US"));
+const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
+const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+
+/** A client: its name or library, and its address. */
+function clientText(client) {
+  if (!client) return "";
+  const library = [client["lib-name"], client["lib-ver"]].filter(Boolean).join(" ");
+  return [client.name, library, client.addr].filter(Boolean).join(", ") || `client ${client.id}`;
+}
+
+const ownerText = (holder) => (holder.owner === null ? "names no owner" : holder.owner);
+
+// ---- Asking the server ----------------------------------------------------------------------------------------------
+
+let authorization = null;
+let loggingIn = null;
+
+/** Sends a request, and asks for a password if the server does. Cookies and the browser's own dialogue stay out of it. */
+async function ask(path, options = {}) {
+  for (;;) {
+    const headers = { ...options.headers };
+    if (authorization) headers.Authorization = authorization;
+    const response = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
+    if (response.status !== 401) return response;
+    await logIn(authorization !== null);
+  }
+}
+
+async function askJson(path, options) {
+  return valueOf(await ask(path, options));
+}
+
+/** The value of a response. A refusal may be a line of text. */
+async function valueOf(response) {
+  const text = await response.text();
+  const isJson = (response.headers.get("Content-Type") ?? "").startsWith("application/json");
+  if (response.ok) return JSON.parse(text);
+  throw new Error(isJson ? JSON.parse(text).error : text.trim());
+}
+
+function logIn(wasWrong) {
+  if (loggingIn) return loggingIn;
+  $("login-error").textContent = wasWrong ? "The server does not accept this." : "";
+  $("login").showModal();
+  loggingIn = new Promise((resolve) => {
+    $("login-form").onsubmit = () => {
+      const bytes = new TextEncoder().encode(`${$("login-user").value}:${$("login-password").value}`);
+      authorization = `Basic ${btoa(String.fromCharCode(...bytes))}`;
+      $("login-password").value = "";
+      loggingIn = null;
+      resolve();
+    };
+  });
+  return loggingIn;
+}
+// Without a login there is nothing to show.
+$("login").addEventListener("cancel", (event) => event.preventDefault());
+
+// ---- Locks ----------------------------------------------------------------------------------------------------------
+
+/** All locks by their identity. A key that is not UTF-8 is told apart by its bytes. */
+const locks = new Map();
+const idOf = (lock) => (lock.key_base64 ? `b${lock.key_base64}` : `t${lock.key}`);
+const keyQuery = (lock) =>
+  lock.key_base64 ? `key_base64=${encodeURIComponent(lock.key_base64)}` : `key=${encodeURIComponent(lock.key)}`;
+
+let offset = 0; // The server's time less this machine's.
+let isAdmin = false;
+let view = []; // The locks that are shown, in order.
+let sorting = { by: "key", down: false };
+let selected = null; // The identity of the open lock.
+let current = 0; // The row that has the keyboard.
+const serverNow = () => Date.now() + offset;
+
+/** Adds what the list needs to a lock that the server has sent. */
+function settle(lock) {
+  lock.id = idOf(lock);
+  lock.first = lock.holders[0];
+  const words = [lock.key, lock.kind];
+  for (const { owner, token, client } of lock.holders) words.push(owner ?? "", token ?? "", clientText(client));
+  lock.words = words.join("\n").toLowerCase();
+  return lock;
+}
+
+const SORTS = {
+  key: (lock) => lock.key,
+  owner: (lock) => lock.first.owner ?? "",
+  since: (lock) => -(lock.first.since ?? Infinity),
+  until: (lock) => lock.first.until ?? Infinity,
+  waiters: (lock) => lock.waiters,
+  token: (lock) => lock.first.token ?? 0,
+};
+
+const KINDS = {
+  all: () => true,
+  waited: (lock) => lock.waiters > 0,
+  endless: (lock) => lock.holders.some((holder) => holder.lease === null),
+  held: (seconds) => (lock) => lock.first.since !== null && serverNow() - lock.first.since >= seconds * 1000,
+};
+
+function chosenKind() {
+  const value = $("filter-kind").value;
+  return value.startsWith("held-") ? KINDS.held(Number(value.slice(5))) : KINDS[value];
+}
+
+/** Chooses and sorts the locks that are shown. */
+function arrange() {
+  const text = $("filter-text").value.trim().toLowerCase();
+  const fits = chosenKind();
+  const keyed = view.length > current ? view[current].id : null;
+  const value = SORTS[sorting.by];
+  const sign = sorting.down ? -1 : 1;
+  view = [...locks.values()].filter((lock) => (!text || lock.words.includes(text)) && fits(lock));
+  const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  view.sort((a, b) => sign * order(value(a), value(b)) || order(a.id, b.id));
+  const kept = keyed === null ? -1 : view.findIndex((lock) => lock.id === keyed);
+  current = kept >= 0 ? kept : Math.max(0, Math.min(current, view.length - 1));
+
+  $("rows").style.height = `${view.length * ROW}px`;
+  $("grid").setAttribute("aria-rowcount", view.length + 1);
+  const isAll = view.length === locks.size;
+  $("shown").textContent = isAll ? plural(locks.size, "lock", "locks") : `${number(view.length)} of ${plural(locks.size, "lock", "locks")}`;
+  if (isCut) $("shown").textContent += " (the first ones)";
+  $("empty").hidden = view.length > 0;
+  $("empty-title").textContent = locks.size ? "No lock fits" : "No lock is held";
+  $("empty-hint").textContent = locks.size ? "Change the filter to see others." : "Locks appear here as soon as a client takes one.";
+  draw();
+}
+
+// ---- The list -------------------------------------------------------------------------------------------------------
+
+const rows = []; // Elements, reused for whichever lock is visible.
+
+function newRow() {
+  const row = make("div", "row");
+  row.setAttribute("role", "row");
+  const part = (name) => {
+    const cell = make("div", `cell ${name}`);
+    cell.setAttribute("role", "gridcell");
+    row.append(cell);
+    return cell;
+  };
+  const [key, owner, held, lease, waits, token] = ["key", "owner", "number held", "lease", "number waits", "number token"].map(part);
+  const bar = make("div", "bar", [make("i")]);
+  bar.setAttribute("aria-hidden", "true");
+  const left = make("span");
+  lease.append(left, bar);
+  const texts = { key: make("span"), kind: make("small"), owner: make("span"), client: make("small") };
+  key.append(texts.key, texts.kind);
+  owner.append(texts.owner, texts.client);
+  $("rows").append(row);
+  const entry = { row, key, owner, held, lease, left, bar, waits, token, texts, index: -1, lock: null };
+  row.addEventListener("click", () => { current = entry.index; open(entry.lock); });
+  rows.push(entry);
+  return entry;
+}
+
+function draw() {
+  const scroller = $("scroller");
+  const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - OVERSCAN);
+  const count = Math.min(view.length - first, Math.ceil(scroller.clientHeight / ROW) + 2 * OVERSCAN);
+  const hadFocus = $("rows").contains(document.activeElement);
+  while (rows.length < count) newRow();
+  // A row keeps its element while it stays visible, so that the focus stays, too.
+  for (let index = first; index < first + count; index++) fill(rows[index % rows.length], index);
+  for (const entry of rows) {
+    const isShown = entry.index >= first && entry.index < first + count;
+    entry.row.hidden = !isShown;
+    if (!isShown) entry.index = -1;
+  }
+  if (hadFocus && !$("rows").contains(document.activeElement)) $("scroller").focus({ preventScroll: true });
+  move();
+}
+
+function fill(entry, index) {
+  const lock = view[index];
+  const { row, texts } = entry;
+  const kind = lock.kind === "permits" ? `${lock.limit} permits` : lock.kind;
+  const others = lock.holders.length - 1;
+  row.style.transform = `translateY(${index * ROW}px)`;
+  row.setAttribute("aria-rowindex", index + 2);
+  row.setAttribute("aria-selected", lock.id === selected);
+  row.tabIndex = index === current ? 0 : -1;
+  texts.key.textContent = lock.key;
+  entry.key.title = lock.key;
+  texts.kind.textContent = lock.kind === "exclusive" ? "" : kind;
+  texts.owner.textContent = ownerText(lock.first);
+  texts.client.textContent = others > 0 ? `and ${plural(others, "other", "others")}` : clientText(lock.first.client) || "its connection is gone";
+  entry.waits.className = lock.waiters ? "cell number waits" : "cell number waits none";
+  entry.token.textContent = lock.first.token ?? "–";
+  entry.index = index;
+  entry.lock = lock;
+}
+
+/** Moves what depends on the time alone. */
+function move() {
+  const now = serverNow();
+  for (const entry of rows) {
+    if (entry.index < 0) continue;
+    const { first, waiters, waits_since: waitsSince } = entry.lock;
+    entry.held.textContent = first.since === null ? "–" : duration(now - first.since);
+    const left = first.until === null ? null : Math.max(0, first.until - now);
+    entry.left.textContent = left === null ? (first.session ? "session" : "no lease") : duration(left);
+    showLease(entry.bar, first, left);
+    const waits = waitsSince === null ? "" : `, ${duration(now - waitsSince)}`;
+    entry.waits.replaceChildren(waiters ? make("b", "", number(waiters)) : "–", waiters ? waits : "");
+  }
+}
+
+function showLease(bar, holder, left) {
+  const part = left === null ? 1 : Math.min(1, left / Math.max(holder.lease ?? left, 1));
+  bar.dataset.level = left === null ? "none" : part > 1 / 3 ? "good" : part > 1 / 8 ? "warn" : "bad";
+  bar.firstChild.style.transform = left === null ? "scaleX(0)" : `scaleX(${part})`;
+}
+
+let isDrawing = false;
+function drawSoon() {
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => { isDrawing = false; draw(); });
+}
+$("scroller").addEventListener("scroll", drawSoon, { passive: true });
+new ResizeObserver(drawSoon).observe($("scroller"));
+
+/** Gives the keyboard to a row. */
+function goTo(index) {
+  if (!view.length) return;
+  current = Math.max(0, Math.min(index, view.length - 1));
+  const scroller = $("scroller");
+  const [top, height] = [current * ROW, scroller.clientHeight];
+  if (top < scroller.scrollTop) scroller.scrollTop = top;
+  else if (top + ROW > scroller.scrollTop + height) scroller.scrollTop = top + ROW - height;
+  draw();
+  rows.find((entry) => entry.index === current)?.row.focus({ preventScroll: true });
+}
+
+$("scroller").addEventListener("keydown", (event) => {
+  const page = Math.max(1, Math.floor($("scroller").clientHeight / ROW) - 1);
+  const to = { ArrowDown: current + 1, ArrowUp: current - 1, PageDown: current + page, PageUp: current - page, Home: 0, End: view.length - 1 };
+  if (event.key in to) goTo(to[event.key]);
+  else if ((event.key === "Enter" || event.key === " ") && view[current]) open(view[current], true);
+  else return;
+  event.preventDefault();
+});
+
+for (const header of document.querySelectorAll("[data-sort]")) {
+  header.querySelector("button").addEventListener("click", () => {
+    const by = header.dataset.sort;
+    // What is most is looked for first, of texts what comes first.
+    sorting = { by, down: sorting.by === by ? !sorting.down : ["waiters", "token"].includes(by) };
+    showSorting();
+    arrange();
+  });
+}
+
+function showSorting() {
+  for (const header of document.querySelectorAll("[data-sort]")) {
+    if (header.dataset.sort === sorting.by) header.setAttribute("aria-sort", sorting.down ? "descending" : "ascending");
+    else header.removeAttribute("aria-sort");
+  }
+}
+
+$("filters").addEventListener("submit", (event) => event.preventDefault());
+$("filter-text").addEventListener("input", arrange);
+$("filter-kind").addEventListener("change", arrange);
+
+// ---- One lock -------------------------------------------------------------------------------------------------------
+
+let opener = null; // Has the keyboard again when the details are closed.
+
+function open(lock, takesFocus = false) {
+  if (selected !== lock.id) {
+    $("break-token").value = "";
+    $("break-result").textContent = "";
+    for (const id of ["detail-facts", "detail-waiters", "timeline", "detail-explain"]) $(id).replaceChildren();
+    $("detail-now").textContent = "";
+  }
+  selected = lock.id;
+  $("detail").query = keyQuery(lock);
+  $("detail").lock = lock;
+  $("detail-key").textContent = lock.key;
+  $("detail").hidden = false;
+  $("break").hidden = !isAdmin;
+  if (takesFocus) {
+    opener = document.activeElement;
+    $("detail-key").focus();
+  }
+  draw();
+  refreshLock();
+}
+
+function close() {
+  selected = null;
+  $("detail").hidden = true;
+  draw();
+  if (opener?.isConnected && !opener.hidden) opener.focus();
+  else goTo(current);
+}
+$("detail-close").addEventListener("click", close);
+$("detail").addEventListener("keydown", (event) => { if (event.key === "Escape") close(); });
+
+async function refreshLock() {
+  const asked = selected;
+  if (!asked) return;
+  try {
+    const about = await askJson(`/api/lock?${$("detail").query}`);
+    if (selected === asked) showLock(about);
+  } catch (error) {
+    if (selected === asked) $("detail-now").textContent = error.message;
+  }
+}
+
+function showLock({ now, who, waiters, explain, history }) {
+  const holders = who ? who.holders : [];
+  $("detail-now").textContent = who ? "" : "Nobody holds it.";
+  $("detail-facts").replaceChildren(...(who ? facts(who, now) : []));
+  $("waiters-title").textContent = waiters.length ? `Waiting, in order (${number(waiters.length)})` : "Nobody waits";
+  const items = waiters.slice(0, WAITERS_SHOWN).map((waits) => {
+    const who = waits.owner ?? (clientText(waits.client) || "a client");
+    const how = waits.how === "polling" ? "polls, " : "";
+    return make("li", "", [make("span", "who mono", who), make("span", "time", how + duration(waits.waited))]);
+  });
+  if (waiters.length > WAITERS_SHOWN) items.push(make("li", "more", `and ${number(waiters.length - WAITERS_SHOWN)} more`));
+  $("detail-waiters").replaceChildren(...items);
+  $("detail-explain").replaceChildren(...explain.map((sentence) => make("li", "", sentence)));
+  showTimeline(holders, history, now);
+  $("break").hidden = !isAdmin || !holders.some((holder) => holder.token !== null);
+}
+
+function facts(who, now) {
+  const all = [["Kind", who.kind + (who.limit === null ? "" : `, ${plural(who.limit, "permit", "permits")}`)]];
+  for (const holder of who.holders.slice(0, HOLDS_SHOWN)) {
+    all.push(["Holder", ownerText(holder)]);
+    all.push(["Token", holder.token ?? "none"]);
+    all.push(["Client", clientText(holder.client) || "its connection is gone"]);
+    if (holder.since !== null) all.push(["Since", `${clock(holder.since)}, for ${duration(now - holder.since)}`]);
+    const lease = holder.left === null ? "none" : `${duration(holder.left)} left of ${duration(holder.lease)}`;
+    all.push(["Lease", holder.session ? "until its connection ends" : lease]);
+    if (holder.renewals) all.push(["Renewed", plural(holder.renewals, "time", "times")]);
+    for (const [field, value] of Object.entries(holder.meta)) all.push([field, value]);
+  }
+  if (who.holders.length > HOLDS_SHOWN) all.push(["Holders", `${number(who.holders.length - HOLDS_SHOWN)} more`]);
+  return all.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", value)]);
+}
+
+/** Bars of the current holders and the last earlier ones, on one axis of time. */
+function showTimeline(holders, history, now) {
+  const held = holders.filter((holder) => holder.since !== null).map((holder) =>
+    ({ owner: ownerText(holder), since: holder.since, held: now - holder.since, how: "held", kind: "held" }));
+  const ended = history.map((end) => ({
+    owner: ownerText(end), since: end.since, held: end.held, how: end.reason,
+    kind: end.reason === "released" ? "released" : "lost",
+  }));
+  const holds = [...held, ...ended].slice(0, HOLDS_SHOWN);
+  if (!holds.length) return $("timeline").replaceChildren(make("p", "note", "No holder is remembered."));
+  const start = Math.min(...holds.map((hold) => hold.since));
+  const length = Math.max(now - start, 1);
+  const bars = holds.map((hold) => {
+    const bar = make("i");
+    bar.style.left = `${(100 * (hold.since - start)) / length}%`;
+    bar.style.width = `${(100 * hold.held) / length}%`;
+    const line = make("div", "hold", [make("span", "who", hold.owner), make("span", "span", [bar]), make("span", "how", hold.how)]);
+    line.dataset.end = hold.kind;
+    line.title = `${hold.owner}: ${hold.how}, from ${clock(hold.since)} for ${duration(hold.held)}`;
+    line.setAttribute("role", "img");
+    line.setAttribute("aria-label", line.title);
+    return line;
+  });
+  const axis = make("div", "axis", [make("span", "", clock(start)), make("span", "", "now")]);
+  $("timeline").replaceChildren(...bars, axis);
+}
+
+$("break").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const { key, key_base64 } = $("detail").lock;
+  const result = $("break-result");
+  try {
+    const body = JSON.stringify({ key, key_base64, token: Number($("break-token").value) });
+    const { broken } = await askJson("/api/break", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+    result.dataset.result = broken ? "good" : "bad";
+    result.textContent = broken ? "Broken: its holder has lost it." : "Not broken: this is not the current token.";
+    if (broken) $("break-token").value = "";
+  } catch (error) {
+    result.dataset.result = "bad";
+    result.textContent = `Not broken: ${error.message}`;
+  }
+  refreshLock();
+});
+
+// ---- The other views ------------------------------------------------------------------------------------------------
+
+const VIEWS = { locks: null, contention: showContention, lint: showLint, clients: showClients };
+let shownView = "locks";
+
+function showView(name) {
+  shownView = name;
+  for (const each of Object.keys(VIEWS)) {
+    const isShown = each === name;
+    $(`tab-${each}`).setAttribute("aria-selected", isShown);
+    $(`tab-${each}`).tabIndex = isShown ? 0 : -1;
+    $(`view-${each}`).hidden = !isShown;
+  }
+  if (name === "locks") drawSoon();
+  refreshView();
+}
+
+let nextRefresh = 0; // A view that is dear to the server is asked for less often.
+
+async function refreshView() {
+  const start = Date.now();
+  try {
+    nextRefresh = Infinity;
+    await VIEWS[shownView]?.();
+  } catch {
+    // The state in the header says it if the server is gone; the next refresh asks again.
+  }
+  nextRefresh = Date.now() + 20 * (Date.now() - start);
+}
+
+const tabs = [...document.querySelectorAll('[role="tab"]')];
+for (const tab of tabs) {
+  tab.addEventListener("click", () => showView(tab.id.slice(4)));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = tabs[(tabs.indexOf(tab) + step + tabs.length) % tabs.length];
+    next.focus();
+    next.click();
+  });
+}
+
+function linkTo(key) {
+  const button = make("button", "", key.key);
+  button.type = "button";
+  button.title = key.key;
+  button.addEventListener("click", () => { showView("locks"); open({ ...key, id: idOf(key) }, true); });
+  return button;
+}
+
+function tableRow(cells) {
+  return make("tr", "", cells.map((cell) => {
+    const isNumber = typeof cell === "object" && cell !== null && "n" in cell;
+    const td = make("td", isNumber ? "n" : "");
+    const content = isNumber ? cell.n : cell;
+    td.append(content);
+    if (typeof content === "string") td.title = content;
+    return td;
+  }));
+}
+
+async function showContention() {
+  const [{ keys }, { waits }] = await Promise.all([askJson("/api/contention"), askJson("/api/graph")]);
+  $("contention").replaceChildren(...keys.map((key) => {
+    const share = key.fairness === null ? null : Math.round(key.fairness * 100);
+    const bar = make("span", "bar", [make("i")]);
+    bar.dataset.level = share >= 80 ? "good" : share >= 50 ? "warn" : "bad";
+    bar.firstChild.style.transform = `scaleX(${(share ?? 0) / 100})`;
+    const fair = make("span");
+    if (share === null) fair.append("–");
+    else fair.append(bar, `${share} %`);
+    const n = (text) => ({ n: text });
+    return tableRow([linkTo(key), n(number(key.waiters)), n(duration(key.waited)), n(number(key.polls)), n(number(key.holds)),
+      n(duration(key.hold_p50)), n(duration(key.hold_p99)), n(number(key.lost)), n(number(key.clients)), fair]);
+  }));
+  $("view-contention").querySelector(".scrolls").hidden = !keys.length;
+  $("contention-empty").hidden = keys.length > 0;
+  $("graph").replaceChildren(...waits.map((wait) => make("li", "", [
+    make("b", "mono", wait.owner), " waits for ", make("span", "mono", wait["waits-for"]),
+    wait["held-by"].length ? ", held by " : "", make("span", "mono", wait["held-by"].join(", ")),
+  ])));
+  $("graph-empty").hidden = waits.length > 0;
+}
+
+async function showLint() {
+  const { enabled, findings } = await askJson("/api/lint");
+  $("lint-note").textContent = enabled
+    ? findings.length ? plural(findings.length, "finding", "findings") : "The server looks for mistakes of lock clients, and has found none."
+    : "The server does not look for mistakes: CONFIG SET lock-lint yes makes it.";
+  $("lint").replaceChildren(...findings.map((finding) => make("li", "", [
+    make("h3", "", [finding.rule, make("span", "", `${plural(finding.count, "time", "times")}, last ${clock(finding.last)}`)]),
+    make("p", "", [make("span", "mono", finding.key)]),
+    make("p", "who", clientText(finding.client)),
+    make("p", "", finding.advice),
+  ])));
+}
+
+async function showClients() {
+  const { clients, total } = await askJson("/api/clients");
+  $("clients-note").textContent = clients.length === total ? plural(total, "connection", "connections")
+    : `${number(clients.length)} of ${plural(total, "connection", "connections")}`;
+  const n = (text) => ({ n: text });
+  $("clients").replaceChildren(...clients.map((client) => {
+    const library = [client["lib-name"], client["lib-ver"]].filter(Boolean).join(" ");
+    return tableRow([n(client.id), client.name || "–", library || "–", client.addr || "in process", client.user, n(seconds(client.age)),
+      n(seconds(client.idle)), client.cmd, client["waits-for"] || "–"]);
+  }));
+}
+
+// ---- Live -----------------------------------------------------------------------------------------------------------
+
+let isCut = false;
+let announced = { text: "", at: 0 };
+
+function showState(state, text) {
+  $("state").dataset.state = state;
+  $("state-text").textContent = text;
+}
+
+function showTotals(totals) {
+  for (const name of ["locks", "waiters", "granted", "refused", "expired", "clients"]) {
+    $(`total-${name}`).textContent = number(totals[name]);
+  }
+  // Screen readers hear of changes, but not of each.
+  const text = `${plural(totals.locks, "lock", "locks")}, ${number(totals.waiters)} waiting`;
+  if (text !== announced.text && Date.now() - announced.at > 10_000) {
+    announced = { text, at: Date.now() };
+    $("announcement").textContent = text;
+  }
+}
+
+function receive(name, data) {
+  if (name === "error") return showState("lost", data.error);
+  offset = data.now - Date.now();
+  if (name === "snapshot") {
+    locks.clear();
+    isAdmin = data.admin;
+    $("version").textContent = data.version;
+  }
+  for (const key of data.removed) locks.delete(idOf(key));
+  for (const lock of data.locks) {
+    const settled = settle(lock);
+    locks.set(settled.id, settled);
+  }
+  isCut = data.cut;
+  showTotals(data.totals);
+  showState("live", data.interval < 2000 ? "Live" : `Live, every ${duration(data.interval)}`);
+  if (name === "snapshot" || data.removed.length || data.locks.length) arrange();
+  const isOpenChanged = [...data.removed, ...data.locks].some((lock) => idOf(lock) === selected);
+  if (isOpenChanged) refreshLock();
+}
+
+/** Reads one stream of events to its end. EventSource cannot send a password. */
+async function follow() {
+  const response = await ask("/api/events");
+  if (!response.ok) await valueOf(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let parts = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    // An event ends with an empty line. What has arrived before is joined once.
+    parts.push(value);
+    if (!value.includes("\n")) continue;
+    const events = parts.join("").split("\n\n");
+    parts = [events.pop()];
+    for (const event of events) {
+      const [name, data] = event.split("\n");
+      if (data) receive(name.slice("event: ".length), JSON.parse(data.slice("data: ".length)));
+    }
+  }
+}
+
+async function live() {
+  for (let attempt = 0; ; attempt++) {
+    const start = Date.now();
+    let why = "Connection lost";
+    try {
+      await follow();
+    } catch (error) {
+      if (!(error instanceof TypeError)) why = error.message;
+    }
+    if (Date.now() - start > 10_000) attempt = 0;
+    showState("lost", why);
+    $("announcement").textContent = why;
+    const pause = Math.min(1000 * 2 ** attempt, 10_000);
+    await new Promise((resolve) => setTimeout(resolve, pause));
+  }
+}
+
+setInterval(() => { if (shownView === "locks") move(); }, TICK_MS);
+setInterval(() => {
+  if (document.hidden || loggingIn) return;
+  refreshLock();
+  if (Date.now() >= nextRefresh) refreshView();
+  // Which locks are held for long changes with the time.
+  if ($("filter-kind").value.startsWith("held-")) arrange();
+}, REFRESH_MS);
+showSorting();
+live();

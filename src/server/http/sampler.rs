@@ -1,0 +1,277 @@
+//! Samples of all locks, for those who follow `/api/events`: what has changed since the sample before.
+//!
+//! Owns    [`Sampler`], which knows what the viewers have been told.
+//! Rule    times are sent as moments, not as durations, so that a lock which only grows older has not changed.
+//! Bounds  [`LOCKS_MAX`] locks, [`BYTES_MAX`] of JSON, and [`STEPS_MAX`] commands; a sample beyond these is cut.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::HttpContext;
+use super::engine_client::{ApiError, EngineClient};
+use super::json;
+use crate::client::Reply;
+
+/// Locks of a sample. The page shows twice as many as it promises to be smooth with.
+const LOCKS_MAX: usize = 20_000;
+/// Bytes of JSON of a sample: a holder may have 4 KiB of meta, and a lock 100 holders.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Keys that one command looks at, so that other clients wait for a fraction of a millisecond.
+const KEYS_PER_STEP: &[u8] = b"256";
+/// Commands of a sample: a million keys, most of which may be no locks.
+const STEPS_MAX: usize = 4_000;
+
+/// Locks that were listed step by step.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) locks: Vec<Reply>,
+    /// Whether a bound has ended the list before its end.
+    pub(super) is_cut: bool,
+}
+
+/// Lists the locks that `filter`, options of LOCK.LIST, asks for.
+///
+/// # Errors
+/// As those of [`EngineClient::call`].
+pub(super) async fn list_locks(engine: &mut EngineClient, filter: &[&[u8]]) -> Result<Listed, ApiError> {
+    let (mut cursor, mut locks) = (b"0".to_vec(), Vec::new());
+    for _ in 0..STEPS_MAX {
+        let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", KEYS_PER_STEP, b"CURSOR", &cursor];
+        words.extend_from_slice(filter);
+        let Reply::List(reply) = engine.call(&words).await? else { return Err(ApiError::unexpected()) };
+        let mut reply = reply.into_iter();
+        let (Some(Reply::Text(next)), Some(Reply::List(found))) = (reply.next(), reply.next()) else {
+            return Err(ApiError::unexpected());
+        };
+        locks.extend(found);
+        let is_cut = locks.len() > LOCKS_MAX;
+        locks.truncate(LOCKS_MAX);
+        if next == b"0" || is_cut {
+            return Ok(Listed { locks, is_cut });
+        }
+        cursor = next;
+    }
+    Ok(Listed { locks, is_cut: true })
+}
+
+/// What the viewers know.
+#[derive(Debug, Default)]
+pub(super) struct Sampler {
+    /// The JSON of each lock, by key.
+    known: BTreeMap<Vec<u8>, String>,
+    totals: Value,
+    is_cut: bool,
+}
+
+/// What an event says beside locks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// When it is sent, as Unix time in milliseconds.
+    pub(super) now_ms: u64,
+    /// How long after this one the next sample is taken.
+    pub(super) interval: Duration,
+}
+
+/// What has changed between two samples.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    /// The JSON of each lock that is new or another one than before.
+    changed: Vec<String>,
+    removed: Vec<Vec<u8>>,
+}
+
+impl Sampler {
+    /// Takes a sample, and returns what has changed.
+    ///
+    /// # Errors
+    /// The engine does not answer now; what the viewers know stays as it was.
+    pub(super) async fn sample(&mut self, context: &HttpContext) -> Result<Change, ApiError> {
+        let mut engine = EngineClient::connect(context).await?;
+        let listed = list_locks(&mut engine, &[]).await?;
+        let info = engine.call(&[b"INFO", b"clients", b"locks"]).await?;
+        let change = self.take(listed, unix_ms(context));
+        self.totals = totals(info.text().unwrap_or_default());
+        Ok(change)
+    }
+
+    fn take(&mut self, listed: Listed, now_ms: u64) -> Change {
+        self.is_cut = listed.is_cut;
+        let (mut change, mut bytes, mut found) = (Change::default(), 0, BTreeMap::new());
+        for lock in listed.locks {
+            let Some(key) = lock.field("key").and_then(Reply::text) else { continue };
+            let text = lock_event(&lock, now_ms).to_string();
+            bytes += text.len();
+            if bytes > BYTES_MAX {
+                self.is_cut = true;
+                break;
+            }
+            if self.known.get(key) != Some(&text) {
+                change.changed.push(text.clone());
+            }
+            found.insert(key.to_vec(), text);
+        }
+        let gone = self.known.keys().filter(|key| !found.contains_key(*key));
+        change.removed = gone.cloned().collect();
+        self.known = found;
+        change
+    }
+
+    /// The event with which a viewer begins: everything that is known. `about` has fields that do not change.
+    pub(super) fn snapshot(&self, about: &Map<String, Value>, moment: Moment) -> String {
+        self.event("snapshot", about.clone(), moment, self.known.values(), &[])
+    }
+
+    /// The event for viewers that know the sample before.
+    pub(super) fn change(&self, change: &Change, moment: Moment) -> String {
+        self.event("change", Map::new(), moment, change.changed.iter(), &change.removed)
+    }
+
+    /// Writes an event. The locks are JSON already.
+    fn event<'t>(
+        &self,
+        name: &str,
+        mut fields: Map<String, Value>,
+        moment: Moment,
+        locks: impl Iterator<Item = &'t String>,
+        removed: &[Vec<u8>],
+    ) -> String {
+        let removed = removed.iter().map(|key| {
+            let mut object = Map::new();
+            json::insert(&mut object, "key", &Reply::Text(key.clone()));
+            Value::Object(object)
+        });
+        fields.insert("now".into(), moment.now_ms.into());
+        fields.insert("interval".into(), (moment.interval.as_millis() as u64).into());
+        fields.insert("cut".into(), self.is_cut.into());
+        fields.insert("totals".into(), self.totals.clone());
+        fields.insert("removed".into(), removed.collect());
+        let fields = Value::Object(fields).to_string();
+        let locks: Vec<&str> = locks.map(String::as_str).collect();
+        // JSON on one line, as an event wants it: serde_json escapes the ends of lines in texts.
+        format!("event: {name}\ndata: {},\"locks\":[{}]}}\n\n", &fields[..fields.len() - 1], locks.join(","))
+    }
+}
+
+/// The server's time, as Unix time in milliseconds.
+pub(super) fn unix_ms(context: &HttpContext) -> u64 {
+    context.server.clock().now().wall().as_millis()
+}
+
+/// A lock as events tell it: `until` in place of `left`, `waits_since` of `waited`, and no `held`.
+fn lock_event(lock: &Reply, now_ms: u64) -> Value {
+    let mut lock = json::value(lock);
+    // The instant of the command, if a holder tells it: later than that of this sample's clock by some milliseconds.
+    let instant = |holder: &Value| Some(holder.get("since")?.as_u64()? + holder.get("held")?.as_u64()?);
+    let now_ms = lock["holders"].as_array().and_then(|all| all.iter().find_map(instant)).unwrap_or(now_ms);
+    for holder in lock["holders"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        holder.remove("held");
+        let left = holder.remove("left").and_then(|left| left.as_u64());
+        holder.insert("until".into(), left.map(|left| now_ms.saturating_add(left)).into());
+    }
+    if let Some(lock) = lock.as_object_mut() {
+        let waited = lock.remove("waited").and_then(|waited| waited.as_u64());
+        lock.insert("waits_since".into(), waited.map(|waited| now_ms.saturating_sub(waited)).into());
+    }
+    lock
+}
+
+/// The figures at the head of the page, from INFO.
+fn totals(info: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(info);
+    let field = |name: &str| {
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(found, _)| *found == name).and_then(|(_, value)| value.trim().parse::<u64>().ok())
+    };
+    // The connection that asks is no client of anybody.
+    let clients = field("connected_clients").map(|clients| clients.saturating_sub(1));
+    json!({
+        "locks": field("locks_held"),
+        "waiters": field("lock_waiters"),
+        "granted": field("locks_granted"),
+        "refused": field("locks_refused"),
+        "expired": field("locks_expired"),
+        "clients": clients,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Reply {
+        Reply::Text(text.into())
+    }
+
+    fn map(fields: &[(&str, Reply)]) -> Reply {
+        Reply::Map(fields.iter().map(|(name, value)| (text(name), value.clone())).collect())
+    }
+
+    /// A lock that has been held since 1,000.
+    fn lock(key: &str, token: i64, now: i64) -> Reply {
+        let holder = map(&[
+            ("token", Reply::Integer(token)),
+            ("since", Reply::Integer(1_000)),
+            ("held", Reply::Integer(now - 1_000)),
+            ("left", Reply::Integer(31_000 - now)),
+        ]);
+        map(&[
+            ("key", text(key)),
+            ("holders", Reply::List(vec![holder])),
+            ("waited", Reply::Integer(now - 2_000)),
+        ])
+    }
+
+    fn listed(locks: &[Reply]) -> Listed {
+        Listed { locks: locks.to_vec(), is_cut: false }
+    }
+
+    #[test]
+    fn a_lock_that_only_grows_older_has_not_changed() {
+        let mut sampler = Sampler::default();
+        assert_eq!(sampler.take(listed(&[lock("a", 1, 3_000), lock("b", 2, 3_000)]), 3_000).changed.len(), 2);
+        let change = sampler.take(listed(&[lock("a", 1, 9_000), lock("b", 2, 9_001)]), 9_001);
+        assert!(change.changed.is_empty() && change.removed.is_empty(), "{change:?}");
+        let change = sampler.take(listed(&[lock("b", 3, 9_500), lock("c", 4, 9_500)]), 9_500);
+        assert_eq!((change.changed.len(), change.removed), (2, vec![b"a".to_vec()]));
+    }
+
+    #[test]
+    fn an_event_is_one_line_of_json_with_moments() {
+        let mut sampler = Sampler::default();
+        let change = sampler.take(listed(&[lock("a\n\n<b>", 1, 3_000)]), 3_003);
+        let event = sampler.change(&change, Moment { now_ms: 3_004, interval: Duration::from_millis(500) });
+        let data = event.strip_prefix("event: change\ndata: ").and_then(|rest| rest.strip_suffix("\n\n"));
+        let data = data.expect("one event");
+        assert!(!data.contains('\n'), "{data}");
+        let value: Value = serde_json::from_str(data).expect("JSON");
+        let lock = json!({
+            "key": "a\n\n<b>", "waits_since": 2_000, "holders": [{ "token": 1, "since": 1_000, "until": 31_000 }],
+        });
+        let expected = json!({
+            "now": 3_004, "interval": 500, "cut": false, "totals": null, "removed": [], "locks": [lock],
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn a_sample_beyond_its_bytes_is_cut() {
+        let long = "x".repeat(BYTES_MAX / 2);
+        let mut sampler = Sampler::default();
+        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock("b", 2, 3_000)]), 3_000);
+        assert!(!sampler.is_cut && change.changed.len() == 2);
+        let longer = "y".repeat(BYTES_MAX / 2);
+        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock(&longer, 2, 3_000)]), 3_000);
+        assert!(sampler.is_cut && change.changed.is_empty(), "the second does not fit");
+    }
+
+    #[test]
+    fn totals_are_fields_of_info() {
+        let info = b"# Clients\r\nconnected_clients:3\r\n\r\n# Locks\r\nlocks_granted:9\r\nlocks_held:2\r\n";
+        let expected = json!({
+            "locks": 2, "waiters": null, "granted": 9, "refused": null, "expired": null, "clients": 2,
+        });
+        assert_eq!(totals(info), expected);
+    }
+}

@@ -1,0 +1,292 @@
+"""The page of locks in a headless Chromium, with locks of redis-py."""
+
+import os
+import threading
+import time
+
+import redis
+from checks import HOST, PORT, check
+from chromium import WAIT_MAX, Chromium
+
+PAGE = f"http://{HOST}:{os.environ['REDLATCH_HTTP_PORT']}/"
+MANY = 10_000
+ROWS_MAX = 60  # Elements of the list: what is visible, and a few.
+
+client = redis.Redis(host=HOST, port=PORT, client_name="orders-7", protocol=3)
+other = redis.Redis(host=HOST, port=PORT, client_name="billing-2")
+
+KEYS = "[...document.querySelectorAll('#rows .row:not([hidden]) .key span')].map((key) => key.textContent)"
+
+
+def row_of(key):
+    return f"[...document.querySelectorAll('#rows .row:not([hidden])')].find((row) => row.querySelector('.key span').textContent === {key!r})"
+
+
+def shows(page, *keys):
+    """Waits until the list shows just these."""
+    page.until(f"JSON.stringify({KEYS}.sort()) === JSON.stringify({sorted(keys)!r})", f"the locks are {keys}")
+
+
+def text_of(page, element):
+    return page.evaluate(f"document.getElementById({element!r}).textContent")
+
+
+def is_live(page):
+    page.until("document.getElementById('state').dataset.state === 'live'", "events arrive")
+
+
+def wait_for(key, owner, granted):
+    """A thread that waits for a lock."""
+
+    def run():
+        connection = redis.Redis(host=HOST, port=PORT, client_name=owner, socket_timeout=600)
+        connection.execute_command("LOCK.ACQUIRE", key, owner, "LEASE", 600_000, "WAIT", 600_000)
+        granted.append(owner)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def until(is_so):
+    """Waits until the server says so."""
+    deadline = time.monotonic() + WAIT_MAX
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not so after {WAIT_MAX} s")
+        time.sleep(0.01)
+
+
+def waiters(key):
+    return [waits[b"owner"].decode() for waits in client.execute_command("LOCK.WAITERS", key)]
+
+
+def loads(page):
+    page.open(PAGE)
+    is_live(page)
+    page.until("!document.getElementById('empty').hidden", "no lock is held")
+    check("the page loads, and says that no lock is held", "No lock is held" in text_of(page, "empty"))
+
+
+def follows(page):
+    lock = client.lock("lock:stock", timeout=600)
+    lock.acquire()
+    shows(page, "lock:stock")
+    row = page.evaluate(f"{row_of('lock:stock')}.textContent")
+    check("a lock of redis-py is shown with its owner and its client",
+          lock.local.token.decode() in row and "orders-7" in row and "redis-py" in row, row)
+    lock.release()
+    shows(page)
+    check("the lock goes when it is released", True)
+
+
+def shows_text_alone(page):
+    keys = ["<script>hit = 1</script>", "<img src=x onerror='hit = 1'>", "a\nb", "&lt;"]
+    for key in keys:
+        client.set(key, f"{key} owner", nx=True, ex=600)
+    shows(page, *keys)
+    for key in keys:
+        page.evaluate(f"{row_of(key)}.click()")
+        page.until(f"document.getElementById('detail-explain').textContent.includes('held by')", "the lock is explained")
+        check(f"the details of {key!r} are text", text_of(page, "detail-key") == key)
+    page.evaluate("document.getElementById('detail-close').click()")
+    made = page.evaluate("document.querySelectorAll('main script, main img').length")
+    check("keys are never markup", made == 0 and page.evaluate("typeof hit") == "undefined")
+    client.delete(*keys)
+    shows(page)
+
+
+def works_by_keyboard(page):
+    client.execute_command("LOCK.ACQUIRE", "lock:stock", "orders-7-a1", "LEASE", 600_000, "META", "host", "web-3")
+    granted = []
+    threads = []
+    for owner in ["billing-2-b", "mailer-4"]:
+        threads.append(wait_for("lock:stock", owner, granted))
+        until(lambda: owner in waiters("lock:stock"))
+    client.set("lock:invoice", "i-1", nx=True, ex=600)
+    shows(page, "lock:invoice", "lock:stock")
+    page.until(f"{row_of('lock:stock')}.textContent.includes('2')", "two wait")
+    page.evaluate("document.getElementById('filter-kind').focus()")
+    for _ in range(6 + 1):
+        page.press("Tab")
+    check("Tab reaches the first row", page.evaluate("document.activeElement.getAttribute('aria-rowindex')") == "2",
+          page.evaluate("document.activeElement.outerHTML"))
+    page.press("ArrowDown")
+    page.press("Enter")
+    page.until("document.querySelectorAll('#detail-waiters li').length === 2", "the waiters are shown")
+    check("Enter opens a lock", page.evaluate("document.activeElement.id") == "detail-key" and text_of(page, "detail-key") == "lock:stock")
+    order = page.evaluate("[...document.querySelectorAll('#detail-waiters .who')].map((who) => who.textContent)")
+    check("waiters are in order", order == ["billing-2-b", "mailer-4"], order)
+    facts = text_of(page, "detail-facts")
+    check("the details name token, client and meta", "web-3" in facts and "orders-7" in facts and "Token" in facts, facts)
+    return granted, threads
+
+
+def breaks(page, granted, threads):
+    token = client.execute_command("LOCK.WHO", "lock:stock")[b"holders"][0][b"token"]
+
+    def try_to_break(typed):
+        page.evaluate("document.getElementById('break-result').textContent = ''")
+        page.evaluate("document.getElementById('break-token').value = ''")
+        page.evaluate("document.getElementById('break-token').focus()")
+        page.type(typed)
+        page.press("Enter")
+
+    check("a lock can be broken here", page.evaluate("!document.getElementById('break').hidden"))
+    page.evaluate("document.querySelector('#break button').click()")
+    check("nothing is sent without a token", not any("/api/break" in url for url in page.urls))
+    try_to_break(str(token + 1))
+    page.until("document.getElementById('break-result').textContent.startsWith('Not broken')", "it is refused")
+    check("another token breaks nothing", granted == [] and waiters("lock:stock") == ["billing-2-b", "mailer-4"])
+    try_to_break(str(token))
+    page.until("document.getElementById('break-result').textContent.startsWith('Broken')", "it is broken")
+    threads[0].join(60)
+    check("with its token the lock is broken, and the first waiter has it", granted == ["billing-2-b"], granted)
+    client.execute_command("LOCK.RELEASE", "lock:stock", "billing-2-b")
+    threads[1].join(60)
+    page.until("document.querySelectorAll('#timeline .hold').length === 3", "the timeline has three holders")
+    told = text_of(page, "detail-explain")
+    check("the timeline and the sentences tell of it", "broken" in told and "broken" in text_of(page, "timeline"), told)
+    page.press("Escape")
+    check("Escape closes the details", page.evaluate("document.getElementById('detail').hidden"))
+
+
+def keeps_bytes(page):
+    key = b"bin:\xff\x00"
+    client.set(key, "b-1", nx=True, ex=600)
+    shows(page, "lock:invoice", "lock:stock", r"bin:\xff\x00")
+    page.evaluate(f"{row_of(chr(92).join(['bin:', 'xff', 'x00']))}.click()")
+    page.until("document.getElementById('detail-facts').textContent.includes('b-1')", "the server knows the key")
+    check("a key that is no UTF-8 is found again", True)
+    page.evaluate("document.getElementById('detail-close').click()")
+
+
+def filters_and_sorts(page):
+    page.evaluate("document.getElementById('filter-text').focus()")
+    page.type("INVOICE")
+    shows(page, "lock:invoice")
+    page.evaluate("{ const text = document.getElementById('filter-text'); text.value = 'mailer-4'; text.dispatchEvent(new Event('input')); }")
+    shows(page, "lock:stock")
+    page.evaluate("{ const text = document.getElementById('filter-text'); text.value = ''; text.dispatchEvent(new Event('input')); }")
+    page.evaluate("document.querySelector('[data-sort=token] button').click()")
+    tokens = page.evaluate("[...document.querySelectorAll('#rows .row:not([hidden])')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((row) => Number(row.lastChild.textContent))")
+    check("locks are filtered and sorted", tokens == sorted(tokens, reverse=True) and len(tokens) == 3, tokens)
+    page.evaluate("document.querySelector('[data-sort=key] button').click()")
+
+
+def shows_other_views(page):
+    page.evaluate("document.getElementById('tab-locks').focus()")
+    page.press("ArrowRight")
+    page.until("document.getElementById('contention').textContent.includes('lock:stock')", "contention is shown")
+    check("contention names the lock that was waited for", True)
+    client.set("lock:endless", "x", nx=True)
+    page.press("ArrowRight")
+    page.until("document.getElementById('lint').textContent.includes('no-lease')", "the finding is shown")
+    check("lint names the lock without a lease", "lock:endless" in text_of(page, "lint"))
+    other.ping()
+    page.press("ArrowRight")
+    page.until("document.getElementById('clients').textContent.includes('billing-2')", "clients are shown")
+    check("clients are those of others", "redlatch-http" not in text_of(page, "clients"))
+    page.press("ArrowRight")
+    client.delete("lock:endless")
+    shows(page, "lock:invoice", "lock:stock", r"bin:\xff\x00")
+
+
+def is_labelled(page):
+    unnamed = page.evaluate("""[...document.querySelectorAll('input, select, button')].filter((element) =>
+        !(element.labels?.length || element.textContent.trim() || element.ariaLabel)).map((element) => element.outerHTML)""")
+    check("every control has a name", unnamed == [], unnamed)
+    order = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].filter((h) => h.checkVisibility()).map((h) => h.tagName)")
+    check("landmarks and headings are there", order[0] == "H1" and page.evaluate("!!document.querySelector('main, nav, header')"))
+
+
+def logs_in(page):
+    client.config_set("requirepass", "s\u00e9cret")
+    page.open(PAGE)
+    page.until("document.getElementById('login').open", "a password is asked for")
+    for password in ["wrong", "s\u00e9cret"]:
+        page.evaluate("document.getElementById('login-password').focus()")
+        page.type(password)
+        page.press("Enter")
+        if password == "wrong":
+            page.until("document.getElementById('login-error').textContent !== ''", "it is refused")
+    is_live(page)
+    check("with the password the page is live", not page.evaluate("document.getElementById('login').open"))
+    client.config_set("requirepass", "")
+    # A password that is asked for is an error of the network to Chromium.
+    page.errors = [error for error in page.errors if "401" not in error.get("text", "")]
+
+
+def takes_picture(page, path):
+    """What the README shows."""
+    client.execute_command("LOCK.ACQUIRE", "lock:leader", "scheduler-1", "SESSION")
+    other.execute_command("LOCK.ACQUIRE", "pool:render", "gpu-1", "LEASE", 300_000, "PERMITS", 2, "OF", 5)
+    for number in range(5):
+        other.set(f"lock:order:{8812 + number}", f"worker-{number}", nx=True, px=300_000 + number * 90_000)
+    client.execute_command("LOCK.RELEASE", "lock:stock", "mailer-4")
+    client.execute_command("LOCK.ACQUIRE", "lock:stock", "orders-7-a2", "LEASE", 300_000, "META", "host", "web-3")
+    threads = []
+    for owner in ["billing-2-b", "cron-1"]:
+        threads.append(wait_for("lock:stock", owner, []))
+        until(lambda: owner in waiters("lock:stock"))
+    page.open(PAGE)
+    is_live(page)
+    page.until(f"!!{row_of('lock:stock')}", "the lock is shown")
+    page.evaluate(f"{row_of('lock:stock')}.click()")
+    page.until("document.querySelectorAll('#detail-waiters li').length === 2", "the details are shown")
+    page.shade("light")
+    page.picture(path)
+    for owner in ["orders-7-a2", "billing-2-b", "cron-1"]:
+        until(lambda: client.execute_command("LOCK.RELEASE", "lock:stock", owner) == 1)
+    for thread in threads:
+        thread.join(60)
+
+
+def stays_smooth(page):
+    pipe = client.pipeline(transaction=False)
+    for number in range(MANY):
+        pipe.set(f"many:{number:05}", f"worker-{number}", nx=True, ex=600)
+    pipe.execute()
+    page.open(PAGE)
+    page.until(f"locks.size >= {MANY}", "all locks have arrived")
+    counts = page.evaluate("""(async () => {
+        const [scroller, counts] = [document.getElementById('scroller'), []];
+        for (let part = 0; part <= 40; part++) {
+            scroller.scrollTop = (scroller.scrollHeight * part) / 40;
+            await new Promise(requestAnimationFrame);
+            await new Promise(requestAnimationFrame);
+            counts.push(document.querySelectorAll('#rows .row').length);
+        }
+        return counts;
+    })()""")
+    check(f"{MANY} locks take {ROWS_MAX} elements at most", max(counts) <= ROWS_MAX, counts)
+    page.evaluate("goTo(0)")
+    page.press("End")
+    last = page.evaluate("document.activeElement.getAttribute('aria-rowindex')")
+    check("the End key reaches the last of them", last == str(page.evaluate("view.length") + 1), last)
+    check("the last of them is shown", page.evaluate(f"{KEYS}.includes('many:09999') || {KEYS}.includes('pool:render')"))
+
+
+def main():
+    with Chromium() as page:
+        loads(page)
+        follows(page)
+        shows_text_alone(page)
+        granted, threads = works_by_keyboard(page)
+        breaks(page, granted, threads)
+        keeps_bytes(page)
+        filters_and_sorts(page)
+        shows_other_views(page)
+        is_labelled(page)
+        logs_in(page)
+        picture = os.environ.get("REDLATCH_PICTURE")
+        if picture:
+            takes_picture(page, picture)
+        stays_smooth(page)
+        check("no script failed", page.errors == [], page.errors)
+        foreign = [url for url in page.urls if not url.startswith(PAGE)]
+        check("nothing is asked of another server", foreign == [] and len(page.urls) > 10, foreign)
+    print("done")
+
+
+main()

@@ -1,0 +1,283 @@
+//! `/api` and the page: what the engine tells, as JSON.
+
+use std::io::BufRead;
+
+use redlatch::Server;
+use serde_json::{Value, json};
+
+use super::server;
+use crate::support::http::{HttpClient, HttpReply, get};
+use crate::support::stream::Peer;
+
+/// The value of a response that is JSON.
+fn value(reply: &HttpReply) -> Value {
+    assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
+    serde_json::from_str(&reply.body).expect("JSON")
+}
+
+/// What a path tells.
+fn told(server: &Server, path: &str) -> Value {
+    let reply = get(server.http_addr(), path);
+    assert_eq!(reply.status, 200, "{path}: {reply:?}");
+    value(&reply)
+}
+
+fn post(server: &Server, path: &str, headers: &str, body: &str) -> HttpReply {
+    let headers = format!("{headers}Content-Length: {}\r\n\r\n{body}", body.len());
+    let mut client = HttpClient::to(server.http_addr());
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}").as_bytes());
+    client.reply(true)
+}
+
+/// A client of the server with these locks.
+fn holder(server: &Server, keys: &[&str]) -> Peer {
+    let mut peer = Peer::to(server.addr());
+    for key in keys {
+        assert_eq!(peer.ask(format!("SET {key} owner:{key} NX PX 60000\r\n").as_bytes()), "+OK");
+    }
+    peer
+}
+
+#[test]
+fn locks_are_listed_page_by_page_and_filtered() {
+    let server = server(&[]);
+    let _holder = holder(&server, &["lock:a", "lock:b", "other"]);
+    let all = told(&server, "/api/locks?count=1000");
+    assert_eq!((all["cursor"].as_str(), all["locks"].as_array().map(Vec::len)), (Some("0"), Some(3)));
+    let one = told(&server, "/api/locks?match=*%3Aa&count=1000");
+    let lock = &one["locks"][0];
+    assert_eq!((&lock["key"], &lock["holders"][0]["owner"]), (&json!("lock:a"), &json!("owner:lock:a")));
+    assert_eq!(lock["holders"][0]["lease"], 60_000);
+    for (path, count) in [
+        ("owner=owner:other&count=1000", 1),
+        ("held_longer_ms=3600000&count=1000", 0),
+        ("held_longer_ms=0&count=1000", 3),
+        ("waited_longer_ms=0&count=1000", 0),
+    ] {
+        let found = told(&server, &format!("/api/locks?{path}"));
+        assert_eq!(found["locks"].as_array().map(Vec::len), Some(count), "{path}");
+    }
+    let (mut cursor, mut found) = ("0".to_owned(), 0);
+    loop {
+        let page = told(&server, &format!("/api/locks?count=1&cursor={cursor}"));
+        found += page["locks"].as_array().expect("locks").len();
+        page["cursor"].as_str().expect("a cursor").clone_into(&mut cursor);
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found, 3);
+}
+
+#[test]
+fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() {
+    let server = server(&[]);
+    let mut first = holder(&server, &[]);
+    told(&server, "/api/lock?key=anything");
+    let key = "\"lock:\\xff*\"";
+    assert_eq!(first.ask(format!("SET {key} one NX PX 60000\r\n").as_bytes()), "+OK");
+    assert_eq!(first.ask(format!("DEL {key}\r\n").as_bytes()), ":1");
+    assert_eq!(first.ask(format!("SET {key} two NX PX 60000\r\n").as_bytes()), "+OK");
+    let second = Peer::to(server.addr());
+    second.send(format!("LOCK.ACQUIRE {key} three WAIT 60000\r\n").as_bytes());
+    let lock = loop {
+        let lock = told(&server, "/api/lock?key=lock%3A%FF*");
+        if lock["waiting"] == 1 {
+            break lock;
+        }
+    };
+    assert_eq!((&lock["key"], &lock["key_base64"]), (&json!(r"lock:\xff*"), &json!("bG9jazr/Kg==")));
+    assert_eq!(lock["who"]["holders"][0]["owner"], "two");
+    assert_eq!(
+        (&lock["waiters"][0]["owner"], &lock["waiters"][0]["how"]),
+        (&json!("three"), &json!("queued"))
+    );
+    assert_eq!(
+        (&lock["history"][0]["owner"], &lock["history"][0]["reason"]),
+        (&json!("one"), &json!("released"))
+    );
+    assert!(lock["explain"][0].as_str().is_some_and(|told| told.starts_with("held by two")), "{lock}");
+    let same = told(&server, "/api/lock?key_base64=bG9jazr%2FKg%3D%3D");
+    assert_eq!(same["who"]["holders"][0]["token"], lock["who"]["holders"][0]["token"]);
+    assert_eq!(told(&server, "/api/lock?key=lock:x")["history"], json!([]), "the star is no pattern");
+
+    let graph = told(&server, "/api/graph");
+    assert_eq!(graph["waits"][0]["held-by"], json!(["two"]));
+    let contention = told(&server, "/api/contention");
+    let key = &contention["keys"][0];
+    assert_eq!(
+        (&key["key_base64"], &key["waiters"], &key["holds"]),
+        (&json!("bG9jazr/Kg=="), &json!(1), &json!(1))
+    );
+}
+
+#[test]
+fn lint_and_clients_are_told_without_the_connections_of_http() {
+    let server = server(&[("lock-lint", "yes")]);
+    let mut client = holder(&server, &[]);
+    assert_eq!(client.ask(b"CLIENT SETNAME worker\r\n"), "+OK");
+    assert_eq!(client.ask(b"SET lock:endless me NX\r\n"), "+OK");
+    let lint = told(&server, "/api/lint");
+    assert_eq!((&lint["enabled"], &lint["findings"][0]["rule"]), (&json!(true), &json!("no-lease")));
+    let clients = told(&server, "/api/clients");
+    assert_eq!((&clients["total"], &clients["clients"][0]["name"]), (&json!(1), &json!("worker")));
+    assert!(clients["clients"][0]["id"].is_number(), "{clients}");
+}
+
+#[test]
+fn a_lock_is_broken_with_its_token_alone_and_only_where_changes_are_allowed() {
+    let body = |token: u64| json!({ "key": "lock:a", "token": token }).to_string();
+    let closed = server(&[]);
+    let _holder = holder(&closed, &["lock:a"]);
+    assert_eq!(post(&closed, "/api/break", "", &body(1)).status, 403);
+    assert_eq!(get(closed.http_addr(), "/api/break").status, 405);
+    assert!(closed.keys().get("lock:a").is_some());
+
+    let open = server(&[("http-admin", "yes")]);
+    let _holder = holder(&open, &["lock:a"]);
+    assert_eq!(post(&open, "/api/break", "Origin: http://evil.example\r\n", &body(1)).status, 403);
+    for wrong in [
+        "", "{}", "[]", "{\"key\":\"lock:a\"}", "{\"key\":7,\"token\":1}",
+        "{\"key\":\"lock:a\",\"token\":-1}",
+    ] {
+        let reply = post(&open, "/api/break", "", wrong);
+        assert_eq!(reply.status, 400, "{wrong}");
+        assert!(value(&reply)["error"].is_string());
+    }
+    assert_eq!(value(&post(&open, "/api/break", "", &body(2))), json!({ "broken": false }));
+    assert!(open.keys().get("lock:a").is_some());
+    assert_eq!(
+        value(&post(&open, "/api/break", "Origin: http://localhost\r\n", &body(1))),
+        json!({ "broken": true })
+    );
+    assert!(open.keys().get("lock:a").is_none());
+}
+
+#[test]
+fn the_page_is_for_everybody_and_what_it_shows_is_not() {
+    let server = server(&[("requirepass", "secret"), ("http-admin", "yes")]);
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/page.js", "text/javascript; charset=utf-8"),
+        ("/style.css", "text/css; charset=utf-8"),
+        ("/icon.svg", "image/svg+xml"),
+    ] {
+        let reply = get(server.http_addr(), path);
+        assert_eq!((reply.status, reply.header("content-type")), (200, Some(kind)), "{path}");
+        assert!(!reply.body.contains("http://") || path == "/icon.svg", "{path} asks another server");
+    }
+    for path in ["clients", "contention", "events", "graph", "lint", "lock?key=a", "locks"] {
+        assert_eq!(get(server.http_addr(), &format!("/api/{path}")).status, 401, "{path}");
+    }
+    assert_eq!(post(&server, "/api/break", "", "{}").status, 401);
+    // ":secret" in base64. HTTP has its own rights, whatever the default user may do.
+    let login = "Authorization: Basic OnNlY3JldA==\r\n";
+    let reply = HttpClient::to(server.http_addr()).ask("GET", "/api/locks", login);
+    assert_eq!(value(&reply)["locks"], json!([]));
+}
+
+#[test]
+fn what_a_route_does_not_know_is_a_bad_request() {
+    let server = server(&[]);
+    for path in [
+        "locks?keys=a", "locks?count=1001", "locks?count=1&count=2", "locks?cursor=x", "lock", "lint?reset",
+        "graph?a",
+    ] {
+        let reply = get(server.http_addr(), &format!("/api/{path}"));
+        assert_eq!(reply.status, 400, "{path}");
+        assert!(
+            value(&reply)["error"].as_str().is_some_and(|error| error.starts_with("parameter")),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+#[cfg(feature = "lua")]
+fn a_script_that_holds_everything_costs_a_503_and_no_more() {
+    let server = server(&[("busy-reply-threshold", "1")]);
+    let script = Peer::to(server.addr());
+    script.send(b"EVAL \"while true do redis.sha1hex('x') end\" 0\r\n");
+    let reply = loop {
+        let reply = get(server.http_addr(), "/api/locks");
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    assert_eq!(reply.status, 503);
+    assert!(value(&reply)["error"].as_str().is_some_and(|error| error.contains("BUSY")), "{reply:?}");
+    assert_eq!(get(server.http_addr(), "/healthz").status, 200);
+    assert_eq!(Peer::to(server.addr()).ask(b"SCRIPT KILL\r\n"), "+OK");
+    // The script ends at its next look at the clock.
+    while get(server.http_addr(), "/api/locks").status != 200 {}
+}
+
+/// The next event of a viewer: its name and its data.
+fn event(viewer: &mut HttpClient) -> (String, Value) {
+    let mut name = String::new();
+    loop {
+        let mut line = String::new();
+        assert!(viewer.0.read_line(&mut line).expect("a line") > 0, "the stream has ended");
+        // Between the lines of events are those of chunks.
+        if let Some(found) = line.strip_prefix("event: ") {
+            found.trim_end().clone_into(&mut name);
+        } else if let Some(data) = line.strip_prefix("data: ") {
+            return (name, serde_json::from_str(data).expect("JSON"));
+        }
+    }
+}
+
+fn viewer(server: &Server) -> HttpClient {
+    let mut viewer = HttpClient::to(server.http_addr());
+    viewer.send(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    viewer
+}
+
+#[test]
+fn a_viewer_gets_all_locks_and_then_what_changes() {
+    let server = server(&[]);
+    let mut holder = holder(&server, &["lock:a", "lock:b"]);
+    let mut first = viewer(&server);
+    let (name, snapshot) = event(&mut first);
+    assert_eq!((name.as_str(), &snapshot["admin"]), ("snapshot", &json!(false)));
+    assert_eq!(snapshot["locks"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&snapshot["totals"]["locks"], &snapshot["totals"]["clients"]), (&json!(2), &json!(1)));
+    let lock = &snapshot["locks"][0]["holders"][0];
+    let lease = lock["until"].as_u64().zip(lock["since"].as_u64()).map(|(until, since)| until - since);
+    assert_eq!((lease, lock.get("held")), (Some(60_000), None));
+
+    assert_eq!(holder.ask(b"DEL lock:a\r\n"), ":1");
+    assert_eq!(holder.ask(b"SET lock:c me NX PX 1000000\r\n"), "+OK");
+    let (mut changed, mut removed) = (Vec::new(), Vec::new());
+    while changed.is_empty() || removed.is_empty() {
+        let (name, mut change) = event(&mut first);
+        assert_eq!(name, "change");
+        changed.append(change["locks"].as_array_mut().expect("locks"));
+        removed.append(change["removed"].as_array_mut().expect("keys"));
+    }
+    assert_eq!((changed.len(), &changed[0]["key"]), (1, &json!("lock:c")));
+    assert_eq!(removed, [json!({ "key": "lock:a" })]);
+
+    let (name, snapshot) = event(&mut viewer(&server));
+    assert_eq!((name.as_str(), snapshot["locks"].as_array().map(Vec::len)), ("snapshot", Some(2)));
+}
+
+#[test]
+fn sixteen_may_view_and_one_who_leaves_makes_room() {
+    let server = server(&[]);
+    let mut viewers: Vec<HttpClient> = (0..16).map(|_| viewer(&server)).collect();
+    for viewer in &mut viewers {
+        assert_eq!(event(viewer).0, "snapshot");
+    }
+    let reply = get(server.http_addr(), "/api/events");
+    assert_eq!((reply.status, &value(&reply)["error"]), (503, &json!("there are 16 viewers already")));
+    drop(viewers.pop());
+    loop {
+        let mut next = viewer(&server);
+        let mut line = String::new();
+        next.0.read_line(&mut line).expect("a line");
+        if line.starts_with("HTTP/1.1 200") {
+            break;
+        }
+    }
+}
