@@ -66,6 +66,7 @@
 //! no more. `client` adds the module `lock`, for programs that take locks. Without any of these there is the [`Engine`]
 //! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
 //! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs.
+//! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
 //! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
 //!
@@ -78,6 +79,7 @@
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic
 //! 7  cli/                  flags, configuration file, log, signals: the process around one server; `redlatch run`
 //! 7  client/               the client side of the wire: connections to a server, and locks over them
+//! 7  load/                 clients that take, keep and release locks, and what that took: `redlatch load`
 //! 7  server/               the only layer with tokio, sockets, files, threads, the system clock
 //! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
 //! 5  commands/             one folder per family: rows, parsing, behaviour
@@ -86,7 +88,7 @@
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the log of effects and recovery
 //! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
-//! 1  resp/ wheel/ types/   pure data structures, independent of each other
+//! 1  resp/ svg.rs wheel/ types/   pure data structures, independent of each other
 //! 0  clock limits error number sync   vocabulary of all layers
 //! ```
 
@@ -103,6 +105,8 @@ mod error;
 mod journal;
 mod keyspace;
 mod limits;
+#[cfg(feature = "cli")]
+mod load;
 mod locks;
 mod number;
 mod resp;
@@ -110,6 +114,7 @@ mod scripts;
 #[cfg(feature = "server")]
 mod server;
 mod state;
+mod svg;
 mod sync;
 mod testing;
 mod types;
@@ -168,6 +173,11 @@ pub mod internals {
     pub mod limits {
         pub use crate::limits::*;
     }
+    #[cfg(feature = "cli")]
+    pub mod load {
+        pub use crate::client::Trust;
+        pub use crate::load::*;
+    }
     pub mod locks {
         pub use crate::locks::*;
     }
@@ -182,6 +192,9 @@ pub mod internals {
     }
     pub mod state {
         pub use crate::state::*;
+    }
+    pub mod svg {
+        pub use crate::svg::*;
     }
     pub mod testing {
         pub use crate::testing::*;

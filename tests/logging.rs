@@ -315,6 +315,22 @@ mod holds {
     }
 
     #[test]
+    fn nothing_is_due_for_a_lock_that_was_logged_or_when_there_is_none() {
+        logged(|server, log| {
+            set(server, "lock-held-warn", "5000");
+            // Before that the server is too young for a long hold.
+            pass(server, 10_000);
+            assert_eq!(server.due(), None);
+            let link = server.connect();
+            send(server, link, "SETNX lock A");
+            assert!(server.due().is_some());
+            pass(server, 10_000);
+            assert_eq!(with(&log.take(), HELD).len(), 1);
+            assert_eq!(server.due(), None);
+        });
+    }
+
+    #[test]
     fn many_long_holds_leave_ten_lines_a_second_and_a_count() {
         logged(|server, log| {
             let link = server.connect();

@@ -22,6 +22,8 @@ mod history;
 mod hostile;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "cli")]
+mod load;
 #[cfg(feature = "client")]
 mod lock_client;
 #[cfg(feature = "cli")]
@@ -46,6 +48,8 @@ mod soak;
 mod test_backend;
 #[cfg(all(feature = "cli", feature = "tls"))]
 mod tls;
+#[cfg(feature = "cli")]
+mod top;
 
 mod blocking;
 mod dependencies;

@@ -53,13 +53,13 @@ const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests
 /// The modules of each layer, bottom first.
 const LAYERS: &[&[&str]] = &[
     &["clock", "limits", "error", "number", "sync"],
-    &["resp", "wheel", "types"],
+    &["resp", "svg", "wheel", "types"],
     &["state"],
     &["keyspace", "journal", "locks"],
     &["scripts", "testing"],
     &["commands"],
     &["engine"],
-    &["server", "client", "cli"],
+    &["server", "client", "load", "cli"],
 ];
 /// Above all layers: the names that `lib.rs` gives out.
 const PUBLIC: usize = 8;
@@ -71,8 +71,10 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     ("locks", "keyspace"),
     ("testing", "scripts"),
     ("cli", "client"),
+    ("cli", "load"),
     ("cli", "server"),
     ("client", "server"),
+    ("load", "client"),
     // HTTP asks the engine as a client does.
     ("server", "client"),
 ];

@@ -91,7 +91,7 @@ ROWS = [
                     + ")"
                 },
             ),
-            ("Errors", "ops", {"errors": rate("redlatch_total_error_replies_total")}),
+            ("Errors", "ops", {"errors": rate("redlatch_error_replies_total")}),
         ],
     ),
     (
@@ -115,9 +115,14 @@ ROWS = [
                 "Network",
                 "Bps",
                 {
-                    "received": rate("redlatch_total_net_input_bytes_total"),
-                    "sent": rate("redlatch_total_net_output_bytes_total"),
+                    "received": rate("redlatch_net_input_bytes_total"),
+                    "sent": rate("redlatch_net_output_bytes_total"),
                 },
+            ),
+            (
+                "Workers",
+                "percentunit",
+                {"worker {{worker}}": rate("redlatch_worker_busy_seconds_total", "worker")},
             ),
             ("Journal", "bytes", {"size": f"redlatch_aof_current_size{{{SELECTED}}}"}),
             ("Connections rejected", "ops", {"rejected": rate("redlatch_rejected_connections_total")}),

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
-use super::{Fault, harness, lock_flags, replay, run, test_flags, timeline, views};
+use super::{Fault, harness, load, load_flags, lock_flags, replay, run, test_flags, timeline, top, views};
 use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
@@ -26,6 +26,8 @@ pub(super) enum Action {
     CheckConfig(Request),
     /// Ask a running server whether it is alive.
     Health(Place),
+    /// Take and release locks, and measure it.
+    Load(Box<load::Options>),
     /// Say that a subcommand for locks was misused.
     Misused(Fault),
     /// Print this and be done.
@@ -38,6 +40,8 @@ pub(super) enum Action {
     Serve(Request),
     /// Draw a history.
     Timeline(timeline::Options),
+    /// Watch a running server on the terminal.
+    Top(top::Options),
     /// Ask a running server about its locks.
     View(views::View),
 }
@@ -70,7 +74,7 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
         Some("-h" | "--help" | "help" | "check-config" | "health" | "completions" | "man") => {
             subcommand(arguments)
         }
-        Some(name) if lock_flags::NAMES.contains(&name) || test_flags::NAMES.contains(&name) => {
+        Some(name) if NAMES.iter().any(|names| names.contains(&name)) => {
             Ok(subcommand(arguments).unwrap_or_else(Action::Misused))
         }
         _ => serve(&lossy(arguments)).map(Action::Serve),
@@ -102,6 +106,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
             Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
         }
         Some(("man", matches)) => man(matches.get_one::<String>("page")),
+        Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
         Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
         Some((name, matches)) => lock_flags::read(name, matches),
         None => Err("a subcommand is missing; see redlatch --help".into()),
@@ -222,6 +227,7 @@ fn command() -> Command {
                 .help("Prints the version."),
         )
         .subcommands(lock_flags::commands())
+        .subcommands(load_flags::commands())
         .subcommands(test_flags::commands())
         .subcommand(check)
         .subcommand(with_trust(health))
@@ -250,6 +256,9 @@ fn flag(row: &'static Setting) -> Arg {
         _ => flag,
     }
 }
+
+/// The subcommands that exit with 64 if they are misused.
+const NAMES: [&[&str]; 3] = [load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
 
 const AFTER_HELP: &str = "\
 A flag wins over the environment, the environment over a file, a file over the default.

@@ -115,7 +115,8 @@ fn run() -> Command {
         )
 }
 
-fn with_url(command: Command) -> Command {
+/// Adds the flag for the server to ask, and those of [`with_trust`].
+pub(super) fn with_url(command: Command) -> Command {
     let url = Arg::new("url")
         .long("url")
         .value_name("URL")

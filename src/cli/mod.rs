@@ -15,6 +15,8 @@ mod flags;
 mod harness;
 mod health;
 mod history;
+mod load;
+mod load_flags;
 mod lock_flags;
 mod log;
 mod log_file;
@@ -32,6 +34,7 @@ mod systemd;
 mod test_flags;
 mod texts;
 mod timeline;
+mod top;
 mod views;
 
 use std::ffi::OsString;
@@ -62,6 +65,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
         Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
+        Action::Load(options) => return Ok(load::run(options).into()),
+        Action::Top(options) => return Ok(top::show(options).into()),
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),
         Action::Run(options) => return Ok(run::run(options).into()),

@@ -157,22 +157,19 @@ fn handed_over(read: impl Fn(&str) -> Option<String>, own: u32) -> Result<Vec<St
 /// Takes one socket for what its name says. Without `FileDescriptorName=` the name is that of the unit, `redlatch.socket`.
 fn take(sockets: &mut ListenFd, index: usize, name: &str, found: &mut Inherited) -> Result<(), Fault> {
     let no_socket = |error: io::Error| format!("{error}: must be a listening socket, TCP or Unix");
-    let is_main = match name.strip_suffix(".socket").unwrap_or(name) {
-        "redlatch" | "unknown" | "" => true,
-        "tls" | "redlatch-tls" => false,
-        _ => return Err("the name must be redlatch or tls".to_owned()),
+    let (place, is_main) = match name.strip_suffix(".socket").unwrap_or(name) {
+        "redlatch" | "unknown" | "" => (&mut found.tcp, true),
+        "http" | "redlatch-http" => (&mut found.http, false),
+        "tls" | "redlatch-tls" => (&mut found.tls, false),
+        _ => return Err("the name must be redlatch, http or tls".to_owned()),
     };
     if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
         check(&listener)?;
-        if is_main {
-            found.tcp.push(listener)
-        } else {
-            found.tls.push(listener)
-        };
+        place.push(listener);
         return Ok(());
     }
     match sockets.take_unix_listener(index).map_err(no_socket)? {
-        Some(_) if !is_main => Err("a Unix socket has no TLS".to_owned()),
+        Some(_) if !is_main => Err("must be a TCP socket".to_owned()),
         Some(listener) => {
             check(&listener)?;
             found.unix.push(listener);

@@ -142,6 +142,22 @@ impl Connection {
         self.flush().await
     }
 
+    /// Sends a request that pushes answer, and no reply: SUBSCRIBE in RESP3.
+    ///
+    /// # Errors
+    /// The connection fails.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn tell(&mut self, words: &[&[u8]]) -> Result<(), Error> {
+        encode(words, &mut self.output)?;
+        self.flush().await
+    }
+
+    /// Whether the server sends messages beside replies.
+    #[cfg(feature = "cli")]
+    pub(crate) fn has_pushes(&self) -> bool {
+        self.protocol == Protocol::Resp3
+    }
+
     /// The reply to the request that was sent last, whenever it comes.
     ///
     /// # Errors

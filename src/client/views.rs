@@ -86,7 +86,7 @@ pub struct Waiting {
 
 impl Held {
     /// Reads a map of LOCK.WHO or LOCK.LIST; `None` if it is none.
-    pub(super) fn read(reply: &Reply) -> Option<Self> {
+    pub(crate) fn read(reply: &Reply) -> Option<Self> {
         let key = reply.field("key")?.text()?.to_vec();
         let holders = reply.field("holders").map_or(&[][..], Reply::items);
         Some(Self {
@@ -150,7 +150,7 @@ impl Client {
 }
 
 impl Waiting {
-    pub(super) fn read(reply: &Reply) -> Self {
+    pub(crate) fn read(reply: &Reply) -> Self {
         Self {
             owner: reply.field("owner").and_then(Reply::text).map(<[u8]>::to_vec),
             client: reply.field("client").and_then(Client::read),

@@ -91,6 +91,8 @@ pub struct Shared {
     pub tls_port: AtomicU64,
     /// Set once the server begins to stop: by SHUTDOWN, a signal, or the end of its handle.
     pub is_stopping: AtomicBool,
+    /// Whether the end waits for no client that does not read: SHUTDOWN NOW.
+    pub stops_now: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
     /// The log, if the server has a directory.
@@ -198,6 +200,7 @@ impl Shared {
             port: AtomicU64::new(0),
             tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
+            stops_now: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             log: None,
             testing: None,

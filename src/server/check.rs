@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::clock::SystemClock;
+use super::http::Http;
 use super::namespaces::{Blueprint, TestsOpenTo};
 use super::tls::Tls;
 use super::{Builder, StartError, journal, listener, stored_files, unix};
@@ -19,6 +20,7 @@ impl Builder {
             Err(fault) => return vec![fault],
         };
         let mut faults: Vec<_> = network(&settings).into_iter().map(StartError::Unusable).collect();
+        faults.extend(Http::check(&settings).err());
         faults.extend(tests_and_journal(&settings).err());
         faults.extend(users(&blueprint, settings));
         faults

@@ -67,8 +67,10 @@ impl Clock for SystemClock {
         self.lock_micros()
     }
 
+    /// Lock time plus the offset, so that TIME and the deadlines of PXAT and PEXPIREAT are of one clock: a script that sets
+    /// `TIME + 60000` sees at most 60,000 ms left.
     fn wall_micros(&self) -> u64 {
-        wall_micros()
+        self.lock_micros().saturating_add_signed(self.wall_offset_ms.load(Relaxed).saturating_mul(1000))
     }
 }
 
@@ -211,6 +213,16 @@ mod tests {
 
     fn at(millis: u64) -> LockTime {
         LockTime::from_millis(millis)
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_deadlines() {
+        let clock = SystemClock::going_on_at(at(1_234_567));
+        for _ in 0..1_000 {
+            let (before, time, after) = (clock.now().wall(), clock.wall_micros() / 1000, clock.now().wall());
+            assert!((before.as_millis()..=after.as_millis()).contains(&time));
+        }
+        assert!(clock.wall_micros().abs_diff(wall_micros()) < 1_000_000, "and that of the system");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Owns    [`ServerContext`], one for each engine, and [`Process`], which all engines of a server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -276,7 +276,8 @@ impl ServerContext {
         }
     }
 
-    /// Resolves when the server has ended and every connection is closed, or after `shutdown-timeout`.
+    /// Resolves when the server has ended and every connection is closed, or after `shutdown-timeout`; SHUTDOWN NOW does not
+    /// wait.
     pub(super) async fn drained(&self) {
         self.stopped().await;
         let drained = async {
@@ -284,7 +285,11 @@ impl ServerContext {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let seconds = self.engine.shared().settings.integer("shutdown-timeout").unsigned_abs();
+        let shared = self.engine.shared();
+        let seconds = match shared.stops_now.load(Relaxed) {
+            true => 0,
+            false => shared.settings.integer("shutdown-timeout").unsigned_abs(),
+        };
         if tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err() {
             let connections = self.inner.process.connections.load(SeqCst);
             tracing::warn!(connections, "Connections have not taken their last replies in shutdown-timeout");

@@ -14,14 +14,27 @@ pub(super) struct Http;
 impl Http {
     /// # Errors
     /// The settings ask for HTTP.
-    pub(super) fn open(settings: &Settings) -> Result<Self, StartError> {
+    pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
         let is_wanted = settings.text("http-port") != "0" || !settings.text("http-unixsocket").is_empty();
         match is_wanted {
             true => Err(StartError::Unusable(
                 "http-port, http-unixsocket: must not be set in this build, which lacks the feature http"
                     .into(),
             )),
-            false => Ok(Self),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// The settings or an inherited socket ask for HTTP.
+    pub(super) fn open(
+        settings: &Settings,
+        inherited: Vec<std::net::TcpListener>,
+    ) -> Result<Self, StartError> {
+        Self::check(settings)?;
+        match inherited.is_empty() {
+            true => Ok(Self),
+            false => Err(StartError::Unusable("LISTEN_FDS: this build lacks the feature http".into())),
         }
     }
 

@@ -10,12 +10,14 @@ pub(crate) struct Inherited {
     pub(crate) tcp: Vec<TcpListener>,
     /// For connections with TLS. With one of these, `tls-port` is not bound.
     pub(crate) tls: Vec<TcpListener>,
+    /// For HTTP. With one of these, `http-port` is not bound.
+    pub(crate) http: Vec<TcpListener>,
     /// Like `tcp`, as Unix sockets. Their files are left to the program that made them.
     pub(crate) unix: Vec<UnixListener>,
 }
 
 impl Inherited {
-    /// Whether there is a socket for clients.
+    /// Whether there is a socket for clients of locks.
     pub(crate) fn is_any(&self) -> bool {
         self.replaces_port() || !self.tls.is_empty()
     }

@@ -381,12 +381,11 @@ impl Listeners {
             let identity = Tls::open(&|name| settings.text(name)).map_err(StartError::Unusable)?;
             Some((tls, Arc::new(identity)))
         };
-        let unix = if has_main {
-            inherited.unix.into_iter().map(unix::Bound::inherited).collect()
-        } else {
-            unix::Bound::open(settings, "unixsocket")?.into_iter().collect()
+        let unix = match has_main {
+            true => inherited.unix.into_iter().map(unix::Bound::inherited).collect(),
+            false => unix::Bound::open(settings, "unixsocket")?.into_iter().collect(),
         };
-        Ok(Self { tcp, tls, unix, http: Http::open(settings)? })
+        Ok(Self { tcp, tls, unix, http: Http::open(settings, inherited.http)? })
     }
 
     /// Serves each node's port with its engine, and the other sockets with that of the first node.

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use super::check::Finding;
 use super::event::{json_text, shown};
 use super::timeline::{Mark, Span, Timeline, seconds};
+use crate::svg::{Svg, escaped};
 
 /// Widths and heights, in pixels.
 const LABEL_WIDTH: usize = 170;
@@ -29,8 +30,10 @@ impl Timeline {
     pub fn svg(&self) -> String {
         let room = WIDTH_WANTED.saturating_sub(LABEL_WIDTH) / self.steps.len().max(1);
         let step_width = room.clamp(STEP_WIDTH_MIN, STEP_WIDTH_MAX);
-        let drawing = Drawing { timeline: self, step_width, out: String::new() };
-        drawing.draw()
+        let width = LABEL_WIDTH + step_width * (self.steps.len() + 1);
+        let height = HEAD_HEIGHT + LANE_HEIGHT * self.lanes.len().max(1) + 28;
+        let svg = Svg::new(width as f64, height as f64, "Locks by client and time", STYLE);
+        Drawing { timeline: self, step_width, svg }.draw(width, height)
     }
 
     /// As a page with the picture, what is wrong, and every step.
@@ -118,27 +121,22 @@ impl Mark {
 struct Drawing<'t> {
     timeline: &'t Timeline,
     step_width: usize,
-    out: String,
+    svg: Svg,
 }
 
 impl Drawing<'_> {
-    fn draw(mut self) -> String {
-        let width = LABEL_WIDTH + self.step_width * (self.timeline.steps.len() + 1);
-        let height = HEAD_HEIGHT + LANE_HEIGHT * self.timeline.lanes.len().max(1) + 28;
-        self.put(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>Locks by client and time</title>\n{STYLE}"
-        ));
+    fn draw(mut self, width: usize, height: usize) -> String {
+        self.svg.put(format_args!("{HATCH}"));
         self.put_times(height);
         for (lane, known) in self.timeline.lanes.iter().enumerate() {
             let (middle, name) = (self.middle(lane), escaped(&shown(known.name.as_bytes(), NAME_CHARS_MAX)));
-            self.put(format_args!("<text class=\"name\" x=\"8\" y=\"{}\">{name}</text>\n", middle + 1));
+            self.svg.put(format_args!("<text class=\"name\" x=\"8\" y=\"{}\">{name}</text>\n", middle + 1));
             if !known.library.is_empty() {
                 let library = escaped(&shown(known.library.as_bytes(), NAME_CHARS_MAX));
                 let y = middle + 14;
-                self.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{library}</text>\n"));
+                self.svg.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{library}</text>\n"));
             }
-            self.put(format_args!(
+            self.svg.put(format_args!(
                 "<line class=\"lane\" x1=\"{LABEL_WIDTH}\" x2=\"{width}\" y1=\"{middle}\" y2=\"{middle}\"/>\n"
             ));
         }
@@ -152,13 +150,8 @@ impl Drawing<'_> {
             self.put_mark(at);
         }
         let y = height - 10;
-        self.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{LEGEND}</text>\n</svg>"));
-        self.out
-    }
-
-    fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a String cannot fail.
-        let _ = self.out.write_fmt(text);
+        self.svg.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{LEGEND}</text>\n"));
+        self.svg.finish()
     }
 
     /// The times at which something happens, over the picture.
@@ -169,7 +162,7 @@ impl Drawing<'_> {
             if before != Some(step.at) && x >= free_from {
                 let bottom = height - 26;
                 let time = seconds(begin, step.at);
-                self.put(format_args!(
+                self.svg.put(format_args!(
                     "<line class=\"time\" x1=\"{x}\" x2=\"{x}\" y1=\"20\" y2=\"{bottom}\"/>\
                      <text class=\"small\" x=\"{x}\" y=\"14\">{time}</text>\n"
                 ));
@@ -184,13 +177,13 @@ impl Drawing<'_> {
         let (width, y) = ((end - x).max(self.step_width / 2), self.middle(span.lane) - BAR_HEIGHT / 2);
         let key = escaped(&span.key);
         let token = span.token.map(|token| format!(", token {token}")).unwrap_or_default();
-        self.put(format_args!(
+        self.svg.put(format_args!(
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR_HEIGHT}\" rx=\"3\" {look}>\
              <title>{key}{token}</title></rect>\n"
         ));
         if let Some(token) = span.token {
             let y = self.middle(span.lane) + 4;
-            self.put(format_args!("<text class=\"token\" x=\"{}\" y=\"{y}\">{token}</text>\n", x + 4));
+            self.svg.put(format_args!("<text class=\"token\" x=\"{}\" y=\"{y}\">{token}</text>\n", x + 4));
         }
     }
 
@@ -218,7 +211,7 @@ impl Drawing<'_> {
             }
         };
         let (text, end) = (escaped(&step.text), if mark == Mark::Request { "circle" } else { "path" });
-        self.put(format_args!("{shape}<title>{text}</title></{end}>\n"));
+        self.svg.put(format_args!("{shape}<title>{text}</title></{end}>\n"));
     }
 
     fn x(&self, step: usize) -> usize {
@@ -259,33 +252,20 @@ fn field(out: &mut String, name: &str, value: &str) {
     json_text(out, value);
 }
 
-/// Text in XML and HTML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            letter if letter.is_control() && letter != '\n' => out.push('?'),
-            letter => out.push(letter),
-        }
-    }
-    out
-}
-
 const LEGEND: &str = "bar: holds, with its token; hatched: waits; tick: renews or releases; cross: the lease ends; \
                       triangle: a fault acts; dot: a request";
 
-const STYLE: &str = "<style>\
+const STYLE: &str = "\
 svg{--ink:#1f2937;--pale:#d1d5db;--soft:#6b7280;--alarm:#dc2626;background:#fff;font:12px system-ui,sans-serif}\
 @media(prefers-color-scheme:dark){svg{--ink:#e5e7eb;--pale:#374151;--soft:#9ca3af;--alarm:#f87171;background:#111827}}\
 text{fill:var(--ink)}.name{font-weight:600}.small{font-size:11px;fill:var(--soft)}\
 .token{fill:#fff;font-size:11px;font-weight:600}.lane{stroke:var(--pale)}.time{stroke:var(--pale);stroke-dasharray:2 3}\
 .wait{stroke:var(--soft)}.request{fill:var(--soft)}.tick{stroke:var(--ink);stroke-width:2}\
 .expired{stroke:var(--alarm);stroke-width:3;fill:none}.fault{fill:var(--alarm)}\
-.hatch{stroke:var(--soft);stroke-width:2}</style>\n\
+.hatch{stroke:var(--soft);stroke-width:2}";
+
+/// How waits are filled.
+const HATCH: &str = "\
 <defs><pattern id=\"waits\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
 <line class=\"hatch\" y2=\"6\"/></pattern></defs>\n";
 

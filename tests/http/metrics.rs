@@ -338,3 +338,22 @@ fn commands_are_counted_and_timed() {
     #[cfg(target_os = "linux")]
     assert!(scrape.value("redlatch_process_threads") >= 2.0);
 }
+
+#[test]
+fn every_query_of_the_dashboard_and_the_alerts_names_a_metric() {
+    let server = server(&[]);
+    let mut peer = Peer::to(server.addr());
+    assert_eq!(peer.ask(b"PING\r\n"), "+PONG");
+    let text = get(server.http_addr(), "/metrics").body;
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let known: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packages/deploy");
+    for file in ["grafana-dashboard.json", "prometheus-alerts.yaml"] {
+        let queries = std::fs::read_to_string(root.join(file)).unwrap();
+        let words = queries.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let named: BTreeSet<&str> = words.filter(|word| word.starts_with("redlatch_")).collect();
+        assert!(named.len() > 5, "{file}: {named:?}");
+        let unknown: Vec<_> = named.difference(&known).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+}

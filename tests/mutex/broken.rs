@@ -108,6 +108,11 @@ fn stand_between(client: TcpStream, server: &mut Link, fault: Fault, calls: &Ato
     let mut client = Link::over(client)?;
     loop {
         let mut words = words(client.next()?);
+        if words.first().is_some_and(|name| name == "HELLO") {
+            // Both sides are read as RESP2.
+            client.write(&OwnedFrame::Error("NOPROTO unsupported protocol version".to_owned()))?;
+            continue;
+        }
         let is_turn = calls.fetch_add(1, Relaxed).is_multiple_of(4);
         if is_turn {
             twist(fault, &mut words);

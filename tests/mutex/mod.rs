@@ -19,7 +19,7 @@
 //! | `MUTEX_SEED=7` | another seed for the clients; the scheduler stays random |
 //! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the runs on these servers, for comparison |
 
-mod broken;
+pub(crate) mod broken;
 #[cfg(test)]
 mod cases;
 mod checker;

@@ -71,6 +71,23 @@ fn a_socket_named_tls_speaks_tls() {
     assert!(health.status.success(), "{health:?}");
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn a_socket_named_http_answers_probes() {
+    use std::io::Write;
+
+    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = http.local_addr().unwrap();
+    let variables = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=http";
+    let server = Running::start(&mut started_with(http.into(), None, variables, &["--port", "auto"]));
+    assert_eq!(server.address_of("http"), address.to_string());
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+}
+
 #[test]
 fn sockets_for_another_process_are_left_alone() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();

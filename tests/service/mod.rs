@@ -12,3 +12,4 @@ mod check_config;
 mod notify;
 mod stop;
 mod tools;
+mod watch;

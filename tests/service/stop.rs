@@ -156,6 +156,39 @@ fn a_second_signal_ends_the_process_at_once() {
     }
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn a_server_that_stops_is_alive_and_not_ready() {
+    let arguments = ["--port", "auto", "--http-port", "auto", "--shutdown-timeout", "100000"];
+    let mut server = Running::start(redlatch().args(arguments));
+    let http = server.address_of("http");
+    let status = |path: &str| {
+        let mut stream = TcpStream::connect(&http).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!((&*status("/healthz"), &*status("/readyz")), ("200", "200"));
+    let slow = slow_reader(&server);
+    server.signal("TERM");
+    server.wait_for("Ending");
+    while status("/readyz") != "503" {
+        std::thread::yield_now();
+    }
+    assert_eq!(status("/healthz"), "200");
+    drop(slow);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn shutdown_now_waits_for_nobody() {
+    let server = start("100000");
+    let _slow = slow_reader(&server);
+    connect(&server).write_all(b"SHUTDOWN NOW\r\n").unwrap();
+    assert_eq!(server.end(), Some(0));
+}
+
 #[test]
 fn the_time_limit_of_a_stop_can_be_changed_while_the_server_runs() {
     let server = start("100000");

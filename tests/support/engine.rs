@@ -125,6 +125,15 @@ impl EngineTarget {
         self.clock.now()
     }
 
+    /// When something is due next, after what is due now has been done.
+    pub(crate) fn due(&mut self) -> Option<LockTime> {
+        loop {
+            if let Due::Next(due) = self.engine.tick() {
+                return self.next_due(due);
+            }
+        }
+    }
+
     /// Whether the connection is open and every request on it has its reply.
     pub(crate) fn is_idle(&self, link: Link) -> bool {
         let connection = &self.connections[link];

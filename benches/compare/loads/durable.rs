@@ -6,8 +6,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use redlatch::internals::load::RELEASE;
+
 use super::Race;
-use super::requests::{HELD_MS, Plan, RELEASE, plan};
+use super::requests::{HELD_MS, Plan, plan};
 use crate::generator::{Generator, Run, Step, Work};
 use crate::options::{CONNECTIONS, DEPTH, Options};
 use crate::results::{CPU_PER_REQUEST, OURS, REDIS, Results, VALKEY};

@@ -3,7 +3,6 @@
 //! Owns    the table of loads, and the rounds: a server that fails a load is reported and continues with the next.
 
 mod clients;
-mod connections;
 mod crowd;
 mod durable;
 mod hand_off;

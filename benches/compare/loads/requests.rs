@@ -4,6 +4,7 @@
 
 use std::io;
 
+use redlatch::internals::load::RELEASE;
 use sha1::{Digest, Sha1};
 
 use super::Race;
@@ -142,9 +143,6 @@ fn sha1_hex(text: &str) -> String {
 /// The lease of locks that are held before the timed requests: longer than a turn takes, and as long as one may be that
 /// does not wait for the disk in redlatch's default mode.
 pub(super) const HELD_MS: &str = "60000";
-/// Compare-and-delete, as most clients of locks send it.
-pub(super) const RELEASE: &str =
-    "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end";
 /// Compare-and-pexpire.
 const EXTEND: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then \
      return redis.call(\"pexpire\",KEYS[1],ARGV[2]) else return 0 end";

@@ -2,7 +2,7 @@
 //!
 //! Owns    a small hand-written SVG for light and dark pages; bars are labelled, so colours carry no meaning.
 
-use std::fmt::Write as _;
+use redlatch::internals::svg::Svg;
 
 use super::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
 use super::table::percent;
@@ -39,7 +39,7 @@ pub(crate) fn svg(results: &Results) -> String {
             let top = HEAD_HEIGHT + row as f64 * row_height;
             if panel == 0 {
                 let middle = top + (row_height - ROW_GAP) / 2.0 + 4.0;
-                text(&mut drawing, LABEL_WIDTH - 10.0, middle, "end", load);
+                drawing.text("", [LABEL_WIDTH - 10.0, middle], "end", load);
             }
             let Some(figure) = results.figure(load, mode) else { continue };
             for (bar, server) in servers.iter().enumerate() {
@@ -49,80 +49,51 @@ pub(crate) fn svg(results: &Results) -> String {
             }
         }
     }
-    drawing + "</svg>\n"
+    drawing.finish() + "\n"
 }
 
 /// The title, the legend and the colours.
-fn head(width: f64, height: f64, servers: &[&str]) -> String {
-    let mut drawing = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
-         <title>Requests per second of processor time, as a share of a server that stores nothing</title>\n\
-         <style>{STYLE}</style>\n\
-         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n"
-    );
-    text(
-        &mut drawing,
-        20.0,
-        24.0,
+fn head(width: f64, height: f64, servers: &[&str]) -> Svg {
+    let title = "Requests per second of processor time, as a share of a server that stores nothing";
+    let mut drawing = Svg::new(width, height, title, STYLE);
+    drawing.rectangle("paper", [0.0, 0.0], [width, height]);
+    drawing.text(
+        "",
+        [20.0, 24.0],
         "start",
         "Requests per second of CPU; 100 % is a server that parses, answers +OK, and stores nothing",
     );
     let mut left = 20.0;
     for (index, server) in servers.iter().enumerate() {
-        rectangle(&mut drawing, [left, 40.0], [12.0, 10.0], index);
-        text(&mut drawing, left + 18.0, 49.0, "start", server);
+        drawing.rectangle(class(index), [left, 40.0], [12.0, 10.0]);
+        drawing.text("", [left + 18.0, 49.0], "start", server);
         left += 44.0 + 7.0 * server.len() as f64;
     }
     debug_assert!(servers.first().is_none_or(|first| *first == OURS), "ours has the strong colour");
     drawing
 }
 
-fn axis(drawing: &mut String, left: f64, height: f64, title: &str) {
-    text(drawing, left, HEAD_HEIGHT - 14.0, "start", title);
-    text(drawing, left + PANEL_WIDTH, HEAD_HEIGHT - 14.0, "middle", "100 %");
+fn axis(drawing: &mut Svg, left: f64, height: f64, title: &str) {
+    drawing.text("", [left, HEAD_HEIGHT - 14.0], "start", title);
+    drawing.text("", [left + PANEL_WIDTH, HEAD_HEIGHT - 14.0], "middle", "100 %");
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let x = left + share * PANEL_WIDTH;
         let class = if share == 1.0 { "limit" } else { "grid" };
-        put(
-            drawing,
-            format_args!(
-                "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{}\"/>\n",
-                HEAD_HEIGHT - 6.0,
-                height - 12.0
-            ),
-        );
+        drawing.line(class, [x, HEAD_HEIGHT - 6.0], [x, height - 12.0]);
     }
 }
 
-fn draw_bar(drawing: &mut String, [left, top]: [f64; 2], share: f64, server: usize) {
+fn draw_bar(drawing: &mut Svg, [left, top]: [f64; 2], share: f64, server: usize) {
     // Noise may put a server beyond the limit; its label is exact, and the bar ends a little past the line.
     let length = share.min(1.06) * PANEL_WIDTH;
-    rectangle(drawing, [left, top], [length, BAR_HEIGHT - 1.0], server);
-    let (x, y) = (left + length + 4.0, top + BAR_HEIGHT - 2.0);
-    put(
-        drawing,
-        format_args!("<text class=\"figure\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", percent(share)),
-    );
+    drawing.rectangle(class(server), [left, top], [length, BAR_HEIGHT - 1.0]);
+    let end = [left + length + 4.0, top + BAR_HEIGHT - 2.0];
+    drawing.text("figure", end, "start", &percent(share));
 }
 
-fn rectangle(drawing: &mut String, [x, y]: [f64; 2], [width, height]: [f64; 2], server: usize) {
-    let class = format!("s{}", server.min(3));
-    put(
-        drawing,
-        format_args!(
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n"
-        ),
-    );
-}
-
-fn text(drawing: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
-    put(drawing, format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n"));
-}
-
-fn put(drawing: &mut String, shape: std::fmt::Arguments<'_>) {
-    drawing.write_fmt(shape).expect("a String takes everything");
+/// The class of a server's colour.
+fn class(server: usize) -> &'static str {
+    ["s0", "s1", "s2", "s3"][server.min(3)]
 }
 
 const STYLE: &str = "\

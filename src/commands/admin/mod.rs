@@ -23,6 +23,8 @@ pub(in crate::commands) mod monitor;
 pub(in crate::commands) mod pause;
 pub(in crate::commands) mod persistence;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};
 use crate::commands::{Call, Outcome};
@@ -140,27 +142,32 @@ fn park(call: &Call<'_, '_>, timeout_ms: u64, answer: impl FnOnce(&mut Reply<'_>
 }
 
 fn shutdown(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let (mut save, mut nosave, mut other, mut abort) = (false, false, false, false);
+    let (mut save, mut nosave, mut now, mut force, mut abort) = (false, false, false, false, false);
     while !call.args.is_empty() {
         if call.args.take("NOSAVE") {
             nosave = true;
         } else if call.args.take("SAVE") {
             save = true;
-        } else if call.args.take("NOW") || call.args.take("FORCE") {
-            other = true;
+        } else if call.args.take("NOW") {
+            now = true;
+        } else if call.args.take("FORCE") {
+            force = true;
         } else if call.args.take("ABORT") {
             abort = true;
         } else {
             return Err(Refusal::Syntax);
         }
     }
-    if (save && nosave) || (abort && (save || nosave || other)) {
+    if (save && nosave) || (abort && (save || nosave || now || force)) {
         return Err(Refusal::Syntax);
     }
     if abort {
         return Err(Refusal::said("ERR No shutdown in progress."));
     }
 
+    if now {
+        call.shared.stops_now.store(true, Relaxed);
+    }
     call.shared.stop();
     Ok(Outcome::Close)
 }

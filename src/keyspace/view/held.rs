@@ -3,7 +3,6 @@
 //! Owns    [`HeldLock`], the answer. It changes nothing, and counts neither as a hit nor as an access.
 //! Rule    the lock of an unchanged client is a key with a grant. A value that others wait for counts as a lock, too.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -145,8 +144,8 @@ impl View<'_> {
         Ok((cursor, seen))
     }
 
-    /// One step of a scan for locks with a holder since a time of `since`; see [`View::scan_locks`]. At most `holders_max`
-    /// holders of each are shown; `visit` also gets the first call in its queue. Returns the next cursor.
+    /// One step of a scan for locks with a holder since a time that `is_meant`; see [`View::scan_locks`]. At most
+    /// `holders_max` holders of each are shown; `visit` also gets the first call in its queue. Returns the next cursor.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
@@ -154,16 +153,16 @@ impl View<'_> {
         &mut self,
         cursor: u64,
         keys: u64,
-        since: &impl RangeBounds<LockTime>,
+        mut is_meant: impl FnMut(LockTime) -> bool,
         holders_max: usize,
         mut visit: impl FnMut(&[u8], HeldLock, Option<&Arc<Waiter>>),
     ) -> Result<u64, Refusal> {
         self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
-            let is_meant = match shard.object(id) {
-                Some(Object::Lock(lock)) => lock.holders().any(|(_, holder)| since.contains(&holder.since)),
-                _ => shard.granted(id).is_some_and(|grant| since.contains(&grant.since)),
+            let has_meant = match shard.object(id) {
+                Some(Object::Lock(lock)) => lock.holders().any(|(_, holder)| is_meant(holder.since)),
+                _ => shard.granted(id).is_some_and(|grant| is_meant(grant.since)),
             };
-            if is_meant && let Some(held) = HeldLock::of(shard, queues, id, now, Shown::First(holders_max)) {
+            if has_meant && let Some(held) = HeldLock::of(shard, queues, id, now, Shown::First(holders_max)) {
                 let (database, key) = (shard.db(id), shard.key(id));
                 visit(key, held, queues.locks.waiting(database, key).next());
             }

@@ -45,6 +45,9 @@ pub(super) struct Http {
     names: Vec<String>,
 }
 
+/// The settings table has checked each port.
+const CHECKED: &str = "the settings table has checked the port";
+
 /// What every request may use.
 #[derive(Debug)]
 pub(super) struct HttpContext {
@@ -60,22 +63,36 @@ pub(super) struct HttpContext {
 }
 
 impl Http {
-    /// Binds what `http-port`, `http-bind` and `http-unixsocket` ask for.
+    /// Checks the settings, as far as no address has to be bound for it.
     ///
     /// # Errors
-    /// An address is in use, or `http-bind` has no address.
-    pub(super) fn open(settings: &Settings) -> Result<Self, StartError> {
-        let (addresses, names) = addresses_and_names(&settings.text("http-bind"));
-        let port = match settings.text("http-port").as_str() {
-            "0" => None,
-            "auto" => Some(0),
-            number => Some(number.parse().expect("the settings table has checked the port")),
-        };
-        if port.is_some() && addresses.is_empty() {
+    /// There is a port, and `http-bind` has no address.
+    pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
+        let (addresses, _) = addresses_and_names(&settings.text("http-bind"));
+        if settings.text("http-port") != "0" && addresses.is_empty() {
             let text = "http-bind: must name at least one IP address to listen on";
             return Err(StartError::Unusable(text.into()));
         }
-        let tcp = port.map_or(Ok(Vec::new()), |port| listen(&addresses, port))?;
+        Ok(())
+    }
+
+    /// Binds what `http-port`, `http-bind` and `http-unixsocket` ask for. With inherited sockets, the port is not bound.
+    ///
+    /// # Errors
+    /// An address is in use, or `http-bind` has no address.
+    pub(super) fn open(
+        settings: &Settings,
+        inherited: Vec<std::net::TcpListener>,
+    ) -> Result<Self, StartError> {
+        let (addresses, names) = addresses_and_names(&settings.text("http-bind"));
+        let tcp = match settings.text("http-port").as_str() {
+            _ if !inherited.is_empty() => inherited,
+            "0" => Vec::new(),
+            number => {
+                Self::check(settings)?;
+                listen(&addresses, if number == "auto" { 0 } else { number.parse().expect(CHECKED) })?
+            }
+        };
         Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
