@@ -376,7 +376,7 @@ mod endings {
         let loading = Loading::start(&["--url", &url, "--clients", "8", "--keys", "uniform:100"]);
         wait_for_requests(&socket);
         drop(server);
-        let server = start(&socket);
+        let _server = start(&socket);
         wait_for_requests(&socket);
         let (code, report) = loading.end("INT");
         assert_eq!((code, report["overlaps"].as_u64()), (Some(0), Some(0)), "{report}");

@@ -64,8 +64,10 @@ fn curve(times: &Histogram<u64>, y: impl Fn(f64) -> f64) -> String {
     points.collect::<Vec<_>>().join(" ")
 }
 
-/// Grants in each second. A last second that was not whole counts as a share of one.
+/// Grants in each second. A last second that was not whole counts as a share of one, and a tenth of it is left out.
 fn throughput(svg: &mut Svg, per_second: &[u64], elapsed_secs: f64) {
+    let shown = (elapsed_secs - 0.1).ceil().max(1.0) as usize;
+    let per_second = &per_second[..per_second.len().min(shown)];
     let rate = |second: usize| {
         let share = (elapsed_secs - second as f64).clamp(0.1, 1.0);
         per_second[second] as f64 / share
