@@ -168,11 +168,7 @@ mod tests {
             left_ms: Some(30_000 - held_ms),
             ..Holder::default()
         };
-        let mut held = Held::default();
-        held.key = key.into();
-        held.holders = vec![holder];
-        held.waiters = waiters;
-        held
+        Held { key: key.into(), holders: vec![holder], waiters, ..Held::default() }
     }
 
     fn sample() -> Sample {
