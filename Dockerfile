@@ -15,7 +15,7 @@ COPY . .
 # Packages and object files are kept between builds; the next stage gets the binary and the licences alone.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
-    cargo build --release --locked --bin redlatch \
+    cargo build --release --locked --all-features --bin redlatch \
     && mkdir -p /image/usr/local/bin /image/usr/share/licenses/redlatch \
     && mkdir -m 700 /journal \
     && cp target/release/redlatch /image/usr/local/bin/ \
