@@ -36,15 +36,15 @@ pub struct Plan {
     pub nodes: Vec<Node>,
     /// How a client takes a lock.
     pub dialect: Dialect,
-    /// Clients, each with a connection of its own to each node. 1 to [`CLIENTS_MAX`]; default 50.
+    /// Clients, each with a connection of its own to each node. 1 to `CLIENTS_MAX`; default 50.
     pub clients: usize,
-    /// Threads that the clients are shared out to. 1 to [`THREADS_MAX`]; default 1.
+    /// Threads that the clients are shared out to. 1 to `THREADS_MAX`; default 1.
     pub threads: usize,
     /// Which locks are taken. Default: one of 1,000, all equally often.
     pub keys: Keys,
     /// How long a client keeps a lock. Default: not at all.
     pub hold: Hold,
-    /// The lease of a lock, which is not extended. [`LEASE_MIN`] to [`TIME_MAX`]; default 30 s.
+    /// The lease of a lock, which is not extended. `LEASE_MIN` to `TIME_MAX`; default 30 s.
     pub lease: Duration,
     /// How long a client waits for a lock before it gives up. Default: without a limit.
     pub wait: Option<Duration>,
@@ -53,7 +53,7 @@ pub struct Plan {
     /// Acquisitions begun in a second, by all clients together. `None`: each client begins the next when it has released
     /// the last.
     pub rate: Option<f64>,
-    /// After this nothing new is begun. At most [`DURATION_MAX`]; default 10 s.
+    /// After this nothing new is begun. At most `DURATION_MAX`; default 10 s.
     pub duration: Duration,
     /// After so many acquisitions in all nothing new is begun. Default: no limit.
     pub count: Option<u64>,
@@ -180,14 +180,14 @@ pub enum Keys {
     One(String),
     /// One of `count`, each equally often.
     Uniform {
-        /// How many keys there are. 1 to [`KEYS_MAX`].
+        /// How many keys there are. 1 to `KEYS_MAX`.
         count: usize,
     },
     /// One of `count`; the n-th is taken in proportion to 1 / n^exponent.
     Zipf {
-        /// 0 to [`EXPONENT_MAX`]; at 0 all are taken equally often.
+        /// 0 to `EXPONENT_MAX`; at 0 all are taken equally often.
         exponent: f64,
-        /// How many keys there are. 1 to [`KEYS_MAX`].
+        /// How many keys there are. 1 to `KEYS_MAX`.
         count: usize,
     },
 }
@@ -297,7 +297,7 @@ fn written(time: Duration) -> String {
 /// Reads a time: a number, also with a fraction, and a unit: `100us`, `5ms`, `1.5s`, `2m`, `1h`. A bare number is in seconds.
 ///
 /// # Errors
-/// The text is no time, or one above [`TIME_MAX`].
+/// The text is no time, or one above `TIME_MAX`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -321,7 +321,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// Reads a rate: acquisitions in a second, as `5000` or `5000/s`.
 ///
 /// # Errors
-/// The text is no number, or one that is not [`RATE_MIN`] to [`RATE_MAX`].
+/// The text is no number, or one that is not `RATE_MIN` to `RATE_MAX`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text).parse::<f64>();
     let number =
