@@ -9,7 +9,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tracing::subscriber::with_default;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::{Interest, set_global_default, with_default};
+use tracing::{Event, Metadata};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::fmt::{MakeWriter, Subscriber};
 
@@ -48,11 +50,56 @@ impl<'w> MakeWriter<'w> for Lines {
     }
 }
 
+/// The subscriber of threads that have no other: it wants nothing, and is asked each time.
+///
+/// A place in the code that is met first by another test, in the moment in which this one begins, could otherwise count as one
+/// that nobody wants.
+struct AskedEachTime;
+
+impl tracing::Subscriber for AskedEachTime {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Runs `test` with a server, and a log to which `subscriber` writes.
+fn with_log(
+    subscriber: impl tracing::Subscriber + Send + Sync,
+    lines: &Lines,
+    test: impl FnOnce(&mut EngineTarget, &Lines),
+) {
+    // An error says that it is set already.
+    let _ = set_global_default(AskedEachTime);
+    with_default(subscriber, || {
+        // Places that were met before it was set are asked anew.
+        tracing::callsite::rebuild_interest_cache();
+        test(&mut EngineTarget::start(), lines);
+    });
+}
+
 /// Runs `test` with a server and the log that it writes at the level `notice`.
 fn logged(test: impl FnOnce(&mut EngineTarget, &Lines)) {
     let lines = Lines::default();
     let log = Subscriber::builder().without_time().with_target(false).with_ansi(false);
-    with_default(log.with_writer(lines.clone()).finish(), || test(&mut EngineTarget::start(), &lines));
+    with_log(log.with_writer(lines.clone()).finish(), &lines, test);
 }
 
 fn send(server: &mut EngineTarget, link: Link, line: &str) {
@@ -374,7 +421,7 @@ mod spans {
         let lines = Lines::default();
         let log = Subscriber::builder().without_time().with_target(false).with_ansi(false);
         let log = log.with_max_level(tracing::Level::TRACE).with_span_events(FmtSpan::NEW | FmtSpan::CLOSE);
-        with_default(log.with_writer(lines.clone()).finish(), || test(&mut EngineTarget::start(), &lines));
+        with_log(log.with_writer(lines.clone()).finish(), &lines, test);
     }
 
     #[test]

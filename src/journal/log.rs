@@ -115,6 +115,8 @@ struct State {
     is_copy_wanted: bool,
     /// Why the last write has failed.
     error: Option<String>,
+    /// Whether the last entry is written.
+    is_stopped: bool,
     synced_at: LockTime,
 }
 
@@ -191,6 +193,7 @@ impl Log {
             is_copied,
             is_copy_wanted: false,
             error: None,
+            is_stopped: false,
             synced_at: LockTime::from_millis(0),
         };
         state.begin_file(horizon);
@@ -280,6 +283,9 @@ impl Log {
         if frame::is_empty(&state.frame) {
             return Ok(());
         }
+        if state.is_stopped {
+            return Err(io::Error::other("the journal has ended"));
+        }
         let result = frame::seal(&mut state.frame).and_then(|()| self.storage.write(&state.frame));
         self.is_failing.store(result.is_err(), SeqCst);
         state.error = result.as_ref().err().map(reason);
@@ -350,7 +356,8 @@ impl Log {
         }
     }
 
-    /// Says that the server ends in good order, and syncs.
+    /// Says that the server ends in good order, and syncs. Nothing is written after that, and replies that wait for a write
+    /// wait for ever.
     ///
     /// # Errors
     /// The system's: the next start will not know it.
@@ -361,6 +368,7 @@ impl Log {
             let horizon = Horizon { until: state.promised_until.max(now), ..horizon };
             Item::Stopped(horizon).encode(&mut state.frame);
             self.write_state(&mut state)?;
+            state.is_stopped = true;
         }
         self.storage.sync()
     }

@@ -347,7 +347,7 @@ impl Keyspace {
         Due::Next(next)
     }
 
-    /// Counts locks by these groups from now on, besides all of them together. There are no locks yet.
+    /// Counts locks by these groups from now on, besides all of them together.
     pub fn group_locks(&self, groups: &LockGroups) {
         self.cells.iter().for_each(|cell| cell.held.lock().shard.group_locks(groups.clone()));
     }

@@ -181,7 +181,10 @@ impl Client {
             let Self { session, draws, .. } = self;
             let next = session.reconnect(|pause| draws.around(pause)).await;
             if session.is_ready() {
-                session.release(name, owner).await;
+                // What a release adds to a list may be there already: then two clients would have the lock.
+                if self.shared.plan.dialect != Dialect::List {
+                    session.release(name, owner).await;
+                }
                 return;
             }
             if let Some(next) = next {

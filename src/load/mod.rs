@@ -128,11 +128,16 @@ impl Common {
             Err(error) => return refuse(tell, &error),
         };
         LocalSet::new().block_on(&runtime, async {
-            let mut sessions = match self.open(thread).await {
-                Ok((sessions, server)) => {
+            let timer = Timer::new().map_err(|error| Failure::Misfit(format!("there is no timer: {error}")));
+            let opened = match timer {
+                Ok(timer) => self.open(thread).await.map(|opened| (opened, timer)),
+                Err(failure) => Err(failure),
+            };
+            let (mut sessions, timer) = match opened {
+                Ok(((sessions, server), timer)) => {
                     // The receiver waits for every thread.
                     let _ = tell.send(Ok(server));
-                    sessions
+                    (sessions, timer)
                 }
                 Err(failure) => {
                     let _ = tell.send(Err(failure));
@@ -140,10 +145,6 @@ impl Common {
                 }
             };
             let start = (*go.wait_for(Option::is_some).await.ok()?)?;
-            let timer = match Timer::new() {
-                Ok(timer) => timer,
-                Err(_) => return None,
-            };
             let (ended, abandoned) = self.load(thread, start, timer, sessions.split_off(1)).await;
             let own = &mut sessions[0].1;
             // A server that does not answer keeps them.

@@ -255,7 +255,8 @@ impl<S: Peer> ConnectionIo<S> {
         if keeper.log.has(processor.owed) {
             return Ok(true);
         }
-        if self.client.is_cut() {
+        // After a failed sync, nothing that waits for the disk is ever answered.
+        if self.client.is_cut() || keeper.has_failed() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         keeper.wait(&self.client, &mut self.waiting_round);

@@ -109,6 +109,11 @@ impl RequestProcessor {
         let (before, mark) = (self.owed_now(), self.output.len());
         let waited = self.state == State::Waiting;
         self.has_more = self.is_ready() && self.process_batch();
+        let waits = matches!(self.state, State::Held(_) | State::Stalled(_) | State::Waiting);
+        if waits && self.context.is_stopping() {
+            // It arrived with the stop: nobody wakes it later.
+            self.hurry();
+        }
         let (Some((mode, before)), Some((_, after))) = (before, self.owed_now()) else { return };
         // What a call waited for was done by another request, and with `always` no reply tells of what is not on the disk.
         let tells_of_others = self.output.len() > mark && (waited || mode == Mode::Always);

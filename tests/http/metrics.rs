@@ -8,6 +8,7 @@ use redlatch::internals::types::lock::LockKind;
 use redlatch::{Server, WallTime};
 
 use super::server;
+use crate::support::binary::Directory;
 use crate::support::http::get;
 use crate::support::stream::Peer;
 
@@ -249,6 +250,47 @@ fn keys_are_grouped_by_the_listed_prefixes() {
     }
     assert_eq!(peer.ask(b"FLUSHALL\r\n"), "+OK");
     assert_eq!(Scrape::of(&server).value(&series("held", "stock:")), 0.0);
+}
+
+#[test]
+fn locks_that_a_journal_has_restored_are_held_in_their_groups() {
+    let directory = Directory::new();
+    let path = directory.root().to_str().unwrap().to_owned();
+    let start = || {
+        let builder = Server::builder().set("http-port", "auto").set("dir", &path);
+        builder.set("lock-metrics-prefix", "stock:").start_blocking().unwrap()
+    };
+    let held = |server: &Server| Scrape::of(server).value("redlatch_lock_prefix_held{prefix=\"stock:\"}");
+    let server = start();
+    let mut peer = Peer::to(server.addr());
+    assert_eq!(peer.ask(b"SET stock:1 me NX PX 60000\r\n"), "+OK");
+    peer.send(b"LOCK.ACQUIRE stock:2 me SHARED\r\n");
+    read_grant(&mut peer);
+    server.stop();
+    server.join();
+    let server = start();
+    let mut peer = Peer::to(server.addr());
+    assert_eq!(held(&server), 2.0);
+    assert_eq!(peer.ask(b"DEL stock:1\r\n"), ":1");
+    assert_eq!(peer.ask(b"LOCK.RELEASE stock:2 me\r\n"), ":1");
+    assert_eq!(held(&server), 0.0);
+}
+
+#[test]
+fn a_wait_that_a_deadlock_ends_is_refused_once() {
+    let server = manual(&[]);
+    let (mut one, mut other) = (Peer::to(server.addr()), Peer::to(server.addr()));
+    one.send(b"LOCK.ACQUIRE a one\r\n");
+    read_grant(&mut one);
+    other.send(b"LOCK.ACQUIRE b other\r\n");
+    read_grant(&mut other);
+    one.send(b"LOCK.ACQUIRE b one WAIT 9000\r\n");
+    let mut asking = Peer::to(server.addr());
+    while asking.ask(b"LOCK.WAITERS b\r\n") == "*0" {}
+    assert!(other.ask(b"LOCK.ACQUIRE a other WAIT 9000\r\n").starts_with("-DEADLOCK"));
+    let scrape = Scrape::of(&server);
+    assert_eq!(scrape.value("redlatch_lock_wait_seconds_count{outcome=\"refused\"}"), 1.0);
+    assert_eq!(scrape.value("redlatch_lock_refused_total"), 1.0);
 }
 
 #[test]

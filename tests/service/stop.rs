@@ -90,6 +90,28 @@ async fn requests_that_have_arrived_are_answered_and_grant_nothing() {
 }
 
 #[tokio::test]
+async fn a_call_that_arrives_with_the_stop_is_told_as_well() {
+    let server = Server::builder().set("shutdown-timeout", "100000").start().await.unwrap();
+    let requests = ["BLPOP q 0", "WAIT 1 0", "PING\r\nBZPOPMIN z 0"];
+    let mut clients = requests.map(|_| server.stream());
+    for client in &mut clients {
+        client.write_all(b"PING\r\n").await.unwrap();
+        client.read_exact(&mut [0; 7]).await.unwrap();
+    }
+    // The tasks of the connections do not run between these requests and the end.
+    for (client, request) in clients.iter_mut().zip(requests) {
+        client.write_all(format!("{request}\r\n").as_bytes()).await.unwrap();
+    }
+    server.stop();
+    for (mut client, request) in clients.into_iter().zip(requests) {
+        let mut said = String::new();
+        client.read_to_string(&mut said).await.unwrap();
+        assert!(said.ends_with("-UNBLOCKED the server is shutting down\r\n"), "{request}: {said}");
+    }
+    server.finished().await;
+}
+
+#[tokio::test]
 async fn a_lock_that_is_released_at_the_end_goes_to_nobody() {
     let server = Server::builder().start().await.unwrap();
     let (mut holder, mut waiter) = (server.stream(), server.stream());

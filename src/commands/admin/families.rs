@@ -121,7 +121,7 @@ const FAMILIES: &[FamilyRow] = &[
     counter(
         "command_seconds",
         "Time spent in each command, estimated from the calls that were timed.",
-        |seen| by_command(seen, |stats| Value::Number(stats.micros() as f64 / 1e6)),
+        |seen| by_command(seen, |stats| Value::Number(stats.rising_micros() as f64 / 1e6)),
     ),
     counter("command_failed", "Calls of each command that were refused or answered with an error.", |seen| {
         by_command(seen, |stats| Value::Integer(stats.failed.get() + stats.rejected.get()))

@@ -57,6 +57,8 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 /// Keys that LOCK.LIST visits under one lock of a shard.
 const KEYS_PER_LOCK: u64 = 16;
+/// Bytes of a reply of LOCK.LIST to which no further keys are added.
+const LIST_BYTES_FULL: usize = 1024 * 1024;
 /// Owners in the queue of a fair lock that are looked at.
 const FAIR_QUEUE_MAX: usize = 10_000;
 /// Holders of one lock that LOCK.LIST and LOCK.GRAPH show. LOCK.WHO shows all.
@@ -164,7 +166,8 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
                 }
             })?;
         cursor = next;
-        if cursor == 0 {
+        // COUNT is a hint, as that of SCAN: long keys, names and metadata make a step shorter.
+        if cursor == 0 || locks.len() > LIST_BYTES_FULL {
             break;
         }
         left = left.saturating_sub(seen);

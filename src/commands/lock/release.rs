@@ -9,6 +9,7 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Hold, Lease};
 use crate::state::ended_lock::EndReason;
+use crate::state::log_name::LogName;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
@@ -80,7 +81,7 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let owner = call.view.owner_of_token(key, token);
     if let Some(owner) = &owner {
         call.view.end_hold(key, owner, EndReason::Broken, |hold| hold.token == token);
-        let (client, key, reason) = (call.session.client.id, key.escape_ascii(), reason.escape_ascii());
+        let (client, key, reason) = (call.session.client.id, LogName(key), LogName(reason));
         tracing::info!(client, %key, token, %reason, "A lock is broken");
     }
 

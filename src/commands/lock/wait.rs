@@ -13,7 +13,7 @@ use super::replies::{answer_grant, answer_refusal};
 use super::{session, spans, watch};
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Hold, Serve, ShardSet, View, Waiter};
+use crate::keyspace::{Asker, Hold, Serve, View, Waiter};
 use crate::locks::{Circle, Granted, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
@@ -152,27 +152,16 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     let Some(circle) = shared.lock_waits.circle(&shared.keyspace, waiter, shared.clock.now()) else { return };
     let text = describe(&circle);
     if policy == "warn" {
-        tracing::warn!(%text, "Requests wait for each other's locks");
+        watch::report_circle(shared, &text);
         return;
     }
     let Some(asker) = circle.youngest.serve.asker() else { return };
     if circle.youngest.wait.claim.take() {
-        count_refused(shared, &circle.youngest.wait, asker.since);
         shared.metrics.errors.add(1);
         shared.metrics.error_codes.add("DEADLOCK");
         let mut answer = Vec::new();
         Reply::new(&mut answer, asker.client.protocol()).error(&format!("DEADLOCK {text}"));
         asker.client.answer(&answer);
-    }
-}
-
-/// Counts a wait that was refused because of a deadlock. While a long call holds the shard, it is not counted.
-fn count_refused(shared: &Shared, wait: &Wait, since: LockTime) {
-    let key = &wait.keys[0];
-    let (now, events) = (shared.clock.now(), shared.events());
-    let view = View::try_lock(&shared.keyspace, ShardSet::One(key), wait.database, now, events);
-    if let Some(mut view) = view {
-        view.count_wait(key, since, false);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns    the lines, and how far the search for long holds has come.
 //! Rule    the tick looks at requests that wait in the order in which they came, and at each once. It looks for long holds
 //!         step by step, and only while `lock-held-warn` is on.
-//! Rule    a client that polls is noticed by its own request. This is the only line that a request writes.
+//! Rule    a client that polls is noticed by its own request, and so is a circle of requests that wait for each other.
 //! Bounds  ten lines of each kind in a second; one line says how many were left out. Names are cut.
 
 use std::ops::{Bound, RangeBounds};
@@ -93,6 +93,13 @@ fn watch_waits(shared: &Shared, now: Now) -> Due {
     match overdue.next_since {
         Some(_) if overdue.waiters.len() == WAITS_PER_TICK => Due::More,
         next_since => Due::Next(next_since.map(|since| since + long_ms)),
+    }
+}
+
+/// Logs that requests wait for each other's locks.
+pub(super) fn report_circle(shared: &Shared, text: &str) {
+    if shared.lock_watch.waits.allows(shared.clock.now().lock) {
+        tracing::warn!(%text, "Requests wait for each other's locks");
     }
 }
 

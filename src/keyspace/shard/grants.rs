@@ -303,8 +303,13 @@ impl Shard {
         counts
     }
 
-    /// Counts locks by these groups from now on.
-    pub(in crate::keyspace) fn group_locks(&mut self, groups: LockGroups) {
+    /// Counts locks by these groups from now on. Those that a journal has restored count as held.
+    pub(in crate::keyspace) fn group_locks(&mut self, mut groups: LockGroups) {
+        for id in self.tables.iter().flat_map(|keys| keys.table.ids()).map(EntryId) {
+            if self.is_granted(id) || matches!(self.object(id), Some(Object::Lock(_))) {
+                groups.of(self.key(id)).held += 1;
+            }
+        }
         self.granted.groups = Some(groups);
     }
 

@@ -115,17 +115,18 @@ async fn sample(context: Arc<HttpContext>) {
             }
             Err(error) => viewers.send_error(&error),
         }
-        let next = start + interval;
+        let mut next = start + interval;
         loop {
             tokio::select! {
                 () = sleep_until(next) => break,
                 () = viewers.arrival.notified() => {}
             }
             if std::mem::take(&mut viewers.inner.lock().is_stale) {
-                break;
+                next = next.min(start + INTERVAL_MIN);
+            } else if sampler.has_sample() && next > start + INTERVAL_MIN {
+                // Others watch, so the last sample is not old.
+                viewers.send(false, || sampler.snapshot(&about, moment()));
             }
-            // Others watch, so the last sample is not old.
-            viewers.send(false, || sampler.snapshot(&about, moment()));
         }
     }
 }

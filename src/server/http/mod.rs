@@ -28,6 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 
 use super::context::ServerContext;
 use super::listener::{self, Listener};
@@ -56,6 +57,8 @@ pub(super) struct HttpContext {
     workers: Arc<Workers>,
     /// Host names that requests may be for, beside addresses and `localhost`.
     names: Vec<String>,
+    /// Limits the requests that run on blocking threads.
+    blocking: Arc<Semaphore>,
     /// Limits the log lines about wrong passwords and tokens.
     denials: LogLimiter,
     /// Who follows `/api/events`.
@@ -134,7 +137,8 @@ impl Http {
 impl HttpContext {
     fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
         let (denials, viewers) = (LogLimiter::default(), Viewers::default());
-        Self { server, workers, names, denials, viewers }
+        let blocking = Arc::new(Semaphore::new(limits::BLOCKING_MAX));
+        Self { server, workers, names, blocking, denials, viewers }
     }
 }
 

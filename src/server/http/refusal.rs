@@ -14,6 +14,8 @@ pub(super) enum Refusal {
     Authentication,
     /// Its body is too long.
     Body,
+    /// Others like it wait for the engine.
+    Busy,
     /// A page of another site has sent it.
     CrossSite,
     /// The route has failed.
@@ -40,6 +42,7 @@ impl Refusal {
                 "show http-token as a bearer token, or the name and password of a user with all permissions",
             ),
             Self::Body => (StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too long or broken"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "earlier requests wait for a script to end"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "a page of another site may not send this request"),
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "the request has failed; see the log"),
             Self::Host => (

@@ -101,9 +101,15 @@ async fn run(
     match route.run {
         Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
         Run::Blocks(run) => {
+            // Those that wait for a script keep their threads, also after their peers have gone.
+            let permit = Arc::clone(&context.blocking).try_acquire_owned().map_err(|_| Refusal::Busy)?;
             let context = Arc::clone(context);
+            let answer = spawn_blocking(move || {
+                let _permit = permit;
+                run(&context, &request)
+            });
             // A panic has been reported by its hook, or the server ends.
-            spawn_blocking(move || run(&context, &request)).await.map_err(|_| Refusal::Failed)
+            answer.await.map_err(|_| Refusal::Failed)
         }
         Run::Now(run) => Ok(run(context, &request)),
     }

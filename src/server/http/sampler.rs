@@ -36,7 +36,7 @@ pub(super) struct Listed {
 /// # Errors
 /// As those of [`EngineClient::call`].
 pub(super) async fn list_locks(engine: &mut EngineClient, filter: &[&[u8]]) -> Result<Listed, ApiError> {
-    let (mut cursor, mut locks) = (b"0".to_vec(), Vec::new());
+    let (mut cursor, mut locks, mut bytes) = (b"0".to_vec(), Vec::new(), 0);
     for _ in 0..STEPS_MAX {
         let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", KEYS_PER_STEP, b"CURSOR", &cursor];
         words.extend_from_slice(filter);
@@ -45,8 +45,9 @@ pub(super) async fn list_locks(engine: &mut EngineClient, filter: &[&[u8]]) -> R
         let (Some(Reply::Text(next)), Some(Reply::List(found))) = (reply.next(), reply.next()) else {
             return Err(ApiError::unexpected());
         };
+        bytes += found.iter().map(Reply::bytes).sum::<usize>();
         locks.extend(found);
-        let is_cut = locks.len() > LOCKS_MAX;
+        let is_cut = locks.len() > LOCKS_MAX || bytes > BYTES_MAX;
         locks.truncate(LOCKS_MAX);
         if next == b"0" || is_cut {
             return Ok(Listed { locks, is_cut });
@@ -116,6 +117,11 @@ impl Sampler {
         change.removed = gone.cloned().collect();
         self.known = found;
         change
+    }
+
+    /// Whether a sample has succeeded.
+    pub(super) fn has_sample(&self) -> bool {
+        !self.totals.is_null()
     }
 
     /// The event with which a viewer begins: everything that is known. `about` has fields that do not change.
