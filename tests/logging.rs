@@ -52,8 +52,8 @@ impl<'w> MakeWriter<'w> for Lines {
 
 /// The subscriber of threads that have no other: it wants nothing, and is asked each time.
 ///
-/// A place in the code that is met first by another test, in the moment in which this one begins, could otherwise count as one
-/// that nobody wants.
+/// A place in the code that is met first by another test, in the moment in which this one begins, could otherwise count as
+/// one that nobody wants.
 struct AskedEachTime;
 
 impl tracing::Subscriber for AskedEachTime {
