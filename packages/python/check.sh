@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheel from the release program, installs it as a user would, and runs the tests of the package against it.
+# Builds the wheel, installs it as a user would, and runs the tests of the package against it.
 #
-# After `cargo build --release --locked` nothing is compiled: maturin asks cargo for the same program.
+# Its program is built by the profile `wheel`: a small one.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,7 +15,7 @@ export CARGO_TARGET_DIR
 "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
 
 rm -rf "$SHOP/wheels"
-"$SHOP/venv/bin/maturin" build --release --locked --out "$SHOP/wheels"
+"$SHOP/venv/bin/maturin" build --profile wheel --locked --out "$SHOP/wheels"
 wheel=("$SHOP"/wheels/redlatch-*-py3-none-*.whl)
 size=$(wc -c <"${wheel[0]}")
 echo "${wheel[0]##*/}: $size bytes"
