@@ -75,8 +75,6 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     ("cli", "server"),
     ("client", "server"),
     ("load", "client"),
-    // HTTP asks the engine as a client does.
-    ("server", "client"),
 ];
 /// Modules that may use the crate by its public names, as a program that embeds it does.
 const EMBEDDERS: &[&str] = &["cli"];

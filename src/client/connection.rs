@@ -10,8 +10,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::error::Error;
-use super::reply::{Protocol, Replies, Reply, encode};
 use super::target::Target;
+use crate::resp::Protocol;
+use crate::resp::received::{Replies, Reply, encode};
 
 /// A stream of any kind.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -85,7 +86,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server refuses it, or the connection fails.
-    #[cfg(any(feature = "cli", feature = "http"))]
+    #[cfg(feature = "cli")]
     pub(crate) async fn speak_resp3(&mut self) -> Result<(), Error> {
         self.protocol = Protocol::Resp3;
         self.call(&[b"HELLO", b"3"]).await.map(drop)

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::{Connection, is_ending, is_unknown};
 use super::error::Error;
 use super::locks::random;
-use super::reply::Reply;
 use super::views::Held;
+use crate::resp::received::Reply;
 
 /// What a holder asks for.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::views::Held;
+use crate::resp::received::Unreadable;
 
 /// Why a call of the lock client failed.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,12 @@ impl From<io::Error> for Error {
             io::ErrorKind::UnexpectedEof => "the server has closed the connection".to_owned(),
             _ => error.to_string(),
         })
+    }
+}
+
+impl From<Unreadable> for Error {
+    fn from(error: Unreadable) -> Self {
+        Self::Broken(error.to_string())
     }
 }
 

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::connector::Connector;
 use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
-use super::reply::Reply;
+use crate::resp::received::Reply;
 
 /// Why a lock is no longer held.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

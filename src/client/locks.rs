@@ -14,9 +14,9 @@ use super::connector::Connector;
 use super::dialect::{Dialect, Kind, Terms, held_plainly};
 use super::error::Error;
 use super::guard::Guard;
-use super::reply::Reply;
 use super::target::{Target, Trust};
 use super::views::{Held, Waiting};
+use crate::resp::received::Reply;
 
 /// The locks of one server: a redlatch, or any server that speaks its protocol.
 ///

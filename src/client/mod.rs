@@ -14,7 +14,6 @@ mod error;
 mod guard;
 mod in_process;
 mod locks;
-mod reply;
 mod target;
 mod tls;
 mod views;
@@ -25,13 +24,13 @@ pub use locks::{Acquire, Lock, Locks};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};
 
-#[cfg(any(feature = "cli", feature = "http"))]
+#[cfg(feature = "cli")]
+pub(crate) use crate::resp::received::Reply;
+#[cfg(feature = "cli")]
 pub(crate) use connection::Connection;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
 pub(crate) use locks::random;
-#[cfg(any(feature = "cli", feature = "http"))]
-pub(crate) use reply::Reply;
 #[cfg(feature = "cli")]
 pub(crate) use target::{Target, Transport};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::reply::Reply;
+use crate::resp::received::Reply;
 
 /// A lock that is held.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

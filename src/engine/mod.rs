@@ -22,6 +22,7 @@ use crate::state::session::{Replies, Session};
 use crate::state::wait::{WaitEnd, WaitFor};
 
 mod offload;
+mod question;
 mod spans;
 mod tested;
 mod transaction;

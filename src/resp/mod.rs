@@ -1,11 +1,14 @@
 //! RESP, the Redis serialisation protocol: requests in, replies out.
 //!
-//! Owns    [`Decoder`], which finds requests in the bytes received, and [`Reply`], which writes answers.
+//! Owns    [`Decoder`], which finds requests in the bytes received, and [`Reply`], which writes answers; and the values of
+//!         replies, for those who ask a server.
 //! Knows   bytes and limits; nothing of commands, keys or sockets.
 
 mod decode;
 mod encode;
 mod inline;
+#[cfg(feature = "client")]
+pub(crate) mod received;
 mod request;
 
 pub use decode::{Decoder, RequestLimits};

@@ -181,14 +181,14 @@ impl Server {
 
     /// A connection without a socket.
     pub fn stream(&self) -> DuplexStream {
-        open_stream(&self.context, &self.workers, false)
+        open_stream(&self.context, &self.workers)
     }
 
     /// Makes connections without a socket, also after the handle has moved.
     #[cfg(feature = "client")]
     pub(crate) fn opener(&self) -> impl Fn() -> DuplexStream + Send + Sync + 'static {
         let (context, workers) = (self.context.clone(), Arc::clone(&self.workers));
-        move || open_stream(&context, &workers, false)
+        move || open_stream(&context, &workers)
     }
 
     /// Typed access to the keys, without a connection.
@@ -267,19 +267,14 @@ impl Server {
     }
 }
 
-/// A connection without a socket. One that is trusted is logged in with all permissions.
-pub(super) fn open_stream(context: &ServerContext, workers: &Workers, is_trusted: bool) -> DuplexStream {
+/// A connection without a socket.
+pub(super) fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
     const BUFFER_BYTES: usize = 64 * 1024;
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     // The client is registered before the caller can write, so that moving the clock waits for what has been
     // written. A stream beyond `maxclients` is closed at once.
     if let Some(permit) = context.connection_permit() {
-        let mut session = listener::enter(context, String::new(), String::new(), false);
-        if is_trusted {
-            let account = Arc::clone(context.engine.shared().acl.trusted_account());
-            session.client.show_account(&account);
-            (session.account, session.authenticated) = (account, true);
-        }
+        let session = listener::enter(context, String::new(), String::new(), false);
         workers.spawn(|| Ok(Connection::new(ours, context.clone(), session, permit)));
     }
     theirs

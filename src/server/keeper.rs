@@ -22,6 +22,9 @@ use crate::state::clients::Client;
 
 /// How often the disk is synced while leases run, and how often a failed write is tried again.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// How often [`Keeper::caught_up`] looks.
+#[cfg(feature = "http")]
+const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 /// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
 const SLOW_SYNC: Duration = Duration::from_millis(2);
 
@@ -81,6 +84,17 @@ impl Keeper {
             *round = waiting.round;
             waiting.clients.push(Arc::clone(client));
             self.wanted.notify_one();
+        }
+    }
+
+    /// Resolves when the log has what the replies of requests up to now wait for; never after a sync has failed.
+    #[cfg(feature = "http")]
+    pub(super) async fn caught_up(&self) {
+        let owed = self.log.owed();
+        self.write();
+        while !self.log.has(owed) {
+            self.wanted.notify_one();
+            tokio::time::sleep(CATCH_UP_EVERY).await;
         }
     }
 

@@ -143,7 +143,7 @@ impl Namespace {
 
     /// A connection without a socket, which is in the namespace.
     pub fn stream(&self) -> DuplexStream {
-        open_stream(self.context(), &self.workers, false)
+        open_stream(self.context(), &self.workers)
     }
 
     /// The clock of the namespace.

@@ -40,13 +40,26 @@ impl Workers {
         }
     }
 
+    /// Runs `work`, which does not block, on the next worker.
+    #[cfg(feature = "http")]
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.next().spawn(async move { work() })
+    }
+
+    fn next(&self) -> &Handle {
+        &self.runtimes[self.next.fetch_add(1, Relaxed) % self.runtimes.len()]
+    }
+
     /// Spawns a connection on the next worker. `open` runs in the context of that worker's runtime, because sockets
     /// register with it. An error of `open` drops the connection.
     pub(super) fn spawn<C>(&self, open: impl FnOnce() -> io::Result<C>)
     where
         C: Future<Output = ()> + Send + 'static,
     {
-        let runtime = &self.runtimes[self.next.fetch_add(1, Relaxed) % self.runtimes.len()];
+        let runtime = self.next();
         let _context = runtime.enter();
         match open() {
             Ok(connection) => drop(runtime.spawn(connection)),

@@ -112,7 +112,34 @@ fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() 
 }
 
 #[test]
-fn lint_and_clients_are_told_without_the_connections_of_http() {
+fn a_server_that_is_full_of_clients_is_looked_at_and_that_moves_no_figure_of_clients() {
+    let server = server(&[("maxclients", "1"), ("http-admin", "yes")]);
+    let mut only = holder(&server, &["lock:a"]);
+    let figures = || {
+        // The bytes of a reply are counted after they are sent.
+        let families = ["command", "connect", "error", "keyspace", "net_input", "rejected"];
+        let text = server.metrics();
+        let is_of_clients = |line: &&str| {
+            let name = line.strip_prefix("redlatch_").unwrap_or_default();
+            families.iter().any(|family| name.starts_with(family))
+        };
+        text.lines().filter(is_of_clients).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(only.ask(b"PING\r\n"), "+PONG");
+    let before = figures();
+    assert!(before.iter().any(|line| line == "redlatch_connections_received_total 1"), "{before:?}");
+
+    for path in ["clients", "contention", "graph", "lint", "lock?key=lock:a", "lock?key=none", "locks"] {
+        told(&server, &format!("/api/{path}"));
+    }
+    assert_eq!(event(&mut viewer(&server)).1["locks"][0]["key"], "lock:a");
+    let body = json!({ "key": "lock:a", "token": 1 }).to_string();
+    assert_eq!(value(&post(&server, "/api/break", "", &body)), json!({ "broken": true }));
+    assert_eq!(figures(), before);
+}
+
+#[test]
+fn lint_and_clients_are_told() {
     let server = server(&[("lock-lint", "yes")]);
     let mut client = holder(&server, &[]);
     assert_eq!(client.ask(b"CLIENT SETNAME worker\r\n"), "+OK");

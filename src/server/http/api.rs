@@ -10,12 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::HttpContext;
 use super::contention::{CONTENDED_MAX, contended};
-use super::engine_client::{ApiError, EngineClient, NAME, response};
 use super::json::{self, bytes_of, value};
 use super::parameters::Parameters;
+use super::questions::{ApiError, ask, recorded, response};
 use super::responses::Body;
 use super::sampler::{list_locks, unix_ms};
-use crate::client::Reply;
+use crate::resp::received::Reply;
 
 /// Entries of a list in one response.
 const LIST_MAX: u64 = 1_000;
@@ -53,7 +53,7 @@ async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Resul
         }
     }
 
-    let reply = EngineClient::connect(context).await?.call(&words).await?;
+    let reply = ask(context, &words).await?;
 
     let [next, locks] = reply.items() else { return Err(ApiError::unexpected()) };
     Ok(json!({ "cursor": value(next), "locks": value(locks) }))
@@ -67,12 +67,11 @@ pub(super) async fn lock(context: Arc<HttpContext>, request: Request<Bytes>) -> 
 async fn one_lock(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     let key = Parameters::of(request, &["key", "key_base64"])?.key()?;
 
-    let mut engine = EngineClient::connect(context).await?;
-    let who = engine.call(&[b"LOCK.WHO", &key]).await?;
-    let waiters = engine.call(&[b"LOCK.WAITERS", &key]).await?;
-    let explain = engine.call(&[b"LOCK.EXPLAIN", &key]).await?;
+    let who = ask(context, &[b"LOCK.WHO", &key]).await?;
+    let waiters = ask(context, &[b"LOCK.WAITERS", &key]).await?;
+    let explain = ask(context, &[b"LOCK.EXPLAIN", &key]).await?;
     let history = if key.len() <= KEY_BYTES_REMEMBERED {
-        engine.call(&[b"LOCK.HISTORY", b"MATCH", &exactly(&key), b"COUNT", ENDS]).await?
+        ask(context, &[b"LOCK.HISTORY", b"MATCH", &exactly(&key), b"COUNT", ENDS]).await?
     } else {
         Reply::List(Vec::new())
     };
@@ -105,9 +104,8 @@ pub(super) async fn contention(context: Arc<HttpContext>, request: Request<Bytes
 async fn contended_locks(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
 
-    let mut engine = EngineClient::connect(context).await?;
-    let ends = engine.call(&[b"LOCK.HISTORY", b"COUNT", ENDS_LOOKED_AT]).await?;
-    let listed = list_locks(&mut engine, &[b"WAITED-LONGER", b"0"]).await?;
+    let ends = ask(context, &[b"LOCK.HISTORY", b"COUNT", ENDS_LOOKED_AT]).await?;
+    let listed = list_locks(context, &[b"WAITED-LONGER", b"0"]).await?;
 
     let mut keys = contended(&listed.locks, ends.items());
     let total = keys.len();
@@ -122,7 +120,7 @@ pub(super) async fn graph(context: Arc<HttpContext>, request: Request<Bytes>) ->
 
 async fn waits(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
-    let reply = EngineClient::connect(context).await?.call(&[b"LOCK.GRAPH"]).await?;
+    let reply = ask(context, &[b"LOCK.GRAPH"]).await?;
     let waits: Vec<Value> = reply.items().iter().take(LIST_MAX as usize).map(value).collect();
     Ok(json!({ "waits": waits, "total": reply.items().len() }))
 }
@@ -134,7 +132,7 @@ pub(super) async fn lint(context: Arc<HttpContext>, request: Request<Bytes>) -> 
 
 async fn findings(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
-    let reply = EngineClient::connect(context).await?.call(&[b"LOCK.LINT"]).await?;
+    let reply = ask(context, &[b"LOCK.LINT"]).await?;
     let enabled = context.server.engine.shared().settings.lints_locks();
     Ok(json!({ "enabled": enabled, "findings": value(&reply) }))
 }
@@ -146,7 +144,7 @@ pub(super) async fn clients(context: Arc<HttpContext>, request: Request<Bytes>) 
 
 async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
-    let reply = EngineClient::connect(context).await?.call(&[b"CLIENT", b"LIST"]).await?;
+    let reply = ask(context, &[b"CLIENT", b"LIST"]).await?;
     let text = String::from_utf8_lossy(reply.text().ok_or_else(ApiError::unexpected)?);
     let (mut shown, mut total) = (Vec::new(), 0);
     for client in text.lines().filter_map(connection) {
@@ -158,7 +156,7 @@ async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<
     Ok(json!({ "clients": shown, "total": total }))
 }
 
-/// A line of CLIENT LIST as an object; `None` for a connection of HTTP itself.
+/// A line of CLIENT LIST as an object; `None` if a number in it is none.
 fn connection(line: &str) -> Option<Value> {
     const NUMBERS: [&str; 5] = ["id", "age", "idle", "db", "tot-mem"];
     const TEXTS: [&str; 8] = ["addr", "name", "user", "flags", "cmd", "lib-name", "lib-ver", "waits-for"];
@@ -171,8 +169,7 @@ fn connection(line: &str) -> Option<Value> {
             object.insert(name.to_owned(), value.parse::<i64>().ok()?.into());
         }
     }
-    let is_own = object["addr"] == "" && object["name"] == NAME;
-    (!is_own).then_some(Value::Object(object))
+    Some(Value::Object(object))
 }
 
 /// `POST /api/break`: takes a lock from its holder, if it still has this token.
@@ -188,8 +185,8 @@ async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value
     let token = body.get("token").and_then(Value::as_u64).filter(|token| *token > 0).ok_or_else(wrong)?;
     let token = i64::try_from(token).map_err(|_| wrong())?.to_string();
 
-    let mut engine = EngineClient::connect(context).await?;
-    let reply = engine.call(&[b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", b"HTTP"]).await?;
+    let reply = ask(context, &[b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", b"HTTP"]).await?;
+    recorded(context).await?;
 
     Ok(json!({ "broken": reply == Reply::Integer(1) }))
 }
@@ -199,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_client_list_is_an_object_and_http_leaves_itself_out() {
+    fn a_line_of_client_list_is_an_object() {
         let line = "id=7 addr=127.0.0.1:50 laddr=x name=worker age=3 idle=1 flags=N db=0 tot-mem=9 cmd=get user=default";
         let client = connection(line).expect("a client");
         let expected = json!({
@@ -207,10 +204,5 @@ mod tests {
             "cmd": "get", "user": "default", "lib-name": "", "lib-ver": "", "waits-for": "",
         });
         assert_eq!(client, expected);
-        assert_eq!(connection("id=8 addr= name=redlatch-http age=0"), None);
-        assert!(
-            connection("id=8 addr=10.0.0.1:5 name=redlatch-http age=0").is_some(),
-            "it only has the name"
-        );
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::json;
-use crate::client::Reply;
+use crate::resp::received::Reply;
 
 /// Locks that one response shows.
 pub(super) const CONTENDED_MAX: usize = 100;

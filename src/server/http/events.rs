@@ -22,7 +22,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::HttpContext;
-use super::engine_client::ApiError;
+use super::questions::ApiError;
 use super::responses::{Body, whole};
 use super::sampler::{Moment, Sampler, unix_ms};
 

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::client::Reply;
+use crate::resp::received::Reply;
 
 /// The value of a reply.
 pub(super) fn value(reply: &Reply) -> Value {

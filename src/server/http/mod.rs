@@ -2,14 +2,13 @@
 //!
 //! Owns    the sockets of HTTP, their thread, and [`HttpContext`], which all requests share.
 //! Rule    HTTP has a thread and a runtime of its own, so that a slow request delays no lock. It serves the first node.
-//! Rule    what `/api` tells and does goes through commands, on connections without a socket: [`engine_client`].
+//! Rule    what `/api` tells and does goes through commands, which are no client: [`questions`].
 //! Rule    a connection is bounded in time and in bytes, and so is the number of connections: `limits`.
 
 mod access;
 mod api;
 mod connection;
 mod contention;
-mod engine_client;
 mod events;
 mod health;
 mod json;
@@ -17,6 +16,7 @@ mod limits;
 mod metrics;
 mod page;
 mod parameters;
+mod questions;
 mod refusal;
 mod responses;
 mod routes;
@@ -53,7 +53,7 @@ const CHECKED: &str = "the settings table has checked the port";
 #[derive(Debug)]
 pub(super) struct HttpContext {
     pub(super) server: ServerContext,
-    /// Serve the connections without a socket.
+    /// Run the commands of HTTP.
     workers: Arc<Workers>,
     /// Host names that requests may be for, beside addresses and `localhost`.
     names: Vec<String>,

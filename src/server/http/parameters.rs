@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::Request;
 use percent_encoding::percent_decode;
 
-use super::engine_client::ApiError;
+use super::questions::ApiError;
 
 /// What follows the `?`.
 #[derive(Debug)]

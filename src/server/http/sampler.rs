@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::HttpContext;
-use super::engine_client::{ApiError, EngineClient};
 use super::json;
-use crate::client::Reply;
+use super::questions::{ApiError, ask};
+use crate::resp::received::Reply;
 
 /// Locks of a sample. The page shows twice as many as it promises to be smooth with.
 const LOCKS_MAX: usize = 20_000;
@@ -34,13 +34,13 @@ pub(super) struct Listed {
 /// Lists the locks that `filter`, options of LOCK.LIST, asks for.
 ///
 /// # Errors
-/// As those of [`EngineClient::call`].
-pub(super) async fn list_locks(engine: &mut EngineClient, filter: &[&[u8]]) -> Result<Listed, ApiError> {
+/// As those of [`ask`].
+pub(super) async fn list_locks(context: &HttpContext, filter: &[&[u8]]) -> Result<Listed, ApiError> {
     let (mut cursor, mut locks, mut bytes) = (b"0".to_vec(), Vec::new(), 0);
     for _ in 0..STEPS_MAX {
         let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", KEYS_PER_STEP, b"CURSOR", &cursor];
         words.extend_from_slice(filter);
-        let Reply::List(reply) = engine.call(&words).await? else { return Err(ApiError::unexpected()) };
+        let Reply::List(reply) = ask(context, &words).await? else { return Err(ApiError::unexpected()) };
         let mut reply = reply.into_iter();
         let (Some(Reply::Text(next)), Some(Reply::List(found))) = (reply.next(), reply.next()) else {
             return Err(ApiError::unexpected());
@@ -89,9 +89,8 @@ impl Sampler {
     /// # Errors
     /// The engine does not answer now; what the viewers know stays as it was.
     pub(super) async fn sample(&mut self, context: &HttpContext) -> Result<Change, ApiError> {
-        let mut engine = EngineClient::connect(context).await?;
-        let listed = list_locks(&mut engine, &[]).await?;
-        let info = engine.call(&[b"INFO", b"clients", b"locks"]).await?;
+        let listed = list_locks(context, &[]).await?;
+        let info = ask(context, &[b"INFO", b"clients", b"locks"]).await?;
         let change = self.take(listed, unix_ms(context));
         self.totals = totals(info.text().unwrap_or_default());
         Ok(change)
@@ -190,15 +189,13 @@ fn totals(info: &[u8]) -> Value {
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(found, _)| *found == name).and_then(|(_, value)| value.trim().parse::<u64>().ok())
     };
-    // The connection that asks is no client of anybody.
-    let clients = field("connected_clients").map(|clients| clients.saturating_sub(1));
     json!({
         "locks": field("locks_held"),
         "waiters": field("lock_waiters"),
         "granted": field("locks_granted"),
         "refused": field("locks_refused"),
         "expired": field("locks_expired"),
-        "clients": clients,
+        "clients": field("connected_clients"),
     })
 }
 
@@ -276,7 +273,7 @@ mod tests {
     fn totals_are_fields_of_info() {
         let info = b"# Clients\r\nconnected_clients:3\r\n\r\n# Locks\r\nlocks_granted:9\r\nlocks_held:2\r\n";
         let expected = json!({
-            "locks": 2, "waiters": null, "granted": 9, "refused": null, "expired": null, "clients": 2,
+            "locks": 2, "waiters": null, "granted": 9, "refused": null, "expired": null, "clients": 3,
         });
         assert_eq!(totals(info), expected);
     }

@@ -1,6 +1,6 @@
-//! Replies: finding the end of each in the bytes received, and its value.
+//! Replies as one who asked reads them: finding the end of each in the bytes received, and its value.
 //!
-//! Owns    [`Replies`], the bytes received that are not a whole reply yet.
+//! Owns    [`Reply`], the value, and [`Replies`], the bytes received that are not a whole reply yet.
 //! Knows   redis-protocol, whose codec decodes one whole frame at a time.
 //! Rule    the codec starts anew on partial input and recurses without a limit. So each byte is looked at once for the
 //!         frame's end, and the frame's size and depth are bounded, before the codec sees it.
@@ -10,7 +10,12 @@ use redis_protocol::resp2::types::{BorrowedFrame, OwnedFrame as Frame2};
 use redis_protocol::resp3;
 use redis_protocol::resp3::types::OwnedFrame as Frame3;
 
-use super::error::Error;
+use super::Protocol;
+
+/// The bytes are no reply, or one beyond the bounds. The text says why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unreadable(String);
 
 /// A reply, in either protocol.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,21 +91,17 @@ impl Reply {
     }
 }
 
-/// The protocol of a connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Protocol {
-    Resp2,
-    Resp3,
-}
-
 /// Encodes a request.
-pub(crate) fn encode(words: &[&[u8]], output: &mut Vec<u8>) -> Result<(), Error> {
+///
+/// # Errors
+/// The codec refuses it.
+pub(crate) fn encode(words: &[&[u8]], output: &mut Vec<u8>) -> Result<(), Unreadable> {
     let words: Vec<_> = words.iter().map(|word| BorrowedFrame::BulkString(word)).collect();
     let frame = BorrowedFrame::Array(&words);
     let start = output.len();
     output.resize(start + frame.encode_len(false), 0);
     let encoded = resp2::encode::encode_borrowed(&mut output[start..], &frame, false);
-    encoded.map(drop).map_err(|error| Error::Broken(error.to_string()))
+    encoded.map(drop).map_err(|error| Unreadable(error.to_string()))
 }
 
 /// The bytes received, and how far the frame at their front has been looked at.
@@ -117,14 +118,14 @@ impl Replies {
     ///
     /// # Errors
     /// The bytes are no reply, or a reply beyond the bounds.
-    pub(crate) fn next(&mut self, protocol: Protocol) -> Result<Option<Reply>, Error> {
+    pub(crate) fn next(&mut self, protocol: Protocol) -> Result<Option<Reply>, Unreadable> {
         loop {
             let Some(header) = self.header()? else { return Ok(None) };
             self.scanned += header.bytes;
             if header.elements > 0 {
                 self.open.push(header.elements);
                 if self.open.len() > DEPTH_MAX {
-                    return Err(Error::Broken(format!("a reply is nested deeper than {DEPTH_MAX}")));
+                    return Err(Unreadable(format!("a reply is nested deeper than {DEPTH_MAX}")));
                 }
             } else if self.close_element() {
                 break;
@@ -148,11 +149,11 @@ impl Replies {
     }
 
     /// The next element's header, and its bytes if it is no aggregate. `None` if it is not whole yet.
-    fn header(&self) -> Result<Option<Header>, Error> {
+    fn header(&self) -> Result<Option<Header>, Unreadable> {
         let rest = &self.bytes[self.scanned..];
         let Some(kind) = rest.first() else { return Ok(None) };
         if !b"+-:_,#($=!*~>%|".contains(kind) {
-            return Err(Error::Broken(format!("not a reply: it begins with the byte {kind:#04x}")));
+            return Err(Unreadable(format!("not a reply: it begins with the byte {kind:#04x}")));
         }
         let line = &rest[..rest.len().min(LINE_BYTES_MAX)];
         let Some(end) = line.windows(2).position(|pair| pair == b"\r\n") else {
@@ -162,7 +163,7 @@ impl Replies {
         if !b"+-:_,#(".contains(kind) {
             let number = std::str::from_utf8(&rest[1..end]).ok().and_then(|text| text.parse::<i64>().ok());
             let number = number.filter(|number| *number <= FRAME_BYTES_MAX as i64);
-            let number = number.ok_or_else(|| Error::Broken("a reply has no valid length".to_owned()))?;
+            let number = number.ok_or_else(|| Unreadable("a reply has no valid length".to_owned()))?;
             let number = usize::try_from(number).ok();
             match (kind, number) {
                 (b'$' | b'=' | b'!', Some(length)) => bytes += length + 2,
@@ -180,9 +181,9 @@ impl Replies {
         Ok(Some(Header { bytes, elements }))
     }
 
-    fn incomplete(&self, is_too_long: bool) -> Result<Option<Header>, Error> {
+    fn incomplete(&self, is_too_long: bool) -> Result<Option<Header>, Unreadable> {
         match is_too_long || self.bytes.len() > FRAME_BYTES_MAX {
-            true => Err(Error::Broken("a reply is too long".to_owned())),
+            true => Err(Unreadable("a reply is too long".to_owned())),
             false => Ok(None),
         }
     }
@@ -195,15 +196,19 @@ struct Header {
     elements: u64,
 }
 
-fn decode(frame: &[u8], protocol: Protocol) -> Result<Reply, Error> {
+/// The value of one whole reply, which this server has written itself or [`Replies`] has bounded.
+///
+/// # Errors
+/// The bytes are no reply.
+pub(crate) fn decode(frame: &[u8], protocol: Protocol) -> Result<Reply, Unreadable> {
     let decoded = match protocol {
         Protocol::Resp2 => resp2::decode::decode(frame).map(|found| found.map(|(frame, _)| of_resp2(frame))),
         Protocol::Resp3 => {
             resp3::decode::complete::decode(frame).map(|found| found.map(|(frame, _)| of_resp3(frame)))
         }
     };
-    let decoded = decoded.map_err(|error| Error::Broken(format!("not a reply: {error}")))?;
-    decoded.ok_or_else(|| Error::Broken("not a reply".to_owned()))
+    let decoded = decoded.map_err(|error| Unreadable(format!("not a reply: {error}")))?;
+    decoded.ok_or_else(|| Unreadable("not a reply".to_owned()))
 }
 
 fn of_resp2(frame: Frame2) -> Reply {
@@ -239,7 +244,7 @@ fn of_resp3(frame: Frame3) -> Reply {
     }
 }
 
-/// Bytes of a reply at most: far more than any that the lock client asks for.
+/// Bytes of a reply from another process at most: far more than any that the lock client asks for.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of a line at most: of a simple string, an error or a number.
 const LINE_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,108 @@
+//! HTTP asks the engine by ordinary commands, which run on the workers: [`Engine::ask`](crate::engine::Engine::ask).
+//!
+//! Rule    the thread of HTTP locks no shard. A command runs where the commands of clients do, and one that meets a long
+//!         script ends after [`STEP_MAX`]: the request gets a 503.
+//! Rule    a command has all permissions, because the request has shown its right before.
+
+use std::time::Duration;
+
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::HttpContext;
+use super::responses::{Body, whole};
+use crate::resp::Protocol;
+use crate::resp::received::{Reply, decode};
+
+/// Why a request of `/api` has no answer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum ApiError {
+    /// The request is wrong.
+    Request(String),
+    /// The engine does not answer now.
+    Unavailable(String),
+}
+
+/// How long one command may take. The server's own scripts end or are refused in less.
+const STEP_MAX: Duration = Duration::from_secs(2);
+/// The time between two tries of a command that a long call or a pause holds up.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The reply to a command that answers at once.
+///
+/// # Errors
+/// [`ApiError::Unavailable`] when the engine refuses it, or does not answer in time.
+pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Reply, ApiError> {
+    let answered = async {
+        loop {
+            let (engine, words) = (context.server.engine.clone(), owned(words));
+            let asked = context.workers.run(move || {
+                let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
+                engine.ask(&words)
+            });
+            // A worker that has ended does not answer.
+            match asked.await.map_err(unavailable)? {
+                Ok(Some(reply)) => return decode(&reply, Protocol::Resp3).map_err(unavailable),
+                Ok(None) => sleep(RETRY).await,
+                Err(refusal) => return Err(unavailable(refusal.text())),
+            }
+        }
+    };
+    within_a_step(answered).await?
+}
+
+/// Resolves when the journal, if there is one, has what commands up to now have changed.
+///
+/// # Errors
+/// [`ApiError::Unavailable`] when the disk does not take it in time.
+pub(super) async fn recorded(context: &HttpContext) -> Result<(), ApiError> {
+    match context.server.keeper() {
+        Some(keeper) => within_a_step(keeper.caught_up()).await,
+        None => Ok(()),
+    }
+}
+
+async fn within_a_step<T>(step: impl Future<Output = T>) -> Result<T, ApiError> {
+    let late = |_| unavailable(format!("no answer within {STEP_MAX:?}"));
+    timeout(STEP_MAX, step).await.map_err(late)
+}
+
+fn owned(words: &[&[u8]]) -> Vec<Box<[u8]>> {
+    words.iter().map(|word| Box::from(*word)).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unavailable(error: impl ToString) -> ApiError {
+    ApiError::Unavailable(error.to_string())
+}
+
+impl ApiError {
+    /// The engine's reply has another form than its command promises.
+    pub(super) fn unexpected() -> Self {
+        Self::Unavailable("the engine has given an unexpected reply".into())
+    }
+
+    /// What is wrong, for people.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Request(text) | Self::Unavailable(text) => text,
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Request(_) => StatusCode::BAD_REQUEST,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// The response with this value, or with the error.
+pub(super) fn response(answer: Result<Value, ApiError>) -> Response<Body> {
+    let (status, value) = match answer {
+        Ok(value) => (StatusCode::OK, value),
+        Err(error) => (error.status(), json!({ "error": error.text() })),
+    };
+    whole(status, "application/json", value.to_string())
+}
