@@ -9,15 +9,18 @@ use std::io;
 use rlimit::Resource;
 
 use crate::limits::HTTP_CONNECTIONS_MAX;
+use crate::server::Inherited;
+use crate::state::settings::Settings;
 
 /// Descriptors that are not for clients: listeners, log, runtimes. Redis reserves as many.
 const RESERVED: u64 = 32;
 /// Descriptors of HTTP that are not for its connections.
 const HTTP_RESERVED: u64 = 16;
 
-/// Descriptors for HTTP where these settings ask for it: its connections, its sockets, its runtime.
-pub(super) fn for_http(setting: impl Fn(&'static str) -> String) -> u64 {
-    let is_on = setting("http-port") != "0" || !setting("http-unixsocket").is_empty();
+/// Descriptors for HTTP, if the settings ask for it or it has inherited a socket: its connections, its sockets, its runtime.
+pub(super) fn for_http(settings: &Settings, inherited: &Inherited) -> u64 {
+    let has_socket = !inherited.http.is_empty() || !settings.text("http-unixsocket").is_empty();
+    let is_on = has_socket || settings.text("http-port") != "0";
     if is_on { HTTP_CONNECTIONS_MAX as u64 + HTTP_RESERVED } else { 0 }
 }
 

@@ -55,8 +55,9 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     log_start(program, &configuration.ignored);
     let supervisor = Supervisor::find(&settings.text("supervised"))?;
     let unix = unix_paths(&settings, &inherited);
+    let for_http = descriptors::for_http(&settings, &inherited);
     builder = builder.inherited(inherited);
-    let clients = client_limit(&settings)?;
+    let clients = client_limit(&settings, for_http)?;
     builder = builder.set("maxclients", clients.to_string());
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -71,7 +72,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     drop(entered);
     let Log { file, set_level } = log;
     server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
-    server.settings().on_proposal(check_maxclients);
+    server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_http));
     let status = log_ready(&server, &unix);
     supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
     let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&server, &unix).as_bytes())?;
@@ -216,12 +217,11 @@ impl Signals {
     }
 }
 
-/// Raises the limit of open files for `maxclients`. Returns how many clients it allows; the log says so if it is
-/// fewer.
-fn client_limit(settings: &Settings) -> Result<u64, Fault> {
+/// Raises the limit of open files for `maxclients` and for HTTP. Returns how many clients it allows; the log says so if it
+/// is fewer.
+fn client_limit(settings: &Settings, for_http: u64) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
-    let http = descriptors::for_http(|name| settings.text(name));
-    let fit = descriptors::raise_limit(wanted, http).map_err(|error| format!("maxclients: {error}"))?;
+    let fit = descriptors::raise_limit(wanted, for_http).map_err(|error| format!("maxclients: {error}"))?;
     match fit {
         0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
         _ if fit < wanted => {
@@ -233,12 +233,11 @@ fn client_limit(settings: &Settings) -> Result<u64, Fault> {
 }
 
 /// CONFIG SET may set no `maxclients` that the system does not allow.
-fn check_maxclients(proposal: &Proposal<'_>) -> Result<(), SettingError> {
+fn check_maxclients(proposal: &Proposal<'_>, for_http: u64) -> Result<(), SettingError> {
     let Some(name) = proposal.first("maxclients") else { return Ok(()) };
     let value = proposal.text(name);
     let wanted = value.parse().unwrap_or(u64::MAX);
-    let http = descriptors::for_http(|name| proposal.text(name));
-    match descriptors::raise_limit(wanted, http) {
+    match descriptors::raise_limit(wanted, for_http) {
         Ok(fit) if fit < wanted => {
             let reply = format!(
                 "The operating system is not able to handle the specified number of clients, try with {fit}"

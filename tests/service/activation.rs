@@ -88,6 +88,19 @@ fn a_socket_named_http_answers_probes() {
     assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn a_socket_named_http_has_descriptors_like_a_port_for_http() {
+    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let variables = "ulimit -n 200; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=http";
+    let server = Running::start(&mut started_with(http.into(), None, variables, &["--port", "auto"]));
+    // 32 are reserved for the server, and 80 for HTTP.
+    let limits = server.ask("CONFIG GET maxclients");
+    assert!(limits.contains("\r\n88\r\n"), "{limits}");
+    let refused = server.ask("CONFIG SET maxclients 89");
+    assert!(refused.contains("try with 88"), "{refused}");
+}
+
 #[test]
 fn sockets_for_another_process_are_left_alone() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
