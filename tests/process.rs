@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use crate::support::binary::{Directory, Running, ask, redlatch, refusal};
+use crate::support::stream::Peer;
 
 const DATABASES: &str = "*2\r\n$9\r\ndatabases\r\n$1\r\n";
 
@@ -257,6 +258,22 @@ mod settings {
     }
 
     #[cfg(not(feature = "otlp"))]
+    #[test]
+    fn a_log_that_nobody_reads_delays_no_lock_and_says_later_what_it_lacks() {
+        const LINES: usize = 2_000;
+        let mut server = Running::start(redlatch().args(["--port", "auto"]));
+        let mut client = Peer::to(server.address().parse().unwrap());
+        for token in 1..=LINES {
+            assert_eq!(client.ask(b"SET lock:a me NX PX 60000\r\n"), "+OK");
+            // One line each, written while the shard is locked. All of them are more than a pipe takes.
+            assert_eq!(client.ask(format!("LOCK.BREAK lock:a TOKEN {token}\r\n").as_bytes()), ":1");
+        }
+        let line = server.wait_for("Nobody read the log, and lines were left out");
+        let (_, left_out) = line.rsplit_once("left_out=").unwrap();
+        let written = server.said.matches("A lock is broken").count();
+        assert_eq!(written + left_out.parse::<usize>().unwrap(), LINES, "{line}");
+    }
+
     #[test]
     fn an_endpoint_for_spans_is_refused_by_a_build_that_cannot_send_them() {
         let arguments = ["--port", "auto", "--otlp-endpoint", "http://127.0.0.1:4317"];

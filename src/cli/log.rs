@@ -3,7 +3,6 @@
 //! Rule    spans are no part of it, and neither are the events of libraries, unless they warn of something.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,27 +31,26 @@ pub(super) type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 pub(super) enum Output {
     File(Arc<LogFile>),
     Nowhere,
-    Stdout,
 }
 
 impl Output {
     /// `path` is a file or empty. Then the log goes to the standard output, unless that has `other_lines` for a program.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// The file or the standard output cannot be opened.
     pub(super) fn new(path: &str, other_lines: bool) -> Result<Self, Fault> {
         Ok(match (path, other_lines) {
-            ("", false) => Self::Stdout,
+            ("", false) => Self::File(Arc::new(LogFile::stdout()?)),
             ("", true) => Self::Nowhere,
             (path, _) => Self::File(Arc::new(LogFile::open(path)?)),
         })
     }
 
-    /// The file, if the log goes to one.
+    /// The open log, if there is one.
     pub(super) fn file(&self) -> Option<Arc<LogFile>> {
         match self {
             Self::File(file) => Some(Arc::clone(file)),
-            Self::Nowhere | Self::Stdout => None,
+            Self::Nowhere => None,
         }
     }
 }
@@ -62,9 +60,11 @@ impl Output {
 pub(super) fn open(level: &str, format: &str, output: Output, spans: Option<Spans>) -> SetLevel {
     let (filter, handle) = reload::Layer::new(EventFilter::of(level));
     let (writer, is_colored) = match output {
-        Output::Stdout => (BoxMakeWriter::new(std::io::stdout), std::io::stdout().is_terminal()),
         Output::Nowhere => (BoxMakeWriter::new(std::io::sink), false),
-        Output::File(file) => (BoxMakeWriter::new(file), false),
+        Output::File(file) => {
+            let is_terminal = file.is_terminal();
+            (BoxMakeWriter::new(file), is_terminal)
+        }
     };
     let lines = fmt::layer().with_target(false).log_internal_errors(false).with_writer(writer);
     let lines = match format {

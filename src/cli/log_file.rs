@@ -1,18 +1,36 @@
-//! The file that the log is appended to. It is opened again after another program has moved it away.
+//! Where the log goes: the standard output, or a file that is opened again after another program has moved it away.
+//!
+//! Rule    a line is written only if that does not wait. Lines are written by the threads that serve locks, some while a
+//!         shard is locked: a pipe or terminal that nobody reads costs lines, and delays no lock.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::Fault;
 
-/// An open log file.
+/// An open log.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    path: String,
+    /// `None`: it is the standard output.
+    path: Option<String>,
     file: Mutex<File>,
+    /// Lines that were left out since the start.
+    left_out: AtomicU64,
+    /// Notified when a line is left out.
+    has_left_out: Notify,
 }
+
+/// Bytes that a pipe takes at once if it takes any: POSIX' `PIPE_BUF` on Linux.
+const CHUNK_BYTES: usize = 4096;
+/// How long after a line that was left out the log says so.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 
 impl LogFile {
     /// Opens or creates the file.
@@ -22,7 +40,27 @@ impl LogFile {
     pub(super) fn open(path: &str) -> Result<Self, Fault> {
         let file = append_to(path)
             .map_err(|error| format!("logfile '{path}': must be a file that can be written: {error}"))?;
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+        Ok(Self::of(Some(path.to_owned()), file))
+    }
+
+    /// The standard output.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub(super) fn stdout() -> Result<Self, Fault> {
+        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        let stdout = stdout.map_err(|error| format!("cannot open the standard output: {error}"))?;
+        Ok(Self::of(None, stdout.into()))
+    }
+
+    fn of(path: Option<String>, file: File) -> Self {
+        let (file, left_out, has_left_out) = (Mutex::new(file), AtomicU64::new(0), Notify::new());
+        Self { path, file, left_out, has_left_out }
+    }
+
+    /// Whether people read it in a terminal.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.file.lock().is_terminal()
     }
 
     /// Opens or creates the file of this name, so that the log leaves a file that was renamed, as logrotate does.
@@ -30,25 +68,53 @@ impl LogFile {
     /// # Errors
     /// The system's. The log stays in the file that is open.
     pub(super) fn reopen(&self) -> io::Result<()> {
-        let file = append_to(&self.path)?;
-        *self.file.lock() = file;
+        if let Some(path) = &self.path {
+            let file = append_to(path)?;
+            *self.file.lock() = file;
+        }
         Ok(())
+    }
+
+    /// Logs how many lines were left out, until one of these lines is read. Never resolves.
+    pub(super) async fn tell_left_out(&self) {
+        loop {
+            self.has_left_out.notified().await;
+            tokio::time::sleep(TELL_AFTER).await;
+            let left_out = self.left_out.load(Relaxed);
+            tracing::warn!(left_out, "Nobody read the log, and lines were left out");
+        }
     }
 }
 
 impl Write for &LogFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.lock().write(bytes)
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.write_all(line)?;
+        Ok(line.len())
     }
 
     /// Writes a line with the file locked once, so that lines of two threads do not mix.
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.lock().write_all(bytes)
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        let mut file = self.file.lock();
+        for chunk in line.chunks(CHUNK_BYTES) {
+            if !takes_bytes(&file) {
+                self.left_out.fetch_add(1, Relaxed);
+                self.has_left_out.notify_one();
+                break;
+            }
+            file.write_all(chunk)?;
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.lock().flush()
     }
+}
+
+/// Whether a write to the file does not wait. An error of the file is one of the write.
+fn takes_bytes(file: &File) -> bool {
+    let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut asked, PollTimeout::ZERO) != Ok(0)
 }
 
 fn append_to(path: &str) -> io::Result<File> {

@@ -36,7 +36,7 @@ pub(super) struct Process<'p> {
 
 /// The log of the process.
 pub(super) struct Log {
-    /// Its file, if it has one.
+    /// Where it goes, if it goes anywhere.
     pub(super) file: Option<Arc<LogFile>>,
     /// Changes what is logged.
     pub(super) set_level: log::SetLevel,
@@ -80,7 +80,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
         true => {
             let reload = || reload(&server, file.as_deref(), &supervisor);
             let end = signals.reason_to_end(&server, flags, reload);
-            runtime.block_on(unless_forever(end, supervisor.watch(&server)))
+            runtime.block_on(unless_forever(end, watch(&server, &supervisor, file.as_deref())))
         }
         false => "nobody reads the standard output",
     };
@@ -110,6 +110,16 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Tells the supervisor that the server lives, and the log which of its lines were left out. Has no end.
+async fn watch(server: &Server, supervisor: &Supervisor, log: Option<&LogFile>) {
+    let told = async {
+        if let Some(log) = log {
+            log.tell_left_out().await;
+        }
+    };
+    tokio::join!(supervisor.watch(server), told);
 }
 
 /// Waits for `end`, and meanwhile runs `work`, which has no end.
