@@ -257,7 +257,6 @@ mod settings {
         assert!(line.contains(" key=job ") && line.contains(" owner=B "), "{line}");
     }
 
-    #[cfg(not(feature = "otlp"))]
     #[test]
     fn a_log_that_nobody_reads_delays_no_lock_and_says_later_what_it_lacks() {
         const LINES: usize = 2_000;
@@ -274,6 +273,7 @@ mod settings {
         assert_eq!(written + left_out.parse::<usize>().unwrap(), LINES, "{line}");
     }
 
+    #[cfg(not(feature = "otlp"))]
     #[test]
     fn an_endpoint_for_spans_is_refused_by_a_build_that_cannot_send_them() {
         let arguments = ["--port", "auto", "--otlp-endpoint", "http://127.0.0.1:4317"];

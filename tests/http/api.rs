@@ -70,6 +70,32 @@ fn locks_are_listed_page_by_page_and_filtered() {
 }
 
 #[test]
+fn a_huge_key_or_value_hides_no_other_lock() {
+    let server = server(&[]);
+    let mut holder = holder(&server, &["lock:a", "lock:b"]);
+    let huge = "x".repeat(17 * 1024 * 1024);
+    let length = huge.len();
+    holder.send(format!("*4\r\n$3\r\nSET\r\n${length}\r\n{huge}\r\n$1\r\nv\r\n$2\r\nNX\r\n").as_bytes());
+    assert_eq!(holder.line(), "+OK");
+    holder.send(format!("*4\r\n$3\r\nSET\r\n$6\r\nlock:c\r\n${length}\r\n{huge}\r\n$2\r\nNX\r\n").as_bytes());
+    assert_eq!(holder.line(), "+OK");
+    let keys = |locks: &Value| {
+        let locks = locks.as_array().expect("locks");
+        let mut keys: Vec<_> =
+            locks.iter().map(|lock| lock["key"].as_str().expect("a key").to_owned()).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&told(&server, "/api/locks?count=1000")["locks"]), ["lock:a", "lock:b", "lock:c"]);
+    let (name, snapshot) = event(&mut viewer(&server));
+    assert_eq!((name.as_str(), &snapshot["cut"]), ("snapshot", &json!(false)));
+    assert_eq!(keys(&snapshot["locks"]), ["lock:a", "lock:b", "lock:c"]);
+    assert!(
+        told(&server, "/api/lock?key=lock:c")["who"]["holders"][0]["owner"].as_str().unwrap().len() <= 1024
+    );
+}
+
+#[test]
 fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() {
     let server = server(&[]);
     let mut first = holder(&server, &[]);

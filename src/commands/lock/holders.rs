@@ -61,6 +61,9 @@ const KEYS_PER_LOCK: u64 = 16;
 const LIST_BYTES_FULL: usize = 1024 * 1024;
 /// Owners in the queue of a fair lock that are looked at.
 const FAIR_QUEUE_MAX: usize = 10_000;
+/// Bytes of a key that LOCK.LIST and LOCK.GRAPH show. A longer one is the name of no lock that people look for, and would
+/// make their replies too long to be read. LOCK.WHO shows it.
+const KEY_BYTES_SHOWN: usize = 64 * 1024;
 /// Holders of one lock that LOCK.LIST and LOCK.GRAPH show. LOCK.WHO shows all.
 const HOLDERS_SHOWN: usize = 100;
 
@@ -146,7 +149,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let wanted = Wanted::take(&mut call.args)?;
 
     let reader = Reader::of(call.session);
-    let is_wanted = |name: &[u8]| wanted.options.fits(name) && reader.may_see(name);
+    let is_wanted = |name: &[u8]| wanted.options.fits(name) && reader.is_shown(name);
     let pollers = call.shared.registries.clients.pollers(call.now.lock);
     let (mut count, mut locks) = (0_usize, Vec::new());
     let shown = wanted.owner.map_or(Shown::First(HOLDERS_SHOWN), Shown::Owner);
@@ -285,7 +288,7 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let reader = Reader::of(call.session);
     let mut edges = Vec::new();
     call.view.each_lock_queue(HOLDERS_SHOWN, |queue| {
-        if !reader.may_see(queue.key) {
+        if !reader.is_shown(queue.key) {
             return;
         }
         let holders = queue.lock.into_iter().flat_map(|held| held.holders);
@@ -316,6 +319,11 @@ impl Reader {
     pub(super) fn of(session: &Session) -> Self {
         let account = &session.account;
         Self((!account.is_unlimited()).then(|| account.user()))
+    }
+
+    /// Whether a list shows it the lock of a key.
+    fn is_shown(&self, name: &[u8]) -> bool {
+        name.len() <= KEY_BYTES_SHOWN && self.may_see(name)
     }
 
     /// Whether it may see who holds the lock of a key.
