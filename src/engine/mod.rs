@@ -236,7 +236,7 @@ impl Engine {
         {
             waiter.serve.ended(how, now.lock, shared.lock_watch.ends());
         }
-        let refusal = shared.keyspace.unpark(&wait, now, shared.events(), &shared.registries);
+        let refusal = shared.keyspace.unpark((&wait, how), now, shared.events(), &shared.registries);
         if let Some(out) = timed_out {
             wait.time_out(refusal, out);
         }

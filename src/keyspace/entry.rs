@@ -207,26 +207,22 @@ impl Occupied<'_> {
         changes.record_some(|| granted(shard, self.id, *database, key));
     }
 
-    /// Counts a request for this lock that was refused because the lock is held.
+    /// Counts a request for this lock that was refused because the lock is held. A key that is no lock, and that no request
+    /// waits for, is not counted.
     #[inline]
     pub fn count_refused(&mut self) {
-        self.place.shard.count_refused(self.place.key);
+        if self.place.shard.is_lock(self.id) || self.place.is_awaited() {
+            self.place.shard.count_refused(self.place.key);
+        }
     }
 
-    /// The client polls no more: it has a lock. If it has polled this one, counts how long the lock was free. Returns what
-    /// [`Polling::end`] does.
-    #[inline]
-    pub fn end_polling(&mut self, polling: &Polling) -> bool {
-        polling.is_on() && self.count_polled(polling)
-    }
-
+    /// The lock was granted to a client. If the client has polled it, counts how long it was free.
     #[cold]
-    fn count_polled(&mut self, polling: &Polling) -> bool {
+    pub fn count_polled(&mut self, polling: &Polling) {
         let place = history::place(self.place.hash, self.place.database);
         if polling.is_of(place, self.place.shard.time()) {
             self.place.shard.count_handover(place);
         }
-        polling.end()
     }
 
     /// Ends the grant, if there is one; the value stays.

@@ -64,7 +64,7 @@ use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
-use crate::state::wait::Wait;
+use crate::state::wait::{Wait, WaitEnd};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
 use changes::Spare;
@@ -84,7 +84,7 @@ pub use long_call::{LongCall, LongCallGuard};
 pub use replay::{Replay, Replayed};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
-pub use shard::{Durations, Form, GroupCounts, LockCounts, LockGroups};
+pub use shard::{Durations, Form, GroupCounts, LockCounts, LockGroups, Waited};
 pub use view::{EntryRef, HeldLock, Hold, LockHolder, ShardSet, Shown, View};
 pub use waiting::{Asker, Serve, Waiter};
 
@@ -143,7 +143,7 @@ enum Removal {
     /// It gives back what its wait was granted.
     Grant(Arc<Waiter>),
     /// Its command leaves the queues of its keys.
-    Wait(Arc<Wait>),
+    Wait(Arc<Wait>, WaitEnd),
     /// A lock of its session ends, or its delay begins.
     SessionLock(u16, Bytes, SessionLock, Arc<LockSession>),
     /// It no longer observes this key of a database.
@@ -164,7 +164,7 @@ pub struct Layout {
 }
 
 /// The counters of all shards.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Reads that found their key.
     pub hits: u64,
@@ -180,6 +180,8 @@ pub struct Counts {
     pub copies: usize,
     /// The counters of locks.
     pub locks: LockCounts,
+    /// Some of these counters by groups, if locks are grouped.
+    pub lock_groups: Option<LockGroups>,
     /// Commands in the queues of locks.
     pub lock_waiters: usize,
     /// Commands in the longest of these queues.
@@ -197,9 +199,20 @@ impl Counts {
             tracked_keys: self.tracked_keys + tracked_keys,
             copies: self.copies + copies,
             locks: self.locks.with(&held.shard.lock_counts()),
+            lock_groups: sum_of_groups(self.lock_groups, held.shard.lock_groups()),
             lock_waiters: self.lock_waiters + held.queues.locks.len(),
             lock_queue_longest: self.lock_queue_longest.max(held.queues.locks.longest()),
         }
+    }
+}
+
+fn sum_of_groups(sum: Option<LockGroups>, more: Option<&LockGroups>) -> Option<LockGroups> {
+    match (sum, more) {
+        (Some(mut sum), Some(more)) => {
+            sum.add_all(more);
+            Some(sum)
+        }
+        (sum, more) => sum.or_else(|| more.cloned()),
     }
 }
 
@@ -352,19 +365,6 @@ impl Keyspace {
         self.cells.iter().for_each(|cell| cell.held.lock().shard.group_locks(groups.clone()));
     }
 
-    /// The counters of locks by groups, over all shards, if locks are grouped.
-    pub fn lock_groups(&self) -> Option<LockGroups> {
-        let mut sum: Option<LockGroups> = None;
-        for cell in &self.cells {
-            let held = cell.held.lock();
-            match (&mut sum, held.shard.lock_groups()) {
-                (Some(sum), Some(more)) => sum.add_all(more),
-                (sum, more) => *sum = more.cloned(),
-            }
-        }
-        sum
-    }
-
     /// Sums over all shards, one after the other.
     pub fn counts(&self) -> Counts {
         self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.held.lock()))
@@ -375,7 +375,7 @@ impl Keyspace {
     /// the shards, the removal is postponed to the next tick. A command that was served is in no queue any more.
     pub fn unpark(
         &self,
-        wait: &Arc<Wait>,
+        (wait, how): (&Arc<Wait>, WaitEnd),
         now: Now,
         events: Events,
         registries: &Registries,
@@ -385,10 +385,11 @@ impl Keyspace {
         }
         let keys: SmallVec<[&[u8]; 4]> = wait.keys.iter().map(|key| &key[..]).collect();
         let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events) else {
-            self.postponed.lock().push(Removal::Wait(Arc::clone(wait)));
+            self.postponed.lock().push(Removal::Wait(Arc::clone(wait), how));
             return None;
         };
-        let refusal = view.leave(wait).and_then(|waiter| waiter.serve.refusal(&mut view));
+        let waiter = view.leave(wait);
+        let refusal = waiter.and_then(|waiter| waiter.serve.end_unserved(&mut view, how));
         view.finish(registries);
         refusal
     }
@@ -452,7 +453,7 @@ impl Keyspace {
                 Removal::SessionLock(database, key, lock, session) => {
                     self.end_session_lock((database, key), (lock, &session), now, events, registries);
                 }
-                Removal::Wait(wait) => drop(self.unpark(&wait, now, events, registries)),
+                Removal::Wait(wait, how) => drop(self.unpark((&wait, how), now, events, registries)),
                 Removal::Watch(database, key, watch) => self.unwatch_key(database, key, watch),
             }
         }

@@ -14,7 +14,7 @@ mod objects;
 
 use slab::Slab;
 
-pub use lock_counts::{Durations, GroupCounts, LockCounts, LockGroups};
+pub use lock_counts::{Durations, GroupCounts, LockCounts, LockGroups, Waited};
 
 use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
 use super::history::History;

@@ -622,7 +622,7 @@ impl<'k> View<'k> {
     /// [`Refusal::Occupied`] when a long call holds them.
     pub fn counts(&mut self) -> Result<Counts, Refusal> {
         let mut sum = Counts::default();
-        self.each_shard(|held| sum = sum.with(held))?;
+        self.each_shard(|held| sum = std::mem::take(&mut sum).with(held))?;
         Ok(sum)
     }
 

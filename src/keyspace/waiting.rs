@@ -31,8 +31,9 @@ pub trait Serve: fmt::Debug + Send + Sync {
     /// Takes it, and answers the client. Called only when [`Serve::is_ready`] and after the claim was taken.
     fn serve(&self, view: &mut View<'_>, key: &[u8]);
 
-    /// The encoded answer if the wait times out now; `None`: that of its [`Wait`].
-    fn refusal(&self, _view: &mut View<'_>) -> Option<Vec<u8>> {
+    /// The wait has ended without [`Serve::serve`]. Returns the encoded answer if it has timed out; `None`: that of its
+    /// [`Wait`].
+    fn end_unserved(&self, _view: &mut View<'_>, _how: WaitEnd) -> Option<Vec<u8>> {
         None
     }
 

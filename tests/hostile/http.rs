@@ -29,12 +29,38 @@ fn answer_to(fixture: &Fixture, bytes: &[u8]) -> String {
 }
 
 #[test]
+fn idle_and_slow_connections_keep_no_probe_out() {
+    let mut fixture = fixture();
+    let address = fixture.server.http_addr();
+    let mut idle: Vec<HttpClient> = (0..CONNECTIONS_MAX).map(|_| HttpClient::to(address)).collect();
+    for (n, client) in idle.iter_mut().enumerate() {
+        match n % 3 {
+            0 => {}
+            1 => client.send(b"GET /healthz HTTP/1.1\r\nHost: loc"),
+            _ => assert_eq!(client.ask("GET", "/healthz", "").status, 200),
+        }
+    }
+    let mut probe = HttpClient::to(address);
+    assert_eq!(probe.ask("GET", "/healthz", "").status, 200);
+    assert!(idle[0].has_ended(), "it has waited for the longest");
+    assert_eq!(idle[2].ask("GET", "/healthz", "").status, 200);
+    // More than twice as many as there are places: each peer gets one, and the last ones keep theirs.
+    let mut later: Vec<HttpClient> = (0..3 * CONNECTIONS_MAX).map(|_| HttpClient::to(address)).collect();
+    assert_eq!(later.last_mut().unwrap().ask("GET", "/healthz", "").status, 200);
+    assert!(probe.has_ended());
+    fixture.goes_on();
+}
+
+#[test]
 fn connections_beyond_the_limit_get_a_503_and_places_come_back() {
+    const HALF: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx";
     let mut fixture = fixture();
     let address = fixture.server.http_addr();
     let mut served: Vec<HttpClient> = (0..CONNECTIONS_MAX).map(|_| HttpClient::to(address)).collect();
     for client in &mut served {
-        assert_eq!(client.ask("GET", "/healthz", "").status, 200);
+        // The second request has begun when the first is answered.
+        client.send(&[&b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], HALF].concat());
+        assert_eq!(client.reply(true).status, 200);
     }
     for _ in 0..3 {
         let mut refused = HttpClient::to(address);
@@ -44,7 +70,8 @@ fn connections_beyond_the_limit_get_a_503_and_places_come_back() {
     fixture.goes_on();
     drop(served.pop());
     until_served(address);
-    assert_eq!(served[0].ask("GET", "/healthz", "").status, 200);
+    served[0].send(b"x");
+    assert_eq!(served[0].reply(true).status, 200);
 }
 
 #[test]

@@ -290,12 +290,43 @@ fn a_viewer_gets_all_locks_and_then_what_changes() {
 }
 
 #[test]
+fn a_viewer_whose_password_or_token_is_changed_gets_no_more() {
+    let server = server(&[("requirepass", "secret"), ("http-token", "first")]);
+    let mut client = Peer::to(server.addr());
+    assert_eq!(client.ask(b"AUTH secret\r\n"), "+OK");
+    assert_eq!(client.ask(b"ACL SETUSER spy on >spanner ~* &* +@all\r\n"), "+OK");
+    // In base64: ":secret", "spy:spanner".
+    let shown = ["Bearer first", "Basic OnNlY3JldA==", "Basic c3B5OnNwYW5uZXI="];
+    let mut viewers = shown.map(|shown| {
+        let mut viewer = HttpClient::to(server.http_addr());
+        let head = format!("Host: localhost\r\nAuthorization: {shown}\r\n\r\n");
+        viewer.send(format!("GET /api/events HTTP/1.1\r\n{head}").as_bytes());
+        assert_eq!(event(&mut viewer).0, "snapshot");
+        viewer
+    });
+    let changes = ["CONFIG SET http-token second", "CONFIG SET requirepass open", "ACL SETUSER spy -@all"];
+    for ended in 0..changes.len() {
+        assert_eq!(client.ask(format!("{}\r\n", changes[ended]).as_bytes()), "+OK");
+        // Others still follow.
+        viewers[ended + 1..].iter_mut().for_each(|viewer| drop(event(viewer)));
+        let mut line = String::new();
+        while line != "0\r\n" {
+            line.clear();
+            assert!(viewers[ended].0.read_line(&mut line).expect("a line") > 0, "not the end of a body");
+        }
+    }
+}
+
+#[test]
 fn sixteen_may_view_and_one_who_leaves_makes_room() {
     let server = server(&[]);
     let mut viewers: Vec<HttpClient> = (0..16).map(|_| viewer(&server)).collect();
     for viewer in &mut viewers {
         assert_eq!(event(viewer).0, "snapshot");
     }
+    let mut looks = HttpClient::to(server.http_addr());
+    let reply = looks.ask("HEAD", "/api/events", "");
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
     let reply = get(server.http_addr(), "/api/events");
     assert_eq!((reply.status, &value(&reply)["error"]), (503, &json!("there are 16 viewers already")));
     drop(viewers.pop());

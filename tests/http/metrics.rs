@@ -125,19 +125,24 @@ fn a_lock_is_counted_from_its_request_to_its_end() {
     assert_eq!(holder.ask(b"DEL lock:a\r\n"), ":1");
     assert_eq!(holder.ask(b"SET lock:a me NX PX 3000\r\n"), "+OK");
     assert_eq!(other.ask(b"DEL lock:a\r\n"), ":1");
-    assert_eq!(holder.ask(b"SET lock:a me NX PX 3000\r\n"), "+OK");
-    pass(&server, 3_001);
+    assert_eq!(holder.ask(b"SET lock:a me NX PX 4096\r\n"), "+OK");
+    pass(&server, 4_097);
     let scrape = Scrape::of(&server);
     scrape.assert(&[
         ("redlatch_locks_held{kind=\"exclusive\"}", 0.0),
         ("redlatch_lock_acquired_total{kind=\"exclusive\"}", 3.0),
         ("redlatch_locks_deleted_by_others_total", 1.0),
         ("redlatch_locks_expired_total", 1.0),
-        ("redlatch_lock_hold_seconds_bucket{le=\"0.001\"}", 1.0),
+        ("redlatch_lock_hold_seconds_bucket{le=\"0.0\"}", 1.0),
+        ("redlatch_lock_hold_seconds_bucket{le=\"2.048\"}", 1.0),
         ("redlatch_lock_hold_seconds_bucket{le=\"4.096\"}", 2.0),
         ("redlatch_lock_hold_seconds_bucket{le=\"8.192\"}", 3.0),
     ]);
-    assert_eq!(scrape.histogram("redlatch_lock_hold_seconds", ""), (3.0, 8.0), "5 s, 0 s and a lease of 3 s");
+    assert_eq!(
+        scrape.histogram("redlatch_lock_hold_seconds", ""),
+        (3.0, 9.096),
+        "5 s, 0 s and a lease of 4,096 ms"
+    );
 }
 
 #[test]
@@ -196,6 +201,15 @@ fn waits_and_hand_overs_are_timed() {
     pass(&server, 2_001);
     assert_eq!(holder.line(), "*-1");
 
+    // Who goes while it waits was not refused.
+    let gone = Peer::to(server.addr());
+    gone.send(b"LOCK.ACQUIRE a gone WAIT 60000\r\n");
+    queued(1.0);
+    pass(&server, 500);
+    drop(gone);
+    queued(0.0);
+    Scrape::of(&server).assert(&[("redlatch_lock_refused_total", 1.0)]);
+
     // A client that polls gets the lock 40 ms after its end.
     for _ in 0..3 {
         pass(&server, 100);
@@ -212,7 +226,43 @@ fn waits_and_hand_overs_are_timed() {
     let waits =
         |outcome: &str| scrape.histogram("redlatch_lock_wait_seconds", &format!("{{outcome=\"{outcome}\"}}"));
     assert_eq!((waits("granted"), waits("refused")), ((1.0, 3.0), (1.0, 2.0)));
+    assert_eq!(waits("abandoned"), (1.0, 0.5));
     assert_eq!(scrape.histogram("redlatch_lock_handover_seconds", ""), (2.0, 0.04));
+}
+
+#[test]
+fn who_takes_several_locks_at_once_may_have_polled_any_of_them() {
+    let server = manual(&[]);
+    let (mut holder, mut other) = (Peer::to(server.addr()), Peer::to(server.addr()));
+    assert_eq!(holder.ask(b"SET second me NX PX 30000\r\n"), "+OK");
+    for _ in 0..3 {
+        pass(&server, 100);
+        assert_eq!(other.ask(b"SET second you NX PX 30000\r\n"), "$-1");
+    }
+    assert_eq!(holder.ask(b"DEL second\r\n"), ":1");
+    pass(&server, 40);
+    assert_eq!(other.ask(b"MSETNX first you second you\r\n"), ":1");
+    let handover = Scrape::of(&server).histogram("redlatch_lock_handover_seconds", "");
+    assert_eq!(handover, (1.0, 0.04));
+}
+
+#[test]
+fn a_key_that_is_no_lock_is_not_refused() {
+    let server = manual(&[]);
+    let (mut writer, mut other) = (Peer::to(server.addr()), Peer::to(server.addr()));
+    assert_eq!(writer.ask(b"MSET cache:a 1 cache:b 2\r\n"), "+OK");
+    assert_eq!(other.ask(b"SET cache:a 3 NX\r\n"), "$-1");
+    assert_eq!(other.ask(b"SETNX cache:b 3\r\n"), ":0");
+    let refused = || Scrape::of(&server).value("redlatch_lock_refused_total");
+    assert_eq!(refused(), 0.0);
+    // A request for its lock, and what others wait for, make it one.
+    assert_eq!(other.ask(b"LOCK.ACQUIRE cache:a you\r\n"), "*-1");
+    assert_eq!(refused(), 1.0);
+    let waiter = Peer::to(server.addr());
+    waiter.send(b"LOCK.ACQUIRE cache:a you WAIT 60000\r\n");
+    while Scrape::of(&server).value("redlatch_lock_waiters") != 1.0 {}
+    assert_eq!(other.ask(b"SET cache:a 3 NX\r\n"), "$-1");
+    assert_eq!(refused(), 2.0);
 }
 
 #[test]
@@ -330,7 +380,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
                 "command" => commands.contains(value.as_str()),
                 "kind" => LockKind::NAMES.contains(&value.as_str()),
                 "le" => value == "+Inf" || value.parse::<f64>().is_ok(),
-                "outcome" => ["granted", "refused"].contains(&value.as_str()),
+                "outcome" => ["granted", "refused", "abandoned"].contains(&value.as_str()),
                 "prefix" => ["other", prefix].contains(&value.as_str()),
                 "version" => value == env!("CARGO_PKG_VERSION"),
                 "worker" => value == "0",

@@ -8,7 +8,7 @@ use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
 use crate::commands::admin::metrics_table::SECTIONS;
 use crate::commands::table::table;
-use crate::keyspace::{Durations, GroupCounts};
+use crate::keyspace::{Durations, GroupCounts, Waited};
 use crate::state::metrics::CommandStats;
 use crate::state::settings::OTHER_PREFIX;
 use crate::types::lock::LockKind;
@@ -77,11 +77,8 @@ const FAMILIES: &[FamilyRow] = &[
         one(seen.counts.locks.refused)
     }),
     histogram("lock_wait_seconds", "Time that requests waited in the queue of a lock, by outcome.", |seen| {
-        let locks = &seen.counts.locks;
-        vec![
-            labeled("outcome", "granted", Value::Durations(locks.wait_granted)),
-            labeled("outcome", "refused", Value::Durations(locks.wait_refused)),
-        ]
+        let waits = Waited::NAMES.into_iter().zip(seen.counts.locks.waits);
+        waits.map(|(name, durations)| labeled("outcome", name, Value::Durations(durations))).collect()
     }),
     histogram("lock_hold_seconds", "Time from the grant of a lock to its end.", |seen| {
         vec![Sample { label: None, value: Value::Durations(seen.counts.locks.hold) }]
@@ -181,11 +178,10 @@ fn by_kind(counts: [u64; LockKind::NAMES.len()]) -> Vec<Sample> {
 }
 
 fn by_prefix(seen: &Snapshot<'_>, read: fn(&GroupCounts) -> u64) -> Vec<Sample> {
-    let groups = seen.shared.keyspace.lock_groups();
     let name = |prefix: Option<&bytes::Bytes>| {
         prefix.map_or(OTHER_PREFIX.into(), |prefix| String::from_utf8_lossy(prefix).into_owned())
     };
-    let all = groups.iter().flat_map(|groups| groups.all());
+    let all = seen.counts.lock_groups.iter().flat_map(|groups| groups.all());
     all.map(|(prefix, counts)| labeled("prefix", name(prefix), Value::Integer(read(counts)))).collect()
 }
 

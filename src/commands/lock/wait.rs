@@ -13,7 +13,7 @@ use super::replies::{answer_grant, answer_refusal};
 use super::{session, spans, watch};
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Hold, Serve, View, Waiter};
+use crate::keyspace::{Asker, Hold, Serve, View, Waited, Waiter};
 use crate::locks::{Circle, Granted, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
@@ -78,7 +78,7 @@ impl Serve for Waiting {
                     linter.granted(view, keys, owner, self.request.term.lease_ms());
                 }
                 if granted.is_new {
-                    view.count_wait(&keys[0], self.since, true);
+                    view.count_wait(&keys[0], self.since, Waited::Granted);
                 }
                 spans::grant(keys, &self.request, granted.token, Some(&self.span));
                 self.granted.get_or_init(|| granted);
@@ -89,9 +89,14 @@ impl Serve for Waiting {
         view.answer(&self.client, answer);
     }
 
-    fn refusal(&self, view: &mut View<'_>) -> Option<Vec<u8>> {
+    fn end_unserved(&self, view: &mut View<'_>, how: WaitEnd) -> Option<Vec<u8>> {
+        let is_abandoned = how == WaitEnd::Disconnected;
+        let waited = if is_abandoned { Waited::Abandoned } else { Waited::Refused };
+        view.count_wait(&self.wait.keys[0], self.since, waited);
+        if is_abandoned {
+            return None;
+        }
         let mut answer = Vec::new();
-        view.count_wait(&self.wait.keys[0], self.since, false);
         answer_refusal(view, &self.wait.keys, &mut Reply::new(&mut answer, self.client.protocol()));
         Some(answer)
     }

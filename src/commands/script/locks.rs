@@ -23,7 +23,6 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
     if !is_granted {
         note_refused(call, known, inputs);
     }
-    let mut has_polled = false;
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
         if is_granted
@@ -31,7 +30,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
-            has_polled |= found.end_polling(&call.session.client.polling);
+            found.count_polled(&call.session.client.polling);
         }
         if linter.is_on()
             && let Some(owner) = known.lock.and_then(|lock| lock.owner(inputs, place))
@@ -43,7 +42,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
         }
     }
     if is_granted
-        && (call.session.client.polling.end() || has_polled)
+        && call.session.client.polling.end()
         && let Some(key) = known.keys(inputs).next()
     {
         watch::report_polled(call, key);

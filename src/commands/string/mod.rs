@@ -201,10 +201,8 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if holds {
         let mut stored = entry.put(value, lease);
         if options.condition == Condition::Absent {
-            let has_polled = grant(&mut stored, call.session, call.shared);
-            if has_polled {
-                watch::report_polled(call, name);
-            }
+            grant(&mut stored, call.session, call.shared);
+            end_polling(call, [name].into_iter());
             lint_taken(call, name, value);
         }
         announce(call, name, lease);
@@ -224,12 +222,23 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// A key that was stored because it did not exist is a lock, which the client holds. Returns true if the log says that the
-/// client has polled.
+/// A key that was stored because it did not exist is a lock, which the client holds.
 #[inline]
-fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) -> bool {
+fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
     stored.grant(shared.keyspace.next_token(), session.client.id, false);
-    stored.end_polling(&session.client.polling)
+    if session.client.polling.is_on() {
+        stored.count_polled(&session.client.polling);
+    }
+}
+
+/// The client has been granted the lock of this key, and polls no more. The log says so if it says that the client has
+/// polled the lock.
+#[inline]
+fn end_polling<'n>(call: &Call<'_, '_>, names: impl Iterator<Item = &'n [u8]>) {
+    let polling = &call.session.client.polling;
+    if polling.is_on() && polling.end() {
+        names.for_each(|name| watch::report_polled(call, name));
+    }
 }
 
 /// A key that was not stored because it exists may be a lock, for which the client asks again and again.
@@ -278,20 +287,19 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    let (is_new, has_polled) = match call.view.entry(name) {
+    let is_new = match call.view.entry(name) {
         Entry::Occupied(mut held) => {
             held.count_refused();
-            (false, false)
+            false
         }
-        Entry::Vacant(place) if place.is_awaited() => (false, false),
+        Entry::Vacant(place) if place.is_awaited() => false,
         Entry::Vacant(place) => {
-            (true, grant(&mut place.insert(value, Lease::Never), call.session, call.shared))
+            grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
+            true
         }
     };
-    if has_polled {
-        watch::report_polled(call, name);
-    }
     if is_new {
+        end_polling(call, [name].into_iter());
         lint_taken(call, name, value);
         announce(call, name, Lease::Never);
     } else {
@@ -403,12 +411,11 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Entry::Vacant(place) => !place.is_awaited(),
     });
     if is_free {
-        for (name, value) in pairs {
-            if grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared) {
-                watch::report_polled(call, name);
-            }
+        for (name, value) in pairs.clone() {
+            grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
             announce(call, name, Lease::Never);
         }
+        end_polling(call, pairs.map(|(name, _)| name));
     }
 
     call.reply.integer(i64::from(is_free));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::lock_counts::{GroupCounts, KINDS, LockCounts, LockGroups, RecentEnds};
+use super::lock_counts::{GroupCounts, KINDS, LockCounts, LockGroups, RecentEnds, Waited};
 use super::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::grant::{self, Grant, Latest, LockKindIndex, Packed};
@@ -154,6 +154,12 @@ impl Shard {
     #[inline]
     pub fn is_granted(&self, id: EntryId) -> bool {
         self.arena.is_granted(id.0)
+    }
+
+    /// Whether an entry is a lock, or a value of the type lock.
+    #[inline]
+    pub fn is_lock(&self, id: EntryId) -> bool {
+        self.is_granted(id) || matches!(self.object(id), Some(Object::Lock(_)))
     }
 
     /// The grant of an entry, if the entry is a lock.
@@ -306,7 +312,7 @@ impl Shard {
     /// Counts locks by these groups from now on. Those that a journal has restored count as held.
     pub(in crate::keyspace) fn group_locks(&mut self, mut groups: LockGroups) {
         for id in self.tables.iter().flat_map(|keys| keys.table.ids()).map(EntryId) {
-            if self.is_granted(id) || matches!(self.object(id), Some(Object::Lock(_))) {
+            if self.is_lock(id) {
                 groups.of(self.key(id)).held += 1;
             }
         }
@@ -343,10 +349,9 @@ impl Shard {
         }
     }
 
-    /// Counts how long a request has waited for a lock that was granted to it then, or refused.
-    pub fn count_wait(&mut self, waited_ms: u64, is_granted: bool) {
-        let counts = &mut self.granted.counts;
-        if is_granted { counts.wait_granted.add(waited_ms) } else { counts.wait_refused.add(waited_ms) }
+    /// Counts how long a request has waited for a lock, and how that has ended.
+    pub fn count_wait(&mut self, waited_ms: u64, waited: Waited) {
+        self.granted.counts.waits[waited as usize].add(waited_ms);
     }
 
     /// Notes that a lock, or a holder of one, has ended now; `place` is the hash of its key and database.

@@ -31,10 +31,24 @@ pub struct LockCounts {
     pub hold: Durations,
     /// From the end of a lock to its next grant, if that went to a client that had waited in its queue or polled it.
     pub handover: Durations,
-    /// How long requests waited in a queue that were granted then.
-    pub wait_granted: Durations,
-    /// How long requests waited in a queue that were refused then.
-    pub wait_refused: Durations,
+    /// How long requests waited in a queue, by the index of how the wait has ended.
+    pub waits: [Durations; Waited::NAMES.len()],
+}
+
+/// How the wait of a request in a queue has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Waited {
+    /// It was granted.
+    Granted,
+    /// It was refused: its time was over, its wait was a deadlock, or it was unblocked.
+    Refused,
+    /// Its connection has ended.
+    Abandoned,
+}
+
+impl Waited {
+    /// Their names, by index.
+    pub const NAMES: [&'static str; 3] = ["granted", "refused", "abandoned"];
 }
 
 impl LockCounts {
@@ -54,8 +68,7 @@ impl LockCounts {
         add(&mut self.deleted_by_others, other.deleted_by_others);
         self.hold.add_all(&other.hold);
         self.handover.add_all(&other.handover);
-        self.wait_granted.add_all(&other.wait_granted);
-        self.wait_refused.add_all(&other.wait_refused);
+        self.waits.iter_mut().zip(&other.waits).for_each(|(sum, more)| sum.add_all(more));
         self
     }
 }
@@ -63,20 +76,23 @@ impl LockCounts {
 /// How long something took: a histogram whose buckets double.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Durations {
-    /// The bucket of index `n` counts durations below `1 << n` milliseconds that the bucket before it does not count. The
-    /// last one counts all longer ones.
+    /// The first bucket counts durations of 0 ms. The bucket of index `n` after it counts those up to `1 << (n - 1)` ms that
+    /// the bucket before it does not count. The last one counts all longer ones.
     buckets: [u64; BUCKETS],
     total_ms: u64,
 }
 
 /// Buckets of a histogram: the last bound is 2^20 ms, about 17 minutes.
-const BUCKETS: usize = 22;
+const BUCKETS: usize = 23;
 
 impl Durations {
     /// Counts one duration.
     #[inline]
     pub fn add(&mut self, millis: u64) {
-        let bucket = (u64::BITS - millis.leading_zeros()) as usize;
+        let bucket = match millis {
+            0 => 0,
+            _ => 1 + (u64::BITS - (millis - 1).leading_zeros()) as usize,
+        };
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
         self.total_ms = self.total_ms.saturating_add(millis);
     }
@@ -91,9 +107,9 @@ impl Durations {
         self.buckets.iter().sum()
     }
 
-    /// For each bucket: the milliseconds that its durations are below, `None` for the last one; and how many it counts.
+    /// For each bucket: the milliseconds that its durations have at most, `None` for the last one; and how many it counts.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
-        let bound = |index: usize| (index < BUCKETS - 1).then(|| 1 << index);
+        let bound = |index: usize| (index < BUCKETS - 1).then(|| (1 << index) >> 1);
         self.buckets.iter().enumerate().map(move |(index, count)| (bound(index), *count))
     }
 
@@ -206,15 +222,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_counts_what_is_below_its_bound_and_not_below_the_one_before() {
+    fn a_bucket_counts_what_is_up_to_its_bound_and_above_the_one_before() {
         let mut durations = Durations::default();
-        for millis in [0, 1, 2, 3, 4, (1 << 20) - 1, 1 << 20, u64::MAX] {
+        for millis in [0, 1, 2, 3, 4, 5, 1 << 20, (1 << 20) + 1, u64::MAX] {
             durations.add(millis);
         }
         let counted: Vec<_> = durations.buckets().filter(|(_, count)| *count > 0).collect();
-        let bounds = [Some(1), Some(2), Some(4), Some(8), Some(1 << 20), None];
-        assert_eq!(counted, bounds.into_iter().zip([1, 1, 2, 1, 1, 2]).collect::<Vec<_>>());
-        assert_eq!((durations.count(), durations.total_ms()), (8, u64::MAX));
+        let bounds = [Some(0), Some(1), Some(2), Some(4), Some(8), Some(1 << 20), None];
+        assert_eq!(counted, bounds.into_iter().zip([1, 1, 1, 2, 1, 1, 2]).collect::<Vec<_>>());
+        assert_eq!((durations.count(), durations.total_ms()), (9, u64::MAX));
     }
 
     #[test]

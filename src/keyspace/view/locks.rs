@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::shard::grants::GrantDetails;
-use crate::keyspace::{Entry, Lease, Occupied};
+use crate::keyspace::{Entry, Lease, Occupied, Waited};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::{EndReason, EndedLock};
 use crate::state::lock_sessions::{LockSession, SessionLock};
@@ -79,12 +79,16 @@ impl View<'_> {
         self.shard_state(key).shard.count_refused(key);
     }
 
-    /// Counts a request that has waited for the lock of a key, which was granted to it now, or refused.
-    pub fn count_wait(&mut self, key: &[u8], since: LockTime, is_granted: bool) {
+    /// Counts a request that has waited for the lock of a key until now.
+    pub fn count_wait(&mut self, key: &[u8], since: LockTime, waited: Waited) {
         let (waited_ms, place) = (self.now().lock.millis_since(since), self.key_hash(key));
         let shard = &mut self.shard_state(key).shard;
-        shard.count_wait(waited_ms, is_granted);
-        if is_granted { shard.count_handover(place) } else { shard.count_refused(key) }
+        shard.count_wait(waited_ms, waited);
+        match waited {
+            Waited::Granted => shard.count_handover(place),
+            Waited::Refused => shard.count_refused(key),
+            Waited::Abandoned => {}
+        }
     }
 
     /// What is known of a holder of a lock that is not exclusive.

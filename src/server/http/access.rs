@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 
@@ -82,7 +82,7 @@ pub(super) fn check_access<B>(
     if is_cross_site(request) {
         return Err(Refusal::CrossSite);
     }
-    if is_authenticated(shared, request) {
+    if is_authenticated(shared, shown(request)) {
         return Ok(());
     }
     // Browsers ask without a password first.
@@ -113,8 +113,13 @@ fn is_cross_site<B>(request: &Request<B>) -> bool {
     is_foreign_site || is_foreign_origin
 }
 
-/// Whether the request shows what the server asks for: nothing, unless a token or a password is set.
-fn is_authenticated<B>(shared: &Shared, request: &Request<B>) -> bool {
+/// What the request shows: a password or a token.
+pub(super) fn shown<B>(request: &Request<B>) -> Option<&HeaderValue> {
+    request.headers().get(AUTHORIZATION)
+}
+
+/// Whether this is what the server asks for: nothing, unless a token or a password is set.
+pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> bool {
     let token = shared.settings.text("http-token");
     // HTTP shows every lock: a user who needs no password must have all permissions, too.
     if token.is_empty() && shared.acl.is_open() && shared.acl.default_account().is_unlimited() {
@@ -124,7 +129,7 @@ fn is_authenticated<B>(shared: &Shared, request: &Request<B>) -> bool {
         let is_equal = Digest::of(shown).is(&Digest::of(token.as_bytes()));
         !token.is_empty() && bool::from(is_equal)
     };
-    let shown = request.headers().get(AUTHORIZATION).and_then(|shown| shown.to_str().ok());
+    let shown = shown.and_then(|shown| shown.to_str().ok());
     match shown.and_then(|shown| shown.split_once(' ')) {
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => is_token(shown.trim().as_bytes()),
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case("basic") => {

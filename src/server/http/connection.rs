@@ -8,13 +8,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::HttpContext;
 use super::limits::{BUFFER_BYTES_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX, HEADERS_MAX};
+use super::places::{Place, Places, Taken};
 use super::routes::answer;
 use super::timed_stream::TimedStream;
-use crate::limits::HTTP_CONNECTIONS_MAX;
 use crate::server::listener::{Accepted, Listener};
 use crate::server::spare_descriptor::{SpareDescriptor, is_peer_error};
 
@@ -30,7 +29,7 @@ pub(super) enum Peer {
 #[derive(Clone, Debug)]
 pub(super) struct Acceptor {
     context: Arc<HttpContext>,
-    permits: Arc<Semaphore>,
+    places: Places,
 }
 
 /// What a peer beyond the limit gets.
@@ -43,7 +42,7 @@ const PROTECTED: &str = "HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-
 
 impl Acceptor {
     pub(super) fn new(context: Arc<HttpContext>) -> Self {
-        Self { context, permits: Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX)) }
+        Self { context, places: Places::default() }
     }
 
     /// Accepts connections for as long as the runtime lives.
@@ -54,6 +53,8 @@ impl Acceptor {
                 Ok(accepted) => {
                     spare.accept_succeeded();
                     self.admit(accepted);
+                    // A connection that has lost its place closes its socket before the next one is accepted.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) if is_peer_error(&error) => tokio::task::yield_now().await,
                 Err(error) => {
@@ -69,17 +70,15 @@ impl Acceptor {
         if accepted.is_denied(server) && server.engine.shared().settings.text("http-token").is_empty() {
             return accepted.refuse(PROTECTED);
         }
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            return accepted.refuse(FULL);
-        };
+        let Some(taken) = self.places.take() else { return accepted.refuse(FULL) };
         let spawned = match accepted {
             Accepted::Tcp(stream, _) => {
                 // A response leaves in one write or is long, so waiting for more gains nothing.
                 let _ = stream.set_nodelay(true);
-                TcpStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Tcp, permit))
+                TcpStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Tcp, taken))
             }
             Accepted::Unix(stream) => {
-                UnixStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Unix, permit))
+                UnixStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Unix, taken))
             }
         };
         if let Err(error) = spawned {
@@ -87,28 +86,37 @@ impl Acceptor {
         }
     }
 
-    fn spawn<S>(&self, stream: S, peer: Peer, permit: OwnedSemaphorePermit)
+    fn spawn<S>(&self, stream: S, peer: Peer, taken: Taken)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let context = Arc::clone(&self.context);
         tokio::spawn(async move {
-            let _permit = permit;
-            if let Err(error) = serve(&context, stream, peer).await {
-                tracing::debug!(%error, "an HTTP connection failed");
+            let served = serve(&context, stream, peer, taken.place());
+            tokio::select! {
+                biased;
+                () = taken.place().lost() => {}
+                ended = served => if let Err(error) = ended {
+                    tracing::debug!(%error, "an HTTP connection failed");
+                }
             }
         });
     }
 }
 
 /// Serves a connection until its peer closes it, or breaks a limit.
-async fn serve<S>(context: &Arc<HttpContext>, stream: S, peer: Peer) -> Result<(), hyper::Error>
+async fn serve<S>(
+    context: &Arc<HttpContext>,
+    stream: S,
+    peer: Peer,
+    place: &Arc<Place>,
+) -> Result<(), hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request| {
-        let context = Arc::clone(context);
-        async move { Ok::<_, Infallible>(answer(&context, peer, request).await) }
+        let (context, place) = (Arc::clone(context), Arc::clone(place));
+        async move { Ok::<_, Infallible>(place.during(answer(&context, peer, request)).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -116,7 +124,7 @@ where
         .max_header_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(TimedStream::new(stream)), service)
+        .serve_connection(TokioIo::new(TimedStream::new(stream, Arc::clone(place))), service)
         .await
 }
 
@@ -138,7 +146,8 @@ mod tests {
         let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
         let (theirs, ours) = tokio::io::duplex(bytes);
         let task = tokio::spawn(async move {
-            let is_fine = serve(&Arc::new(context), theirs, Peer::Tcp).await.is_ok();
+            let taken = Places::default().take().unwrap();
+            let is_fine = serve(&Arc::new(context), theirs, Peer::Tcp, taken.place()).await.is_ok();
             drop(server);
             is_fine
         });

@@ -4,6 +4,7 @@
 //! Rule    samples take at most one part in [`COST`] of the time, between [`INTERVAL_MIN`] and [`INTERVAL_MAX`].
 //! Rule    a viewer has a queue of [`EVENTS_MAX`] events. One that does not read is dropped when its queue is full; its
 //!         connection ends with what is in the queue, or when the peer leaves bytes unread for too long.
+//! Rule    before a sample is sent, the right of every viewer is checked again. A viewer that has lost it is dropped.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,13 +16,14 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::HttpContext;
+use super::access::{is_authenticated, shown};
 use super::questions::ApiError;
 use super::responses::{Body, whole};
 use super::sampler::{Moment, Sampler, unix_ms};
@@ -57,6 +59,8 @@ struct Inner {
 #[derive(Debug)]
 struct Viewer {
     events: mpsc::Sender<Bytes>,
+    /// What it has shown: a password or a token.
+    shown: Option<HeaderValue>,
     /// Whether it knows what changes refer to.
     has_snapshot: bool,
 }
@@ -77,8 +81,12 @@ impl HttpBody for Events {
     }
 }
 
-/// Answers a viewer, and takes samples from now on if it is the first.
-pub(super) fn follow(context: &Arc<HttpContext>) -> Response<Body> {
+/// Answers a viewer, and takes samples from now on if it is the first. HEAD follows nothing.
+pub(super) fn follow(context: &Arc<HttpContext>, request: &Request<Bytes>) -> Response<Body> {
+    const KIND: &str = "text/event-stream";
+    if request.method() == Method::HEAD {
+        return whole(StatusCode::OK, KIND, "");
+    }
     let mut inner = context.viewers.inner.lock();
     inner.viewers.retain(|viewer| !viewer.events.is_closed());
     if inner.viewers.len() >= VIEWERS_MAX {
@@ -87,14 +95,17 @@ pub(super) fn follow(context: &Arc<HttpContext>) -> Response<Body> {
     }
     inner.is_stale |= inner.viewers.is_empty();
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
-    inner.viewers.push(Viewer { events, has_snapshot: false });
+    let mut shown = shown(request).cloned();
+    // No log shows it.
+    shown.iter_mut().for_each(|shown| shown.set_sensitive(true));
+    inner.viewers.push(Viewer { events, shown, has_snapshot: false });
     if std::mem::replace(&mut inner.is_sampled, true) {
         context.viewers.arrival.notify_one();
     } else {
         tokio::spawn(sample(Arc::clone(context)));
     }
     let mut response = Response::new(Events(receiver).boxed());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
     response
 }
 
@@ -107,6 +118,8 @@ async fn sample(context: Arc<HttpContext>) {
         let start = Instant::now();
         let sampled = sampler.sample(&context).await;
         let interval = (start.elapsed() * COST).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let shared = context.server.engine.shared();
+        viewers.keep(|viewer| is_authenticated(shared, viewer.shown.as_ref()));
         let moment = || Moment { now_ms: unix_ms(&context), interval };
         match sampled {
             Ok(change) => {
@@ -142,10 +155,15 @@ fn about(context: &HttpContext) -> Map<String, Value> {
 impl Viewers {
     /// Forgets the viewers that have gone. False if there is none, and from then on no task takes samples.
     fn are_there(&self) -> bool {
+        self.keep(|viewer| !viewer.events.is_closed());
         let mut inner = self.inner.lock();
-        inner.viewers.retain(|viewer| !viewer.events.is_closed());
         inner.is_sampled = !inner.viewers.is_empty();
         inner.is_sampled
+    }
+
+    /// Drops all viewers but these.
+    fn keep(&self, is_kept: impl Fn(&Viewer) -> bool) {
+        self.inner.lock().viewers.retain(is_kept);
     }
 
     /// Sends an event to the viewers that have a snapshot, or have none and get one with it.
@@ -175,7 +193,7 @@ mod tests {
 
     fn viewer(viewers: &Viewers) -> mpsc::Receiver<Bytes> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
-        let viewer = Viewer { events, has_snapshot: false };
+        let viewer = Viewer { events, shown: None, has_snapshot: false };
         viewers.inner.lock().viewers.push(viewer);
         receiver
     }

@@ -16,6 +16,7 @@ mod limits;
 mod metrics;
 mod page;
 mod parameters;
+mod places;
 mod questions;
 mod refusal;
 mod responses;

@@ -55,7 +55,7 @@ const ROUTES: &[Route] = &[
     },
     asks("/api/clients", |c, r| Box::pin(api::clients(c, r))),
     asks("/api/contention", |c, r| Box::pin(api::contention(c, r))),
-    asks("/api/events", |c, _| Box::pin(async move { events::follow(&c) })),
+    asks("/api/events", |c, r| Box::pin(async move { events::follow(&c, &r) })),
     asks("/api/graph", |c, r| Box::pin(api::graph(c, r))),
     asks("/api/lint", |c, r| Box::pin(api::lint(c, r))),
     asks("/api/lock", |c, r| Box::pin(api::lock(c, r))),

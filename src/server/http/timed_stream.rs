@@ -1,28 +1,31 @@
-//! A stream whose writes fail if the peer does not read for too long.
+//! A stream whose writes fail if the peer does not read for too long, and whose place knows when a response has left.
 //!
 //! Rule    hyper limits the time of reads only; without this limit a peer that reads nothing keeps its connection for ever.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::limits::WRITE_WAIT_MAX;
+use super::places::Place;
 
 /// A stream with a limit of [`WRITE_WAIT_MAX`] on each write that waits.
 #[derive(Debug)]
 pub(super) struct TimedStream<S> {
     stream: S,
+    place: Arc<Place>,
     /// When a write that waits fails; `None` while none waits.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> TimedStream<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, limit: None }
+    pub(super) fn new(stream: S, place: Arc<Place>) -> Self {
+        Self { stream, place, limit: None }
     }
 
     /// Passes on the result of a write, or fails it once it has waited for too long.
@@ -69,6 +72,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flush = Pin::new(&mut self.stream).poll_flush(cx);
+        if flush.is_ready() {
+            self.place.flushed();
+        }
         self.limited(flush, cx)
     }
 
@@ -88,7 +94,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_nothing_is_given_up_and_one_that_reads_is_not() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut stream = TimedStream::new(ours);
+        let taken = super::super::places::Places::default().take().unwrap();
+        let mut stream = TimedStream::new(ours, Arc::clone(taken.place()));
         stream.write_all(b"1234").await.unwrap();
         let started = Instant::now();
         assert_eq!(stream.write_all(b"5").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
