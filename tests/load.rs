@@ -368,6 +368,37 @@ mod endings {
     }
 
     #[test]
+    fn a_lock_that_is_held_is_listed_with_its_kind_and_its_owner() {
+        let directory = Directory::new();
+        let socket = directory.path("socket");
+        let _server = start(&socket);
+        let url = format!("unix://{socket}");
+        for (dialect, kind) in [
+            ("string", "exclusive"),
+            ("redlock", "exclusive"),
+            ("redisson", "reentrant"),
+            ("native", "exclusive"),
+        ] {
+            let one =
+                ["--url", &url, "--dialect", dialect, "--clients", "1", "--keys", "lock:a", "--hold", "10m"];
+            let loading = Loading::start(&one);
+            while ask_on(&socket, "EXISTS lock:a") == ":0\r\n" {}
+            let owner = match dialect {
+                "redisson" => ask_on(&socket, "HKEYS lock:a"),
+                _ => ask_on(&socket, "GET lock:a"),
+            };
+            let owner = owner.lines().last().unwrap().to_owned();
+            let listed = ask_on(&socket, "LOCK.LIST");
+            let mut words = listed.lines().skip_while(|line| *line != "lock:a");
+            assert!(words.clone().any(|word| word == kind), "{dialect}: {listed}");
+            assert!(words.any(|word| word == owner), "{dialect}, {owner}: {listed}");
+            let (code, report) = loading.end("INT");
+            assert_eq!((code, report["released"].as_u64()), (Some(0), Some(1)), "{report}");
+            assert_eq!(ask_on(&socket, "LOCK.LIST").lines().last(), Some("*0"));
+        }
+    }
+
+    #[test]
     fn a_server_that_goes_is_waited_for_and_counted() {
         let directory = Directory::new();
         let socket = directory.path("socket");
