@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::log_file::LogFile;
+use super::otlp::Exporter;
 use super::sources::Configuration;
 use super::systemd::{NotifyState, Supervisor};
 use super::{Fault, descriptors, directives, harness, log, print};
@@ -32,6 +33,8 @@ pub(super) struct Process<'p> {
     pub(super) inherited: Inherited,
     /// Its log.
     pub(super) log: Log,
+    /// What sends its spans, if anything does.
+    pub(super) exporter: Option<Exporter>,
 }
 
 /// The log of the process.
@@ -47,7 +50,7 @@ pub(super) struct Log {
 /// # Errors
 /// The reason why the server does not start.
 pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Result<ExitCode, Fault> {
-    let Process { program, flags, inherited, log } = process;
+    let Process { program, flags, inherited, log, exporter } = process;
     flags.check()?;
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
@@ -86,7 +89,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     tracing::info!(reason, "Ending");
     supervisor.tell(&[NotifyState::Stopping, NotifyState::Status("Answers the last requests")]);
     server.stop();
-    let is_hurried = runtime.block_on(signals.hurries(server.finished()));
+    let mut is_hurried = runtime.block_on(signals.hurries(server.finished()));
     let has_failed = server.has_failed();
     runtime.shutdown_background();
     if !is_hurried {
@@ -97,6 +100,15 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
             // A harness that waits for the file of the next server must not find this one's.
             let _ = std::fs::remove_file(port_file);
         }
+    }
+    if let Some(exporter) = exporter {
+        tracing::info!("The last spans are sent");
+        let was_hurried = is_hurried;
+        is_hurried = exporter.end(async {
+            if !was_hurried {
+                signals.next_end().await;
+            }
+        });
     }
     if is_hurried {
         tracing::warn!("A second signal ends the process at once");
@@ -210,8 +222,15 @@ impl Signals {
     async fn hurries(&mut self, done: impl Future<Output = ()>) -> bool {
         tokio::select! {
             () = done => false,
-            _ = self.terminate.recv() => true,
-            _ = self.interrupt.recv() => true,
+            () = self.next_end() => true,
+        }
+    }
+
+    /// Waits for a signal that ends the process. Any runtime will do.
+    async fn next_end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
 }
