@@ -316,7 +316,7 @@ mod terminals {
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("0")
     }
 
-    /// Compares the words of a picture, without their numbers, with those of the picture in the documents; or writes that anew.
+    /// Compares the words of a picture, without numbers, with those of the picture in the documents; or writes that anew.
     fn compare(picture: &str) {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/top.svg");
         if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {

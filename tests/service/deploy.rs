@@ -1,5 +1,5 @@
-//! The files for deployment: the settings, probes and commands that they name are run with the binary. That the files fit their
-//! schemas is checked by packages/deploy/check.py.
+//! The files for deployment: the settings, probes and commands that they name are run with the binary.
+//! Source  whether the files fit their schemas is checked by packages/deploy/check.py.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
     lines.filter_map(|line| Some(line.split_once(key)?.1.trim())).collect()
 }
 
-/// The settings that a file gives to the server, as variables: `NAME: "value"`, `{name: NAME, value: "value"}` or `NAME=value`.
+/// The settings that a file gives to the server: `NAME: "value"`, `{name: NAME, value: "value"}` or `NAME=value`.
 fn settings(file: &str) -> Vec<(String, String)> {
     let text = read(file);
     let named = values(&text, "REDLATCH_").into_iter().filter_map(|rest| {
