@@ -350,7 +350,7 @@ mod endings {
     #[test]
     fn a_signal_gives_the_report_so_far_and_every_lock_is_released() {
         let (directory, dialects) = (Directory::new(), ["string", "native", "redisson"]);
-        for (dialect, signal) in dialects.into_iter().zip(["INT", "TERM", "TERM"]) {
+        for (dialect, signal) in dialects.into_iter().zip(["INT", "TERM", "HUP"]) {
             let socket = directory.path("socket");
             let server = start(&socket);
             // A process that was started to ignore SIGINT catches it all the same.

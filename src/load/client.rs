@@ -239,13 +239,7 @@ impl Client {
         for error in self.session.errors.drain(..) {
             figures.error(&error);
         }
-        let counts = &mut figures.counts;
-        counts.requests += sent.requests;
-        counts.attempts += sent.attempts;
-        counts.refused += sent.refused;
-        counts.lost_replies += sent.lost_replies;
-        counts.connections_lost += sent.connections_lost;
-        counts.reconnects += sent.reconnects;
+        figures.counts.add(&sent);
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use super::figures::Counts;
 use super::plan::{Dialect, Node, Plan};
 use crate::client::{Connection, Error, RELEASE, Reply, connect};
 use crate::scripts::digest;
@@ -27,20 +28,10 @@ pub(super) struct Session {
     channel: Option<String>,
     /// Releases by [`Dialect::Redisson`], each of which has a key for its answer.
     unlocks: u64,
-    pub(super) counts: Requests,
+    /// What was sent and lost since the counts were last taken.
+    pub(super) counts: Counts,
     /// Errors since they were last taken.
     pub(super) errors: Vec<String>,
-}
-
-/// What was sent and lost since the figures were last taken.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Requests {
-    pub(super) requests: u64,
-    pub(super) attempts: u64,
-    pub(super) refused: u64,
-    pub(super) lost_replies: u64,
-    pub(super) connections_lost: u64,
-    pub(super) reconnects: u64,
 }
 
 /// A server, and the connection to it if there is one.
@@ -113,7 +104,7 @@ impl Session {
             scripts: Scripts { release: script(RELEASE), try_lock: script(TRY_LOCK), unlock: script(UNLOCK) },
             channel: None,
             unlocks: 0,
-            counts: Requests::default(),
+            counts: Counts::default(),
             errors: Vec::new(),
         };
         let (mut open, mut failure) = (0, None);

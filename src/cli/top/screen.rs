@@ -8,11 +8,11 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::super::run::{MISUSED, NO_SERVER};
+use super::super::signals::Signals;
 use super::super::{Fault, runtime, warn};
 use super::Options;
 use super::sample::{Loss, Sample, Source};
@@ -65,10 +65,7 @@ struct Screen {
 
 impl Screen {
     async fn show(&mut self, terminal: &mut ratatui::DefaultTerminal, every: Duration) -> Result<(), Fault> {
-        let caught = |kind| signal(kind).map_err(|error| format!("cannot catch signals: {error}"));
-        let (mut terminate, mut hang_up) = (caught(SignalKind::terminate())?, caught(SignalKind::hangup())?);
-        let mut interrupt = caught(SignalKind::interrupt())?;
-        let mut events = events();
+        let (mut signals, mut events) = (Signals::catch()?, events());
         let mut tick = interval(every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last, mut is_drawn) = (Instant::now(), false);
@@ -118,9 +115,7 @@ impl Screen {
                         *source = None;
                     }
                 },
-                _ = terminate.recv() => return Ok(()),
-                _ = hang_up.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                _ = signals.next() => return Ok(()),
             }
         }
     }
