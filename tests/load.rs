@@ -350,7 +350,7 @@ mod endings {
     #[test]
     fn a_signal_gives_the_report_so_far_and_every_lock_is_released() {
         let (directory, dialects) = (Directory::new(), ["string", "native", "redisson"]);
-        for (dialect, signal) in dialects.into_iter().zip(["INT", "TERM", "TERM"]) {
+        for (dialect, signal) in dialects.into_iter().zip(["INT", "TERM", "HUP"]) {
             let socket = directory.path("socket");
             let server = start(&socket);
             // A process that was started to ignore SIGINT catches it all the same.
@@ -364,6 +364,37 @@ mod endings {
             let left = ask_on(&socket, "DBSIZE");
             assert_eq!(left, ":0\r\n", "{dialect}: {report}");
             drop(server);
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_listed_with_its_kind_and_its_owner() {
+        let directory = Directory::new();
+        let socket = directory.path("socket");
+        let _server = start(&socket);
+        let url = format!("unix://{socket}");
+        for (dialect, kind) in [
+            ("string", "exclusive"),
+            ("redlock", "exclusive"),
+            ("redisson", "reentrant"),
+            ("native", "exclusive"),
+        ] {
+            let one =
+                ["--url", &url, "--dialect", dialect, "--clients", "1", "--keys", "lock:a", "--hold", "10m"];
+            let loading = Loading::start(&one);
+            while ask_on(&socket, "EXISTS lock:a") == ":0\r\n" {}
+            let owner = match dialect {
+                "redisson" => ask_on(&socket, "HKEYS lock:a"),
+                _ => ask_on(&socket, "GET lock:a"),
+            };
+            let owner = owner.lines().last().unwrap().to_owned();
+            let listed = ask_on(&socket, "LOCK.LIST");
+            let mut words = listed.lines().skip_while(|line| *line != "lock:a");
+            assert!(words.clone().any(|word| word == kind), "{dialect}: {listed}");
+            assert!(words.any(|word| word == owner), "{dialect}, {owner}: {listed}");
+            let (code, report) = loading.end("INT");
+            assert_eq!((code, report["released"].as_u64()), (Some(0), Some(1)), "{report}");
+            assert_eq!(ask_on(&socket, "LOCK.LIST").lines().last(), Some("*0"));
         }
     }
 

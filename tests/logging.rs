@@ -464,4 +464,44 @@ mod spans {
             assert_eq!(with(&said, &ended).len(), 1, "{said:?}");
         });
     }
+
+    #[test]
+    fn a_grant_by_set_nx_or_by_a_known_script_is_inside_of_its_command() {
+        let try_lock = include_str!("../src/load/try_lock.lua");
+        let eval = |server: &mut EngineTarget, link, owner: &str| {
+            server.send(link, &request(&["EVAL", try_lock, "1", "hash", "5000", owner]));
+        };
+        traced(|server, log| {
+            let [holder, other] = [(); 2].map(|()| server.connect());
+            send(server, holder, "SET job A NX PX 7000");
+            send(server, other, "SET job B NX PX 7000");
+            send(server, holder, "SETNX second A");
+            send(server, holder, "SET third A");
+            eval(server, holder, "A:1");
+            eval(server, other, "B:1");
+            eval(server, holder, "A:1");
+            let said = log.take();
+            let said = with(&said, "grant{").into_iter().filter(|line| line.contains(": new"));
+            let grant = |command, key, facts| {
+                format!(
+                    "command{{command=\"{command}\" key={key} client=1}}:\
+                     grant{{key={key} keys=1 owner={facts}}}: new"
+                )
+            };
+            let expected = [
+                grant("set", "job", "A client=1 kind=\"exclusive\" token=1 lease_ms=7000"),
+                grant("setnx", "second", "A client=1 kind=\"exclusive\" token=2"),
+                grant("eval", "hash", "A:1 client=1 kind=\"reentrant\" token=3 lease_ms=5000"),
+            ];
+            let said: Vec<_> = said.collect();
+            assert_eq!(
+                said.len(),
+                expected.len(),
+                "a refusal and a lock that is held already make none: {said:?}"
+            );
+            for (said, expected) in said.iter().zip(&expected) {
+                assert!(said.contains(expected), "{said}, not {expected}");
+            }
+        });
+    }
 }

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -21,10 +21,15 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tonic::codegen::Service;
 use tonic::{Request, Response, Status};
 
-use crate::support::binary::{Running, redlatch};
+use crate::support::binary::{Directory, Running, redlatch};
+use crate::support::certificates::Authority;
 
 /// A collector that hands on what it gets.
 #[derive(Clone, Debug)]
@@ -44,6 +49,12 @@ impl TraceService for Collector {
 impl Collector {
     /// Starts one on a free port. It ends with the process of the tests.
     fn start() -> (SocketAddr, mpsc::Receiver<ExportTraceServiceRequest>) {
+        Self::start_with(None)
+    }
+
+    /// Like [`Self::start`]; over TLS if there is a configuration for it.
+    fn start_with(tls: Option<ServerConfig>) -> (SocketAddr, mpsc::Receiver<ExportTraceServiceRequest>) {
+        let tls = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -59,7 +70,18 @@ impl Collector {
                         async move { Ok::<_, Infallible>(service.call(request).await.unwrap()) }
                     });
                     let connection = http2::Builder::new(TokioExecutor::new());
-                    tokio::spawn(connection.serve_connection(TokioIo::new(stream), answer));
+                    match &tls {
+                        None => {
+                            tokio::spawn(connection.serve_connection(TokioIo::new(stream), answer));
+                        }
+                        Some(tls) => {
+                            let opening = tls.accept(stream);
+                            tokio::spawn(async move {
+                                let stream = TokioIo::new(opening.await.unwrap());
+                                connection.serve_connection(stream, answer).await
+                            });
+                        }
+                    }
                 }
             });
         });
@@ -149,8 +171,21 @@ fn owned((trace, span): (&str, &str)) -> (String, String) {
 /// A server whose client B waits for the lock of A and gets it; then the server ends.
 fn hand_over(after: impl FnOnce(&mut Client)) -> (Spans, Vec<ExportTraceServiceRequest>) {
     let (collector, received) = Collector::start();
-    let endpoint = format!("http://{collector}");
-    let server = Running::start(redlatch().args(["--port", "auto", "--otlp-endpoint", &endpoint]));
+    hand_over_on(start(&format!("http://{collector}"), &[]), received, after)
+}
+
+fn start(endpoint: &str, environment: &[(&str, &str)]) -> Running {
+    let mut command = redlatch();
+    command.args(["--port", "auto", "--otlp-endpoint", endpoint]).envs(environment.iter().copied());
+    Running::start(&mut command)
+}
+
+/// Like [`hand_over`], on a server that sends its spans there.
+fn hand_over_on(
+    server: Running,
+    received: mpsc::Receiver<ExportTraceServiceRequest>,
+    after: impl FnOnce(&mut Client),
+) -> (Spans, Vec<ExportTraceServiceRequest>) {
     let [mut holder, mut waiter] = [(); 2].map(|()| Client::new(&server));
     holder.ask(&format!("LOCK.ACQUIRE job A {}", meta(TRACE_A)));
     waiter.send(&format!("LOCK.ACQUIRE job B WAIT 60000 {}", meta(TRACE_B)));
@@ -226,7 +261,7 @@ fn a_collector_that_is_away_is_a_line_of_the_log_and_no_reply_waits_for_it() {
     // A port on which nobody listens: its listener is closed before the server starts.
     let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let endpoint = format!("http://{away}");
-    let mut server = Running::start(redlatch().args(["--port", "auto", "--otlp-endpoint", &endpoint]));
+    let mut server = start(&endpoint, &[]);
     let mut client = Client::new(&server);
     // More spans than the queue has room for.
     for _ in 0..5_000 {
@@ -240,8 +275,46 @@ fn a_collector_that_is_away_is_a_line_of_the_log_and_no_reply_waits_for_it() {
 }
 
 #[test]
+fn a_collector_is_reached_over_tls_if_the_system_trusts_it() {
+    let (directory, authority) = (Directory::new(), Authority::new("collectors"));
+    let (certificate, key) = authority.vouch("collector");
+    let certificates = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let mut tls = ServerConfig::builder().with_no_client_auth().with_single_cert(certificates, key).unwrap();
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let (collector, received) = Collector::start_with(Some(tls));
+    let trusted = directory.write("authorities.pem", &authority.pem);
+    let server = start(&format!("https://{collector}"), &[("SSL_CERT_FILE", &trusted)]);
+    let (spans, _) = hand_over_on(server, received, |_| {});
+    assert_eq!(place(spans.only("wait", ("owner", "B"))), owned(TRACE_B));
+}
+
+#[test]
+fn a_sampler_chooses_traces_and_that_of_a_client_is_as_the_client_says() {
+    let (collector, received) = Collector::start();
+    let sampler = [("OTEL_TRACES_SAMPLER", "parentbased_always_off")];
+    let (spans, _) = hand_over_on(start(&format!("http://{collector}"), &sampler), received, |_| {});
+    let mut names: Vec<_> = spans.0.iter().map(|span| &*span.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["grant", "grant", "wait"], "those of the traces of A and B");
+}
+
+#[test]
+fn a_second_signal_ends_the_process_before_a_collector_has_answered() {
+    // Connections are accepted, and nobody reads them.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut server = start(&format!("http://{}", silent.local_addr().unwrap()), &[]);
+    assert_eq!(Client::new(&server).ask("PING"), "+PONG");
+    server.signal("TERM");
+    server.wait_for("The last spans are sent");
+    server.signal("TERM");
+    let (code, said) = server.end_with_log();
+    assert!(code == Some(1) && said.contains("A second signal ends the process at once"), "{code:?}: {said}");
+}
+
+#[test]
 fn an_endpoint_that_is_none_is_refused_at_the_start() {
-    for endpoint in ["127.0.0.1:4317", "https://127.0.0.1:4317", "http://"] {
+    for endpoint in ["127.0.0.1:4317", "ftp://127.0.0.1:4317", "http://", "https://"] {
         let refused = redlatch().args(["--port", "auto", "--otlp-endpoint", endpoint]).output().unwrap();
         let said = crate::support::binary::refusal(&refused);
         assert!(said.contains(&format!("otlp-endpoint '{endpoint}'")), "{said}");

@@ -22,7 +22,11 @@ pub(super) fn check(request: &Request) -> Result<ExitCode, Fault> {
     match serve::configured(&configuration, &settings) {
         Ok(builder) => {
             let later = builder.faults().into_iter().map(|fault| fault.to_string());
-            let unreachable = serve::check_reachable(&settings, &systemd::inherited()?).err();
+            let mut unreachable = serve::check_reachable(&settings, &systemd::inherited()?).err();
+            if settings.text("supervised") == "systemd" && unreachable.take().is_some() {
+                // A check that a unit runs before the server does not get the sockets of the server.
+                warn("warning: port '0': clients reach only sockets that systemd hands over to the server");
+            }
             let log_file = check_log_file(&settings.text("logfile")).err();
             let spans = otlp::open(&settings.text("otlp-endpoint")).err();
             let of_place = later.chain(unreachable).chain(log_file).chain(spans);

@@ -1,18 +1,18 @@
 //! `redlatch load`: a load with locks, its progress, and its report.
 //!
 //! Rule    the report is the only output; progress is one line on the error stream, if that is a terminal.
-//! Rule    SIGINT and SIGTERM end the load with the report so far. The second one ends the process.
+//! Rule    SIGINT, SIGTERM and SIGHUP end the load with the report so far. The second one ends the process.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use super::run::{MISUSED, NO_SERVER};
+use super::signals::Signals;
 use super::{Fault, descriptors, print, warn};
 use crate::load::{Failure, Live, Plan, Report};
 
@@ -61,9 +61,7 @@ pub(super) fn run(options: Box<Options>) -> u8 {
 fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, Failure>, Fault> {
     let runtime = super::runtime()?;
     runtime.block_on(async {
-        let caught = |kind| signal(kind).map_err(|error| format!("cannot catch signals: {error}"));
-        let (mut interrupt, mut terminate) =
-            (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);
+        let mut signals = Signals::catch()?;
         let (tell, mut ended) = oneshot::channel();
         let loaded = live.clone();
         std::thread::spawn(move || {
@@ -81,8 +79,7 @@ fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, Failure>, Fault
                     return report.map_err(|_| "the load has failed".to_owned());
                 }
                 _ = second.tick() => false,
-                _ = interrupt.recv() => true,
-                _ = terminate.recv() => true,
+                _ = signals.next() => true,
             };
             if is_asked && is_ending {
                 return Err("ended without a report".to_owned());

@@ -166,7 +166,7 @@ Without --rate each client begins when it has released its last lock. With it, a
 not a client is free, and latency counts from these times.
 
 Exit codes: 0; 1 if nothing could be done or a file could not be written; 64 for bad options; 69 if no server could be
-asked; 70 if a lock had two owners at once. SIGINT and SIGTERM end the load with the report so far.";
+asked; 70 if a lock had two owners at once. SIGINT, SIGTERM and SIGHUP end the load with the report so far.";
 
 const TOP_HELP: &str = "\
 Keys: q ends, p pauses, s sorts by another column, / filters by a part of the key (Enter keeps it, Escape clears it), the

@@ -29,6 +29,7 @@ mod place;
 mod replay;
 mod run;
 mod serve;
+mod signals;
 mod sources;
 mod systemd;
 mod test_flags;
@@ -90,10 +91,9 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
             let set_level = log::open(&sources.value("loglevel"), &format, output, spans);
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
             let served = sources.check().and_then(|settings| {
-                // Dropped after the server has ended: the last spans are sent.
-                let _exporter = exporter?;
-                let log = serve::Log { file, set_level };
-                let process = serve::Process { program: &program, flags, inherited: inherited?, log };
+                let (exporter, log) = (exporter?, serve::Log { file, set_level });
+                let process =
+                    serve::Process { program: &program, flags, inherited: inherited?, log, exporter };
                 serve::serve(process, settings)
             });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));

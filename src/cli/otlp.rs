@@ -13,7 +13,8 @@ use opentelemetry::trace::{
     Link, SpanBuilder, SpanContext, SpanKind, TraceContextExt, TraceState, Tracer, TracerProvider,
 };
 use opentelemetry::{Context, KeyValue, SpanId, TraceFlags, TraceId, Value};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
@@ -47,20 +48,29 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
 /// Characters of a text in an attribute. Names are shorter: see `state::log_name`.
 const TEXT_CHARS_MAX: usize = 256;
 
-/// Sends spans until it is dropped, which waits for the last ones, but not for long.
+/// Sends spans until [`Exporter::end`].
 #[derive(Debug)]
 pub(super) struct Exporter {
     provider: SdkTracerProvider,
-    runtime: Option<Runtime>,
+    runtime: Runtime,
 }
 
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        // An error means that the collector is away, which the log says already.
-        let _ = self.provider.shutdown_with_timeout(FLUSH_TIME_MAX);
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+impl Exporter {
+    /// Sends the last spans, but not for long. Returns true if `hurry` comes before they are sent: then they are lost.
+    pub(super) fn end(self, hurry: impl Future<Output = ()>) -> bool {
+        let Self { provider, runtime } = self;
+        // An error means that the collector is away, which the log says already. It ends on a thread of its own, because it
+        // blocks, also when it is dropped.
+        let ended = runtime.spawn_blocking(move || drop(provider.shutdown_with_timeout(FLUSH_TIME_MAX)));
+        let is_hurried = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = hurry => true,
+                _ = ended => false,
+            }
+        });
+        runtime.shutdown_background();
+        is_hurried
     }
 }
 
@@ -76,16 +86,20 @@ pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
     let refuse = |why: &dyn fmt::Display| {
         format!("otlp-endpoint '{endpoint}': must be like http://127.0.0.1:4317: {why}")
     };
-    if !endpoint.starts_with("http://") {
-        return Err(refuse(&"only http is supported"));
+    let is_tls = endpoint.starts_with("https://");
+    if !is_tls && !endpoint.starts_with("http://") {
+        return Err(refuse(&"it begins with neither http:// nor https://"));
     }
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).thread_name("otlp").enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     // The connection belongs to the runtime in which it is made.
     let entered = runtime.enter();
-    let exporter =
+    let mut exporter =
         SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(REQUEST_TIME_MAX);
+    if is_tls {
+        exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
+    }
     let exporter = exporter.build().map_err(|error| refuse(&error))?;
     drop(entered);
     let batches = BatchConfigBuilder::default()
@@ -100,7 +114,7 @@ pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
     let layer = SpanLayer { tracer: provider.tracer(env!("CARGO_PKG_NAME")) };
     let filter = FilterFn::new(|metadata| metadata.is_span() && metadata.target() == SPANS);
     let layer = layer.with_filter(filter.with_max_level_hint(LevelFilter::TRACE));
-    Ok(Some((layer.boxed(), Exporter { provider, runtime: Some(runtime) })))
+    Ok(Some((layer.boxed(), Exporter { provider, runtime })))
 }
 
 /// What all spans have in common. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` change it, as everywhere.

@@ -3,15 +3,16 @@
 //! Rule    the signals are caught before the log says that connections are accepted, so that a harness that waits for
 //!         that line can end the process in good order at once.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Runtime;
 
 use super::log_file::LogFile;
+use super::otlp::Exporter;
+use super::signals::{Caught, Signals};
 use super::sources::Configuration;
 use super::systemd::{NotifyState, Supervisor};
 use super::{Fault, descriptors, directives, harness, log, print};
@@ -32,6 +33,8 @@ pub(super) struct Process<'p> {
     pub(super) inherited: Inherited,
     /// Its log.
     pub(super) log: Log,
+    /// What sends its spans, if anything does.
+    pub(super) exporter: Option<Exporter>,
 }
 
 /// The log of the process.
@@ -47,7 +50,7 @@ pub(super) struct Log {
 /// # Errors
 /// The reason why the server does not start.
 pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Result<ExitCode, Fault> {
-    let Process { program, flags, inherited, log } = process;
+    let Process { program, flags, inherited, log, exporter } = process;
     flags.check()?;
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
@@ -66,7 +69,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     let runtime = server::runtime().map_err(|error| format!("cannot start: {error}"))?;
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
-    let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut signals = Signals::catch()?;
     // This thread is one of the workers.
     let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
@@ -79,15 +82,29 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     let reason = match is_harness_there {
         true => {
             let reload = || reload(&server, file.as_deref(), &supervisor);
-            let end = signals.reason_to_end(&server, flags, reload);
+            let end = reason_to_end(&mut signals, &server, flags, reload);
             runtime.block_on(unless_forever(end, watch(&server, &supervisor, file.as_deref())))
         }
         false => "nobody reads the standard output",
     };
     tracing::info!(reason, "Ending");
     supervisor.tell(&[NotifyState::Stopping, NotifyState::Status("Answers the last requests")]);
+    Ok(end(server, &settings, (runtime, signals, exporter)))
+}
+
+/// Ends the server, and what serves it. Returns the status of the process.
+fn end(
+    server: Server,
+    settings: &Settings,
+    (runtime, mut signals, exporter): (Runtime, Signals, Option<Exporter>),
+) -> ExitCode {
     server.stop();
-    let is_hurried = runtime.block_on(signals.hurries(server.finished()));
+    let mut is_hurried = runtime.block_on(async {
+        tokio::select! {
+            () = server.finished() => false,
+            () = signals.end() => true,
+        }
+    });
     let has_failed = server.has_failed();
     runtime.shutdown_background();
     if !is_hurried {
@@ -99,17 +116,24 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
             let _ = std::fs::remove_file(port_file);
         }
     }
+    if let Some(exporter) = exporter {
+        tracing::info!("The last spans are sent");
+        let was_hurried = is_hurried;
+        is_hurried = exporter.end(async {
+            if !was_hurried {
+                signals.end().await;
+            }
+        });
+    }
     if is_hurried {
         tracing::warn!("A second signal ends the process at once");
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::FAILURE;
     }
-    match has_failed {
-        true => Ok(DISK_FAILED.into()),
-        false => {
-            tracing::info!("Ended");
-            Ok(ExitCode::SUCCESS)
-        }
+    if has_failed {
+        return DISK_FAILED.into();
     }
+    tracing::info!("Ended");
+    ExitCode::SUCCESS
 }
 
 /// Tells the supervisor that the server lives, and the log which of its lines were left out. Has no end.
@@ -181,48 +205,23 @@ fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
     paths.collect::<Vec<_>>().join(" ")
 }
 
-/// The signals that concern a running server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    /// The server outlives its terminal, as Redis does, and reads its certificates and opens its log file again.
-    hangup: Signal,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits until the server is to end; returns why.
-    async fn reason_to_end(
-        &mut self,
-        server: &Server,
-        flags: &harness::Flags,
-        reload: impl Fn(),
-    ) -> &'static str {
-        let mut end_of_process = std::pin::pin!(flags.reason_to_end());
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return "SIGTERM",
-                _ = self.interrupt.recv() => return "SIGINT",
-                () = server.stopped() => return "SHUTDOWN",
-                reason = &mut end_of_process => return reason,
-                _ = self.hangup.recv() => reload(),
-            }
-        }
-    }
-
-    /// Waits until the server is done. Returns true if another signal comes before that.
-    async fn hurries(&mut self, done: impl Future<Output = ()>) -> bool {
+/// Waits until the server is to end; returns why. It outlives its terminal, as Redis does: at SIGHUP it reads its certificates
+/// and opens its log file again.
+async fn reason_to_end(
+    signals: &mut Signals,
+    server: &Server,
+    flags: &harness::Flags,
+    reload: impl Fn(),
+) -> &'static str {
+    let mut end_of_process = std::pin::pin!(flags.reason_to_end());
+    loop {
         tokio::select! {
-            () = done => false,
-            _ = self.terminate.recv() => true,
-            _ = self.interrupt.recv() => true,
+            caught = signals.next() => match caught {
+                Caught::End(name) => return name,
+                Caught::Hangup => reload(),
+            },
+            () = server.stopped() => return "SHUTDOWN",
+            reason = &mut end_of_process => return reason,
         }
     }
 }

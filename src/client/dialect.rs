@@ -168,7 +168,9 @@ impl Terms {
                     connection.call(&words).await? != Reply::Null
                 }
                 Dialect::Plain => {
-                    let reply = connection.call(&[b"EVAL", EXTEND, b"1", key, &self.owner, &lease]).await?;
+                    let reply = connection
+                        .call(&[b"EVAL", EXTEND.as_bytes(), b"1", key, &self.owner, &lease])
+                        .await?;
                     reply.integer() == Some(1)
                 }
             };
@@ -195,7 +197,7 @@ impl Terms {
         for key in &self.keys {
             let mut words: Vec<&[u8]> = match dialect {
                 Dialect::Native => vec![b"LOCK.RELEASE", key, &self.owner],
-                Dialect::Plain => vec![b"EVAL", RELEASE, b"1", key, &self.owner],
+                Dialect::Plain => vec![b"EVAL", RELEASE.as_bytes(), b"1", key, &self.owner],
             };
             words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
             was_held &= connection.call(&words).await?.integer() == Some(1);
@@ -219,10 +221,10 @@ fn millis(duration: Duration) -> Vec<u8> {
     text(duration.as_millis())
 }
 
-const RELEASE: &[u8] =
-    b"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
-const EXTEND: &[u8] = b"if redis.call('get', KEYS[1]) == ARGV[1] then \
-    return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
+/// Compare and delete: 1, or 0 if the owner does not hold the lock. KEYS: the lock. ARGV: the owner.
+pub const RELEASE: &str = include_str!("release.lua");
+/// Like [`RELEASE`]; the lease begins anew. ARGV: the owner, the lease in milliseconds.
+const EXTEND: &str = include_str!("extend.lua");
 /// How long one request waits at most. A longer wait asks again.
 const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long an answer may take after the wait has ended.

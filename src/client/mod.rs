@@ -31,6 +31,8 @@ pub(crate) use connection::Connection;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
+pub use dialect::RELEASE;
+#[cfg(feature = "cli")]
 pub(crate) use locks::random;
 #[cfg(feature = "cli")]
 pub(crate) use target::{Target, Transport};

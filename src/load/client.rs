@@ -105,11 +105,12 @@ impl Client {
                 shared.abandoned.borrow_mut().push((key, owner));
                 break;
             };
+            let received = Instant::now();
             match answer {
                 Answer::Granted { lease_from, token, has_waited } => {
                     self.session.stop_listening().await;
-                    let grant =
-                        Grant { client: self.number, asked, lease_from, lease: shared.plan.lease, token };
+                    let (client, lease) = (self.number, shared.plan.lease);
+                    let grant = Grant { client, asked, received, lease_from, lease, token };
                     self.note(key, begin, was_held || has_waited, grant);
                     return Some(owner);
                 }
@@ -196,13 +197,14 @@ impl Client {
 
     /// Adds a grant to the figures.
     fn note(&self, key: usize, begin: Instant, was_held: bool, grant: Grant) {
-        let (now, shared) = (Instant::now(), &self.shared);
-        let noted = shared.ledger.grant(now, key, grant);
+        let shared = &self.shared;
+        let noted = shared.ledger.grant(key, grant, Instant::now);
         let mut figures = shared.figures.borrow_mut();
-        figures.granted(self.number, now.saturating_duration_since(shared.start));
-        record(&mut figures.acquire, now.saturating_duration_since(begin));
+        let since = |earlier| grant.received.saturating_duration_since(earlier);
+        figures.granted(self.number, since(shared.start));
+        record(&mut figures.acquire, since(begin));
         if was_held || noted.hand_over.is_some() {
-            record(&mut figures.wait, now.saturating_duration_since(grant.asked));
+            record(&mut figures.wait, since(grant.asked));
         }
         if let Some(time) = noted.hand_over {
             record(&mut figures.hand_over, time);
@@ -216,14 +218,14 @@ impl Client {
         let shared = self.shared.clone();
         let sent = Instant::now();
         shared.ledger.release(sent, key, self.number);
-        let answer = self.session.release(&shared.keys[key], owner).await;
+        let release = self.session.release(&shared.keys[key], owner).await;
         {
             let mut figures = shared.figures.borrow_mut();
-            if answer.is_some() {
-                record(&mut figures.release, sent.elapsed());
+            if release.was_held.is_some() {
+                record(&mut figures.release, release.at.saturating_duration_since(sent));
             }
-            figures.counts.released += u64::from(answer == Some(true));
-            figures.counts.outlived += u64::from(answer == Some(false));
+            figures.counts.released += u64::from(release.was_held == Some(true));
+            figures.counts.outlived += u64::from(release.was_held == Some(false));
         }
         if !self.session.is_ready() {
             self.recover(&shared.keys[key], owner).await;
@@ -237,13 +239,7 @@ impl Client {
         for error in self.session.errors.drain(..) {
             figures.error(&error);
         }
-        let counts = &mut figures.counts;
-        counts.requests += sent.requests;
-        counts.attempts += sent.attempts;
-        counts.refused += sent.refused;
-        counts.lost_replies += sent.lost_replies;
-        counts.connections_lost += sent.connections_lost;
-        counts.reconnects += sent.reconnects;
+        figures.counts.add(&sent);
     }
 }
 

@@ -115,7 +115,8 @@ impl Figures {
 }
 
 impl Counts {
-    fn add(&mut self, other: &Self) {
+    /// Adds what was counted elsewhere.
+    pub(super) fn add(&mut self, other: &Self) {
         let Self {
             acquired,
             released,

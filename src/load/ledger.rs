@@ -5,6 +5,8 @@
 //!         once, whatever the network did.
 //! Rule    grants are noted after they were received, releases before they are sent: so the order of the notes is one in
 //!         which the server cannot have had fewer holders than are noted.
+//! Time    the time of a grant is read while its lock is locked: notes are in the order of their times. A
+//!         client that was stopped between its answer and its note is late, and does not overlap with those after it.
 
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,7 @@ pub(super) struct Grant {
     pub(super) client: usize,
     /// When the first request for it was sent.
     pub(super) asked: Instant,
+    pub(super) received: Instant,
     /// A moment at which its lease had not begun.
     pub(super) lease_from: Instant,
     pub(super) lease: Duration,
@@ -65,10 +68,11 @@ impl Ledger {
         self.locks[key].lock().hold.is_some_and(|hold| now < hold.until)
     }
 
-    /// A grant has been received.
-    pub(super) fn grant(&self, now: Instant, key: usize, grant: Grant) -> Noted {
+    /// A grant has been received. `clock` tells the time.
+    pub(super) fn grant(&self, key: usize, grant: Grant, clock: impl FnOnce() -> Instant) -> Noted {
         let until = grant.lease_from + grant.lease.saturating_sub(margin(grant.lease));
         let mut lock = self.locks[key].lock();
+        let now = clock();
         // A grant whose lease may have ended while it travelled says nothing: others may have had the lock since.
         if now >= until {
             return Noted::default();
@@ -78,7 +82,7 @@ impl Ledger {
         let waited = lock.released.take().filter(|released| grant.asked <= *released);
         lock.hold = Some(Hold { client: grant.client, until });
         lock.token = grant.token.max(lock.token);
-        let hand_over = waited.map(|released| now.saturating_duration_since(released));
+        let hand_over = waited.map(|released| grant.received.saturating_duration_since(released));
         Noted { overlaps_in_time, token_falls, hand_over }
     }
 
@@ -108,30 +112,37 @@ mod tests {
     }
 
     fn grant(client: usize, asked: Instant, token: Option<u64>) -> Grant {
-        Grant { client, asked, lease_from: asked, lease: LEASE, token }
+        Grant { client, asked, received: asked, lease_from: asked, lease: LEASE, token }
+    }
+
+    impl Ledger {
+        /// Notes a grant that has been received now.
+        fn grant_at(&self, now: Instant, key: usize, grant: Grant) -> Noted {
+            self.grant(key, Grant { received: now, ..grant }, || now)
+        }
     }
 
     #[test]
     fn a_hand_over_is_from_a_release_to_the_grant_of_one_who_waited() {
         let (ledger, start) = (Ledger::new(1), Instant::now());
-        assert_eq!(ledger.grant(at(start, 1), 0, grant(1, start, Some(1))), Noted::default());
+        assert_eq!(ledger.grant_at(at(start, 1), 0, grant(1, start, Some(1))), Noted::default());
         assert!(ledger.is_held(at(start, 2), 0));
         ledger.release(at(start, 10), 0, 1);
         assert!(!ledger.is_held(at(start, 10), 0));
-        let noted = ledger.grant(at(start, 13), 0, grant(2, at(start, 5), Some(2)));
+        let noted = ledger.grant_at(at(start, 13), 0, grant(2, at(start, 5), Some(2)));
         assert_eq!(noted, Noted { hand_over: Some(Duration::from_millis(3)), ..Noted::default() });
         ledger.release(at(start, 20), 0, 2);
-        let noted = ledger.grant(at(start, 30), 0, grant(1, at(start, 25), Some(3)));
+        let noted = ledger.grant_at(at(start, 30), 0, grant(1, at(start, 25), Some(3)));
         assert_eq!(noted, Noted::default(), "nobody waited");
     }
 
     #[test]
     fn two_certain_holders_at_once_are_found_and_a_lease_that_has_ended_is_not() {
         let (ledger, start) = (Ledger::new(2), Instant::now());
-        ledger.grant(at(start, 1), 0, grant(1, start, None));
-        assert_eq!(ledger.grant(at(start, 2), 1, grant(2, start, None)), Noted::default(), "another lock");
-        assert!(ledger.grant(at(start, 2), 0, grant(2, start, None)).overlaps_in_time);
-        let noted = ledger.grant(at(start, 1_000), 0, grant(1, at(start, 999), None));
+        ledger.grant_at(at(start, 1), 0, grant(1, start, None));
+        assert_eq!(ledger.grant_at(at(start, 2), 1, grant(2, start, None)), Noted::default(), "another lock");
+        assert!(ledger.grant_at(at(start, 2), 0, grant(2, start, None)).overlaps_in_time);
+        let noted = ledger.grant_at(at(start, 1_000), 0, grant(1, at(start, 999), None));
         assert!(!noted.overlaps_in_time, "the lease of the second may have ended");
         ledger.release(at(start, 1_001), 0, 2);
         assert!(ledger.is_held(at(start, 1_002), 0), "only the holder releases");
@@ -140,12 +151,25 @@ mod tests {
     #[test]
     fn a_token_that_does_not_rise_is_found_unless_its_grant_was_late() {
         let (ledger, start) = (Ledger::new(1), Instant::now());
-        ledger.grant(at(start, 1), 0, grant(1, start, Some(7)));
+        ledger.grant_at(at(start, 1), 0, grant(1, start, Some(7)));
         ledger.release(at(start, 2), 0, 1);
-        assert!(ledger.grant(at(start, 4), 0, grant(2, at(start, 3), Some(7))).token_falls);
+        assert!(ledger.grant_at(at(start, 4), 0, grant(2, at(start, 3), Some(7))).token_falls);
         ledger.release(at(start, 5), 0, 2);
-        let late = ledger.grant(at(start, 2_000), 0, grant(3, at(start, 3), Some(6)));
+        let late = ledger.grant_at(at(start, 2_000), 0, grant(3, at(start, 3), Some(6)));
         assert_eq!(late, Noted::default());
         assert!(!ledger.is_held(at(start, 2_000), 0));
+    }
+
+    #[test]
+    fn a_client_that_was_stopped_before_its_note_is_late() {
+        let (ledger, start) = (Ledger::new(1), Instant::now());
+        // The first was granted and then stopped. Its lease ended, and the second was granted the lock.
+        let first = grant(1, start, None);
+        ledger.grant_at(at(start, 1_500), 0, grant(2, at(start, 1_400), None));
+        let noted = ledger.grant(0, Grant { received: at(start, 1), ..first }, || {
+            assert!(ledger.locks[0].is_locked(), "no note comes between the time and this one");
+            at(start, 1_501)
+        });
+        assert_eq!(noted, Noted::default());
     }
 }

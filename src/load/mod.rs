@@ -35,10 +35,10 @@ use schedule::Schedule;
 use session::Session;
 use timer::Timer;
 
+pub use crate::client::RELEASE;
 pub use live::Live;
 pub use plan::{Dialect, Hold, Keys, Node, Plan, rate, time};
 pub use report::{Report, Times};
-pub use session::RELEASE;
 
 /// Why a load has not begun.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -240,7 +240,7 @@ impl Common {
         while was_held {
             was_held = false;
             for (key, owner) in abandoned {
-                was_held |= own.release(&self.keys[*key], owner).await == Some(true);
+                was_held |= own.release(&self.keys[*key], owner).await.was_held == Some(true);
             }
         }
     }

@@ -146,7 +146,22 @@ impl Report {
             "at the end",
             format!("{} still waited, {} not begun", grouped(counts.unfinished), grouped(self.unbegun)),
         );
-        text += &format!("\n{:<14}{:>10}", "", "count");
+        text += &self.latencies();
+        if plan.rate.is_some() {
+            text += "\nacquire counts from the moment at which an acquisition should have begun.\n";
+        }
+        for (error, count) in self.errors() {
+            let _ = write!(text, "\nerror, {} times: {error}", grouped(count));
+        }
+        if self.overlaps() > 0 {
+            text += "\nA LOCK HAD TWO OWNERS AT ONCE.";
+        }
+        text.trim_end().to_owned() + "\n"
+    }
+
+    /// A table of the latencies as text.
+    fn latencies(&self) -> String {
+        let mut text = format!("\n{:<14}{:>10}", "", "count");
         QUANTILES.iter().for_each(|(name, _)| text += &format!("{:>11}", name.replace('_', ".")));
         text += "        max\n";
         for times in Times::ALL {
@@ -159,16 +174,7 @@ impl Report {
             }
             text.push('\n');
         }
-        if plan.rate.is_some() {
-            text += "\nacquire counts from the moment at which an acquisition should have begun.\n";
-        }
-        for (error, count) in self.errors() {
-            let _ = write!(text, "\nerror, {} times: {error}", grouped(count));
-        }
-        if self.overlaps() > 0 {
-            text += "\nA LOCK HAD TWO OWNERS AT ONCE.";
-        }
-        text.trim_end().to_owned() + "\n"
+        text
     }
 
     /// What ran against what, on one line.

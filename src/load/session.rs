@@ -1,9 +1,9 @@
 //! A client's connections, one for each node, and what a dialect sends over them.
 //!
 //! Owns    the connections: one that is lost is opened again after a pause that doubles up to a limit.
-//! Source  the release script is the one that the Redis documentation gives for SET NX. The scripts of `redisson` have the
-//!         inputs, the effects and the messages of Redisson's lock, but not its text, so a server that knows scripts by
-//!         their SHA-1 does not know these.
+//! Source  the scripts of `redisson` make the requests and have the inputs, the effects and the messages of those of Redisson
+//!         4.7, in a text of this project. Their rows in `scripts::KNOWN` are like those of Redisson's texts, so a server
+//!         lists their locks.
 //! Rule    every request and every answer is counted. What the answer to a lost request would have been is unknown: the
 //!         caller releases what it may have been granted.
 
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
+use super::figures::Counts;
 use super::plan::{Dialect, Node, Plan};
-use crate::client::{Connection, Error, Reply, connect};
+use crate::client::{Connection, Error, RELEASE, Reply, connect};
 use crate::scripts::digest;
 
 /// The connections of a client.
@@ -25,20 +26,12 @@ pub(super) struct Session {
     scripts: Scripts,
     /// The channel that the client has subscribed to.
     channel: Option<String>,
-    pub(super) counts: Requests,
+    /// Releases by [`Dialect::Redisson`], each of which has a key for its answer.
+    unlocks: u64,
+    /// What was sent and lost since the counts were last taken.
+    pub(super) counts: Counts,
     /// Errors since they were last taken.
     pub(super) errors: Vec<String>,
-}
-
-/// What was sent and lost since the figures were last taken.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Requests {
-    pub(super) requests: u64,
-    pub(super) attempts: u64,
-    pub(super) refused: u64,
-    pub(super) lost_replies: u64,
-    pub(super) connections_lost: u64,
-    pub(super) reconnects: u64,
 }
 
 /// A server, and the connection to it if there is one.
@@ -63,6 +56,21 @@ struct Scripts {
     release: Script,
     try_lock: Script,
     unlock: Script,
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Release {
+    /// False if the owner did not hold the lock any more; `None` if the answer is lost.
+    pub(super) was_held: Option<bool>,
+    /// When the answer came. Requests that clean up may follow it.
+    pub(super) at: Instant,
+}
+
+impl Release {
+    fn at_once(was_held: Option<bool>) -> Self {
+        Self { was_held, at: Instant::now() }
+    }
 }
 
 /// The answer to a request for a lock.
@@ -95,7 +103,8 @@ impl Session {
             nodes: plan.nodes.iter().map(Place::new).collect(),
             scripts: Scripts { release: script(RELEASE), try_lock: script(TRY_LOCK), unlock: script(UNLOCK) },
             channel: None,
-            counts: Requests::default(),
+            unlocks: 0,
+            counts: Counts::default(),
             errors: Vec::new(),
         };
         let (mut open, mut failure) = (0, None);
@@ -287,18 +296,32 @@ impl Session {
         }
     }
 
-    /// Releases a lock. False if the owner did not hold it any more; `None` if the answer is lost.
-    pub(super) async fn release(&mut self, key: &str, owner: &str) -> Option<bool> {
+    /// Releases a lock.
+    pub(super) async fn release(&mut self, key: &str, owner: &str) -> Release {
         let reply = match self.dialect {
             Dialect::List => self.ask(&["RPUSH", key, "1"]).await,
             Dialect::Native => self.ask(&["LOCK.RELEASE", key, owner]).await,
-            Dialect::Redisson => {
-                let (lease, channel) = (self.lease_ms.clone(), channel_of(key));
-                self.run(self.scripts.unlock.clone(), &[key, &channel], &[&lease, owner]).await
-            }
-            Dialect::Redlock => return self.release_majority(key, owner).await,
+            Dialect::Redisson => return self.unlock(key, owner).await,
+            Dialect::Redlock => return Release::at_once(self.release_majority(key, owner).await),
             Dialect::String => self.run(self.scripts.release.clone(), &[key], &[owner]).await,
         };
+        Release::at_once(self.was_held(reply))
+    }
+
+    /// Releases a lock as Redisson does. The script keeps its answer under a key of its own, for a client that asks again
+    /// because the answer is lost; the client deletes the key when it has the answer.
+    async fn unlock(&mut self, key: &str, owner: &str) -> Release {
+        self.unlocks += 1;
+        let answer = format!("redisson_unlock_latch:{{{key}}}:{owner}:{}", self.unlocks);
+        let (lease, channel) = (self.lease_ms.clone(), channel_of(key));
+        let args = ["0", &lease, owner, "PUBLISH", LATCH_MS];
+        let reply = self.run(self.scripts.unlock.clone(), &[key, &channel, &answer], &args).await;
+        let release = Release::at_once(self.was_held(reply));
+        self.ask(&["DEL", &answer]).await;
+        release
+    }
+
+    fn was_held(&mut self, reply: Option<Reply>) -> Option<bool> {
         match reply? {
             Reply::Integer(held) => Some(held == 1),
             Reply::Null => Some(false),
@@ -445,26 +468,13 @@ fn wait_limit(seconds: &str) -> Duration {
     seconds.parse().map_or(ANSWER_MAX, |seconds| Duration::from_secs_f64(seconds) + ANSWER_MAX)
 }
 
-/// Compare and delete. KEYS: the lock. ARGV: the owner.
-pub const RELEASE: &str =
-    "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end";
 /// Takes a reentrant lock: nil, or the milliseconds that its holder has left. KEYS: the lock. ARGV: the lease, the owner.
-const TRY_LOCK: &str = "local free = redis.call('exists', KEYS[1]) == 0
-if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
-redis.call('hincrby', KEYS[1], ARGV[2], 1)
-redis.call('pexpire', KEYS[1], ARGV[1])
-return nil
-end
-return redis.call('pttl', KEYS[1])";
-/// Releases it: nil if the owner does not hold it, 0 if it holds it still, 1 if it is free. KEYS: the lock, the channel.
-const UNLOCK: &str = "if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return nil end
-if redis.call('hincrby', KEYS[1], ARGV[2], -1) > 0 then
-redis.call('pexpire', KEYS[1], ARGV[1])
-return 0
-end
-redis.call('del', KEYS[1])
-redis.call('publish', KEYS[2], '0')
-return 1";
+const TRY_LOCK: &str = include_str!("try_lock.lua");
+/// Releases it: nil if the owner does not hold it, 0 if it holds it still, 1 if it is free. KEYS: the lock, its channel, the
+/// key of the answer. ARGV: the message, the lease, the owner, the command that publishes, the TTL of the answer.
+const UNLOCK: &str = include_str!("unlock.lua");
+/// How long the answer to a release is kept, in milliseconds: as long as Redisson asks again by default.
+const LATCH_MS: &str = "13500";
 /// How long an answer may take after its wait has ended.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long a client listens for a message at most before it asks again.
@@ -476,6 +486,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scripts::{Known, Purpose};
+
+    #[test]
+    fn the_scripts_are_known() {
+        let purpose = |text: &str| Known::find(&digest(text.as_bytes())).map(|known| known.purpose);
+        assert!(matches!(purpose(TRY_LOCK), Some(Purpose::Acquire(_))));
+        assert_eq!(purpose(UNLOCK), Some(Purpose::Release));
+        assert_eq!(purpose(RELEASE), Some(Purpose::Release));
+    }
 
     #[test]
     fn a_server_is_named_by_its_own_version_and_not_by_the_redis_that_it_resembles() {

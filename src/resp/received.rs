@@ -32,19 +32,6 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Bytes of memory, approximately.
-    #[cfg(feature = "http")]
-    pub(crate) fn bytes(&self) -> usize {
-        let more: usize = match self {
-            Self::Error(text) => text.len(),
-            Self::Text(text) => text.len(),
-            Self::List(replies) | Self::Push(replies) => replies.iter().map(Self::bytes).sum(),
-            Self::Map(pairs) => pairs.iter().map(|(name, value)| name.bytes() + value.bytes()).sum(),
-            Self::Integer(_) | Self::Null => 0,
-        };
-        size_of::<Self>() + more
-    }
-
     /// The value of a field: of a map, or of the flat list that RESP2 sends in its place.
     pub(crate) fn field(&self, name: &str) -> Option<&Self> {
         match self {

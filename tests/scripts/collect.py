@@ -4,7 +4,7 @@
 Usage: collect.py DIRECTORY
 
 Downloads the clients' packages with their ordinary package managers into DIRECTORY/packages, looks through every
-string literal and Lua file in them, and writes a text to DIRECTORY/<sha1>.lua when its SHA-1 is one that
+string literal and Lua file in them and in this project's own clients, and writes a text to DIRECTORY/<sha1>.lua when its SHA-1 is one that
 src/scripts/ names. A text is thus never guessed: the SHA-1 says it is the one on the wire. The test is then run
 with REDLATCH_SCRIPTS_DIR=DIRECTORY. Texts that cannot be had are listed at the end; a package manager that is missing
 or a package that cannot be fetched is reported and skipped, and makes the exit status 1 only with --strict.
@@ -14,6 +14,7 @@ Standard library only.
 
 import ast
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -48,15 +49,17 @@ GO = [
 DEBIAN = ["php-symfony-lock", "php-illuminate-cache", "php-illuminate-redis"]
 CRATES = ["rslock@0.10.0", "redlock@2.0.0", "redis-lock@0.5.1"]
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+OWN = [SOURCE / "client", SOURCE / "load"]
+
 TEXT_SUFFIXES = {".py", ".js", ".cjs", ".mjs", ".ts", ".lua", ".java", ".go", ".rs", ".rb", ".php", ".ex", ".cs"}
 FILE_BYTES_MAX = 4_000_000
 
 
 def wanted():
     """The SHA-1s that the table names."""
-    source = Path(__file__).resolve().parents[2] / "src" / "scripts"
     found = set()
-    for path in sorted(source.rglob("*.rs")):
+    for path in sorted((SOURCE / "scripts").rglob("*.rs")):
         found.update(re.findall(r'"([0-9a-f]{40})"', path.read_text()))
     return found
 
@@ -233,7 +236,7 @@ def main():
     packages.mkdir(parents=True, exist_ok=True)
     missing = download(packages)
     want, have = wanted(), set()
-    for suffix, content in files(packages):
+    for suffix, content in itertools.chain.from_iterable(map(files, [*OWN, packages])):
         if len(content) > FILE_BYTES_MAX or (b"redis" not in content and b"KEYS" not in content):
             continue
         for text in literals(suffix, content):

@@ -47,8 +47,17 @@ fn a_good_configuration_is_good_although_its_port_is_taken_and_its_directory_is_
 #[test]
 fn an_endpoint_that_no_build_can_send_spans_to_is_a_fault() {
     let said =
-        faults(&check(&["--port", "auto", "--otlp-endpoint", "https://127.0.0.1:4317"]).output().unwrap());
-    assert!(said.starts_with("redlatch: otlp-endpoint 'https://127.0.0.1:4317': must be "), "{said}");
+        faults(&check(&["--port", "auto", "--otlp-endpoint", "ftp://127.0.0.1:4317"]).output().unwrap());
+    assert!(said.starts_with("redlatch: otlp-endpoint 'ftp://127.0.0.1:4317': must be "), "{said}");
+}
+
+#[test]
+fn a_port_that_only_systemd_can_hold_is_a_fault_unless_systemd_supervises_the_server() {
+    let alone = faults(&check(&["--port", "0"]).output().unwrap());
+    assert!(alone.contains("port '0': must be above 0"), "{alone}");
+    // ExecStartPre does not get the sockets that ExecStart gets.
+    let said = is_good(&check(&["--port", "0", "--supervised", "systemd"]).output().unwrap());
+    assert!(said.contains("warning: port '0'") && said.contains("hands over"), "{said}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The binary as a service: what a supervisor is told, the sockets that it hands over, a graceful stop, the check of a
-//! configuration, and the tools that operators point at a server.
+//! configuration, the files for deployment, and the tools that operators point at a server.
 //!
 //! Time  no sleep: a test waits for a message, a line of the log, or the end of the process.
 
@@ -9,6 +9,7 @@
 mod activation;
 mod backup;
 mod check_config;
+mod deploy;
 mod notify;
 mod stop;
 mod tools;

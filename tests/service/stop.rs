@@ -205,10 +205,14 @@ fn a_server_that_stops_is_alive_and_not_ready() {
 
 #[test]
 fn shutdown_now_waits_for_nobody() {
-    let server = start("100000");
-    let _slow = slow_reader(&server);
-    connect(&server).write_all(b"SHUTDOWN NOW\r\n").unwrap();
-    assert_eq!(server.end(), Some(0));
+    for threads in ["1", "3"] {
+        let arguments = ["--port", "auto", "--shutdown-timeout", "100000", "--threads", threads];
+        let server = Running::start(redlatch().args(arguments));
+        // Connections go to the threads in turn.
+        let _slow = [(); 3].map(|()| slow_reader(&server));
+        connect(&server).write_all(b"SHUTDOWN NOW\r\n").unwrap();
+        assert_eq!(server.end(), Some(0), "{threads} threads");
+    }
 }
 
 #[test]

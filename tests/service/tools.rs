@@ -5,7 +5,7 @@
 //!         tests/clients/cli.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use redis_protocol::resp2::types::OwnedFrame;
@@ -75,14 +75,29 @@ fn exporter() -> String {
     std::env::var("REDLATCH_REDIS_EXPORTER").unwrap_or_else(|_| "prometheus-redis-exporter".to_owned())
 }
 
+/// The port on which a process listens. The exporter does not say which one it gets for 0.
+fn port_of(process: u32) -> Option<u16> {
+    let files = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    let sockets: Vec<String> = links.map(|link| link.display().to_string()).collect();
+    let connections = std::fs::read_to_string(format!("/proc/{process}/net/tcp")).ok()?;
+    connections.lines().find_map(|line| {
+        let [_, address, _, state, _, _, _, _, _, inode, ..] =
+            line.split_whitespace().collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let is_listening = state == "0A" && sockets.contains(&format!("socket:[{inode}]"));
+        is_listening.then(|| u16::from_str_radix(address.split_once(':')?.1, 16).ok())?
+    })
+}
+
 #[test]
 #[ignore = "needs redis_exporter"]
 fn redis_exporter_scrapes_without_an_error() {
     let server = server();
-    // The exporter does not say which port it gets for 0.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut process = Command::new(exporter())
-        .args(["-redis.addr", &server.url(), "-web.listen-address", &format!("127.0.0.1:{port}")])
+        .args(["-redis.addr", &server.url(), "-web.listen-address", "127.0.0.1:0"])
         .args([
             "-check-keys", "lock:*", "-count-keys", "lock:*", "-export-client-list",
             "-include-system-metrics",
@@ -96,12 +111,13 @@ fn redis_exporter_scrapes_without_an_error() {
         assert!(log.read_line(&mut said).unwrap() > 0, "it ended: {said}");
     }
     // It says so before it listens.
-    let mut stream = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => break stream,
-            Err(error) => assert!(process.try_wait().unwrap().is_none(), "it ended: {error}"),
+    let port = loop {
+        match port_of(process.id()) {
+            Some(port) => break port,
+            None => assert!(process.try_wait().unwrap().is_none(), "it ended: {said}"),
         }
     };
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut metrics = String::new();
     stream.read_to_string(&mut metrics).unwrap();

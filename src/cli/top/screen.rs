@@ -1,19 +1,21 @@
 //! The terminal of `redlatch top`: keys come in, the state is drawn, the server is asked.
 //!
 //! Rule    whatever ends it (a key, a signal, an error, a panic), the terminal is as it was before.
+//! Rule    keys and signals count while a server does not answer.
 
 use std::io::IsTerminal;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::super::run::{MISUSED, NO_SERVER};
+use super::super::signals::Signals;
 use super::super::{Fault, runtime, warn};
 use super::Options;
-use super::sample::{Loss, Source};
+use super::sample::{Loss, Sample, Source};
 use super::state::{Next, State};
 use super::view::draw;
 use crate::client::{Error, Target, Trust};
@@ -55,7 +57,7 @@ pub(super) fn run(options: Options) -> u8 {
 /// The server, and what is shown of it.
 struct Screen {
     state: State,
-    /// `None` while the connection is lost.
+    /// `None` while the connection is lost, or the server is being asked on it.
     source: Option<Source>,
     target: Target,
     trust: Trust,
@@ -63,28 +65,38 @@ struct Screen {
 
 impl Screen {
     async fn show(&mut self, terminal: &mut ratatui::DefaultTerminal, every: Duration) -> Result<(), Fault> {
-        let caught = |kind| signal(kind).map_err(|error| format!("cannot catch signals: {error}"));
-        let (mut terminate, mut hang_up) = (caught(SignalKind::terminate())?, caught(SignalKind::hangup())?);
-        let mut interrupt = caught(SignalKind::interrupt())?;
-        let mut events = events();
+        let (mut signals, mut events) = (Signals::catch()?, events());
         let mut tick = interval(every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last, mut is_drawn) = (Instant::now(), false);
+        let Self { state, source, target, trust } = self;
+        let mut asking: Option<Asking<'_>> = None;
         loop {
             if !is_drawn {
-                let drawn = terminal.draw(|frame| draw(frame, &self.state));
+                let drawn = terminal.draw(|frame| draw(frame, state));
                 drawn.map_err(|error| format!("cannot write to the terminal: {error}"))?;
             }
             is_drawn = false;
             tokio::select! {
-                _ = tick.tick() => {
+                _ = tick.tick(), if asking.is_none() => {
+                    asking = Some(Box::pin(ask(source.take(), (target, trust), state.longest())));
+                    is_drawn = true;
+                }
+                answer = answer_to(&mut asking) => {
+                    asking = None;
                     let now = Instant::now();
-                    self.ask(now - last).await;
+                    match answer {
+                        Ok((connected, sample)) => {
+                            *source = Some(connected);
+                            state.sample(sample, now - last);
+                        }
+                        Err(error) => state.failure = Some(error.to_string()),
+                    }
                     last = now;
                 }
                 event = events.recv() => match event {
                     Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                        if self.state.press(key) == Next::End {
+                        if state.press(key) == Next::End {
                             return Ok(());
                         }
                     }
@@ -92,40 +104,42 @@ impl Screen {
                     Some(_) => {}
                     None => return Err("the terminal is gone".to_owned()),
                 },
-                loss = next_loss(&mut self.source) => match loss {
+                loss = next_loss(source) => match loss {
                     // Many may come at once: the next interval shows them.
                     Ok(loss) => {
-                        self.state.lose(loss);
+                        state.lose(loss);
                         is_drawn = true;
                     }
-                    Err(error) => self.fail(&error),
+                    Err(error) => {
+                        state.failure = Some(error.to_string());
+                        *source = None;
+                    }
                 },
-                _ = terminate.recv() => return Ok(()),
-                _ = hang_up.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                _ = signals.next() => return Ok(()),
             }
         }
     }
+}
 
-    /// Asks the server, after a connection to it has been opened if there is none.
-    async fn ask(&mut self, since_last: Duration) {
-        if self.source.is_none() {
-            match Source::open(&self.target, &self.trust).await {
-                Ok(source) => self.source = Some(source),
-                Err(error) => return self.fail(&error),
-            }
-        }
-        let longest = self.state.longest();
-        let Some(source) = &mut self.source else { return };
-        match source.sample_within(ANSWER_MAX, &longest).await {
-            Ok(sample) => self.state.sample(sample, since_last),
-            Err(error) => self.fail(&error),
-        }
-    }
+/// What the server answers, and the connection to it.
+type Answer = Result<(Source, Sample), Error>;
+type Asking<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
 
-    fn fail(&mut self, error: &Error) {
-        self.state.failure = Some(error.to_string());
-        self.source = None;
+/// Asks the server, after a connection to it has been opened if there is none.
+async fn ask(source: Option<Source>, (target, trust): (&Target, &Trust), longest: Vec<Vec<u8>>) -> Answer {
+    let mut source = match source {
+        Some(source) => source,
+        None => Source::open(target, trust).await?,
+    };
+    let sample = source.sample_within(ANSWER_MAX, &longest).await?;
+    Ok((source, sample))
+}
+
+/// Waits for the answer to the question, if one was asked.
+async fn answer_to(asking: &mut Option<Asking<'_>>) -> Answer {
+    match asking {
+        Some(answer) => answer.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -12,7 +12,7 @@ mod release;
 mod replies;
 pub(in crate::commands) mod session;
 pub(in crate::commands) mod slow;
-mod spans;
+pub(in crate::commands) mod spans;
 pub(in crate::commands) mod wait;
 pub(in crate::commands) mod watch;
 

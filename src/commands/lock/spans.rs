@@ -1,4 +1,4 @@
-//! The spans of LOCK commands: a wait, and a grant.
+//! The spans of locks: a wait for a LOCK command, and a grant.
 //!
 //! Rule    with a `traceparent` in META a span belongs to the trace of the client; else to the span of its command. The
 //!         span of a wait links to the traces of those that hold the lock.
@@ -72,5 +72,33 @@ fn make_grant(keys: &[Bytes], request: &LockRequest, token: u64, wait: Option<&S
         token,
         lease_ms = request.term.lease_ms(),
         traceparent = traceparent(&request.meta).filter(|_| wait.is_none()),
+    ));
+}
+
+/// The span of a grant by SET NX or by a known script, which is over at once. A lease that a later command sets is not in it.
+#[inline]
+pub(in crate::commands) fn taken(view: &mut View<'_>, key: &[u8], owner: Option<&[u8]>) {
+    if tracing::level_enabled!(Level::DEBUG) {
+        make_taken(view, key, owner);
+    }
+}
+
+#[cold]
+fn make_taken(view: &mut View<'_>, key: &[u8], owner: Option<&[u8]>) {
+    if !tracing::span_enabled!(target: SPANS, Level::DEBUG) {
+        return;
+    }
+    let Some(grant) = view.grant_of(key) else { return };
+    let kind = view.held_lock(key, Shown::First(1)).map(|held| held.kind.name());
+    drop(tracing::debug_span!(
+        target: SPANS,
+        "grant",
+        key = %LogName(key),
+        keys = 1,
+        owner = owner.map(|owner| display(LogName(owner))),
+        client = grant.holder,
+        kind,
+        token = grant.token,
+        lease_ms = grant.lease_ms,
     ));
 }

@@ -6,7 +6,7 @@
 
 use crate::commands::Call;
 use crate::commands::lock::lint::{Asked, Linter};
-use crate::commands::lock::watch;
+use crate::commands::lock::{spans, watch};
 use crate::keyspace::Entry;
 use crate::scripts::{Inputs, Known, Purpose};
 
@@ -25,15 +25,17 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
     }
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
+        let owner = known.lock.and_then(|lock| lock.owner(inputs, place));
         if is_granted
             && let Entry::Occupied(mut found) = call.view.entry(key)
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
             found.count_polled(&call.session.client.polling);
+            spans::taken(call.view, key, owner);
         }
         if linter.is_on()
-            && let Some(owner) = known.lock.and_then(|lock| lock.owner(inputs, place))
+            && let Some(owner) = owner
         {
             match is_granted {
                 true => linter.taken(call.view, key, owner),

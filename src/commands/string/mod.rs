@@ -8,7 +8,7 @@ pub(in crate::commands) mod number;
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use crate::commands::lock::lint::Linter;
-use crate::commands::lock::watch;
+use crate::commands::lock::{spans, watch};
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -203,7 +203,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         if options.condition == Condition::Absent {
             grant(&mut stored, call.session, call.shared);
             end_polling(call, [name].into_iter());
-            lint_taken(call, name, value);
+            taken(call, name, value);
         }
         announce(call, name, lease);
     } else if options.condition == Condition::Absent {
@@ -254,9 +254,11 @@ fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Looks for mistakes in how a lock was taken. A script or transaction may set the lease next.
+/// Tells who observes locks that the client has taken one. A script or transaction may set its lease next: then nothing is
+/// said of mistakes.
 #[inline]
-fn lint_taken(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+fn taken(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+    spans::taken(call.view, name, Some(value));
     let linter = Linter::new(call.shared, &call.session.client, call.now);
     if linter.is_on() && !call.session.is_nested {
         linter.taken(call.view, name, value);
@@ -300,7 +302,7 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     if is_new {
         end_polling(call, [name].into_iter());
-        lint_taken(call, name, value);
+        taken(call, name, value);
         announce(call, name, Lease::Never);
     } else {
         refused(call, name, value);
@@ -413,6 +415,7 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if is_free {
         for (name, value) in pairs.clone() {
             grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
+            spans::taken(call.view, name, Some(value));
             announce(call, name, Lease::Never);
         }
         end_polling(call, pairs.map(|(name, _)| name));

@@ -10,12 +10,11 @@ use serde_json::{Map, Value, json};
 
 use super::HttpContext;
 use super::contention::{CONTENDED_MAX, contended};
-use super::json::{self, bytes_of, value};
+use super::json::{self, bytes_of};
 use super::parameters::Parameters;
 use super::questions::{ApiError, ask, recorded, response};
 use super::responses::Body;
-use super::sampler::{list_locks, unix_ms};
-use crate::resp::received::Reply;
+use super::sampler::{BYTES_MAX, list_locks, step_of_list, unix_ms};
 
 /// Entries of a list in one response.
 const LIST_MAX: u64 = 1_000;
@@ -53,10 +52,19 @@ async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Resul
         }
     }
 
-    let reply = ask(context, &words).await?;
+    let (next, locks) = step_of_list(ask(context, &words).await?)?;
+    Ok(json!({ "cursor": next, "locks": locks }))
+}
 
-    let [next, locks] = reply.items() else { return Err(ApiError::unexpected()) };
-    Ok(json!({ "cursor": value(next), "locks": value(locks) }))
+/// The first [`LIST_MAX`] elements of a list, and how many there are.
+///
+/// # Errors
+/// It is no list.
+fn first(list: Value) -> Result<(Value, usize), ApiError> {
+    let Value::Array(mut items) = list else { return Err(ApiError::unexpected()) };
+    let total = items.len();
+    items.truncate(LIST_MAX as usize);
+    Ok((items.into(), total))
 }
 
 /// `GET /api/lock`: all about one lock.
@@ -73,19 +81,18 @@ async fn one_lock(context: &HttpContext, request: &Request<Bytes>) -> Result<Val
     let history = if key.len() <= KEY_BYTES_REMEMBERED {
         ask(context, &[b"LOCK.HISTORY", b"MATCH", &exactly(&key), b"COUNT", ENDS]).await?
     } else {
-        Reply::List(Vec::new())
+        json!([])
     };
 
     let mut object = Map::from_iter([("now".to_owned(), unix_ms(context).into())]);
-    json::insert(&mut object, "key", &Reply::Text(key));
-    let waiting = waiters.items().len();
-    let waiters: Vec<Value> = waiters.items().iter().take(LIST_MAX as usize).map(value).collect();
+    json::insert(&mut object, "key", &key);
+    let (waiters, waiting) = first(waiters)?;
     let parts = [
-        ("who", value(&who)),
-        ("waiters", waiters.into()),
+        ("who", who),
+        ("waiters", waiters),
         ("waiting", waiting.into()),
-        ("explain", value(&explain)),
-        ("history", value(&history)),
+        ("explain", explain),
+        ("history", history),
     ];
     object.extend(parts.map(|(name, part)| (name.to_owned(), part)));
     Ok(Value::Object(object))
@@ -105,12 +112,20 @@ async fn contended_locks(context: &HttpContext, request: &Request<Bytes>) -> Res
     Parameters::of(request, &[])?;
 
     let ends = ask(context, &[b"LOCK.HISTORY", b"COUNT", ENDS_LOOKED_AT]).await?;
-    let listed = list_locks(context, &[b"WAITED-LONGER", b"0"]).await?;
+    let (mut locks, mut bytes) = (Vec::new(), 0);
+    let keep = |mut lock: Value| {
+        bytes += lock["key"].as_str().map_or(0, str::len);
+        // Its holders may be long, and are of no use here.
+        lock["holders"].take();
+        locks.push(lock);
+        bytes <= BYTES_MAX
+    };
+    let is_cut = list_locks(context, &[b"WAITED-LONGER", b"0"], keep).await?;
 
-    let mut keys = contended(&listed.locks, ends.items());
+    let mut keys = contended(&locks, ends.as_array().ok_or_else(ApiError::unexpected)?);
     let total = keys.len();
     keys.truncate(CONTENDED_MAX);
-    Ok(json!({ "keys": keys, "total": total, "cut": listed.is_cut }))
+    Ok(json!({ "keys": keys, "total": total, "cut": is_cut }))
 }
 
 /// `GET /api/graph`: who waits for whom.
@@ -121,8 +136,8 @@ pub(super) async fn graph(context: Arc<HttpContext>, request: Request<Bytes>) ->
 async fn waits(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
     let reply = ask(context, &[b"LOCK.GRAPH"]).await?;
-    let waits: Vec<Value> = reply.items().iter().take(LIST_MAX as usize).map(value).collect();
-    Ok(json!({ "waits": waits, "total": reply.items().len() }))
+    let (waits, total) = first(reply)?;
+    Ok(json!({ "waits": waits, "total": total }))
 }
 
 /// `GET /api/lint`: what clients do wrong.
@@ -134,7 +149,7 @@ async fn findings(context: &HttpContext, request: &Request<Bytes>) -> Result<Val
     Parameters::of(request, &[])?;
     let reply = ask(context, &[b"LOCK.LINT"]).await?;
     let enabled = context.server.engine.shared().settings.lints_locks();
-    Ok(json!({ "enabled": enabled, "findings": value(&reply) }))
+    Ok(json!({ "enabled": enabled, "findings": reply }))
 }
 
 /// `GET /api/clients`: the connections of clients.
@@ -145,7 +160,7 @@ pub(super) async fn clients(context: Arc<HttpContext>, request: Request<Bytes>) 
 async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
     let reply = ask(context, &[b"CLIENT", b"LIST"]).await?;
-    let text = String::from_utf8_lossy(reply.text().ok_or_else(ApiError::unexpected)?);
+    let text = reply.as_str().ok_or_else(ApiError::unexpected)?;
     let (mut shown, mut total) = (Vec::new(), 0);
     for client in text.lines().filter_map(connection) {
         total += 1;
@@ -188,7 +203,7 @@ async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value
     let reply = ask(context, &[b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", b"HTTP"]).await?;
     recorded(context).await?;
 
-    Ok(json!({ "broken": reply == Reply::Integer(1) }))
+    Ok(json!({ "broken": reply == 1 }))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Contention: for each lock that is waited for, or was held lately, how long it is waited for and held.
 //!
-//! Owns    the figures of `/api/contention`, made from replies of LOCK.LIST and LOCK.HISTORY.
+//! Owns    the figures of `/api/contention`, made from answers of LOCK.LIST and LOCK.HISTORY.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::json;
-use crate::resp::received::Reply;
+use super::json::{self, bytes_of};
 
 /// Locks that one response shows.
 pub(super) const CONTENDED_MAX: usize = 100;
@@ -28,33 +27,33 @@ struct Contended {
 }
 
 /// The locks of these lists, first those that are waited for the longest, then those that were held most often.
-pub(super) fn contended(listed: &[Reply], ends: &[Reply]) -> Vec<Value> {
+pub(super) fn contended(listed: &[Value], ends: &[Value]) -> Vec<Value> {
     let mut all: BTreeMap<Vec<u8>, Contended> = BTreeMap::new();
-    let number = |reply: &Reply, name: &str| reply.field(name).and_then(Reply::integer);
+    let number = |object: &Value, name: &str| object[name].as_i64();
     for lock in listed {
-        let Some(key) = lock.field("key").and_then(Reply::text) else { continue };
-        let contended = all.entry(key.to_vec()).or_default();
+        let Some(key) = bytes_of(lock, "key") else { continue };
+        let contended = all.entry(key).or_default();
         contended.waiters = number(lock, "waiters").unwrap_or(0);
         contended.waited = number(lock, "waited");
         contended.polls = number(lock, "polls").unwrap_or(0);
     }
     for end in ends {
-        let Some(key) = end.field("key").and_then(Reply::text) else { continue };
-        let contended = all.entry(key.to_vec()).or_default();
+        let Some(key) = bytes_of(end, "key") else { continue };
+        let contended = all.entry(key).or_default();
         contended.held.extend(number(end, "held"));
-        contended.lost += usize::from(!end.field("reason").is_some_and(|reason| reason.is("released")));
+        contended.lost += usize::from(end["reason"] != "released");
         *contended.clients.entry(number(end, "client-id").unwrap_or(0)).or_default() += 1;
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(_, contended)| Reverse((contended.waited, contended.waiters, contended.held.len())));
-    all.into_iter().map(|(key, contended)| contended.value(key)).collect()
+    all.into_iter().map(|(key, contended)| contended.value(&key)).collect()
 }
 
 impl Contended {
-    fn value(mut self, key: Vec<u8>) -> Value {
+    fn value(mut self, key: &[u8]) -> Value {
         self.held.sort_unstable();
         let mut object = Map::new();
-        json::insert(&mut object, "key", &Reply::Text(key));
+        json::insert(&mut object, "key", key);
         let shares: Vec<u64> = self.clients.values().copied().collect();
         let fields: [(&str, Value); 9] = [
             ("waiters", self.waiters.into()),
@@ -88,23 +87,12 @@ fn fairness(shares: &[u64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn map(fields: &[(&str, Reply)]) -> Reply {
-        Reply::Map(fields.iter().map(|(name, value)| (Reply::Text((*name).into()), value.clone())).collect())
-    }
-
-    fn text(text: &str) -> Reply {
-        Reply::Text(text.into())
-    }
-
-    fn end(key: &str, client: i64, held: i64, reason: &str) -> Reply {
-        map(&[
-            ("key", text(key)),
-            ("client-id", Reply::Integer(client)),
-            ("held", Reply::Integer(held)),
-            ("reason", text(reason)),
-        ])
+    fn end(key: &str, client: i64, held: i64, reason: &str) -> Value {
+        json!({ "key": key, "client-id": client, "held": held, "reason": reason })
     }
 
     #[test]
@@ -127,12 +115,7 @@ mod tests {
 
     #[test]
     fn locks_that_are_waited_for_come_first_and_ends_are_counted_by_key() {
-        let waited = map(&[
-            ("key", text("slow")),
-            ("waiters", Reply::Integer(3)),
-            ("waited", Reply::Integer(700)),
-            ("polls", Reply::Integer(40)),
-        ]);
+        let waited = json!({ "key": "slow", "waiters": 3, "waited": 700, "polls": 40 });
         let ends = [
             end("busy", 1, 10, "released"),
             end("busy", 2, 30, "expired"),
@@ -140,7 +123,7 @@ mod tests {
             end("slow", 5, 8, "broken"),
         ];
         let found = contended(&[waited], &ends);
-        let expected = serde_json::json!([
+        let expected = json!([
             { "key": "slow", "waiters": 3, "waited": 700, "polls": 40, "holds": 1, "hold_p50": 8, "hold_p99": 8,
               "lost": 1, "clients": 1, "fairness": null },
             { "key": "busy", "waiters": 0, "waited": null, "polls": 0, "holds": 3, "hold_p50": 20, "hold_p99": 30,

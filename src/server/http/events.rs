@@ -37,7 +37,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(500);
 /// The longest time between two samples. A sample seems to take long also when the machine is busy with something else.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// A sample is followed by so many times the time that it took.
-const COST: u32 = 100;
+const COST: u32 = 40;
 
 /// Who follows.
 #[derive(Debug, Default)]

@@ -2,35 +2,86 @@
 //!
 //! Rule    a map becomes an object with the same names. A text that is not UTF-8 is shown with escapes, and its exact bytes
 //!         are beside it: `key_base64` belongs to `key`. An element of an array has no such neighbour.
+//! Source  RESP3, as this server writes it: a reply of another form is refused, and nothing else is made of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::resp::received::Reply;
+/// Aggregates within aggregates at most; LOCK.LIST takes six.
+const DEPTH_MAX: usize = 16;
 
-/// The value of a reply.
-pub(super) fn value(reply: &Reply) -> Value {
-    match reply {
-        Reply::Error(text) => text.as_str().into(),
-        Reply::Integer(number) => (*number).into(),
-        Reply::List(items) | Reply::Push(items) => items.iter().map(value).collect(),
-        Reply::Map(pairs) => {
-            let mut object = Map::new();
-            for (name, reply) in pairs {
-                insert(&mut object, &shown(name.text().unwrap_or_default()), reply);
+/// The value of a whole reply; `None`: it is none.
+pub(super) fn value(mut reply: &[u8]) -> Option<Value> {
+    let element = Element::take(&mut reply, DEPTH_MAX)?;
+    reply.is_empty().then(|| element.value())
+}
+
+/// One element of a reply. Its bytes are those of the reply.
+enum Element<'r> {
+    Text(&'r [u8]),
+    Other(Value),
+}
+
+impl<'r> Element<'r> {
+    /// Takes the first element off the bytes, with at most `depth` aggregates within each other.
+    fn take(bytes: &mut &'r [u8], depth: usize) -> Option<Self> {
+        let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+        let (kind, header) = bytes[..end].split_first()?;
+        *bytes = &bytes[end + 2..];
+        let number = || std::str::from_utf8(header).ok()?.parse::<i64>().ok();
+        let count = || usize::try_from(number()?).ok();
+        Some(Self::Other(match kind {
+            b'_' => Value::Null,
+            b':' => number()?.into(),
+            b'+' | b'-' | b',' => return Some(Self::Text(header)),
+            b'$' => return take_text(bytes, count()?).map(Self::Text),
+            // Text for people, after its format and a colon.
+            b'=' => String::from_utf8_lossy(take_text(bytes, count()?)?.get(4..)?).into(),
+            b'*' | b'~' => {
+                let depth = depth.checked_sub(1)?;
+                let items = (0..count()?).map(|_| Some(Self::take(bytes, depth)?.value()));
+                Value::Array(items.collect::<Option<_>>()?)
             }
-            Value::Object(object)
+            b'%' => {
+                let depth = depth.checked_sub(1)?;
+                let mut object = Map::new();
+                for _ in 0..count()? {
+                    let Self::Text(name) = Self::take(bytes, depth)? else { return None };
+                    Self::take(bytes, depth)?.insert_into(&mut object, &shown(name));
+                }
+                Value::Object(object)
+            }
+            _ => return None,
+        }))
+    }
+
+    fn value(self) -> Value {
+        match self {
+            Self::Text(bytes) => shown(bytes).into(),
+            Self::Other(value) => value,
         }
-        Reply::Null => Value::Null,
-        Reply::Text(bytes) => shown(bytes).into(),
+    }
+
+    fn insert_into(self, object: &mut Map<String, Value>, name: &str) {
+        match self {
+            Self::Text(bytes) => insert(object, name, bytes),
+            Self::Other(value) => drop(object.insert(name.to_owned(), value)),
+        }
     }
 }
 
-/// Adds a field, and its bytes if it is a text that is not UTF-8.
-pub(super) fn insert(object: &mut Map<String, Value>, name: &str, reply: &Reply) {
-    object.insert(name.to_owned(), value(reply));
-    if let Some(bytes) = reply.text().filter(|bytes| std::str::from_utf8(bytes).is_err()) {
+/// Takes a text of that many bytes, and the end of its line.
+fn take_text<'r>(bytes: &mut &'r [u8], count: usize) -> Option<&'r [u8]> {
+    let (text, rest) = bytes.split_at_checked(count)?;
+    *bytes = rest.strip_prefix(b"\r\n")?;
+    Some(text)
+}
+
+/// Adds a text, and its bytes if they are not UTF-8.
+pub(super) fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
+    object.insert(name.to_owned(), shown(bytes).into());
+    if std::str::from_utf8(bytes).is_err() {
         object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into());
     }
 }
@@ -54,38 +105,47 @@ mod tests {
 
     use super::*;
 
-    fn text(bytes: &[u8]) -> Reply {
-        Reply::Text(bytes.to_vec())
-    }
-
     #[test]
     fn a_map_becomes_an_object_and_keeps_its_names() {
-        let client =
-            Reply::Map(vec![(text(b"lib-name"), text(b"redis-py")), (text(b"id"), Reply::Integer(7))]);
-        let reply = Reply::Map(vec![
-            (text(b"key"), text("schl\u{fc}ssel \"<script>\"\n".as_bytes())),
-            (text(b"client"), client),
-            (text(b"limit"), Reply::Null),
-            (text(b"holders"), Reply::List(vec![Reply::Map(Vec::new())])),
-        ]);
+        let reply = b"%5\r\n$3\r\nkey\r\n$23\r\nschl\xc3\xbcssel \"<script>\"\r\n\r\n\
+            +limit\r\n_\r\n+holders\r\n*2\r\n%0\r\n*0\r\n+client\r\n%2\r\n+lib-name\r\n$8\r\nredis-py\r\n+id\r\n:-7\r\n\
+            +text\r\n=6\r\ntxt:a\n\r\n";
         let expected = json!({
-            "key": "schl\u{fc}ssel \"<script>\"\n", "limit": null, "holders": [{}],
-            "client": { "lib-name": "redis-py", "id": 7 },
+            "key": "schl\u{fc}ssel \"<script>\"\r\n", "limit": null, "holders": [{}, []],
+            "client": { "lib-name": "redis-py", "id": -7 }, "text": "a\n",
         });
-        assert_eq!(value(&reply), expected);
+        assert_eq!(value(reply), Some(expected));
     }
 
     #[test]
     fn bytes_that_are_not_utf_8_come_back_exactly() {
         for bytes in
-            [&b"lock:\xff\x00"[..], b"\xc3\x28", b"\xed\xa0\x80", b"", b"plain", "\u{1f512}".as_bytes()]
+            [&b"lock:\xff\x00"[..], b"\xc3\x28", b"\xed\xa0\x80", b"", b"plain\r\n", "\u{1f512}".as_bytes()]
         {
-            let object = value(&Reply::Map(vec![(text(b"key"), text(bytes))]));
+            let header = format!("%1\r\n+key\r\n${}\r\n", bytes.len());
+            let object = value(&[header.as_bytes(), bytes, b"\r\n"].concat()).expect("a reply");
             assert_eq!(bytes_of(&object, "key").as_deref(), Some(bytes), "{object}");
             assert_eq!(object.get("key_base64").is_some(), std::str::from_utf8(bytes).is_err());
         }
-        let object = value(&Reply::Map(vec![(text(b"key"), text(b"lock:\xff\x00"))]));
-        assert_eq!(object, json!({ "key": r"lock:\xff\x00", "key_base64": "bG9jazr/AA==" }));
+        let object = value(b"%1\r\n+key\r\n$7\r\nlock:\xff\x00\r\n");
+        assert_eq!(object, Some(json!({ "key": r"lock:\xff\x00", "key_base64": "bG9jazr/AA==" })));
+    }
+
+    #[test]
+    fn what_is_no_reply_has_no_value() {
+        let whole = b"*2\r\n%1\r\n+key\r\n$3\r\nabc\r\n:7\r\n";
+        assert!(value(whole).is_some());
+        for end in 0..whole.len() {
+            assert_eq!(value(&whole[..end]), None, "cut at {end}");
+        }
+        let nested = b"*1\r\n".repeat(DEPTH_MAX + 1);
+        let others: [&[u8]; 9] = [
+            b"+a\r\n+b\r\n", b"$-1\r\n", b"$5\r\nab\r\n", b":x\r\n", b"?\r\n", b"%1\r\n:1\r\n:2\r\n",
+            b"=1\r\na\r\n", b"\r\n", &nested,
+        ];
+        for bytes in others {
+            assert_eq!(value(bytes), None, "{}", bytes.escape_ascii());
+        }
     }
 
     #[test]

@@ -10,10 +10,8 @@ use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::HttpContext;
 use super::responses::{Body, whole};
-use crate::resp::Protocol;
-use crate::resp::received::{Reply, decode};
+use super::{HttpContext, json};
 
 /// Why a request of `/api` has no answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -29,11 +27,11 @@ const STEP_MAX: Duration = Duration::from_secs(2);
 /// The time between two tries of a command that a long call or a pause holds up.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The reply to a command that answers at once.
+/// The reply to a command that answers at once, as JSON.
 ///
 /// # Errors
 /// [`ApiError::Unavailable`] when the engine refuses it, or does not answer in time.
-pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Reply, ApiError> {
+pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Value, ApiError> {
     let answered = async {
         loop {
             let (engine, words) = (context.server.engine.clone(), owned(words));
@@ -43,7 +41,7 @@ pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Reply,
             });
             // A worker that has ended does not answer.
             match asked.await.map_err(unavailable)? {
-                Ok(Some(reply)) => return decode(&reply, Protocol::Resp3).map_err(unavailable),
+                Ok(Some(reply)) => return json::value(&reply).ok_or_else(ApiError::unexpected),
                 Ok(None) => sleep(RETRY).await,
                 Err(refusal) => return Err(unavailable(refusal.text())),
             }

@@ -10,51 +10,50 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::HttpContext;
-use super::json;
+use super::json::{self, bytes_of};
 use super::questions::{ApiError, ask};
-use crate::resp::received::Reply;
 
 /// Locks of a sample. The page shows twice as many as it promises to be smooth with.
 const LOCKS_MAX: usize = 20_000;
 /// Bytes of JSON of a sample: a holder may have 4 KiB of meta, and a lock 100 holders.
-const BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Keys that one command looks at, so that other clients wait for a fraction of a millisecond.
 const KEYS_PER_STEP: &[u8] = b"256";
 /// Commands of a sample: a million keys, most of which may be no locks.
 const STEPS_MAX: usize = 4_000;
 
-/// Locks that were listed step by step.
-#[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) locks: Vec<Reply>,
-    /// Whether a bound has ended the list before its end.
-    pub(super) is_cut: bool,
-}
-
-/// Lists the locks that `filter`, options of LOCK.LIST, asks for.
+/// Lists the locks that `filter`, options of LOCK.LIST, asks for, until `each` returns false. Returns whether the list has
+/// ended before its end.
 ///
 /// # Errors
 /// As those of [`ask`].
-pub(super) async fn list_locks(context: &HttpContext, filter: &[&[u8]]) -> Result<Listed, ApiError> {
-    let (mut cursor, mut locks, mut bytes) = (b"0".to_vec(), Vec::new(), 0);
+pub(super) async fn list_locks(
+    context: &HttpContext,
+    filter: &[&[u8]],
+    mut each: impl FnMut(Value) -> bool,
+) -> Result<bool, ApiError> {
+    let (mut cursor, mut left) = ("0".to_owned(), LOCKS_MAX);
     for _ in 0..STEPS_MAX {
-        let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", KEYS_PER_STEP, b"CURSOR", &cursor];
+        let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", KEYS_PER_STEP, b"CURSOR", cursor.as_bytes()];
         words.extend_from_slice(filter);
-        let Reply::List(reply) = ask(context, &words).await? else { return Err(ApiError::unexpected()) };
-        let mut reply = reply.into_iter();
-        let (Some(Reply::Text(next)), Some(Reply::List(found))) = (reply.next(), reply.next()) else {
-            return Err(ApiError::unexpected());
-        };
-        bytes += found.iter().map(Reply::bytes).sum::<usize>();
-        locks.extend(found);
-        let is_cut = locks.len() > LOCKS_MAX || bytes > BYTES_MAX;
-        locks.truncate(LOCKS_MAX);
-        if next == b"0" || is_cut {
-            return Ok(Listed { locks, is_cut });
+        let (next, locks) = step_of_list(ask(context, &words).await?)?;
+        let count = locks.len();
+        let is_cut = count > left || !locks.into_iter().take(left).all(&mut each);
+        left = left.saturating_sub(count);
+        if next == "0" || is_cut {
+            return Ok(is_cut);
         }
         cursor = next;
     }
-    Ok(Listed { locks, is_cut: true })
+    Ok(true)
+}
+
+/// The next cursor and the locks of an answer to LOCK.LIST.
+///
+/// # Errors
+/// It is something else.
+pub(super) fn step_of_list(answer: Value) -> Result<(String, Vec<Value>), ApiError> {
+    serde_json::from_value(answer).map_err(|_| ApiError::unexpected())
 }
 
 /// What the viewers know.
@@ -64,6 +63,34 @@ pub(super) struct Sampler {
     known: BTreeMap<Vec<u8>, String>,
     totals: Value,
     is_cut: bool,
+}
+
+/// What one sample has seen.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The JSON of each lock, by key.
+    locks: BTreeMap<Vec<u8>, String>,
+    /// The JSON of each lock that is new or another one than before.
+    changed: Vec<String>,
+    bytes: usize,
+    is_cut: bool,
+}
+
+impl Seen {
+    /// Takes a lock. Returns false if there is no room for it.
+    fn take(&mut self, lock: Value, now_ms: u64, known: &BTreeMap<Vec<u8>, String>) -> bool {
+        let Some(key) = bytes_of(&lock, "key") else { return true };
+        let text = lock_event(lock, now_ms).to_string();
+        self.bytes += text.len();
+        if self.bytes > BYTES_MAX {
+            return false;
+        }
+        if known.get(&key) != Some(&text) {
+            self.changed.push(text.clone());
+        }
+        self.locks.insert(key, text);
+        true
+    }
 }
 
 /// What an event says beside locks.
@@ -89,32 +116,18 @@ impl Sampler {
     /// # Errors
     /// The engine does not answer now; what the viewers know stays as it was.
     pub(super) async fn sample(&mut self, context: &HttpContext) -> Result<Change, ApiError> {
-        let listed = list_locks(context, &[]).await?;
+        let now_ms = unix_ms(context);
+        let mut seen = Seen::default();
+        seen.is_cut = list_locks(context, &[], |lock| seen.take(lock, now_ms, &self.known)).await?;
         let info = ask(context, &[b"INFO", b"clients", b"locks"]).await?;
-        let change = self.take(listed, unix_ms(context));
-        self.totals = totals(info.text().unwrap_or_default());
-        Ok(change)
+        self.totals = totals(info.as_str().unwrap_or_default());
+        Ok(self.adopt(seen))
     }
 
-    fn take(&mut self, listed: Listed, now_ms: u64) -> Change {
-        self.is_cut = listed.is_cut;
-        let (mut change, mut bytes, mut found) = (Change::default(), 0, BTreeMap::new());
-        for lock in listed.locks {
-            let Some(key) = lock.field("key").and_then(Reply::text) else { continue };
-            let text = lock_event(&lock, now_ms).to_string();
-            bytes += text.len();
-            if bytes > BYTES_MAX {
-                self.is_cut = true;
-                break;
-            }
-            if self.known.get(key) != Some(&text) {
-                change.changed.push(text.clone());
-            }
-            found.insert(key.to_vec(), text);
-        }
-        let gone = self.known.keys().filter(|key| !found.contains_key(*key));
-        change.removed = gone.cloned().collect();
-        self.known = found;
+    fn adopt(&mut self, seen: Seen) -> Change {
+        let gone = self.known.keys().filter(|key| !seen.locks.contains_key(*key));
+        let change = Change { changed: seen.changed, removed: gone.cloned().collect() };
+        (self.known, self.is_cut) = (seen.locks, seen.is_cut);
         change
     }
 
@@ -144,7 +157,7 @@ impl Sampler {
     ) -> String {
         let removed = removed.iter().map(|key| {
             let mut object = Map::new();
-            json::insert(&mut object, "key", &Reply::Text(key.clone()));
+            json::insert(&mut object, "key", key);
             Value::Object(object)
         });
         fields.insert("now".into(), moment.now_ms.into());
@@ -165,8 +178,7 @@ pub(super) fn unix_ms(context: &HttpContext) -> u64 {
 }
 
 /// A lock as events tell it: `until` in place of `left`, `waits_since` of `waited`, and no `held`.
-fn lock_event(lock: &Reply, now_ms: u64) -> Value {
-    let mut lock = json::value(lock);
+fn lock_event(mut lock: Value, now_ms: u64) -> Value {
     // The instant of the command, if a holder tells it: later than that of this sample's clock by some milliseconds.
     let instant = |holder: &Value| Some(holder.get("since")?.as_u64()? + holder.get("held")?.as_u64()?);
     let now_ms = lock["holders"].as_array().and_then(|all| all.iter().find_map(instant)).unwrap_or(now_ms);
@@ -183,10 +195,9 @@ fn lock_event(lock: &Reply, now_ms: u64) -> Value {
 }
 
 /// The figures at the head of the page, from INFO.
-fn totals(info: &[u8]) -> Value {
-    let text = String::from_utf8_lossy(info);
+fn totals(info: &str) -> Value {
     let field = |name: &str| {
-        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(found, _)| *found == name).and_then(|(_, value)| value.trim().parse::<u64>().ok())
     };
     json!({
@@ -203,47 +214,34 @@ fn totals(info: &[u8]) -> Value {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Reply {
-        Reply::Text(text.into())
-    }
-
-    fn map(fields: &[(&str, Reply)]) -> Reply {
-        Reply::Map(fields.iter().map(|(name, value)| (text(name), value.clone())).collect())
-    }
-
     /// A lock that has been held since 1,000.
-    fn lock(key: &str, token: i64, now: i64) -> Reply {
-        let holder = map(&[
-            ("token", Reply::Integer(token)),
-            ("since", Reply::Integer(1_000)),
-            ("held", Reply::Integer(now - 1_000)),
-            ("left", Reply::Integer(31_000 - now)),
-        ]);
-        map(&[
-            ("key", text(key)),
-            ("holders", Reply::List(vec![holder])),
-            ("waited", Reply::Integer(now - 2_000)),
-        ])
+    fn lock(key: &str, token: i64, now: i64) -> Value {
+        let holder = json!({ "token": token, "since": 1_000, "held": now - 1_000, "left": 31_000 - now });
+        json!({ "key": key, "holders": [holder], "waited": now - 2_000 })
     }
 
-    fn listed(locks: &[Reply]) -> Listed {
-        Listed { locks: locks.to_vec(), is_cut: false }
+    impl Sampler {
+        fn take(&mut self, locks: &[Value], now_ms: u64) -> Change {
+            let mut seen = Seen::default();
+            seen.is_cut = !locks.iter().all(|lock| seen.take(lock.clone(), now_ms, &self.known));
+            self.adopt(seen)
+        }
     }
 
     #[test]
     fn a_lock_that_only_grows_older_has_not_changed() {
         let mut sampler = Sampler::default();
-        assert_eq!(sampler.take(listed(&[lock("a", 1, 3_000), lock("b", 2, 3_000)]), 3_000).changed.len(), 2);
-        let change = sampler.take(listed(&[lock("a", 1, 9_000), lock("b", 2, 9_001)]), 9_001);
+        assert_eq!(sampler.take(&[lock("a", 1, 3_000), lock("b", 2, 3_000)], 3_000).changed.len(), 2);
+        let change = sampler.take(&[lock("a", 1, 9_000), lock("b", 2, 9_001)], 9_001);
         assert!(change.changed.is_empty() && change.removed.is_empty(), "{change:?}");
-        let change = sampler.take(listed(&[lock("b", 3, 9_500), lock("c", 4, 9_500)]), 9_500);
+        let change = sampler.take(&[lock("b", 3, 9_500), lock("c", 4, 9_500)], 9_500);
         assert_eq!((change.changed.len(), change.removed), (2, vec![b"a".to_vec()]));
     }
 
     #[test]
     fn an_event_is_one_line_of_json_with_moments() {
         let mut sampler = Sampler::default();
-        let change = sampler.take(listed(&[lock("a\n\n<b>", 1, 3_000)]), 3_003);
+        let change = sampler.take(&[lock("a\n\n<b>", 1, 3_000)], 3_003);
         let event = sampler.change(&change, Moment { now_ms: 3_004, interval: Duration::from_millis(500) });
         let data = event.strip_prefix("event: change\ndata: ").and_then(|rest| rest.strip_suffix("\n\n"));
         let data = data.expect("one event");
@@ -262,16 +260,16 @@ mod tests {
     fn a_sample_beyond_its_bytes_is_cut() {
         let long = "x".repeat(BYTES_MAX / 2);
         let mut sampler = Sampler::default();
-        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock("b", 2, 3_000)]), 3_000);
+        let change = sampler.take(&[lock(&long, 1, 3_000), lock("b", 2, 3_000)], 3_000);
         assert!(!sampler.is_cut && change.changed.len() == 2);
         let longer = "y".repeat(BYTES_MAX / 2);
-        let change = sampler.take(listed(&[lock(&long, 1, 3_000), lock(&longer, 2, 3_000)]), 3_000);
+        let change = sampler.take(&[lock(&long, 1, 3_000), lock(&longer, 2, 3_000)], 3_000);
         assert!(sampler.is_cut && change.changed.is_empty(), "the second does not fit");
     }
 
     #[test]
     fn totals_are_fields_of_info() {
-        let info = b"# Clients\r\nconnected_clients:3\r\n\r\n# Locks\r\nlocks_granted:9\r\nlocks_held:2\r\n";
+        let info = "# Clients\r\nconnected_clients:3\r\n\r\n# Locks\r\nlocks_granted:9\r\nlocks_held:2\r\n";
         let expected = json!({
             "locks": 2, "waiters": null, "granted": 9, "refused": null, "expired": null, "clients": 3,
         });

@@ -1,0 +1,54 @@
+//! The signals that end a process in good order, or have it read its files again.
+//!
+//! Rule    a signal that is caught waits until somebody asks for it. It is registered with the runtime in which it is caught,
+//!         and may be waited for in any that can wait for signals.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Fault;
+
+/// The signals of a process.
+#[derive(Debug)]
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+/// A signal that has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Caught {
+    /// SIGTERM or SIGINT, by its name.
+    End(&'static str),
+    /// SIGHUP.
+    Hangup,
+}
+
+impl Signals {
+    /// Catches them from now on. Needs a runtime.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn catch() -> Result<Self, Fault> {
+        let caught = |kind| signal(kind).map_err(|error| format!("cannot catch signals: {error}"));
+        Ok(Self {
+            terminate: caught(SignalKind::terminate())?,
+            interrupt: caught(SignalKind::interrupt())?,
+            hangup: caught(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one. No signal is lost if the wait is given up.
+    pub(super) async fn next(&mut self) -> Caught {
+        tokio::select! {
+            _ = self.terminate.recv() => Caught::End("SIGTERM"),
+            _ = self.interrupt.recv() => Caught::End("SIGINT"),
+            _ = self.hangup.recv() => Caught::Hangup,
+        }
+    }
+
+    /// Waits for one that ends the process.
+    pub(super) async fn end(&mut self) {
+        while self.next().await == Caught::Hangup {}
+    }
+}

@@ -1,0 +1,158 @@
+//! The files for deployment: the settings, probes and commands that they name are run with the binary.
+//! Source  whether the files fit their schemas is checked by packages/deploy/check.py.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::binary::{Directory, Running, redlatch};
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The words of a list in one line of YAML or JSON: `[a, "b"]`.
+fn words(list: &str) -> Vec<String> {
+    let inner = list.split_once('[').unwrap().1.rsplit_once(']').unwrap().0;
+    inner.split(',').map(|word| word.trim().trim_matches('"').to_owned()).collect()
+}
+
+/// What follows `key` in each line of a file that has it.
+fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.filter_map(|line| Some(line.split_once(key)?.1.trim())).collect()
+}
+
+/// The settings that a file gives to the server: `NAME: "value"`, `{name: NAME, value: "value"}` or `NAME=value`.
+fn settings(file: &str) -> Vec<(String, String)> {
+    let text = read(file);
+    let named = values(&text, "REDLATCH_").into_iter().filter_map(|rest| {
+        let (name, value) = rest.split_once([':', ',', '='])?;
+        let value = value.trim().trim_start_matches("value:").trim_end_matches(['}', '\\', ' ']).trim();
+        Some((format!("REDLATCH_{name}"), value.trim_matches('"').to_owned()))
+    });
+    named.collect()
+}
+
+#[test]
+fn the_settings_of_units_images_and_manifests_are_good() {
+    let directory = Directory::new();
+    for (file, count) in [
+        ("packages/deploy/compose.yaml", 2),
+        ("packages/deploy/kubernetes.yaml", 2),
+        ("packages/deploy/redlatch.service", 2),
+        ("Dockerfile", 3),
+    ] {
+        let mut settings = settings(file);
+        assert_eq!(settings.len(), count, "{file}: {settings:?}");
+        // No name but those of this machine is known here.
+        for (name, value) in &mut settings {
+            match &**name {
+                "REDLATCH_DIR" => *value = directory.path("journal"),
+                "REDLATCH_HTTP_BIND" => *value = value.replace(" redlatch", " localhost"),
+                _ => {}
+            }
+        }
+        let output = redlatch().arg("check-config").envs(settings.clone()).output().unwrap();
+        assert!(output.status.success(), "{file}: {settings:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{file}: {output:?}");
+    }
+}
+
+#[test]
+fn the_unit_checks_and_starts_the_program_that_is_there() {
+    let unit = read("packages/deploy/redlatch.service");
+    for (key, expected) in [("ExecStartPre=", "check-config"), ("ExecStart=", "")] {
+        let command = values(&unit, key)[0];
+        assert_eq!(
+            command.strip_prefix("/usr/local/bin/redlatch").map(str::trim),
+            Some(expected),
+            "{command}"
+        );
+    }
+    assert_eq!(values(&unit, "ExecReload="), ["/bin/kill -s HUP $MAINPID"]);
+}
+
+#[test]
+fn probes_find_the_server_that_their_environment_describes() {
+    let kubernetes = read("packages/deploy/kubernetes.yaml");
+    let mut probes: Vec<_> = values(&kubernetes, "exec: {command:").into_iter().map(words).collect();
+    probes.push(words(values(&read("Dockerfile"), "--retries=3 CMD")[0]));
+    assert_eq!(probes.len(), 3);
+    let server = Running::start(
+        redlatch().args(["--port", "auto", "--http-port", "auto"]).env("REDLATCH_REQUIREPASS", "secret"),
+    );
+    let address = server.address();
+    let (_, port) = address.rsplit_once(':').unwrap();
+    for probe in &probes {
+        assert_eq!(probe[0], "redlatch");
+        let mut command = redlatch();
+        command.args(&probe[1..]).env("REDLATCH_PORT", port);
+        assert!(!command.output().unwrap().status.success(), "{probe:?} without the password");
+        let output = command.env("REDLATCH_REQUIREPASS", "secret").output().unwrap();
+        assert!(output.status.success(), "{probe:?}: {output:?}");
+    }
+    #[cfg(feature = "http")]
+    {
+        let path = values(&kubernetes, "httpGet: {path:")[0].split(',').next().unwrap();
+        let mut probe = TcpStream::connect(server.address_of("http")).unwrap();
+        probe.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+    }
+}
+
+/// A command of kubernetes-election.yaml with its environment, on this server. A shell that writes its lines stands for the
+/// program of the user.
+fn election(server: &Running, program: &str, script: &str) -> Command {
+    let manifest = read("packages/deploy/kubernetes-election.yaml");
+    let command =
+        values(&manifest, "command:").into_iter().map(words).find(|words| words.last().unwrap() == program);
+    let mut words = command.unwrap_or_else(|| panic!("no command ends with {program}"));
+    words.pop();
+    let url = values(&manifest, "name: REDLATCH_URL, value:")[0].trim_matches(['"', '}']);
+    let url = url.replace("$(REDLATCH_PASSWORD)", "secret").replace("redlatch:6379", &server.address());
+    assert_eq!(words[0], "redlatch");
+    let mut command = redlatch();
+    command.args(&words[1..]).args(["sh", "-c", script]).env("REDLATCH_URL", url);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+fn protected() -> Running {
+    Running::start(redlatch().args(["--port", "auto", "--requirepass", "secret"]))
+}
+
+fn line(process: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+#[test]
+fn a_job_that_two_schedules_start_runs_once() {
+    let server = protected();
+    let job = || election(&server, "/app/report", "echo ran").output().unwrap();
+    for expected in ["ran\n", ""] {
+        let output = job();
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(0), expected));
+    }
+}
+
+#[test]
+fn a_leader_that_ends_is_followed_by_a_replica_that_waits() {
+    let server = protected();
+    let start = || election(&server, "/app/billing", "echo leads; cat >/dev/null").spawn().unwrap();
+    let mut leader = start();
+    assert_eq!(line(&mut leader), "leads");
+    let mut follower = start();
+    while !server.ask("AUTH secret\r\nLOCK.WAITERS leader:billing").starts_with("+OK\r\n*1") {}
+    drop(leader.stdin.take());
+    assert!(leader.wait().unwrap().success());
+    assert_eq!(line(&mut follower), "leads");
+    drop(follower.stdin.take());
+    assert!(follower.wait().unwrap().success());
+}
