@@ -1,11 +1,13 @@
 //! `/api` and the page: what the engine tells, as JSON.
 
 use std::io::BufRead;
+use std::process::Command;
 
 use redlatch::Server;
 use serde_json::{Value, json};
 
 use super::server;
+use crate::support::binary::Directory;
 use crate::support::http::{HttpClient, HttpReply, get};
 use crate::support::stream::Peer;
 
@@ -204,6 +206,21 @@ fn a_lock_is_broken_with_its_token_alone_and_only_where_changes_are_allowed() {
         json!({ "broken": true })
     );
     assert!(open.keys().get("lock:a").is_none());
+}
+
+#[test]
+fn a_break_is_in_the_journal_when_it_is_answered() {
+    let (directory, copy) = (Directory::new(), Directory::new());
+    let (written, copied) = (directory.path("data"), copy.path("data"));
+    let server = server(&[("http-admin", "yes"), ("dir", &written)]);
+    let _holder = holder(&server, &["lock:a", "lock:b"]);
+    let body = json!({ "key": "lock:a", "token": 1 }).to_string();
+    assert_eq!(value(&post(&server, "/api/break", "", &body)), json!({ "broken": true }));
+
+    // What a crash would leave.
+    assert!(Command::new("cp").args(["-r", &written, &copied]).status().expect("cp").success());
+    let again = self::server(&[("dir", &copied)]);
+    assert_eq!((again.keys().get("lock:a"), again.keys().get("lock:b").is_some()), (None, true));
 }
 
 #[test]
