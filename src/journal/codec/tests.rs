@@ -133,7 +133,7 @@ fn edit() -> BoxedStrategy<Edit> {
 
 /// Few elements, and enough to leave every compact kind of storage.
 fn elements() -> impl Strategy<Value = Vec<Bytes>> {
-    let many = (0..700_u32).prop_map(|count| (0..count).map(|n| Bytes::from(n.to_string())).collect());
+    let many = (1..700_u32).prop_map(|count| (0..count).map(|n| Bytes::from(n.to_string())).collect());
     prop_oneof![4 => vec(bytes(), 1..20), 1 => many]
 }
 
