@@ -8,8 +8,6 @@ mod types;
 
 use std::marker::PhantomData;
 
-use bytes::Bytes;
-
 use super::{Lease, Occupied, Vacant};
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -62,17 +60,21 @@ impl<'v, T: Typed> Editor<'v, T> {
     }
 
     /// Changes the object. `effect` makes the record of the change; it is called only when there is a journal.
-    pub fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R, effect: impl FnOnce() -> Edit) -> R {
+    pub fn change<'e, R>(
+        &mut self,
+        change: impl FnOnce(&mut T) -> R,
+        effect: impl FnOnce() -> Edit<&'e [u8]>,
+    ) -> R {
         let result = change(self.object());
         self.record(effect);
         result
     }
 
     /// Like [`Editor::change`], for a change that may find nothing to do, and then returns `None`.
-    pub fn try_change<R>(
+    pub fn try_change<'e, R>(
         &mut self,
         change: impl FnOnce(&mut T) -> Option<R>,
-        effect: impl FnOnce(&R) -> Edit,
+        effect: impl FnOnce(&R) -> Edit<&'e [u8]>,
     ) -> Option<R> {
         let result = change(self.object())?;
         self.record(|| effect(&result));
@@ -90,15 +92,14 @@ impl<'v, T: Typed> Editor<'v, T> {
         object.expect("an editor is opened on an object of its shape")
     }
 
-    fn record(&mut self, effect: impl FnOnce() -> Edit) {
+    fn record<'e>(&mut self, effect: impl FnOnce() -> Edit<&'e [u8]>) {
         let place = &mut self.occupied.place;
         if self.is_new && !self.is_changed {
             place.changes.event(b'n', "new", place.database, place.key);
         }
         self.is_changed = true;
         let (database, key) = (place.database, place.key);
-        let edit = || Mutation::Edit { database, key: Bytes::copy_from_slice(key), edit: effect() };
-        place.changes.record(edit);
+        place.changes.record(|| Mutation::Edit { database, key, edit: effect() });
     }
 }
 
