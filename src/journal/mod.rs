@@ -1,7 +1,7 @@
 //! The journal: the effects on the keyspace as an ordered log.
 //!
-//! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers; [`log::Log`], the receiver that
-//!         keeps them in files, and how these are read again.
+//! Owns    [`Mutation`], the entries of the log, [`Mutations`], those of a record, and [`Journal`], the trait of its
+//!         receivers; [`log::Log`], the receiver that keeps them in files, and how these are read again.
 //! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
 //!         never commands: applying the records in order of their numbers to an empty keyspace rebuilds the state.
 
@@ -169,7 +169,7 @@ impl Mutations {
         self.count == 0
     }
 
-    /// The mutations.
+    /// Decodes them.
     pub fn to_vec(&self) -> Vec<Mutation> {
         let mut bytes = Bytes::copy_from_slice(&self.bytes);
         // What is seen of an object does not depend on the seed.

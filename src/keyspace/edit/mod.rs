@@ -2,7 +2,8 @@
 //!
 //! Owns    the effects of every change of an object: the record for the journal, the key's events, and the removal of the
 //!         key with the last element. The changes of each type are in `types`.
-//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`].
+//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`], or is changed and then recorded if
+//!         the record names what the change has found.
 
 mod types;
 

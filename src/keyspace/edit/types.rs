@@ -23,18 +23,13 @@ impl Editor<'_, Hash> {
 
     /// Sets a field, which keeps its deadline. Returns true if the field is new.
     pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.change(
-            |hash| hash.set(field, value),
-            || Edit::Hash(HashEdit::Set(field, value)),
-        )
+        self.change(|hash| hash.set(field, value), || Edit::Hash(HashEdit::Set(field, value)))
     }
 
     /// Removes a field. Returns false if it did not exist.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        let removed = self.try_change(
-            |hash| hash.remove(field).then_some(()),
-            |()| Edit::Hash(HashEdit::Remove(field)),
-        );
+        let removed = self
+            .try_change(|hash| hash.remove(field).then_some(()), |()| Edit::Hash(HashEdit::Remove(field)));
         removed.is_some()
     }
 
@@ -69,6 +64,7 @@ impl Editor<'_, List> {
     /// Keeps the elements from `start` up to `end` and removes the others.
     pub fn keep(&mut self, start: usize, end: usize) {
         if start > 0 || end < self.get().len() {
+            let start = start.min(end);
             self.change(|list| list.keep(start, end), || Edit::List(ListEdit::Keep { start, end }));
         }
     }
@@ -87,9 +83,7 @@ impl Editor<'_, List> {
 
     /// Removes up to `limit` elements equal to `element`, from `end` on. Returns their number.
     pub fn remove(&mut self, element: &[u8], end: End, limit: usize) -> usize {
-        let effect = |count: &usize| {
-            Edit::List(ListEdit::Remove { element, end, count: *count })
-        };
+        let effect = |count: &usize| Edit::List(ListEdit::Remove { element, end, count: *count });
         let remove = |list: &mut List| Some(list.remove(element, end, limit)).filter(|count| *count > 0);
         self.try_change(remove, effect).unwrap_or(0)
     }
