@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::journal::Mutations;
 
 fn bytes() -> BoxedStrategy<Bytes> {
     prop_oneof![
@@ -247,6 +248,8 @@ proptest! {
 
     #[test]
     fn every_mutation_comes_back_and_what_follows_it_stays(mutations in vec(mutation(), 1..6)) {
+        let together: Mutations = mutations.iter().collect();
+        prop_assert_eq!(&together.to_vec(), &mutations);
         let all: Vec<u8> = mutations.iter().flat_map(encoded).collect();
         let mut from = Bytes::from(all);
         for mutation in &mutations {
