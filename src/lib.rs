@@ -123,7 +123,7 @@ mod wheel;
 
 pub use clock::{LockTime, WallTime};
 pub use engine::{Batch, Engine, Flow};
-pub use journal::{Journal, Mutation, Record};
+pub use journal::{Journal, Mutation, Mutations, Record};
 #[cfg(feature = "server")]
 pub use server::{
     Builder, Clock, Fault, FaultError, Faults, History, Keys, Namespace, NamespaceError, Nodes, Server,

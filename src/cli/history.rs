@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Fault;
+use super::exit::{Failure, NO_INPUT};
 use super::place::Place;
-use super::run::{MISUSED, NO_SERVER};
-use crate::client::{Connection, Error, Reply, Target, Trust, connect};
+use crate::client::{Connection, Reply, Target, Trust, connect};
 use crate::testing::{Event, Field};
 
 /// Where a history is.
@@ -19,20 +19,6 @@ pub(super) enum Source {
     File(String),
     /// In a server.
     Server(Place),
-}
-
-/// Why there is no history, and the exit code for it.
-#[derive(Debug)]
-pub(super) struct Failure(pub(super) u8, pub(super) Fault);
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let code = match error {
-            Error::Url(_) => MISUSED,
-            _ => NO_SERVER,
-        };
-        Self(code, error.to_string())
-    }
 }
 
 impl Source {
@@ -49,7 +35,7 @@ impl Source {
         match self {
             Self::File(name) => of_file(&name).map_err(|fault| Failure(NO_INPUT, format!("{name}: {fault}"))),
             Self::Server(place) => {
-                let (target, trust) = place.find().map_err(|fault| Failure(MISUSED, fault))?;
+                let (target, trust) = place.find().map_err(Failure::misused)?;
                 of_server(&target, &trust).await
             }
         }
@@ -101,7 +87,7 @@ async fn of_server(target: &Target, trust: &Trust) -> Result<Vec<Event>, Failure
         for item in items {
             let get = |name| field_of_reply(item.field(name)?);
             let event = Event::of_fields(get);
-            events.push(event.ok_or_else(|| Failure(NO_SERVER, "the server sends no events".to_owned()))?);
+            events.push(event.ok_or_else(|| Failure::no_server("the server sends no events"))?);
         }
         if items.len() < EVENTS_PER_REQUEST {
             return Ok(events);
@@ -114,9 +100,9 @@ async fn asked(connection: &mut Connection, words: &[&str]) -> Result<Reply, Fai
     match connection.ask(&words).await? {
         Reply::Error(text) if text.starts_with("ERR unknown command") => {
             let hint = "the server has no test backend; --enable-test-commands yes opens it";
-            Err(Failure(NO_SERVER, hint.to_owned()))
+            Err(Failure::no_server(hint))
         }
-        Reply::Error(text) => Err(Failure(NO_SERVER, format!("the server refuses: {text}"))),
+        Reply::Error(text) => Err(Failure::no_server(format!("the server refuses: {text}"))),
         reply => Ok(reply),
     }
 }
@@ -148,8 +134,6 @@ pub(super) fn reply_text(reply: &Reply) -> String {
     }
 }
 
-/// Exit code for a file that cannot be read, as in sysexits.h.
-const NO_INPUT: u8 = 66;
 /// Events that one request asks for.
 const EVENTS_PER_REQUEST: usize = 1000;
 

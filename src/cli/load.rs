@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
-use super::run::{MISUSED, NO_SERVER};
+use super::exit::{self, FAILED, Failure, MISUSED};
 use super::signals::Signals;
 use super::{Fault, descriptors, print, warn};
-use crate::load::{Failure, Live, Plan, Report};
+use crate::load::{Failure as LoadFailure, Live, Plan, Report};
 
 /// What `redlatch load` was asked for.
 #[derive(Debug)]
@@ -37,61 +37,47 @@ pub(super) fn run(options: Box<Options>) -> u8 {
         }
         _ => {}
     }
-    let (live, plan) = (Arc::new(Live::default()), options.plan.clone());
-    match watched(plan, live).and_then(|loaded| match loaded {
-        Ok(report) => show(&options, &report),
-        Err(Failure::Misfit(fault)) => {
-            warn(&fault);
-            Ok(MISUSED)
+    exit::run(async {
+        match watched(options.plan.clone(), Arc::new(Live::default())).await? {
+            Ok(report) => Ok(show(&options, &report)?),
+            Err(LoadFailure::Misfit(fault)) => Err(Failure::misused(fault)),
+            Err(LoadFailure::NoServer(fault)) => Err(Failure::no_server(fault)),
         }
-        Err(Failure::NoServer(fault)) => {
-            warn(&fault);
-            Ok(NO_SERVER)
-        }
-    }) {
-        Ok(code) => code,
-        Err(fault) => {
-            warn(&fault);
-            FAILED
-        }
-    }
+    })
 }
 
 /// Runs the load on threads of its own, and watches it and the signals here.
-fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, Failure>, Fault> {
-    let runtime = super::runtime()?;
-    runtime.block_on(async {
-        let mut signals = Signals::catch()?;
-        let (tell, mut ended) = oneshot::channel();
-        let loaded = live.clone();
-        std::thread::spawn(move || {
-            // Nobody listens after the second signal.
-            let _ = tell.send(crate::load::run(plan, &loaded, || {}));
-        });
-        let mut progress = Progress::new();
-        let mut second = tokio::time::interval(Duration::from_secs(1));
-        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_ending = false;
-        loop {
-            let is_asked = tokio::select! {
-                report = &mut ended => {
-                    progress.clear();
-                    return report.map_err(|_| "the load has failed".to_owned());
-                }
-                _ = second.tick() => false,
-                _ = signals.next() => true,
-            };
-            if is_asked && is_ending {
-                return Err("ended without a report".to_owned());
+async fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, LoadFailure>, Fault> {
+    let mut signals = Signals::catch()?;
+    let (tell, mut ended) = oneshot::channel();
+    let loaded = live.clone();
+    std::thread::spawn(move || {
+        // Nobody listens after the second signal.
+        let _ = tell.send(crate::load::run(plan, &loaded, || {}));
+    });
+    let mut progress = Progress::new();
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_ending = false;
+    loop {
+        let is_asked = tokio::select! {
+            report = &mut ended => {
+                progress.clear();
+                return report.map_err(|_| "the load has failed".to_owned());
             }
-            if is_asked {
-                live.stop();
-                is_ending = true;
-            } else {
-                progress.show(&live);
-            }
+            _ = second.tick() => false,
+            _ = signals.next() => true,
+        };
+        if is_asked && is_ending {
+            return Err("ended without a report".to_owned());
         }
-    })
+        if is_asked {
+            live.stop();
+            is_ending = true;
+        } else {
+            progress.show(&live);
+        }
+    }
 }
 
 /// Writes the report and the picture; returns the exit code.
@@ -149,8 +135,6 @@ impl Progress {
     }
 }
 
-/// The exit code if nothing could be done.
-const FAILED: u8 = 1;
 /// The exit code if a lock had two owners at once: an error in the software, as sysexits.h calls it.
 const OVERLAP: u8 = 70;
 /// Descriptors of a thread beside its clients': its own connections, its runtime, its timer.

@@ -10,6 +10,7 @@ mod child;
 mod descriptors;
 mod directives;
 mod duration;
+mod exit;
 mod file;
 mod flags;
 mod harness;
@@ -74,7 +75,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::View(view) => return Ok(views::show(view).into()),
         Action::Misused(fault) => {
             warn(&fault);
-            return Ok(run::MISUSED.into());
+            return Ok(exit::MISUSED.into());
         }
         Action::Serve(request) => {
             let sources = Sources::read(&request);

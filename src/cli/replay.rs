@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::history::{Failure, Source, reply_text};
+use super::exit::{self, Failure};
+use super::history::{Source, reply_text};
 use super::place::Place;
-use super::run::{MISUSED, NO_SERVER};
-use super::{Fault, print, warn};
+use super::print;
 use crate::client::{Connection, Error, Reply, Target, Trust, connect, open};
 use crate::server::Server;
 use crate::state::clients::ClientId;
@@ -28,18 +28,7 @@ pub(super) struct Options {
 
 /// Sends the requests again; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
-    let done = super::runtime().map_err(|fault| Failure(NO_SERVER, fault)).and_then(|runtime| {
-        let done = runtime.block_on(replay(options));
-        runtime.shutdown_background();
-        done
-    });
-    match done {
-        Ok(is_same) => u8::from(!is_same),
-        Err(Failure(code, fault)) => {
-            warn(&fault);
-            code
-        }
-    }
+    exit::run(async { replay(options).await.map(|is_same| u8::from(!is_same)) })
 }
 
 /// Returns whether all replies were the recorded ones.
@@ -61,7 +50,7 @@ async fn replay(options: Options) -> Result<bool, Failure> {
 }
 
 fn say(text: &str) -> Result<(), Failure> {
-    print(text.as_bytes()).map(drop).map_err(|fault: Fault| Failure(NO_SERVER, fault))
+    print(text.as_bytes()).map(drop).map_err(Failure::no_server)
 }
 
 /// What the requests are sent to.
@@ -79,17 +68,17 @@ impl Bench {
         let mut servers = BTreeMap::new();
         for node in nodes {
             let server = Server::builder().port(0).manual_clock(crate::clock::WallTime::from_millis(now_ms));
-            let server = server.start().await.map_err(|error| Failure(NO_SERVER, error.to_string()))?;
+            let server = server.start().await.map_err(Failure::no_server)?;
             servers.insert(node, server);
         }
         Ok(Self::Here { servers, now_ms })
     }
 
     async fn there(place: Place, events: &[Event]) -> Result<Self, Failure> {
-        let (target, trust) = place.find().map_err(|fault| Failure(MISUSED, fault))?;
+        let (target, trust) = place.find().map_err(Failure::misused)?;
         if events.iter().any(|event| event.node != events[0].node) {
             let fault = "the history has several nodes; without --against there is a server for each";
-            return Err(Failure(MISUSED, fault.to_owned()));
+            return Err(Failure::misused(fault));
         }
         let mut control = connect(&target, &trust).await?;
         let is_moved = !matches!(control.ask(&[&b"TEST.CLOCK"[..], b"FREEZE"]).await?, Reply::Error(_));

@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::child::{Change, Child};
+use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
 use super::{Fault, texts, warn};
 use crate::client::{Acquire, Error, Guard, Held, Locks};
@@ -61,10 +62,7 @@ pub(super) enum OnLost {
     Warn,
 }
 
-/// Exit codes, those of sysexits.h where it has one.
-pub(super) const MISUSED: u8 = 64;
-pub(super) const NO_SERVER: u8 = 69;
-pub(super) const NOT_ACQUIRED: u8 = 75;
+/// Exit codes that no other subcommand has.
 const LOST: u8 = 76;
 const NOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;

@@ -205,8 +205,8 @@ fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
     paths.collect::<Vec<_>>().join(" ")
 }
 
-/// Waits until the server is to end; returns why. It outlives its terminal, as Redis does: at SIGHUP it reads its
-/// certificates and opens its log file again.
+/// Waits until the server is to end; returns why. It outlives its terminal, as Redis does: SIGHUP has it read its
+/// certificates and open its log file again.
 async fn reason_to_end(
     signals: &mut Signals,
     server: &Server,

@@ -1,7 +1,7 @@
 //! `redlatch timeline`: a history as a picture.
 
-use super::history::{Failure, Source};
-use super::{print, warn};
+use super::history::Source;
+use super::{exit, print};
 use crate::testing::{Timeline, check};
 
 /// What `redlatch timeline` was asked for.
@@ -22,9 +22,8 @@ pub(super) enum Format {
 
 /// Prints the picture; returns the exit code.
 pub(super) fn show(options: Options) -> u8 {
-    let shown = super::runtime().map_err(|fault| Failure(1, fault)).and_then(|runtime| {
-        let events = runtime.block_on(options.source.read())?;
-        runtime.shutdown_background();
+    exit::run(async {
+        let events = options.source.read().await?;
         let (timeline, findings) = (Timeline::of(&events), check(&events));
         let text = match options.format {
             Format::Html => timeline.html(&findings),
@@ -38,13 +37,7 @@ pub(super) fn show(options: Options) -> u8 {
                 format!("{}{head}{found}", timeline.text())
             }
         };
-        print(text.as_bytes()).map_err(|fault| Failure(1, fault))
-    });
-    match shown {
-        Ok(_) => 0,
-        Err(Failure(code, fault)) => {
-            warn(&fault);
-            code
-        }
-    }
+        print(text.as_bytes())?;
+        Ok(0)
+    })
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::exit::{FAILED, Failure, NOT_ACQUIRED};
 use super::place::Place;
-use super::run::{MISUSED, NO_SERVER, NOT_ACQUIRED};
-use super::{Fault, print, texts, warn};
+use super::{Fault, exit, print, texts};
 use crate::client::{Error, Held, Locks, Reply};
 
 /// A question about locks.
@@ -39,58 +39,39 @@ pub(super) enum Question {
     Who(Vec<u8>),
 }
 
-/// Why a question has no answer, and the exit code for it.
-struct Failure(u8, Fault);
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let code = match error {
-            Error::Broken(_) | Error::Unreachable(_) => NO_SERVER,
-            Error::Url(_) | Error::Usage(_) => MISUSED,
-            _ => NO,
-        };
-        Self(code, error.to_string())
-    }
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        Self(NO, fault)
+/// Why a question has no answer. A server that refuses to answer has the code of the answer no.
+fn unanswered(error: Error) -> Failure {
+    match error {
+        Error::Broken(_) | Error::Unreachable(_) => Failure::no_server(error),
+        Error::Url(_) | Error::Usage(_) => Failure::misused(error),
+        _ => Failure(FAILED, error.to_string()),
     }
 }
 
 /// Answers the question; returns the exit code.
 pub(super) fn show(view: View) -> u8 {
-    let answer = super::runtime().map_err(Failure::from).and_then(|runtime| {
-        let answer = runtime.block_on(answer(view));
-        runtime.shutdown_background();
-        answer
-    });
-    answer.unwrap_or_else(|Failure(code, fault)| {
-        warn(&fault);
-        code
-    })
+    exit::run(answer(view))
 }
 
 async fn answer(view: View) -> Result<u8, Failure> {
-    let (target, trust) = view.place.find().map_err(|fault| Failure(MISUSED, fault))?;
+    let (target, trust) = view.place.find().map_err(Failure::misused)?;
     let locks = Locks::to(target, trust).await.map_err(|error| match error {
         // A server that refuses the login serves nobody here.
-        Error::Refused(_) => Failure(NO_SERVER, error.to_string()),
-        error => error.into(),
+        Error::Refused(_) => Failure::no_server(error),
+        error => unanswered(error),
     })?;
     match view.question {
         Question::Break { key, token, reason } => {
-            let is_broken = locks.break_lock(&key, token, reason.as_deref()).await?;
+            let is_broken = locks.break_lock(&key, token, reason.as_deref()).await.map_err(unanswered)?;
             let text = match is_broken {
                 true => format!("{} is broken\n", texts::lossy(&key)),
                 false => format!("{}: the token of its holder is not {token}\n", texts::lossy(&key)),
             };
             say(view.json, &json!({ "key": texts::lossy(&key), "broken": is_broken }), &text)?;
-            Ok(if is_broken { 0 } else { NO })
+            Ok(if is_broken { 0 } else { FAILED })
         }
         Question::List(pattern) => {
-            let found = locks.list(&pattern).await?;
+            let found = locks.list(&pattern).await.map_err(unanswered)?;
             let text: String = found.iter().map(|held| texts::line(held) + "\n").collect();
             say(view.json, &found.iter().map(texts::value).collect(), &text)?;
             Ok(0)
@@ -98,11 +79,11 @@ async fn answer(view: View) -> Result<u8, Failure> {
         Question::Wait(key, limit) => wait(&locks, &key, limit, view.json).await,
         Question::Watch(pattern, interval) => watch(&locks, &pattern, interval, view.json).await,
         Question::Who(key) => {
-            let held = locks.who(&key).await?;
+            let held = locks.who(&key).await.map_err(unanswered)?;
             let text =
                 held.as_ref().map_or_else(|| format!("{} is free\n", texts::lossy(&key)), texts::lines);
             say(view.json, &held.as_ref().map_or(Value::Null, texts::value), &text)?;
-            Ok(if held.is_some() { 0 } else { NO })
+            Ok(if held.is_some() { 0 } else { FAILED })
         }
     }
 }
@@ -110,9 +91,9 @@ async fn answer(view: View) -> Result<u8, Failure> {
 /// Returns when nobody holds the key.
 async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) -> Result<u8, Failure> {
     let until = limit.map(|limit| Instant::now() + limit);
-    let mut connection = locks.open().await?;
+    let mut connection = locks.open().await.map_err(unanswered)?;
     loop {
-        let is_free = connection.call(&[b"EXISTS", key]).await? == Reply::Integer(0);
+        let is_free = connection.call(&[b"EXISTS", key]).await.map_err(unanswered)? == Reply::Integer(0);
         let is_late = until.is_some_and(|until| Instant::now() >= until);
         if is_free || is_late {
             let state = if is_free { "free" } else { "held" };
@@ -127,10 +108,10 @@ async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) ->
 
 /// Writes what changes, until it is ended.
 async fn watch(locks: &Locks, pattern: &str, interval: Duration, json: bool) -> Result<u8, Failure> {
-    let mut connection = locks.open().await?;
+    let mut connection = locks.open().await.map_err(unanswered)?;
     let mut known = BTreeMap::<HoldId, Held>::new();
     loop {
-        let now = holds(locks.list_on(&mut connection, pattern).await?);
+        let now = holds(locks.list_on(&mut connection, pattern).await.map_err(unanswered)?);
         let gone = known.iter().filter(|(id, _)| !now.contains_key(id)).map(|(_, held)| ("free", held));
         let new = now.iter().filter(|(id, _)| !known.contains_key(id)).map(|(_, held)| ("held", held));
         for (what, held) in gone.chain(new) {
@@ -179,7 +160,5 @@ fn say(json: bool, value: &Value, text: &str) -> Result<bool, Fault> {
     }
 }
 
-/// The exit code for the answer no, and for a server that refuses to answer.
-const NO: u8 = 1;
 /// How often a wait asks.
 const POLL: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ use crate::types::{Element, Hash, List, Lock, Object, Seed, Set, Shape, SortedSe
 pub struct Damaged;
 
 /// Appends the bytes of a mutation.
-pub fn encode(mutation: &Mutation, out: &mut Vec<u8>) {
+pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
     match mutation {
         Mutation::Clear { database } => {
             out.put_u8(tag::CLEAR);
@@ -160,13 +160,13 @@ mod tag {
     pub(super) const TAIL: u8 = 2;
 }
 
-fn put_head(out: &mut Vec<u8>, tag: u8, database: u16, key: &[u8]) {
+fn put_head(out: &mut Vec<u8>, tag: u8, database: u16, key: &impl AsRef<[u8]>) {
     out.put_u8(tag);
     put_number(out, database.into());
     put_bytes(out, key);
 }
 
-fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
+fn put_edit(out: &mut Vec<u8>, edit: &Edit<impl AsRef<[u8]>>) {
     match edit {
         Edit::Hash(edit) => put_hash_edit(out, edit),
         Edit::List(edit) => put_list_edit(out, edit),
@@ -192,7 +192,7 @@ fn put_edit(out: &mut Vec<u8>, edit: &Edit) {
     }
 }
 
-fn put_hash_edit(out: &mut Vec<u8>, edit: &HashEdit) {
+fn put_hash_edit(out: &mut Vec<u8>, edit: &HashEdit<impl AsRef<[u8]>>) {
     match edit {
         HashEdit::Deadline(field, deadline) => {
             put_tagged(out, tag::HASH_DEADLINE, field);
@@ -206,7 +206,7 @@ fn put_hash_edit(out: &mut Vec<u8>, edit: &HashEdit) {
     }
 }
 
-fn put_list_edit(out: &mut Vec<u8>, edit: &ListEdit) {
+fn put_list_edit(out: &mut Vec<u8>, edit: &ListEdit<impl AsRef<[u8]>>) {
     match edit {
         ListEdit::Drop { end, count } => {
             out.put_u8(tag::LIST_DROP);
@@ -238,7 +238,7 @@ fn put_list_edit(out: &mut Vec<u8>, edit: &ListEdit) {
     }
 }
 
-fn put_stream_edit(out: &mut Vec<u8>, edit: &StreamEdit) {
+fn put_stream_edit(out: &mut Vec<u8>, edit: &StreamEdit<impl AsRef<[u8]>>) {
     match edit {
         StreamEdit::Append { id, words } => {
             out.put_u8(tag::STREAM_APPEND);
@@ -328,7 +328,7 @@ fn put_kind(out: &mut Vec<u8>, kind: LockKind) {
     }
 }
 
-fn put_holder(out: &mut Vec<u8>, owner: &[u8], holder: &Holder) {
+fn put_holder(out: &mut Vec<u8>, owner: &impl AsRef<[u8]>, holder: &Holder) {
     let Holder { token, client, permits, since, deadline, lease_ms, renewals, session, meta } = holder;
     put_bytes(out, owner);
     put_number(out, *token);
@@ -349,14 +349,14 @@ fn put_session(out: &mut Vec<u8>, session: Option<(u64, u64)>) {
     });
 }
 
-fn put_tagged(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+fn put_tagged(out: &mut Vec<u8>, tag: u8, bytes: &impl AsRef<[u8]>) {
     out.put_u8(tag);
     put_bytes(out, bytes);
 }
 
 fn put_words(out: &mut Vec<u8>, words: impl ExactSizeIterator<Item: AsRef<[u8]>>) {
     put_count(out, words.len());
-    words.for_each(|word| put_bytes(out, word.as_ref()));
+    words.for_each(|word| put_bytes(out, word));
 }
 
 fn put_end(out: &mut Vec<u8>, end: End) {
@@ -382,7 +382,8 @@ fn put_option<T>(out: &mut Vec<u8>, option: Option<T>, put: impl FnOnce(&mut Vec
     }
 }
 
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: impl AsRef<[u8]>) {
+    let bytes = bytes.as_ref();
     put_count(out, bytes.len());
     out.extend_from_slice(bytes);
 }

@@ -12,19 +12,19 @@ use crate::types::{Hash, List, Lock, Object, Seed, Set, Shape, SortedSet, Stream
 
 /// One change inside of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Edit {
+pub enum Edit<B = Bytes> {
     /// Inside a hash.
-    Hash(HashEdit),
+    Hash(HashEdit<B>),
     /// Inside a list.
-    List(ListEdit),
+    List(ListEdit<B>),
     /// Inside a lock.
-    Lock(LockEdit),
+    Lock(LockEdit<B>),
     /// Inside a set.
-    Set(SetEdit),
+    Set(SetEdit<B>),
     /// Inside a sorted set.
-    SortedSet(SortedSetEdit),
+    SortedSet(SortedSetEdit<B>),
     /// Inside a stream.
-    Stream(StreamEdit),
+    Stream(StreamEdit<B>),
 }
 
 impl Edit {
@@ -80,13 +80,13 @@ impl Edit {
 
 /// One change of a hash.
 #[derive(Clone, Debug, PartialEq)]
-pub enum HashEdit {
+pub enum HashEdit<B = Bytes> {
     /// The field has this deadline, if it exists.
-    Deadline(Bytes, Option<Deadline>),
+    Deadline(B, Option<Deadline>),
     /// The field is removed with its deadline.
-    Remove(Bytes),
+    Remove(B),
     /// The field has this value; its deadline stays.
-    Set(Bytes, Bytes),
+    Set(B, B),
 }
 
 impl HashEdit {
@@ -105,7 +105,7 @@ impl HashEdit {
 
 /// One change of a list. Indices count from the head, from 0.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ListEdit {
+pub enum ListEdit<B = Bytes> {
     /// Elements at an end are removed.
     Drop {
         /// The end.
@@ -118,7 +118,7 @@ pub enum ListEdit {
         /// The index of the new element.
         index: usize,
         /// The new element.
-        element: Bytes,
+        element: B,
     },
     /// All elements outside of a range are removed.
     Keep {
@@ -132,12 +132,12 @@ pub enum ListEdit {
         /// The end.
         end: End,
         /// The new element.
-        element: Bytes,
+        element: B,
     },
     /// Elements that equal this one are removed.
     Remove {
         /// What they equal.
-        element: Bytes,
+        element: B,
         /// Where the search for them began.
         end: End,
         /// How many.
@@ -148,7 +148,7 @@ pub enum ListEdit {
         /// Where.
         index: usize,
         /// The new element.
-        element: Bytes,
+        element: B,
     },
 }
 
@@ -171,11 +171,11 @@ impl ListEdit {
 
 /// One change of a lock.
 #[derive(Clone, Debug, PartialEq)]
-pub enum LockEdit {
+pub enum LockEdit<B = Bytes> {
     /// The owner holds it.
-    Put(LockKind, Bytes, Holder),
+    Put(LockKind, B, Holder),
     /// The owner does not hold it any more.
-    Remove(Bytes),
+    Remove(B),
 }
 
 impl LockEdit {
@@ -189,11 +189,11 @@ impl LockEdit {
 
 /// One change of a set.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SetEdit {
+pub enum SetEdit<B = Bytes> {
     /// A member is added.
-    Insert(Bytes),
+    Insert(B),
     /// A member is removed.
-    Remove(Bytes),
+    Remove(B),
 }
 
 impl SetEdit {
@@ -207,16 +207,16 @@ impl SetEdit {
 
 /// One change of a sorted set.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SortedSetEdit {
+pub enum SortedSetEdit<B = Bytes> {
     /// The member has this score; it is added if it does not exist.
     Insert {
         /// The member.
-        member: Bytes,
+        member: B,
         /// Its score.
         score: f64,
     },
     /// The member is removed.
-    Remove(Bytes),
+    Remove(B),
     /// The members of a range of ranks are removed.
     RemoveRange {
         /// The first rank.
@@ -246,13 +246,13 @@ impl SortedSetEdit {
 
 /// One change of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StreamEdit {
+pub enum StreamEdit<B = Bytes> {
     /// An entry is added at the end.
     Append {
         /// Its id.
         id: StreamId,
         /// Fields and values in turn.
-        words: Vec<Bytes>,
+        words: Vec<B>,
     },
     /// The entry is removed.
     Delete(StreamId),

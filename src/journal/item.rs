@@ -83,8 +83,8 @@ const TAINTED: u8 = 7;
 pub fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) {
     out.push(RECORD);
     codec::put_number(out, record.now.as_millis());
-    codec::put_number(out, record.mutations.len() as u64);
-    record.mutations.iter().for_each(|mutation| codec::encode(mutation, out));
+    codec::put_number(out, record.mutations.count);
+    out.extend_from_slice(&record.mutations.bytes);
 }
 
 impl Item {
@@ -104,6 +104,7 @@ impl Item {
             }
             Self::Record { now, mutations } => {
                 let (now, lasts_until) = (*now, LockTime::MAX);
+                let mutations = &mutations.iter().collect();
                 encode_record(&Record { number: 0, now, lasts_until, mutations }, out);
             }
             Self::Horizon(horizon) => horizon.encode(HORIZON, out),

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use bytes::Bytes;
 
 use super::item::{self, Horizon, Item, Opened};
-use super::{Edit, Journal, LockEdit, Mode, Mutation, Record, frame};
+use super::{Journal, Mode, Mutation, Mutations, Record, frame};
 use crate::clock::LockTime;
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
@@ -230,7 +230,7 @@ impl Log {
     pub fn hold_reply(&self, now: LockTime) {
         let mut state = self.state.lock();
         // A record without effects: the reply waits for it as for any other.
-        let record = Record { number: 0, now, lasts_until: now, mutations: &[] };
+        let record = Record { number: 0, now, lasts_until: now, mutations: &Mutations::default() };
         item::encode_record(&record, &mut state.frame);
         self.append_one(true, true);
     }
@@ -505,7 +505,7 @@ impl Journal for Log {
             return;
         }
         item::encode_record(record, &mut state.frame);
-        let must_write = state.error.is_none() || !only_removes(record.mutations);
+        let must_write = state.error.is_none() || !only_removes(&record.mutations.to_vec());
         self.append_one(must_write, must_sync);
         if state.frame.len() > FRAME_BYTES_MAX && state.error.is_none() {
             // The failure is in the state.
@@ -517,7 +517,7 @@ impl Journal for Log {
 impl Log {
     /// Whether the reply of this record waits until it is on the disk. Notes what the record promises.
     fn waits_for_disk(&self, state: &mut State, record: &Record<'_>) -> bool {
-        state.token = record.mutations.iter().map(token_of).fold(state.token, u64::max);
+        state.token = state.token.max(record.mutations.token);
         let lease_ms = record.lasts_until.millis_since(record.now);
         let is_lease = lease_ms > 0 && lease_ms <= self.lease_ms_max;
         if is_lease {
@@ -576,15 +576,6 @@ impl RecentLeases {
             let before_ms = if periods == 1 { self.now_ms } else { 0 };
             *self = Self { since: now, now_ms: 0, before_ms };
         }
-    }
-}
-
-/// The fencing token that a mutation gives out; zero: none.
-fn token_of(mutation: &Mutation) -> u64 {
-    match mutation {
-        Mutation::Grant { token, .. } => *token,
-        Mutation::Edit { edit: Edit::Lock(LockEdit::Put(_, _, holder)), .. } => holder.token,
-        _ => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The journal: the effects on the keyspace as an ordered log.
 //!
-//! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers; [`log::Log`], the receiver that
-//!         keeps them in files, and how these are read again.
+//! Owns    [`Mutation`], the entries of the log, [`Mutations`], those of a record, and [`Journal`], the trait of its
+//!         receivers; [`log::Log`], the receiver that keeps them in files, and how these are read again.
 //! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
 //!         never commands: applying the records in order of their numbers to an empty keyspace rebuilds the state.
 
@@ -18,13 +18,13 @@ pub mod recovery;
 
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
-use crate::types::Object;
+use crate::types::{Object, Seed};
 
 pub use edit::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
 
-/// One physical effect on the keyspace.
+/// One physical effect on the keyspace. `B` is what holds its bytes: a slice while it is recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Mutation {
+pub enum Mutation<B = Bytes> {
     /// Every key of the database is removed.
     Clear {
         /// The database.
@@ -35,9 +35,9 @@ pub enum Mutation {
         /// The database.
         database: u16,
         /// The key.
-        key: Bytes,
+        key: B,
         /// What changes.
-        edit: Edit,
+        edit: Edit<B>,
     },
     /// The key, which exists, is a lock from now on. Its value and deadline stay. A lock of the type lock has no such
     /// entry: its edits say who holds it.
@@ -45,7 +45,7 @@ pub enum Mutation {
         /// The database.
         database: u16,
         /// The key.
-        key: Bytes,
+        key: B,
         /// The fencing token.
         token: u64,
         /// The client that holds it.
@@ -66,7 +66,7 @@ pub enum Mutation {
         /// The database.
         database: u16,
         /// The key.
-        key: Bytes,
+        key: B,
         /// The whole object.
         object: Object,
         /// Its deadline, if it has one.
@@ -77,9 +77,9 @@ pub enum Mutation {
         /// The database.
         database: u16,
         /// The key.
-        key: Bytes,
+        key: B,
         /// The bytes of the string.
-        value: Bytes,
+        value: B,
         /// Its deadline, if it has one.
         deadline: Option<Deadline>,
     },
@@ -88,7 +88,7 @@ pub enum Mutation {
         /// The database.
         database: u16,
         /// The key.
-        key: Bytes,
+        key: B,
         /// Whether it has expired; false if a command has removed it.
         expired: bool,
     },
@@ -97,7 +97,7 @@ pub enum Mutation {
         /// The database.
         database: u16,
         /// The key.
-        key: Bytes,
+        key: B,
         /// Its deadline, if it has one.
         deadline: Option<Deadline>,
     },
@@ -110,7 +110,16 @@ pub enum Mutation {
     },
 }
 
-impl Mutation {
+impl<B> Mutation<B> {
+    /// The fencing token that it gives out; zero: none.
+    fn token(&self) -> u64 {
+        match self {
+            Self::Grant { token, .. } => *token,
+            Self::Edit { edit: Edit::Lock(LockEdit::Put(_, _, holder)), .. } => holder.token,
+            _ => 0,
+        }
+    }
+
     /// The highest database that it changes.
     pub fn database(&self) -> u16 {
         match self {
@@ -126,6 +135,57 @@ impl Mutation {
     }
 }
 
+/// Mutations in their order, in the form that they have on disk.
+#[derive(Clone, Debug, Default)]
+pub struct Mutations {
+    bytes: Vec<u8>,
+    count: u64,
+    /// The highest fencing token that they give out; zero: none.
+    token: u64,
+}
+
+impl Mutations {
+    /// Appends a mutation.
+    #[inline]
+    pub fn push(&mut self, mutation: &Mutation<impl AsRef<[u8]>>) {
+        codec::encode(mutation, &mut self.bytes);
+        self.count += 1;
+        self.token = self.token.max(mutation.token());
+    }
+
+    /// Removes all, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.count, self.token) = (0, 0);
+    }
+
+    /// Bytes of memory.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Decodes them.
+    pub fn to_vec(&self) -> Vec<Mutation> {
+        let mut bytes = Bytes::copy_from_slice(&self.bytes);
+        // What is seen of an object does not depend on the seed.
+        let mut next = |_| codec::decode(&mut bytes, Seed::of(0)).expect("what was encoded can be decoded");
+        (0..self.count).map(&mut next).collect()
+    }
+}
+
+impl<'a, B: AsRef<[u8]> + 'a> FromIterator<&'a Mutation<B>> for Mutations {
+    fn from_iter<I: IntoIterator<Item = &'a Mutation<B>>>(mutations: I) -> Self {
+        let mut all = Self::default();
+        mutations.into_iter().for_each(|mutation| all.push(mutation));
+        all
+    }
+}
+
 /// What one command, script or transaction has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -137,7 +197,7 @@ pub struct Record<'a> {
     /// time for a key that does not exist; the end of time for a key without a deadline, a counter, and a whole database.
     pub lasts_until: LockTime,
     /// The effects, in order.
-    pub mutations: &'a [Mutation],
+    pub mutations: &'a Mutations,
 }
 
 /// When a reply leaves.

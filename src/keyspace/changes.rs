@@ -13,7 +13,7 @@ use super::history::PastLock;
 use super::observers::Observers;
 use super::shard::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
-use crate::journal::Mutation;
+use crate::journal::{Mutation, Mutations};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::ended_lock::{EndReason, EndedLock};
@@ -49,7 +49,7 @@ pub(super) struct Spare(Option<Box<Effects>>);
 /// The effects that are recorded and published at the end of the call.
 #[derive(Debug, Default)]
 struct Effects {
-    mutations: Vec<Mutation>,
+    mutations: Mutations,
     /// Until when the changed keys last.
     ends: Ends,
     events: Vec<KeyEvent>,
@@ -135,21 +135,21 @@ impl Changes {
 
     /// Records an effect. `mutation` is called only if there is a journal.
     #[inline]
-    pub(super) fn record(&mut self, mutation: impl FnOnce() -> Mutation) {
+    pub(super) fn record<B: AsRef<[u8]>>(&mut self, mutation: impl FnOnce() -> Mutation<B>) {
         self.is_dirty = true;
         if self.is_recorded {
-            self.effects().mutations.push(mutation());
+            self.effects().mutations.push(&mutation());
         }
     }
 
     /// Like [`Changes::record`], for a change that may have none, or that another effect announces.
     #[inline]
-    pub(super) fn record_some(&mut self, mutation: impl FnOnce() -> Option<Mutation>) {
+    pub(super) fn record_some<'m>(&mut self, mutation: impl FnOnce() -> Option<Mutation<&'m [u8]>>) {
         if self.is_recorded
             && let Some(mutation) = mutation()
         {
             self.is_dirty = true;
-            self.effects().mutations.push(mutation);
+            self.effects().mutations.push(&mutation);
         }
     }
 
@@ -316,9 +316,9 @@ impl Changes {
     }
 
     /// The recorded effects, if there are any, and until when the changed keys last.
-    pub(super) fn recorded(&self) -> Option<(LockTime, &[Mutation])> {
+    pub(super) fn recorded(&self) -> Option<(LockTime, &Mutations)> {
         let Effects { mutations, ends, .. } = &**self.effects.as_ref()?;
-        (!mutations.is_empty()).then(|| (ends.latest(), &mutations[..]))
+        (!mutations.is_empty()).then(|| (ends.latest(), mutations))
     }
 
     /// Answers the client, whose wait is over, once the changes are recorded: the answer waits for the journal like a reply.
@@ -374,16 +374,11 @@ fn new_effects() -> Box<Effects> {
 }
 
 impl Effects {
-    /// Whether nothing is left but a few records of small values: these are dropped while the shard is locked.
+    /// Whether nothing is left but a small record.
     #[inline]
     fn is_small(&self) -> bool {
         let Self { mutations, ends: _, events, ready, stale, addressed, answers, ended, past, garbage } =
             self;
-        let is_small = |mutation: &Mutation| match mutation {
-            Mutation::Put { value, .. } => value.len() < SMALL_BYTES,
-            Mutation::PutObject { .. } => false,
-            _ => true,
-        };
         events.is_empty()
             && ready.is_empty()
             && stale.is_empty()
@@ -394,8 +389,7 @@ impl Effects {
             && ended.is_empty()
             && past.is_empty()
             && garbage.is_empty()
-            && mutations.len() <= SMALL_RECORD
-            && mutations.iter().all(is_small)
+            && mutations.capacity() <= SMALL_RECORD_BYTES
     }
 
     #[cold]
@@ -437,7 +431,5 @@ fn after_delay(reason: EndReason, is_of_session: bool) -> EndReason {
     if reason == EndReason::Expired && is_of_session { EndReason::Session } else { reason }
 }
 
-/// Mutations whose memory is kept for the next call.
-const SMALL_RECORD: usize = 8;
-/// Bytes of a value that is dropped while its shard is locked.
-const SMALL_BYTES: usize = 16 * 1024;
+/// Bytes of a record whose memory is kept for the next call.
+const SMALL_RECORD_BYTES: usize = 16 * 1024;

@@ -12,7 +12,7 @@ use super::entry::{granted, put};
 use super::locked::LockWait;
 use super::{Keyspace, ShardState};
 use crate::clock::LockTime;
-use crate::journal::Mutation;
+use crate::journal::Mutations;
 
 /// How far a copy has come. It begins at the default.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +54,8 @@ impl Keyspace {
 
 impl CopyCursor {
     /// The mutations that make the next entries of the shard, and moves behind these.
-    fn step(&mut self, held: &ShardState) -> Vec<Mutation> {
-        let (shard, mut mutations) = (&held.shard, Vec::new());
+    fn step(&mut self, held: &ShardState) -> Mutations {
+        let (shard, mut mutations) = (&held.shard, Mutations::default());
         let (mut entries, mut bytes) = (0, 0);
         while self.table < shard.tables() {
             if entries >= ENTRIES_PER_STEP || bytes >= BYTES_PER_STEP {
@@ -63,8 +63,8 @@ impl CopyCursor {
             }
             self.inner = shard.scan_table(self.table, self.inner, &mut |database, id| {
                 let key = shard.key(id);
-                mutations.push(put(shard, id, database, key));
-                mutations.extend(granted(shard, id, database, key));
+                mutations.push(&put(shard, id, database, key));
+                granted(shard, id, database, key).iter().for_each(|granted| mutations.push(granted));
                 entries += 1;
                 bytes += shard.bytes(id);
             });

@@ -176,11 +176,7 @@ impl Occupied<'_> {
         self.note_end(before_ms);
         self.place.changes.arm(deadline);
         let (database, key) = (self.place.database, self.place.key);
-        self.place.changes.record(|| Mutation::SetDeadline {
-            database,
-            key: Bytes::copy_from_slice(key),
-            deadline,
-        });
+        self.place.changes.record(|| Mutation::SetDeadline { database, key, deadline });
         self.place.touched();
     }
 
@@ -263,8 +259,7 @@ impl Occupied<'_> {
         self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
         self.place.lock_ended();
-        let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
-        self.place.changes.record(removed);
+        self.place.changes.record(|| Mutation::Remove { database, key, expired: false });
         self.place.touched();
     }
 
@@ -415,19 +410,23 @@ impl Occupied<'_> {
 }
 
 /// The record of a key's value and deadline.
-pub(super) fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
-    let (key, deadline) = (Bytes::copy_from_slice(key), shard.deadline(id));
+pub(super) fn put<'a>(shard: &'a Shard, id: EntryId, database: u16, key: &'a [u8]) -> Mutation<&'a [u8]> {
+    let deadline = shard.deadline(id);
     match shard.object(id) {
         Some(object) => Mutation::PutObject { database, key, object: object.clone(), deadline },
-        None => Mutation::Put { database, key, value: Bytes::copy_from_slice(shard.value(id)), deadline },
+        None => Mutation::Put { database, key, value: shard.value(id), deadline },
     }
 }
 
 /// The record of a key's grant, if it has one.
-pub(super) fn granted(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Option<Mutation> {
+pub(super) fn granted<'a>(
+    shard: &Shard,
+    id: EntryId,
+    database: u16,
+    key: &'a [u8],
+) -> Option<Mutation<&'a [u8]>> {
     let Grant { token, holder, since, lease_ms, is_native, .. } = shard.granted(id)?;
     let GrantDetails { session, meta } = shard.grant_details(id).cloned().unwrap_or_default();
-    let key = Bytes::copy_from_slice(key);
     Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta })
 }
 

@@ -58,7 +58,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
-use crate::journal::{Journal, Mutation, Record};
+use crate::journal::{Journal, Mutations, Record};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
@@ -528,7 +528,7 @@ impl Keyspace {
     }
 
     /// Numbers the effects of a finished call and appends them to the journal. The shards are still locked.
-    fn record(&self, now: LockTime, lasts_until: LockTime, mutations: &[Mutation]) {
+    fn record(&self, now: LockTime, lasts_until: LockTime, mutations: &Mutations) {
         if let Some(journal) = &self.journal {
             let number = self.next_record.fetch_add(1, Ordering::Relaxed);
             journal.append(&Record { number, now, lasts_until, mutations });

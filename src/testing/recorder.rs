@@ -381,7 +381,7 @@ impl Journal for NodeJournal {
         let mut history = self.recorder.0.lock();
         let moment =
             Moment { node: self.node, unix_ms: now.wall().as_millis(), real_micros: history.real_micros };
-        for change in history.holds.follow(self.node, record.mutations, now) {
+        for change in history.holds.follow(self.node, &record.mutations.to_vec(), now) {
             history.changed(moment, change);
         }
     }

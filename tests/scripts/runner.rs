@@ -28,7 +28,8 @@ impl Journal for Log {
         let mut effects = self.0.lock().expect("no test has panicked here");
         // Grants depend on the SHA-1 of a script, which tells what the script is for: tests/grants.rs.
         let effect = |mutation: &&Mutation| !matches!(mutation, Mutation::Grant { .. });
-        effects.extend(record.mutations.iter().filter(effect).map(|mutation| format!("{mutation:?}")));
+        effects
+            .extend(record.mutations.to_vec().iter().filter(effect).map(|mutation| format!("{mutation:?}")));
     }
 }
 

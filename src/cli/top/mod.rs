@@ -35,5 +35,5 @@ pub(super) fn show(options: Options) -> u8 {
 #[cfg(not(feature = "top"))]
 pub(super) fn show(_options: Options) -> u8 {
     super::warn("this build lacks the feature 'top': build it with cargo build --release --features top");
-    super::run::MISUSED
+    super::exit::MISUSED
 }

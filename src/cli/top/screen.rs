@@ -11,9 +11,9 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::super::run::{MISUSED, NO_SERVER};
+use super::super::Fault;
+use super::super::exit::{self, Failure};
 use super::super::signals::Signals;
-use super::super::{Fault, runtime, warn};
 use super::Options;
 use super::sample::{Loss, Sample, Source};
 use super::state::{Next, State};
@@ -22,36 +22,23 @@ use crate::client::{Error, Target, Trust};
 
 /// Shows the server until it is ended; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
-    let refuse = |code, fault: Fault| {
-        warn(&fault);
-        code
-    };
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return refuse(MISUSED, "top takes a terminal; redlatch ls and redlatch watch do not".to_owned());
-    }
-    let (target, trust) = match options.place.find() {
-        Ok(found) => found,
-        Err(fault) => return refuse(MISUSED, fault),
-    };
-    let runtime = match runtime() {
-        Ok(runtime) => runtime,
-        Err(fault) => return refuse(FAILED, fault),
-    };
-    // A server that is not there at the start is an error; later it is waited for.
-    let source = match runtime.block_on(Source::open(&target, &trust)) {
-        Ok(source) => source,
-        Err(error @ Error::Unsupported(_)) => return refuse(MISUSED, error.to_string()),
-        Err(error) => return refuse(NO_SERVER, error.to_string()),
-    };
-    let mut terminal = match ratatui::try_init() {
-        Ok(terminal) => terminal,
-        Err(error) => return refuse(FAILED, format!("cannot use the terminal: {error}")),
-    };
-    let mut screen = Screen { state: State::new(&target.address), source: Some(source), target, trust };
-    let shown = runtime.block_on(screen.show(&mut terminal, options.interval));
-    ratatui::restore();
-    runtime.shutdown_background();
-    shown.map_or_else(|fault| refuse(FAILED, fault), |()| 0)
+    exit::run(async {
+        if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+            return Err(Failure::misused("top takes a terminal; redlatch ls and redlatch watch do not"));
+        }
+        let (target, trust) = options.place.find().map_err(Failure::misused)?;
+        // A server that is not there at the start is an error; later it is waited for.
+        let source = Source::open(&target, &trust).await.map_err(|error| match error {
+            Error::Unsupported(_) => Failure::misused(error),
+            error => Failure::no_server(error),
+        })?;
+        let mut terminal =
+            ratatui::try_init().map_err(|error| format!("cannot use the terminal: {error}"))?;
+        let mut screen = Screen { state: State::new(&target.address), source: Some(source), target, trust };
+        let shown = screen.show(&mut terminal, options.interval).await;
+        ratatui::restore();
+        Ok(shown.map(|()| 0)?)
+    })
 }
 
 /// The server, and what is shown of it.
@@ -84,15 +71,14 @@ impl Screen {
                 }
                 answer = answer_to(&mut asking) => {
                     asking = None;
-                    let now = Instant::now();
                     match answer {
                         Ok((connected, sample)) => {
+                            let before = std::mem::replace(&mut last, Instant::now());
+                            state.sample(sample, last - before);
                             *source = Some(connected);
-                            state.sample(sample, now - last);
                         }
                         Err(error) => state.failure = Some(error.to_string()),
                     }
-                    last = now;
                 }
                 event = events.recv() => match event {
                     Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
@@ -163,8 +149,6 @@ fn events() -> mpsc::Receiver<Event> {
     told
 }
 
-/// The exit code for a terminal that cannot be used.
-const FAILED: u8 = 1;
 /// How long the server may take for all of one interval.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Events that wait to be handled. More wait in the terminal.

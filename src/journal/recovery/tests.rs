@@ -77,6 +77,11 @@ fn log_from(mode: Mode, memory: &Memory, horizon: Horizon) -> Log {
     log
 }
 
+fn append(log: &Log, (now, until): (u64, u64), mutations: &[Mutation]) {
+    let (mutations, now, lasts_until) = (&mutations.iter().collect(), at(now), at(until));
+    log.append(&Record { number: 0, now, lasts_until, mutations });
+}
+
 /// A key `key` is set until `until` at `now`.
 fn put(log: &Log, key: &'static str, (now, until): (u64, u64)) -> u64 {
     let mutations = [Mutation::Put {
@@ -85,7 +90,7 @@ fn put(log: &Log, key: &'static str, (now, until): (u64, u64)) -> u64 {
         value: Bytes::from_static(b"me"),
         deadline: (until < u64::MAX).then(|| Deadline::at(at(until))),
     }];
-    log.append(&Record { number: 0, now: at(now), lasts_until: at(until), mutations: &mutations });
+    append(log, (now, until), &mutations);
     log.owed().synced
 }
 
@@ -265,7 +270,7 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     assert_eq!((log.has(owed), log.error().as_deref()), (false, Some("the disk is full")));
     let key = Bytes::from_static(b"a");
     let removal = [Mutation::Remove { database: 0, key, expired: false }];
-    log.append(&Record { number: 0, now: at(10_100), lasts_until: at(0), mutations: &removal });
+    append(&log, (10_100, 0), &removal);
     assert_eq!(log.owed(), owed, "a release is answered");
     let edit = |edit| Mutation::Edit { database: 0, key: Bytes::from_static(b"h"), edit: Edit::Hash(edit) };
     let count = HashEdit::Set(Bytes::from_static(b"me"), Bytes::from_static(b"0"));
@@ -273,10 +278,10 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     let last_hold = [edit(count.clone()), removal];
     let field = [edit(HashEdit::Remove(Bytes::from_static(b"me")))];
     for mutations in [&last_hold[..], &field] {
-        log.append(&Record { number: 0, now: at(10_100), lasts_until: at(0), mutations });
+        append(&log, (10_100, 0), mutations);
         assert_eq!(log.owed(), owed, "a release inside of a hash is answered");
     }
-    log.append(&Record { number: 0, now: at(10_100), lasts_until: at(0), mutations: &[edit(count)] });
+    append(&log, (10_100, 0), &[edit(count)]);
     assert_ne!(log.owed(), owed, "what changes a count is not");
     let owed = log.owed();
     assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Write(_))));

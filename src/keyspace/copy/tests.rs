@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::*;
 use crate::clock::{Deadline, Now};
 use crate::journal::{
-    Edit, HashEdit, Journal, ListEdit, LockEdit, Record, SetEdit, SortedSetEdit, StreamEdit,
+    Edit, HashEdit, Journal, ListEdit, LockEdit, Mutation, Record, SetEdit, SortedSetEdit, StreamEdit,
 };
 use crate::keyspace::{Entry, Grant, GrantDetails, Layout, Lease, ShardSet, View};
 use crate::state::registries::Registries;

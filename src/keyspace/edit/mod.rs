@@ -2,13 +2,12 @@
 //!
 //! Owns    the effects of every change of an object: the record for the journal, the key's events, and the removal of the
 //!         key with the last element. The changes of each type are in `types`.
-//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`].
+//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`], or is changed and then recorded if
+//!         the record names what the change has found.
 
 mod types;
 
 use std::marker::PhantomData;
-
-use bytes::Bytes;
 
 use super::{Lease, Occupied, Vacant};
 use crate::error::Refusal;
@@ -62,17 +61,21 @@ impl<'v, T: Typed> Editor<'v, T> {
     }
 
     /// Changes the object. `effect` makes the record of the change; it is called only when there is a journal.
-    pub fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R, effect: impl FnOnce() -> Edit) -> R {
+    pub fn change<'e, R>(
+        &mut self,
+        change: impl FnOnce(&mut T) -> R,
+        effect: impl FnOnce() -> Edit<&'e [u8]>,
+    ) -> R {
         let result = change(self.object());
         self.record(effect);
         result
     }
 
     /// Like [`Editor::change`], for a change that may find nothing to do, and then returns `None`.
-    pub fn try_change<R>(
+    pub fn try_change<'e, R>(
         &mut self,
         change: impl FnOnce(&mut T) -> Option<R>,
-        effect: impl FnOnce(&R) -> Edit,
+        effect: impl FnOnce(&R) -> Edit<&'e [u8]>,
     ) -> Option<R> {
         let result = change(self.object())?;
         self.record(|| effect(&result));
@@ -90,15 +93,14 @@ impl<'v, T: Typed> Editor<'v, T> {
         object.expect("an editor is opened on an object of its shape")
     }
 
-    fn record(&mut self, effect: impl FnOnce() -> Edit) {
+    fn record<'e>(&mut self, effect: impl FnOnce() -> Edit<&'e [u8]>) {
         let place = &mut self.occupied.place;
         if self.is_new && !self.is_changed {
             place.changes.event(b'n', "new", place.database, place.key);
         }
         self.is_changed = true;
         let (database, key) = (place.database, place.key);
-        let edit = || Mutation::Edit { database, key: Bytes::copy_from_slice(key), edit: effect() };
-        place.changes.record(edit);
+        place.changes.record(|| Mutation::Edit { database, key, edit: effect() });
     }
 }
 

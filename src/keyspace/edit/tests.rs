@@ -19,7 +19,7 @@ pub(super) struct Log(pub(super) Mutex<Vec<Mutation>>);
 
 impl Journal for Log {
     fn append(&self, record: &Record<'_>) {
-        self.0.lock().extend_from_slice(record.mutations);
+        self.0.lock().extend(record.mutations.to_vec());
     }
 }
 

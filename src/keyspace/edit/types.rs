@@ -23,18 +23,13 @@ impl Editor<'_, Hash> {
 
     /// Sets a field, which keeps its deadline. Returns true if the field is new.
     pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.change(
-            |hash| hash.set(field, value),
-            || Edit::Hash(HashEdit::Set(Bytes::copy_from_slice(field), Bytes::copy_from_slice(value))),
-        )
+        self.change(|hash| hash.set(field, value), || Edit::Hash(HashEdit::Set(field, value)))
     }
 
     /// Removes a field. Returns false if it did not exist.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        let removed = self.try_change(
-            |hash| hash.remove(field).then_some(()),
-            |()| Edit::Hash(HashEdit::Remove(Bytes::copy_from_slice(field))),
-        );
+        let removed = self
+            .try_change(|hash| hash.remove(field).then_some(()), |()| Edit::Hash(HashEdit::Remove(field)));
         removed.is_some()
     }
 
@@ -42,7 +37,7 @@ impl Editor<'_, Hash> {
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
         self.change(
             |hash| hash.set_deadline(field, deadline),
-            || Edit::Hash(HashEdit::Deadline(Bytes::copy_from_slice(field), deadline)),
+            || Edit::Hash(HashEdit::Deadline(field, deadline)),
         );
     }
 }
@@ -50,7 +45,7 @@ impl Editor<'_, Hash> {
 impl Editor<'_, List> {
     /// Adds an element at an end.
     pub fn push(&mut self, end: End, element: &[u8]) {
-        let effect = || Edit::List(ListEdit::Push { end, element: Bytes::copy_from_slice(element) });
+        let effect = || Edit::List(ListEdit::Push { end, element });
         self.change(|list| list.push(end, element), effect);
     }
 
@@ -69,27 +64,26 @@ impl Editor<'_, List> {
     /// Keeps the elements from `start` up to `end` and removes the others.
     pub fn keep(&mut self, start: usize, end: usize) {
         if start > 0 || end < self.get().len() {
+            let start = start.min(end);
             self.change(|list| list.keep(start, end), || Edit::List(ListEdit::Keep { start, end }));
         }
     }
 
     /// Replaces the element at `index`. Returns false if there is none.
     pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
-        let effect = |(): &()| Edit::List(ListEdit::Set { index, element: Bytes::copy_from_slice(element) });
+        let effect = |(): &()| Edit::List(ListEdit::Set { index, element });
         self.try_change(|list| list.set(index, element).then_some(()), effect).is_some()
     }
 
     /// Inserts an element before the one at `index`, or at the tail if there is none.
     pub fn insert(&mut self, index: usize, element: &[u8]) {
-        let effect = || Edit::List(ListEdit::Insert { index, element: Bytes::copy_from_slice(element) });
+        let effect = || Edit::List(ListEdit::Insert { index, element });
         self.change(|list| list.insert(index, element), effect);
     }
 
     /// Removes up to `limit` elements equal to `element`, from `end` on. Returns their number.
     pub fn remove(&mut self, element: &[u8], end: End, limit: usize) -> usize {
-        let effect = |count: &usize| {
-            Edit::List(ListEdit::Remove { element: Bytes::copy_from_slice(element), end, count: *count })
-        };
+        let effect = |count: &usize| Edit::List(ListEdit::Remove { element, end, count: *count });
         let remove = |list: &mut List| Some(list.remove(element, end, limit)).filter(|count| *count > 0);
         self.try_change(remove, effect).unwrap_or(0)
     }
@@ -98,13 +92,13 @@ impl Editor<'_, List> {
 impl Editor<'_, Lock> {
     /// Adds a holder, or replaces what is known of it.
     pub fn put(&mut self, kind: LockKind, owner: &Bytes, holder: Holder) {
-        let effect = || Edit::Lock(LockEdit::Put(kind, owner.clone(), holder.clone()));
+        let effect = || Edit::Lock(LockEdit::Put(kind, &owner[..], holder.clone()));
         self.change(|lock| lock.put(kind, owner, holder.clone()), effect);
     }
 
     /// Removes a holder, and returns what was known of it.
     pub fn remove(&mut self, owner: &[u8]) -> Option<Holder> {
-        let effect = |_: &Holder| Edit::Lock(LockEdit::Remove(Bytes::copy_from_slice(owner)));
+        let effect = |_: &Holder| Edit::Lock(LockEdit::Remove(owner));
         self.try_change(|lock| lock.remove(owner), effect)
     }
 }
@@ -112,13 +106,13 @@ impl Editor<'_, Lock> {
 impl Editor<'_, Set> {
     /// Adds a member. Returns false if it existed.
     pub fn insert(&mut self, member: &[u8]) -> bool {
-        let effect = |(): &()| Edit::Set(SetEdit::Insert(Bytes::copy_from_slice(member)));
+        let effect = |(): &()| Edit::Set(SetEdit::Insert(member));
         self.try_change(|set| set.insert(member).then_some(()), effect).is_some()
     }
 
     /// Removes a member. Returns false if it did not exist.
     pub fn remove(&mut self, member: &[u8]) -> bool {
-        let effect = |(): &()| Edit::Set(SetEdit::Remove(Bytes::copy_from_slice(member)));
+        let effect = |(): &()| Edit::Set(SetEdit::Remove(member));
         self.try_change(|set| set.remove(member).then_some(()), effect).is_some()
     }
 
@@ -127,24 +121,22 @@ impl Editor<'_, Set> {
     /// # Panics
     /// The place is not below the length.
     pub fn take_at(&mut self, place: usize) -> Element {
-        let effect = |member: &Element| Edit::Set(SetEdit::Remove(Bytes::copy_from_slice(member)));
-        self.try_change(|set| Some(set.take_at(place)), effect).expect("the place is below the set's length")
+        let member = self.object().take_at(place);
+        self.record(|| Edit::Set(SetEdit::Remove(member.as_bytes())));
+        member
     }
 }
 
 impl Editor<'_, SortedSet> {
     /// Adds a member, or changes its score.
     pub fn insert(&mut self, member: &[u8], score: f64) {
-        let effect = || {
-            let member = Bytes::copy_from_slice(member);
-            Edit::SortedSet(SortedSetEdit::Insert { member, score })
-        };
+        let effect = || Edit::SortedSet(SortedSetEdit::Insert { member, score });
         self.change(|set| set.insert(member, score), effect);
     }
 
     /// Removes a member. Returns its score, if it existed.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        let effect = |_: &f64| Edit::SortedSet(SortedSetEdit::Remove(Bytes::copy_from_slice(member)));
+        let effect = |_: &f64| Edit::SortedSet(SortedSetEdit::Remove(member));
         self.try_change(|set| set.remove(member), effect)
     }
 
@@ -164,10 +156,7 @@ impl Editor<'_, SortedSet> {
 impl Editor<'_, Stream> {
     /// Adds an entry with an id above all others; `words` are fields and values in turn.
     pub fn append(&mut self, id: StreamId, words: &[&[u8]]) {
-        let effect = || {
-            let words = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
-            Edit::Stream(StreamEdit::Append { id, words })
-        };
+        let effect = || Edit::Stream(StreamEdit::Append { id, words: words.to_vec() });
         self.change(|stream| stream.append(id, words), effect);
     }
 

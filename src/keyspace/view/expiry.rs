@@ -95,7 +95,7 @@ impl ShardState {
     fn expire(&mut self, id: EntryId, hash: u64, changes: &mut Changes) {
         let (database, key) = (self.shard.db(id), self.shard.key(id));
         changes.event(b'x', "expired", database, key);
-        changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
+        changes.record(|| Mutation::Remove { database, key, expired: true });
         changes.touched(&mut self.observers, database, key, Cause::Expiry);
         if !self.queues.locks.is_empty() {
             changes.ready(database, Bytes::copy_from_slice(key));

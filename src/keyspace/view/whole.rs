@@ -42,7 +42,7 @@ impl View<'_> {
             queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
         });
         self.note_endless();
-        self.changes.record(|| Mutation::Clear { database });
+        self.changes.record(|| Mutation::<&[u8]>::Clear { database });
         tracked
     }
 
@@ -74,7 +74,7 @@ impl View<'_> {
         // get one at its next change.
         self.changes.flush(0);
         self.note_endless();
-        self.changes.record(|| Mutation::Swap { a, b });
+        self.changes.record(|| Mutation::<&[u8]>::Swap { a, b });
     }
 
     /// A whole database has keys without a deadline.

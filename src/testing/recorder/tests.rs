@@ -46,6 +46,7 @@ fn lines(recorder: &Recorder) -> Vec<String> {
 }
 
 fn append(journal: &dyn Journal, number: u64, mutations: &[Mutation]) {
+    let mutations = &mutations.iter().collect();
     journal.append(&Record { number, now: LockTime::from_millis(0), lasts_until: LockTime::MAX, mutations });
 }
 
