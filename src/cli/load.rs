@@ -66,7 +66,7 @@ async fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, LoadFailu
                 return report.map_err(|_| "the load has failed".to_owned());
             }
             _ = second.tick() => false,
-            _ = signals.next() => true,
+            () = signals.leave() => true,
         };
         if is_asked && is_ending {
             return Err("ended without a report".to_owned());

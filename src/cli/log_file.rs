@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -20,15 +21,24 @@ use super::Fault;
 pub(super) struct LogFile {
     /// `None`: it is the standard output.
     path: Option<String>,
-    file: Mutex<File>,
+    open: Mutex<Open>,
     /// Lines that were left out since the start.
     left_out: AtomicU64,
     /// Notified when a line is left out.
     has_left_out: Notify,
 }
 
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// Whether the last line has no end, because the file took its beginning only.
+    is_cut: bool,
+}
+
 /// Bytes that a pipe takes at once if it takes any: POSIX' `PIPE_BUF` on Linux.
-const CHUNK_BYTES: usize = 4096;
+const PIPE_BYTES: usize = 4096;
+/// The same of a terminal: the kernel gives it room in steps of so many bytes.
+const TERMINAL_BYTES: usize = 256;
 /// How long after a line that was left out the log says so.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 
@@ -54,13 +64,13 @@ impl LogFile {
     }
 
     fn of(path: Option<String>, file: File) -> Self {
-        let (file, left_out, has_left_out) = (Mutex::new(file), AtomicU64::new(0), Notify::new());
-        Self { path, file, left_out, has_left_out }
+        let open = Mutex::new(Open { file, is_cut: false });
+        Self { path, open, left_out: AtomicU64::new(0), has_left_out: Notify::new() }
     }
 
     /// Whether people read it in a terminal.
     pub(super) fn is_terminal(&self) -> bool {
-        self.file.lock().is_terminal()
+        self.open.lock().file.is_terminal()
     }
 
     /// Opens or creates the file of this name, so that the log leaves a file that was renamed, as logrotate does.
@@ -70,7 +80,7 @@ impl LogFile {
     pub(super) fn reopen(&self) -> io::Result<()> {
         if let Some(path) = &self.path {
             let file = append_to(path)?;
-            *self.file.lock() = file;
+            *self.open.lock() = Open { file, is_cut: false };
         }
         Ok(())
     }
@@ -94,27 +104,37 @@ impl Write for &LogFile {
 
     /// Writes a line with the file locked once, so that lines of two threads do not mix.
     fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
-        let mut file = self.file.lock();
-        for chunk in line.chunks(CHUNK_BYTES) {
-            if !takes_bytes(&file) {
+        let mut open = self.open.lock();
+        // The end of a line that was begun is written with the next one.
+        let end: &[u8] = if std::mem::take(&mut open.is_cut) { b"\n" } else { b"" };
+        let bytes_at_once = if open.file.is_terminal() { TERMINAL_BYTES } else { PIPE_BYTES };
+        let chunks = [end, line].into_iter().flat_map(|bytes| bytes.chunks(bytes_at_once));
+        for (at, chunk) in chunks.enumerate() {
+            if !takes_bytes(&open.file) {
+                open.is_cut = at > 0 || !end.is_empty();
                 self.left_out.fetch_add(1, Relaxed);
                 self.has_left_out.notify_one();
                 break;
             }
-            file.write_all(chunk)?;
+            open.file.write_all(chunk)?;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.lock().flush()
+        self.open.lock().file.flush()
     }
 }
 
 /// Whether a write to the file does not wait. An error of the file is one of the write.
 fn takes_bytes(file: &File) -> bool {
-    let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut asked, PollTimeout::ZERO) != Ok(0)
+    loop {
+        let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+        match poll(&mut asked, PollTimeout::ZERO) {
+            Err(Errno::EINTR) => {}
+            answer => return answer != Ok(0),
+        }
+    }
 }
 
 fn append_to(path: &str) -> io::Result<File> {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::child::{Change, Child};
 use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
-use super::{Fault, texts, warn};
+use super::{Fault, signals, texts, warn};
 use crate::client::{Acquire, Error, Guard, Held, Locks};
 
 /// What `redlatch run` was asked for.
@@ -273,7 +273,8 @@ impl Caught {
             let signals = signal(SignalKind::from_raw(*number as i32))?;
             Ok((*number, signals))
         };
-        let ignored = ignored();
+        // The command ignores them, too: a caught signal would reach it with its default action.
+        let ignored = signals::ignored();
         let forwarded = FORWARDED.iter().filter(|number| ignored & (1 << (**number as i32 - 1)) == 0);
         let forwarded = forwarded.map(caught).collect::<io::Result<_>>()?;
         Ok(Self { children: signal(SignalKind::child())?, forwarded })
@@ -288,14 +289,6 @@ impl Caught {
             }
         }
     }
-}
-
-/// The signals that this process was started to ignore, as by nohup, one bit for each. The command ignores them, too: they
-/// are not caught, because a caught signal would reach the command with its default action.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// The next signal to forward.

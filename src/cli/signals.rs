@@ -3,6 +3,7 @@
 //! Rule    a signal that is caught waits until somebody asks for it. It is registered with the runtime in which it is caught,
 //!         and may be waited for in any that can wait for signals.
 
+use nix::sys::signal::Signal::SIGHUP;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Fault;
@@ -13,6 +14,8 @@ pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// Whether the process was started to ignore SIGHUP, as by nohup.
+    ignores_hangup: bool,
 }
 
 /// A signal that has come.
@@ -31,7 +34,9 @@ impl Signals {
     /// The system refuses.
     pub(super) fn catch() -> Result<Self, Fault> {
         let caught = |kind| signal(kind).map_err(|error| format!("cannot catch signals: {error}"));
+        let ignores_hangup = ignored() & (1 << (SIGHUP as i32 - 1)) != 0;
         Ok(Self {
+            ignores_hangup,
             terminate: caught(SignalKind::terminate())?,
             interrupt: caught(SignalKind::interrupt())?,
             hangup: caught(SignalKind::hangup())?,
@@ -47,8 +52,21 @@ impl Signals {
         }
     }
 
+    /// Waits for one that ends a program at a terminal: also SIGHUP, unless it was ignored from the start.
+    pub(super) async fn leave(&mut self) {
+        while self.next().await == Caught::Hangup && self.ignores_hangup {}
+    }
+
     /// Waits for one that ends the process.
     pub(super) async fn end(&mut self) {
         while self.next().await == Caught::Hangup {}
     }
+}
+
+/// The signals that this process was started to ignore, as by nohup, one bit for each, the first for signal 1. Caught signals
+/// are not among them. Linux tells; on other systems it is none.
+pub(super) fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

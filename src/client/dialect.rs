@@ -222,11 +222,7 @@ fn millis(duration: Duration) -> Vec<u8> {
 }
 
 /// Compare and delete: 1, or 0 if the owner does not hold the lock. KEYS: the lock. ARGV: the owner.
-#[cfg_attr(
-    not(feature = "cli"),
-    expect(unreachable_pub, reason = "only the load of the program names it elsewhere")
-)]
-pub const RELEASE: &str = include_str!("release.lua");
+pub(crate) const RELEASE: &str = include_str!("release.lua");
 /// Like [`RELEASE`]; the lease begins anew. ARGV: the owner, the lease in milliseconds.
 const EXTEND: &str = include_str!("extend.lua");
 /// How long one request waits at most. A longer wait asks again.

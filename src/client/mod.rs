@@ -31,7 +31,7 @@ pub(crate) use connection::Connection;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
-pub use dialect::RELEASE;
+pub(crate) use dialect::RELEASE;
 #[cfg(feature = "cli")]
 pub(crate) use locks::random;
 #[cfg(feature = "cli")]

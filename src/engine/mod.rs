@@ -22,7 +22,7 @@ use crate::state::session::{Replies, Session};
 use crate::state::wait::{WaitEnd, WaitFor};
 
 mod offload;
-mod question;
+pub mod question;
 mod spans;
 mod tested;
 mod transaction;

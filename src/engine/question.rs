@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Admitted, Engine};
 use crate::commands::quarantine::{self, Caller};
+use crate::commands::row::Flags;
 use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::View;
@@ -20,26 +21,43 @@ use crate::state::session::Session;
 /// The client that a question names as its own: none has this number.
 const NOBODY: ClientId = 0;
 
+/// What a question comes to.
+#[derive(Debug)]
+pub enum Asked {
+    /// The reply, in RESP3.
+    Answered(Vec<u8>),
+    /// A long call or a pause holds it up: ask again.
+    Later,
+    /// It takes long: ask again on a thread that may be held up.
+    Offload,
+}
+
 impl Engine {
-    /// The reply to a command that answers at once, in RESP3. `None` while a long call or a pause holds it up: ask again.
+    /// Asks for the reply to a command that answers at once. `may_take_long`: the thread may be held up.
     ///
     /// # Errors
     /// The command is refused.
-    pub fn ask(&self, words: &[&[u8]]) -> Result<Option<Vec<u8>>, Refusal> {
+    pub fn ask(&self, words: &[&[u8]], may_take_long: bool) -> Result<Asked, Refusal> {
         let (shared, now, request) = (&*self.shared, self.shared.clock.now(), Request::listed(words));
         let client = Client::new(NOBODY, String::new(), String::new(), false, now.lock);
         let mut session = Session::new(Arc::new(client), Arc::clone(shared.acl.trusted_account()), true);
-        (session.protocol, session.may_block) = (Protocol::Resp3, false);
+        (session.protocol, session.may_block) = (Protocol::Resp3, may_take_long);
         let command = match self.admit(&mut session, request, now) {
             Ok(Admitted::Run(command)) => command,
-            Ok(Admitted::Hold(_) | Admitted::RetryLater) => return Ok(None),
+            Ok(Admitted::Hold(_) | Admitted::RetryLater) => return Ok(Asked::Later),
             Err((refusal, _)) => return Err(refusal),
         };
 
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
         let view = View::try_lock(&shared.keyspace, reach, session.database, now, shared.events());
-        let Some(mut view) = view else { return Ok(None) };
+        let Some(mut view) = view else { return Ok(Asked::Later) };
+        if command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, &mut view) {
+            if !may_take_long {
+                return Ok(Asked::Offload);
+            }
+            view.announce_long_call();
+        }
         let mut out = Vec::new();
         let mut call = Call {
             now: view.now(),
@@ -57,8 +75,8 @@ impl Engine {
         view.finish(&shared.registries);
 
         match result {
-            Ok(Outcome::Replied) if out.len() < REPLY_BYTES_MAX => Ok(Some(out)),
-            Err(Refusal::Occupied) => Ok(None),
+            Ok(Outcome::Replied) if out.len() < REPLY_BYTES_MAX => Ok(Asked::Answered(out)),
+            Err(Refusal::Occupied) => Ok(Asked::Later),
             Err(refusal) => Err(refusal),
             Ok(_) => Err(Refusal::said("ERR the command has no reply at once, or one that is too long")),
         }

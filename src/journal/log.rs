@@ -505,7 +505,7 @@ impl Journal for Log {
             return;
         }
         item::encode_record(record, &mut state.frame);
-        let must_write = state.error.is_none() || !only_removes(&record.mutations.to_vec());
+        let must_write = state.error.is_none() || !only_removes(record.mutations);
         self.append_one(must_write, must_sync);
         if state.frame.len() > FRAME_BYTES_MAX && state.error.is_none() {
             // The failure is in the state.
@@ -581,7 +581,11 @@ impl RecentLeases {
 
 /// Whether it is safe to answer before this is written: a release that is forgotten ends with its lease. What is removed in
 /// the end may have changed before: a count of holds becomes 0, and its key is removed.
-fn only_removes(mutations: &[Mutation]) -> bool {
+fn only_removes(mutations: &Mutations) -> bool {
+    if mutations.is_more_than_removals {
+        return false;
+    }
+    let mutations = mutations.to_vec();
     let is_removed = |key: &Bytes, later: &[Mutation]| {
         later
             .iter()

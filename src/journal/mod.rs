@@ -142,6 +142,8 @@ pub struct Mutations {
     count: u64,
     /// The highest fencing token that they give out; zero: none.
     token: u64,
+    /// Whether one of them gives a key a value, a grant or a deadline, or concerns a whole database.
+    is_more_than_removals: bool,
 }
 
 impl Mutations {
@@ -151,12 +153,13 @@ impl Mutations {
         codec::encode(mutation, &mut self.bytes);
         self.count += 1;
         self.token = self.token.max(mutation.token());
+        self.is_more_than_removals |= !matches!(mutation, Mutation::Remove { .. } | Mutation::Edit { .. });
     }
 
     /// Removes all, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        (self.count, self.token) = (0, 0);
+        (self.count, self.token, self.is_more_than_removals) = (0, 0, false);
     }
 
     /// Bytes of memory.

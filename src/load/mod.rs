@@ -35,10 +35,12 @@ use schedule::Schedule;
 use session::Session;
 use timer::Timer;
 
-pub use crate::client::RELEASE;
 pub use live::Live;
 pub use plan::{Dialect, Hold, Keys, Node, Plan, rate, time};
 pub use report::{Report, Times};
+
+/// Compare and delete, as a client of SET NX releases. KEYS: the lock. ARGV: the owner.
+pub const RELEASE: &str = crate::client::RELEASE;
 
 /// Why a load has not begun.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -14,7 +14,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
 fn fixture() -> Fixture {
-    Fixture::with(&[("http-port", "auto")])
+    Fixture::with(&[("http-port", "auto"), ("http-admin", "yes")])
 }
 
 /// All that the server sends to a connection that has sent this.
@@ -53,7 +53,7 @@ fn idle_and_slow_connections_keep_no_probe_out() {
 
 #[test]
 fn connections_beyond_the_limit_get_a_503_and_places_come_back() {
-    const HALF: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx";
+    const HALF: &[u8] = b"POST /api/break HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{";
     let mut fixture = fixture();
     let address = fixture.server.http_addr();
     let mut served: Vec<HttpClient> = (0..CONNECTIONS_MAX).map(|_| HttpClient::to(address)).collect();
@@ -70,8 +70,8 @@ fn connections_beyond_the_limit_get_a_503_and_places_come_back() {
     fixture.goes_on();
     drop(served.pop());
     until_served(address);
-    served[0].send(b"x");
-    assert_eq!(served[0].reply(true).status, 200);
+    served[0].send(b"}");
+    assert_eq!(served[0].reply(true).status, 400);
 }
 
 #[test]
@@ -178,6 +178,9 @@ fn heads_and_bodies_have_a_limit() {
     assert_eq!(refused(format!("{head}X: {}", "x".repeat(HEAD_BYTES_MAX))), 431);
     assert_eq!(refused(format!("GET /{}", "x".repeat(HEAD_BYTES_MAX))), 431);
     assert_eq!(refused(format!("{head}{}\r\n", "A: b\r\n".repeat(64))), 431, "too many headers");
+    // Only a route that reads a body waits for one.
+    assert_eq!(refused(format!("{head}Content-Length: 1\r\n\r\n")), 413);
+    let head = "POST /api/break HTTP/1.1\r\nHost: localhost\r\n";
     assert_eq!(refused(format!("{head}Content-Length: {}\r\n\r\n", BODY_BYTES_MAX + 1)), 413);
     let chunk = format!("{BODY_BYTES_MAX:x}\r\n{}\r\n", "x".repeat(BODY_BYTES_MAX));
     assert_eq!(refused(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}1\r\nx")), 413);
@@ -185,7 +188,7 @@ fn heads_and_bodies_have_a_limit() {
     let mut client = HttpClient::to(fixture.server.http_addr());
     let most = format!("Content-Length: {BODY_BYTES_MAX}\r\n\r\n{}", "x".repeat(BODY_BYTES_MAX));
     client.send(format!("{head}{most}").as_bytes());
-    assert_eq!(client.reply(true).status, 200);
+    assert_eq!(client.reply(true).status, 400);
     fixture.goes_on();
 }
 

@@ -101,7 +101,7 @@ impl Screen {
                         *source = None;
                     }
                 },
-                _ = signals.next() => return Ok(()),
+                () = signals.leave() => return Ok(()),
             }
         }
     }

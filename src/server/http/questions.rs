@@ -4,14 +4,22 @@
 //!         script ends after [`STEP_MAX`]: the request gets a 503.
 //! Rule    a command has all permissions, because the request has shown its right before.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use super::responses::{Body, whole};
+use super::sampler::BYTES_MAX;
 use super::{HttpContext, json};
+use crate::engine::question::Asked;
+use crate::error::Refusal;
 
 /// Why a request of `/api` has no answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,16 +41,27 @@ const RETRY: Duration = Duration::from_millis(20);
 /// [`ApiError::Unavailable`] when the engine refuses it, or does not answer in time.
 pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Value, ApiError> {
     let answered = async {
+        let mut permit: Option<OwnedSemaphorePermit> = None;
         loop {
-            let (engine, words) = (context.server.engine.clone(), owned(words));
-            let asked = context.workers.run(move || {
+            let (engine, words, permit_now) = (context.server.engine.clone(), owned(words), permit.take());
+            let may_take_long = permit_now.is_some();
+            let work = move || {
+                let _permit = permit_now;
                 let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
-                engine.ask(&words)
-            });
+                engine.ask(&words, may_take_long)
+            };
+            let asked = match may_take_long {
+                true => Asking(spawn_blocking(work)),
+                false => Asking(context.workers.run(work)),
+            };
             // A worker that has ended does not answer.
             match asked.await.map_err(unavailable)? {
-                Ok(Some(reply)) => return json::value(&reply).ok_or_else(ApiError::unexpected),
-                Ok(None) => sleep(RETRY).await,
+                Ok(Asked::Answered(reply)) if reply.len() > BYTES_MAX => {
+                    return Err(unavailable("the answer is too long"));
+                }
+                Ok(Asked::Answered(reply)) => return json::value(&reply).ok_or_else(ApiError::unexpected),
+                Ok(Asked::Later) => sleep(RETRY).await,
+                Ok(Asked::Offload) => permit = Arc::clone(&context.blocking).acquire_owned().await.ok(),
                 Err(refusal) => return Err(unavailable(refusal.text())),
             }
         }
@@ -58,6 +77,23 @@ pub(super) async fn recorded(context: &HttpContext) -> Result<(), ApiError> {
     match context.server.keeper() {
         Some(keeper) => within_a_step(keeper.caught_up()).await,
         None => Ok(()),
+    }
+}
+
+/// A command on another thread. One that has not begun when it is dropped does not begin.
+struct Asking(JoinHandle<Result<Asked, Refusal>>);
+
+impl Future for Asking {
+    type Output = Result<Result<Asked, Refusal>, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

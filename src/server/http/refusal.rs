@@ -41,7 +41,10 @@ impl Refusal {
                 StatusCode::UNAUTHORIZED,
                 "show http-token as a bearer token, or the name and password of a user with all permissions",
             ),
-            Self::Body => (StatusCode::PAYLOAD_TOO_LARGE, "the body of the request is too long or broken"),
+            Self::Body => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body of the request is too long, broken, or of no use here",
+            ),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "earlier requests wait for a script to end"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "a page of another site may not send this request"),
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "the request has failed; see the log"),

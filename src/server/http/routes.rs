@@ -1,7 +1,7 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route answers at once, asks the engine as a client, or may wait for the shards, which a script may hold: then it
+//! Rule    a route answers at once, asks the engine, or may wait for the shards, which a script may hold: then it
 //!         runs on a thread for blocking work. The body of a response may be a stream.
 
 use std::pin::Pin;
@@ -33,7 +33,7 @@ pub(super) struct Route {
 
 /// What a route does with a request.
 pub(super) enum Run {
-    /// Asks the engine as a client, and answers with its reply.
+    /// Asks the engine, and answers with its reply.
     Asks(fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse),
     /// May wait for the shards.
     Blocks(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
@@ -97,7 +97,13 @@ async fn run(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
+    // Without a body there is nothing to wait for: peers without a right cannot hold places.
+    if route.method == Method::GET && !body.is_end_stream() {
+        return Err(Refusal::Body);
+    }
     let request = Request::from_parts(head, read(body).await?);
+    // Passwords may have changed while the body arrived.
+    check_access(context, route.access, &request)?;
     match route.run {
         Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
         Run::Blocks(run) => {

@@ -38,7 +38,7 @@ pub(super) async fn list_locks(
         words.extend_from_slice(filter);
         let (next, locks) = step_of_list(ask(context, &words).await?)?;
         let count = locks.len();
-        let is_cut = count > left || !locks.into_iter().take(left).all(&mut each);
+        let is_cut = !locks.into_iter().take(left).all(&mut each) || count > left;
         left = left.saturating_sub(count);
         if next == "0" || is_cut {
             return Ok(is_cut);
@@ -116,9 +116,9 @@ impl Sampler {
     /// # Errors
     /// The engine does not answer now; what the viewers know stays as it was.
     pub(super) async fn sample(&mut self, context: &HttpContext) -> Result<Change, ApiError> {
-        let now_ms = unix_ms(context);
         let mut seen = Seen::default();
-        seen.is_cut = list_locks(context, &[], |lock| seen.take(lock, now_ms, &self.known)).await?;
+        let take = |lock| seen.take(lock, unix_ms(context), &self.known);
+        seen.is_cut = list_locks(context, &[], take).await?;
         let info = ask(context, &[b"INFO", b"clients", b"locks"]).await?;
         self.totals = totals(info.as_str().unwrap_or_default());
         Ok(self.adopt(seen))
