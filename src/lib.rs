@@ -87,6 +87,7 @@
 //! 4  scripts/              native scripts; Lua for all others
 //! 4  testing/              faults, history and their host: what TEST commands change
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the log of effects and recovery
+//! 3  replication/          one set of locks for several nodes: the log in etcd, and who may write it
 //! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
 //! 1  resp/ svg.rs wheel/ types/   pure data structures, independent of each other
@@ -110,6 +111,7 @@ mod limits;
 mod load;
 mod locks;
 mod number;
+mod replication;
 mod resp;
 mod scripts;
 #[cfg(feature = "server")]
@@ -184,6 +186,9 @@ pub mod internals {
     }
     pub mod number {
         pub use crate::number::*;
+    }
+    pub mod replication {
+        pub use crate::replication::*;
     }
     pub mod resp {
         pub use crate::resp::*;

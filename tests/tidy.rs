@@ -55,7 +55,7 @@ const LAYERS: &[&[&str]] = &[
     &["clock", "limits", "error", "number", "sync"],
     &["resp", "svg", "wheel", "types"],
     &["state"],
-    &["keyspace", "journal", "locks"],
+    &["keyspace", "journal", "locks", "replication"],
     &["scripts", "testing"],
     &["commands"],
     &["engine"],
@@ -69,6 +69,7 @@ const SHELL: usize = 7;
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("keyspace", "journal"),
     ("locks", "keyspace"),
+    ("replication", "journal"),
     ("testing", "scripts"),
     ("cli", "client"),
     ("cli", "load"),
