@@ -27,6 +27,8 @@ pub use views::{Client, Held, Holder, Waiting};
 
 #[cfg(any(feature = "cli", feature = "http"))]
 pub(crate) use connection::Connection;
+#[cfg(feature = "etcd")]
+pub(crate) use connection::Stream;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
@@ -35,3 +37,5 @@ pub(crate) use locks::random;
 pub(crate) use reply::Reply;
 #[cfg(feature = "cli")]
 pub(crate) use target::{Target, Transport};
+#[cfg(feature = "etcd")]
+pub(crate) use tls::handshake;

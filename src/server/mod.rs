@@ -7,6 +7,8 @@ mod boot;
 #[cfg(feature = "cli")]
 mod check;
 mod clock;
+#[cfg(feature = "etcd")]
+mod cluster;
 mod connection;
 mod context;
 mod fault_handle;
@@ -102,6 +104,8 @@ pub struct Builder {
     users: Vec<stored_files::UserLine>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
+    /// Where the journal of a cluster is, if the server leads one.
+    replicated: Option<Box<dyn journal::Place>>,
     seed: Option<u64>,
     config_file: Option<String>,
     allocator: &'static str,
@@ -135,6 +139,7 @@ impl Builder {
             users: Vec::new(),
             manual_start: None,
             journal: None,
+            replicated: None,
             seed: None,
             config_file: None,
             allocator: "libc",
@@ -309,6 +314,7 @@ impl Builder {
             users: self.users,
             seed: self.seed.unwrap_or_else(system_entropy),
             journal: self.journal,
+            replicated: self.replicated,
             config_file: self.config_file,
             allocator: self.allocator,
             process: Arc::new(Process::new()),
@@ -322,7 +328,7 @@ impl Builder {
         let blueprint = self.blueprint();
         let settings = blueprint.settings()?;
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
-        let blueprint = Blueprint { tests, nodes, ..blueprint };
+        let mut blueprint = Blueprint { tests, nodes, ..blueprint };
         let listeners = Listeners::open(&settings, nodes, inherited)?;
         if manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;

@@ -1,0 +1,94 @@
+//! What a node that does not lead does with clients: each one is spliced to the leader, or waits for one.
+//!
+//! Rule    a client has one connection to the leader, and its bytes pass as they are, so that everything that belongs to a
+//!         connection (login, transactions, subscriptions, waits, TLS) is the leader's.
+//! Rule    the splice to a leader ends when there is another one: the old one may be stopped, and close nothing.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::leader::Leader;
+
+/// How long one try to connect to the leader takes at most.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
+/// The time between two such tries.
+const CONNECT_AGAIN: Duration = Duration::from_millis(20);
+/// How long a client that is turned away may take to read why.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
+/// Bytes of a client that is turned away that are read and dropped, so that a reset does not overtake the reason.
+const GOODBYE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What a client is told that has waited for a leader in vain: Redis' reply of a replica without its master.
+const NO_LEADER: &str =
+    "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+
+/// What a client wants to speak to at the leader.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Door {
+    /// The port without TLS.
+    Plain,
+    /// The port with TLS.
+    Tls,
+}
+
+/// What all splices of a node share.
+#[derive(Clone, Debug)]
+pub(super) struct Splices {
+    /// Who leads, as far as is known.
+    pub(super) leader: watch::Receiver<Leader>,
+    /// How long a client waits for a leader.
+    pub(super) hold: Duration,
+}
+
+impl Splices {
+    /// Splices a client to the leader until one of both closes, or another node leads.
+    pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+        mut self,
+        mut client: S,
+        door: Door,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        let Some((mut stream, address)) = self.connect(door).await else {
+            if door == Door::Plain {
+                turn_away(client, NO_LEADER).await;
+            }
+            return;
+        };
+        let changed = self.leader.wait_for(|leader| leader.address(door).as_ref() != Some(&address));
+        tokio::select! {
+            ended = copy_bidirectional(&mut client, &mut stream) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, address = &*address.1, "a splice has ended");
+                }
+            }
+            _ = changed => {}
+        }
+    }
+
+    /// A connection to the leader, and where it leads. `None`: there was no leader in time.
+    async fn connect(&mut self, door: Door) -> Option<(TcpStream, Arc<(i64, String)>)> {
+        let until = Instant::now() + self.hold;
+        loop {
+            let known = self.leader.wait_for(|leader| leader.address(door).is_some());
+            let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
+            match timeout(CONNECT_MAX, TcpStream::connect(&address.1)).await {
+                Ok(Ok(stream)) => {
+                    let _ = stream.set_nodelay(true);
+                    return Some((stream, address));
+                }
+                Ok(Err(error)) => tracing::debug!(%error, address = address.1, "the leader is not reached"),
+                Err(_) => tracing::debug!(address = address.1, "the leader is not reached in time"),
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            sleep(CONNECT_AGAIN).await;
+        }
+    }
+}
