@@ -105,4 +105,10 @@ pub trait Etcd: Debug + Send + Sync {
     /// # Errors
     /// [`EtcdError`]
     fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError>;
+
+    /// Forgets what keys were before that revision of the store. Nobody reads it.
+    ///
+    /// # Errors
+    /// [`EtcdError`]. A revision that is forgotten already is no error.
+    fn compact(&self, revision: i64) -> Result<(), EtcdError>;
 }

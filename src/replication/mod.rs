@@ -5,4 +5,7 @@
 //!         believes by its clock decides about a write.
 //! Time    comes in as an argument.
 
+pub mod cluster;
 pub mod etcd;
+pub mod standby;
+pub mod term;

@@ -194,7 +194,7 @@ impl Keeper {
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
         match spawn_blocking(move || log.sync(now, boot::millis())).await {
             Ok(Ok(())) => Ok(true),
-            Ok(Err(SyncError::Write(_))) => {
+            Ok(Err(SyncError::Write(_) | SyncError::Delayed(_))) => {
                 self.show_error(context);
                 Ok(false)
             }

@@ -189,7 +189,7 @@ fn sync(world: &WorldHandle) -> bool {
     let mut world = world.lock();
     match &result {
         Ok(()) => world.leave(),
-        Err(SyncError::Write(_)) => world.show_error(),
+        Err(SyncError::Write(_) | SyncError::Delayed(_)) => world.show_error(),
         Err(SyncError::Sync(_)) => world.fail(),
     }
     result.is_ok()
@@ -292,7 +292,7 @@ fn start(world: &WorldHandle) {
     let boot_ms = world.lock().boot_ms();
     match log.sync(clock.now().lock, boot_ms) {
         Ok(()) => world.lock().serve(keyspace, log, clock, (&found, &resume, real_ms)),
-        Err(SyncError::Write(_)) => world.lock().start_fails(&life),
+        Err(SyncError::Write(_) | SyncError::Delayed(_)) => world.lock().start_fails(&life),
         Err(SyncError::Sync(_)) => world.lock().fail(),
     }
 }
@@ -493,7 +493,7 @@ impl World {
                 Defect::AnswersBeforeWrite => Owed::default(),
                 _ => connection.owed,
             };
-            if !connection.output.is_empty() && server.log.has(owed) {
+            if !connection.output.is_empty() && server.log.has(owed, || 0) {
                 left.push((who, std::mem::take(&mut connection.output)));
             }
         }
