@@ -29,6 +29,7 @@ mod place;
 mod replay;
 mod run;
 mod serve;
+mod served;
 mod sources;
 mod systemd;
 mod test_flags;

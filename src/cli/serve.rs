@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::log_file::LogFile;
+use super::served::{Listening, Served};
 use super::sources::Configuration;
 use super::systemd::{NotifyState, Supervisor};
 use super::{Fault, descriptors, directives, harness, log, print};
@@ -66,15 +67,17 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
     let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    // This thread is one of the workers.
-    let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
     let Log { file, set_level } = log;
-    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
-    server.settings().on_proposal(check_maxclients);
-    let status = log_ready(&server, &unix);
+    let start = Served::start(builder, &settings, threads, set_level);
+    let server = match runtime.block_on(signals.unless_ended(start)) {
+        Some(started) => started?,
+        None => return Ok(ExitCode::SUCCESS),
+    };
+    let listening = server.listening(&settings);
+    let status = log_ready(&listening, &unix);
     supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
-    let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&server, &unix).as_bytes())?;
+    let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&listening, &unix).as_bytes())?;
     let reason = match is_harness_there {
         true => {
             let reload = || reload(&server, file.as_deref(), &supervisor);
@@ -187,10 +190,20 @@ impl Signals {
         })
     }
 
+    /// Waits for the start, which waits for others perhaps. `None`: a signal has come before that.
+    async fn unless_ended<T>(&mut self, start: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            started = start => Some(started),
+            _ = self.terminate.recv() => None,
+            _ = self.interrupt.recv() => None,
+        }
+    }
+
     /// Waits until the server is to end; returns why.
     async fn reason_to_end(
         &mut self,
-        server: &Server,
+        server: &Served,
         flags: &harness::Flags,
         reload: impl Fn(),
     ) -> &'static str {
@@ -232,6 +245,12 @@ fn client_limit(settings: &Settings) -> Result<u64, Fault> {
     }
 }
 
+/// Has a server that starts follow CONFIG SET where that concerns the process.
+pub(super) fn watch_settings(server: &Server, set_level: Arc<log::SetLevel>) {
+    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
+    server.settings().on_proposal(check_maxclients);
+}
+
 /// CONFIG SET may set no `maxclients` that the system does not allow.
 fn check_maxclients(proposal: &Proposal<'_>) -> Result<(), SettingError> {
     let Some(name) = proposal.first("maxclients") else { return Ok(()) };
@@ -251,7 +270,7 @@ fn check_maxclients(proposal: &Proposal<'_>) -> Result<(), SettingError> {
 
 /// Opens the log file again, which may have been renamed, and reads renewed certificates; the log says if they cannot be
 /// used.
-fn reload(server: &Server, log: Option<&LogFile>, supervisor: &Supervisor) {
+fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
     supervisor.tell_reloading();
     if let Some(Err(error)) = log.map(LogFile::reopen) {
         tracing::warn!(%error, "The log stays in its old file");
@@ -288,10 +307,10 @@ fn log_start(program: &str, ignored: &[String]) {
 
 /// Says that the server accepts connections, and where: several addresses of one port are separated by spaces. Returns that
 /// in one sentence.
-fn log_ready(server: &Server, unix: &str) -> String {
+fn log_ready(at: &Listening, unix: &str) -> String {
     let listed =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let [tcp, tls, http] = [server.addrs(), server.tls_addrs(), server.http_addrs()].map(listed);
+    let [tcp, tls, http] = [&at.tcp, &at.tls, &at.http].map(|addresses| listed(addresses));
     tracing::info!(tcp, tls, unix, http, "Ready to accept connections");
     let named = [("tcp", &*tcp), ("tls", &*tls), ("unix", unix), ("http", &*http)];
     let named = named.iter().filter(|(_, addresses)| !addresses.is_empty());

@@ -241,6 +241,11 @@ impl Log {
         Ok(log)
     }
 
+    /// See [`Storage::believed_ms`].
+    pub fn believed_ms(&self) -> Option<u64> {
+        self.believed_ms
+    }
+
     /// When replies leave.
     pub fn mode(&self) -> Mode {
         self.mode

@@ -101,8 +101,7 @@ pub(super) fn wanted(settings: &Settings) -> Result<Option<(String, Mode)>, Star
 /// # Errors
 /// It is used by another server, cannot be read or written, or is of a newer version.
 pub(super) fn directory(name: &str) -> Result<Box<dyn Place>, StartError> {
-    let fresh_id = std::array::from_fn(|at| (super::system_entropy() >> (at % 8)) as u8);
-    Ok(Box::new(Directory::open(name, fresh_id).map_err(StartError::Unusable)?))
+    Ok(Box::new(Directory::open(name, super::fresh_id()).map_err(StartError::Unusable)?))
 }
 
 /// Restores an empty keyspace, and attaches the log to it.

@@ -9,6 +9,9 @@ mod check;
 mod clock;
 #[cfg(feature = "etcd")]
 mod cluster;
+#[cfg(not(feature = "etcd"))]
+#[path = "cluster_none.rs"]
+mod cluster;
 mod connection;
 mod context;
 mod fault_handle;
@@ -63,8 +66,15 @@ use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(unused_imports, reason = "only the program is a node of a cluster")
+)]
+pub(crate) use cluster::Node;
 pub use fault_handle::{Fault, FaultError, Faults, When};
 use handle::Addresses;
+#[cfg(feature = "cli")]
+pub(crate) use handle::url;
 pub use handle::{Keys, Server};
 pub use history_handle::History;
 #[cfg_attr(not(feature = "cli"), allow(unused_imports, reason = "only the program inherits sockets"))]
@@ -209,7 +219,7 @@ impl Builder {
     }
 
     /// Sockets to use instead of binding addresses. Default: none.
-    #[cfg(feature = "cli")]
+    #[cfg(any(feature = "cli", feature = "etcd"))]
     pub(crate) fn inherited(self, inherited: Inherited) -> Self {
         Self { inherited, ..self }
     }
@@ -308,6 +318,28 @@ impl Builder {
         Ok(server)
     }
 
+    /// The same configuration, for another server. Sockets stay here.
+    #[cfg(feature = "etcd")]
+    fn again(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            users: self.users.clone(),
+            manual_start: self.manual_start,
+            journal: self.journal.clone(),
+            replicated: None,
+            seed: self.seed,
+            config_file: self.config_file.clone(),
+            allocator: self.allocator,
+            inherited: Inherited::default(),
+        }
+    }
+
+    /// The server goes on from the journal of a cluster, and keeps it there. Default: `dir`.
+    #[cfg(feature = "etcd")]
+    fn replicated(self, place: Box<dyn journal::Place>) -> Self {
+        Self { replicated: Some(place), ..self }
+    }
+
     fn blueprint(self) -> Blueprint {
         Blueprint {
             settings: self.settings,
@@ -327,6 +359,11 @@ impl Builder {
         let (inherited, manual_start) = (std::mem::take(&mut self.inherited), self.manual_start);
         let blueprint = self.blueprint();
         let settings = blueprint.settings()?;
+        if !settings.text("cluster-etcd").is_empty() && blueprint.replicated.is_none() {
+            cluster::check(&settings).map_err(StartError::Unusable)?;
+            let text = "cluster-etcd: only the program is a node of a cluster";
+            return Err(StartError::Unusable(text.into()));
+        }
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
         let mut blueprint = Blueprint { tests, nodes, ..blueprint };
         let listeners = Listeners::open(&settings, nodes, inherited)?;
@@ -537,6 +574,11 @@ fn shards(settings: &Settings) -> usize {
         0 => (cores() * 8).next_power_of_two().min(crate::limits::SHARDS_MAX),
         shards => shards.next_power_of_two(),
     }
+}
+
+/// An id that no other process has.
+fn fresh_id() -> [u8; 20] {
+    std::array::from_fn(|at| (system_entropy() >> (at % 8)) as u8)
 }
 
 /// Randomness from the system, taken from the standard library's hash seeds.

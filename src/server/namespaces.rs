@@ -117,7 +117,7 @@ impl Blueprint {
     }
 
     /// A keyspace that nothing is attached to.
-    #[cfg(feature = "cli")]
+    #[cfg(any(feature = "cli", feature = "etcd"))]
     pub(super) fn empty_keyspace(&self, settings: &Settings) -> Keyspace {
         self.keyspace(settings, None, (true, &Arc::default()))
     }

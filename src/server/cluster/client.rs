@@ -98,14 +98,6 @@ impl EtcdClient {
         gateway::answer(&body)
     }
 
-    /// Has etcd forget the values that keys had before this revision.
-    ///
-    /// # Errors
-    /// [`EtcdError`]
-    pub(super) async fn compact(&self, revision: i64) -> Result<(), EtcdError> {
-        self.inner.request("/v3/kv/compaction", gateway::compaction(revision)).await.map(drop)
-    }
-
     /// Calls `hint` whenever a key that begins with `prefix` may have changed, until the connection is lost. Who depends on a
     /// change looks for it from time to time, too.
     pub(super) async fn watch(&self, prefix: &[u8], hint: impl Fn()) {
@@ -121,15 +113,34 @@ impl EtcdClient {
     }
 }
 
-impl Etcd for EtcdClient {
-    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
+impl EtcdClient {
+    /// Runs a request in the runtime of the client, and blocks until it is done.
+    fn wait_for<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T, EtcdError>> + Send + 'static,
+    ) -> Result<T, EtcdError> {
         let (answered, answer) = oneshot::channel();
-        let (client, transaction) = (self.clone(), transaction.clone());
         self.runtime.spawn(async move {
             // The caller waits for ever, or its runtime is gone.
-            let _ = answered.send(client.transaction(&transaction).await);
+            let _ = answered.send(request.await);
         });
         answer.blocking_recv().unwrap_or_else(|_| Err(EtcdError::Unknown("the process ends".to_owned())))
+    }
+}
+
+impl Etcd for EtcdClient {
+    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
+        let (client, transaction) = (self.clone(), transaction.clone());
+        self.wait_for(async move { client.transaction(&transaction).await })
+    }
+
+    fn compact(&self, revision: i64) -> Result<(), EtcdError> {
+        let inner = Arc::clone(&self.inner);
+        let request = async move { inner.request("/v3/kv/compaction", gateway::compaction(revision)).await };
+        match self.wait_for(request) {
+            Err(EtcdError::Refused(reason)) if reason.contains("has been compacted") => Ok(()),
+            compacted => compacted.map(drop),
+        }
     }
 }
 

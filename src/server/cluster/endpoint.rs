@@ -69,6 +69,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether connections to it take TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
     /// The value of the header `host`.
     pub(super) fn authority(&self) -> String {
         match self.host.contains(':') {

@@ -5,7 +5,6 @@
 //! Rule    the splice to a leader ends when there is another one: the old one may be stopped, and close nothing.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
@@ -64,7 +63,7 @@ impl Splices {
         tokio::select! {
             ended = copy_bidirectional(&mut client, &mut stream) => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, address = &*address.1, "a splice has ended");
+                    tracing::debug!(%error, address = address.1, "a splice has ended");
                 }
             }
             _ = changed => {}
@@ -72,7 +71,7 @@ impl Splices {
     }
 
     /// A connection to the leader, and where it leads. `None`: there was no leader in time.
-    async fn connect(&mut self, door: Door) -> Option<(TcpStream, Arc<(i64, String)>)> {
+    async fn connect(&mut self, door: Door) -> Option<(TcpStream, (i64, String))> {
         let until = Instant::now() + self.hold;
         loop {
             let known = self.leader.wait_for(|leader| leader.address(door).is_some());
@@ -91,4 +90,16 @@ impl Splices {
             sleep(CONNECT_AGAIN).await;
         }
     }
+}
+
+/// Tells a client why it is not served, and closes its connection.
+pub(super) async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, reason: &str) {
+    let goodbye = async {
+        client.write_all(reason.as_bytes()).await?;
+        client.shutdown().await?;
+        let mut rest = client.take(GOODBYE_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // The client may be gone.
+    let _: Result<io::Result<u64>, _> = timeout(GOODBYE_MAX, goodbye).await;
 }
