@@ -19,6 +19,7 @@ use crate::journal::Mode;
 use crate::journal::log::{Log, Storage};
 use crate::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
 use crate::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::Settings;
 
 /// Where the files of a journal are.
@@ -55,12 +56,23 @@ pub(super) struct Recovered {
     /// The libraries of functions, as FUNCTION DUMP gives them.
     functions: Option<Bytes>,
     replayed: Replayed,
+    /// The cluster that the journal belongs to, if it does.
+    cluster: Option<Arc<ClusterFacts>>,
 }
 
 impl Recovered {
+    /// The journal belongs to this cluster.
+    pub(super) fn of_cluster(self, cluster: Option<Arc<ClusterFacts>>) -> Self {
+        Self { cluster, ..self }
+    }
+
     /// Gives the rest of what was found to a server that starts.
     pub(super) fn go_on(self, shared: Shared) -> Shared {
         let shared = shared.with_log(self.log);
+        let shared = match self.cluster {
+            Some(cluster) => shared.with_cluster(cluster),
+            None => shared,
+        };
         shared.registries.clients.raise_ids(self.replayed.client);
         if let Some(dump) = &self.functions {
             shared.restore_functions(dump);
@@ -155,7 +167,7 @@ pub(super) fn recover(
     }
     sync(&log, &clock)?;
     report(&found, &resume, keyspace);
-    Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed })
+    Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed, cluster: None })
 }
 
 fn sync(log: &Log, clock: &SystemClock) -> Result<(), StartError> {

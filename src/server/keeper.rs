@@ -204,8 +204,14 @@ impl Keeper {
     /// What was written may be lost: the server must end.
     async fn sync(&self, context: &ServerContext) -> Result<bool, Failed> {
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
+        let begun = Instant::now();
         match spawn_blocking(move || log.sync(now, boot::millis())).await {
-            Ok(Ok(())) => Ok(true),
+            Ok(Ok(())) => {
+                if let Some(cluster) = &context.engine.shared().cluster {
+                    cluster.note_commit(begun.elapsed());
+                }
+                Ok(true)
+            }
             Ok(Err(SyncError::Write(_) | SyncError::Delayed(_))) => {
                 self.show_error(context);
                 Ok(false)

@@ -58,6 +58,7 @@ use tokio::runtime::Handle;
 
 use crate::clock::WallTime;
 use crate::journal::Journal;
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::{SettingError, Settings, shown};
 use context::{Process, ServerContext};
 use http::Http;
@@ -114,8 +115,8 @@ pub struct Builder {
     users: Vec<stored_files::UserLine>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
-    /// Where the journal of a cluster is, if the server leads one.
-    replicated: Option<Box<dyn journal::Place>>,
+    /// Where the journal of a cluster is, and what is known of that, if the server leads one.
+    replicated: Option<(Box<dyn journal::Place>, Arc<ClusterFacts>)>,
     seed: Option<u64>,
     config_file: Option<String>,
     allocator: &'static str,
@@ -336,8 +337,8 @@ impl Builder {
 
     /// The server goes on from the journal of a cluster, and keeps it there. Default: `dir`.
     #[cfg(feature = "etcd")]
-    fn replicated(self, place: Box<dyn journal::Place>) -> Self {
-        Self { replicated: Some(place), ..self }
+    fn replicated(self, place: Box<dyn journal::Place>, facts: Arc<ClusterFacts>) -> Self {
+        Self { replicated: Some((place, facts)), ..self }
     }
 
     fn blueprint(self) -> Blueprint {

@@ -23,6 +23,7 @@ use crate::commands::Shared;
 use crate::engine::Engine;
 use crate::journal::{Journal, Mode};
 use crate::keyspace::{Keyspace, Layout};
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::Settings;
 use crate::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Host, NAMESPACES_MAX, NamespaceFacts, NodeChange,
@@ -41,8 +42,8 @@ pub(super) struct Blueprint {
     pub(super) users: Vec<stored_files::UserLine>,
     pub(super) seed: u64,
     pub(super) journal: Option<Arc<dyn Journal>>,
-    /// Where the journal of a cluster is, if the server leads one.
-    pub(super) replicated: Option<Box<dyn journal::Place>>,
+    /// Where the journal of a cluster is, and what is known of that, if the server leads one.
+    pub(super) replicated: Option<(Box<dyn journal::Place>, Arc<ClusterFacts>)>,
     pub(super) config_file: Option<String>,
     pub(super) allocator: &'static str,
     pub(super) process: Arc<Process>,
@@ -86,10 +87,10 @@ impl Blueprint {
         let ticker = Arc::new(Notify::new());
         let mut keyspace = self.keyspace(&settings, self.journal.clone(), (false, &ticker));
         let wanted = journal::wanted(&settings)?;
-        let place = match (self.replicated.take(), wanted) {
-            (Some(place), _) => Some((place, Mode::Always)),
-            (None, Some((dir, mode))) => Some((journal::directory(&dir)?, mode)),
-            (None, None) => None,
+        let (place, cluster) = match (self.replicated.take(), wanted) {
+            (Some((place, facts)), _) => (Some((place, Mode::Always)), Some(facts)),
+            (None, Some((dir, mode))) => (Some((journal::directory(&dir)?, mode)), None),
+            (None, None) => (None, None),
         };
         let Some(place) = place else {
             let clock = AnyClock::System(Arc::new(SystemClock::new()));
@@ -101,6 +102,7 @@ impl Blueprint {
         }
         let recovered = journal::recover(&mut keyspace, place, &settings)?;
         let clock = AnyClock::System(Arc::clone(&recovered.clock));
+        let recovered = recovered.of_cluster(cluster);
         self.assemble(settings, (keyspace, clock, ticker), None, Some(recovered))
     }
 

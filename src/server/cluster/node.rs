@@ -42,6 +42,9 @@ const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// How long the release of the epoch may take when the process ends. The others wait for `cluster-takeover` if it is not done.
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 
+/// How often a leader shows how far the log is.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+
 /// Called with the server of each term, before it is known to lead.
 pub(crate) type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
 
@@ -267,15 +270,23 @@ impl Inner {
             }
             Err(_) => return true,
         };
+        self.members.facts.set_term(epoch, term.head());
         *self.server.lock() = Some(Arc::clone(&server));
         self.leads.send_replace(true);
         self.leader.send_replace(Leader { epoch, addresses: self.me.addresses.clone() });
         let took_ms = begun.elapsed().as_millis() as u64;
         tracing::info!(epoch, took_ms, "This node leads");
         let mut stop = self.stop.subscribe();
+        let shows = async {
+            loop {
+                sleep(SHOW_EVERY).await;
+                self.members.facts.set_term(epoch, term.head());
+            }
+        };
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => server.stop(),
             () = server.stopped() => {}
+            () = shows => {}
         }
         let is_deposed = server.has_failed();
         if is_deposed {
@@ -298,7 +309,9 @@ impl Inner {
     fn server(&self, term: Term) -> Result<Server, StartError> {
         let place = EtcdPlace { term, cluster: self.cluster.id };
         let builder = self.builder.again().inherited(self.sockets.shared()?);
-        let server = builder.replicated(Box::new(place)).start_on_threads(self.threads)?;
+        let server = builder
+            .replicated(Box::new(place), Arc::clone(&self.members.facts))
+            .start_on_threads(self.threads)?;
         (self.on_lead)(&server);
         Ok(server)
     }
