@@ -291,10 +291,11 @@ impl Node {
         }
     }
 
-    /// Whether a line of the log has these words, up to now.
-    pub(crate) fn has_said(&mut self, words: &str) -> bool {
+    /// Whether it leads, by its log up to now.
+    pub(crate) fn leads(&mut self) -> bool {
         self.said.extend(self.log.try_iter());
-        self.said.iter().any(|line| line.contains(words))
+        let last = self.said.iter().rev().find(|line| line.contains(" leads") || line.contains("not lead any more"));
+        last.is_some_and(|line| line.contains("This node leads"))
     }
 
     /// Sends a signal; SIGKILL also waits for the end.
@@ -314,6 +315,7 @@ impl Node {
     pub(crate) fn restart(&mut self) {
         let (process, log) = spawn(&self.host, self.port, &self.args);
         (self.process, self.log) = (process, log);
+        self.said.clear();
         self.wait_for("Ready to accept connections");
     }
 
