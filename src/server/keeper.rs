@@ -40,6 +40,8 @@ pub(super) struct Keeper {
     wanted: Notify,
     /// A sync has failed.
     has_failed: AtomicBool,
+    /// The last sync may be done, and will be tried again.
+    is_late: AtomicBool,
     /// The last sync is done.
     has_ended: watch::Sender<bool>,
 }
@@ -70,6 +72,7 @@ impl Keeper {
             waiting: Mutex::new(Waiting { clients: Vec::new(), round: 1 }),
             wanted: Notify::new(),
             has_failed: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             has_ended: watch::Sender::new(false),
         }
     }
@@ -207,13 +210,22 @@ impl Keeper {
         let begun = Instant::now();
         match spawn_blocking(move || log.sync(now, boot::millis())).await {
             Ok(Ok(())) => {
+                if self.is_late.swap(false, SeqCst) {
+                    tracing::info!("etcd takes the log again");
+                }
                 if let Some(cluster) = &context.engine.shared().cluster {
                     cluster.note_commit(begun.elapsed());
                 }
                 Ok(true)
             }
-            Ok(Err(SyncError::Write(_) | SyncError::Delayed(_))) => {
+            Ok(Err(SyncError::Write(_))) => {
                 self.show_error(context);
+                Ok(false)
+            }
+            Ok(Err(SyncError::Delayed(error))) => {
+                if !self.is_late.swap(true, SeqCst) {
+                    tracing::warn!(%error, "etcd does not take the log: nothing is answered until it does");
+                }
                 Ok(false)
             }
             Ok(Err(error @ SyncError::Sync(_))) => {

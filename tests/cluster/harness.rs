@@ -4,7 +4,7 @@
 //! Time    real; a test waits for a line of a log or for an answer.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
-use crate::support::binary::{Directory, Running, redlatch};
+use crate::support::binary::{Directory, redlatch};
 use crate::support::server::free_port;
 use crate::support::wire::Link;
 
@@ -89,6 +89,15 @@ impl Network {
         network
     }
 
+    /// Drops everything between two hosts, or lets it through again.
+    pub(crate) fn part(&self, one: usize, other: usize, are_parted: bool) {
+        for (from, to) in [(one, other), (other, one)] {
+            let namespace = self.hosts[from].namespace.as_deref().expect("a host of this network");
+            let change = if are_parted { "add" } else { "del" };
+            ip(&["-n", namespace, "route", change, "blackhole", &format!("{}/32", self.hosts[to].ip)]);
+        }
+    }
+
     /// Sets the link of a host down, or up again.
     pub(crate) fn set_link(&self, host: usize, is_up: bool) {
         ip(&["link", "set", &format!("{}o{host}", self.name), if is_up { "up" } else { "down" }]);
@@ -157,7 +166,8 @@ impl Etcd {
     /// Starts a member, on its files if it has run before.
     pub(crate) fn restart(&mut self, number: usize) {
         let url = |member: &Member, port: u16| format!("http://{}:{port}", member.host.ip);
-        let peers: Vec<_> = (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", url(m, m.peer))).collect();
+        let peers: Vec<_> =
+            (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", url(m, m.peer))).collect();
         let member = &self.members[number];
         let mut command = Command::new(program());
         command
@@ -235,7 +245,8 @@ fn program() -> PathBuf {
         return path.into();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|directory| directory.join("etcd")).find(|file| file.is_file());
+    let found =
+        std::env::split_paths(&path).map(|directory| directory.join("etcd")).find(|file| file.is_file());
     found.expect("etcd is installed, or REDLATCH_ETCD names it")
 }
 
@@ -261,7 +272,12 @@ impl Node {
         let mut args = vec!["--cluster-etcd".to_owned(), etcd.endpoints()];
         args.extend(more.iter().map(|word| (*word).to_owned()));
         if host.namespace.is_some() {
-            args.extend(["--bind".to_owned(), host.ip.to_string(), "--protected-mode".to_owned(), "no".to_owned()]);
+            args.extend([
+                "--bind".to_owned(),
+                host.ip.to_string(),
+                "--protected-mode".to_owned(),
+                "no".to_owned(),
+            ]);
         }
         let port = host.port(6379);
         let (process, log) = spawn(host, port, &args);
@@ -294,7 +310,8 @@ impl Node {
     /// Whether it leads, by its log up to now.
     pub(crate) fn leads(&mut self) -> bool {
         self.said.extend(self.log.try_iter());
-        let last = self.said.iter().rev().find(|line| line.contains(" leads") || line.contains("not lead any more"));
+        let last =
+            self.said.iter().rev().find(|line| line.contains(" leads") || line.contains("not lead any more"));
         last.is_some_and(|line| line.contains("This node leads"))
     }
 
@@ -319,9 +336,12 @@ impl Node {
         self.wait_for("Ready to accept connections");
     }
 
-    /// Sends a request on a connection of its own. `None`: there is no answer.
+    /// Sends a request on a connection of its own. `None`: there is no answer in time.
     pub(crate) fn ask(&self, words: &[&str]) -> Option<OwnedFrame> {
-        Link::to(self.address()).and_then(|mut link| link.ask(words)).ok()
+        let stream = TcpStream::connect_timeout(&self.address(), ANSWER_MAX).ok()?;
+        let mut link = Link::over(stream).ok()?;
+        link.set_patience(ANSWER_MAX);
+        link.ask(words).ok()
     }
 
     /// The fencing token of a lock that is acquired; `None`: it is not.
@@ -383,12 +403,9 @@ pub(crate) fn refusal(args: &[&str]) -> String {
     crate::support::binary::refusal(&output)
 }
 
-/// A server that is no node.
-pub(crate) fn alone(args: &[&str]) -> Running {
-    Running::start(redlatch().args(["--port", "auto"]).args(args))
-}
-
 /// Longer than anything takes that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer is waited for: longer than a node holds a client.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(5);
