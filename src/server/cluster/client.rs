@@ -25,8 +25,8 @@ use super::gateway::{self, Failure};
 use crate::client::Trust;
 use crate::replication::etcd::{Answer, Etcd, EtcdError, Transaction};
 
-/// How long a request may take. etcd itself gives up after seven seconds; another endpoint may answer at once.
-pub(super) const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// How long the body of an answer may take: some megabytes of the log.
+const BODY_MAX: Duration = Duration::from_secs(2);
 /// How long a login may take: etcd hashes the password on purpose.
 const LOGIN_MAX: Duration = Duration::from_secs(5);
 /// The longest answer: some blobs of a megabyte, which base64 makes a third longer.
@@ -49,6 +49,8 @@ struct Inner {
     /// User and password; without a user there is no login.
     login: (String, String),
     token: Mutex<Option<HeaderValue>>,
+    /// How long an endpoint may take to answer. etcd itself gives up after seven seconds; another endpoint may be quicker.
+    answer_max: Duration,
     /// With the endpoint that they lead to.
     idle: Mutex<Vec<(usize, Sender)>>,
 }
@@ -77,13 +79,19 @@ enum Missed {
 
 impl EtcdClient {
     /// A client whose requests run in the runtime that is entered. Nothing is connected before the first request.
-    pub(super) fn new(endpoints: Vec<Endpoint>, trust: Trust, login: (String, String)) -> Self {
+    pub(super) fn new(
+        endpoints: Vec<Endpoint>,
+        trust: Trust,
+        login: (String, String),
+        answer_max: Duration,
+    ) -> Self {
         let inner = Inner {
             endpoints,
             current: AtomicUsize::new(0),
             trust,
             login,
             token: Mutex::default(),
+            answer_max,
             idle: Mutex::default(),
         };
         Self { inner: Arc::new(inner), runtime: Handle::current() }
@@ -148,7 +156,7 @@ impl Inner {
     /// Sends a request, and returns the body of the answer.
     async fn request(&self, path: &'static str, body: Bytes) -> Result<Bytes, EtcdError> {
         let read = async { self.read(self.answer(path, body).await?).await };
-        timeout(REQUEST_MAX + LOGIN_MAX, read).await.unwrap_or_else(|_| {
+        timeout(self.answer_max + BODY_MAX + LOGIN_MAX, read).await.unwrap_or_else(|_| {
             self.go_on();
             Err(EtcdError::Unknown("it is too slow".to_owned()))
         })
@@ -157,7 +165,7 @@ impl Inner {
     /// Reads the body of an answer, and keeps the connection.
     async fn read(&self, answer: Answered) -> Result<Bytes, EtcdError> {
         let body = Limited::new(answer.response.into_body(), ANSWER_BYTES_MAX).collect();
-        let body = timeout(REQUEST_MAX, body).await.map_err(|_| unknown("the answer does not end"))?;
+        let body = timeout(BODY_MAX, body).await.map_err(|_| unknown("the answer does not end"))?;
         let body = body.map_err(unknown)?.to_bytes();
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
@@ -175,7 +183,7 @@ impl Inner {
                 has_logged_in = true;
             }
             let token = self.token.lock().clone();
-            match self.ask(path, body.clone(), token).await? {
+            match self.ask((path, self.answer_max), body.clone(), token).await? {
                 Ok(answer) => return Ok(answer),
                 // Tokens end after some time, and with the endpoint that has given them.
                 Err(Failure::Login(_)) if !has_logged_in && !self.login.0.is_empty() => {
@@ -194,9 +202,8 @@ impl Inner {
 
     async fn log_in(&self) -> Result<(), EtcdError> {
         let (user, password) = &self.login;
-        let asked = self.ask("/v3/auth/authenticate", gateway::login(user, password), None);
-        let asked = timeout(LOGIN_MAX, asked).await.map_err(|_| unknown("the login takes too long"))??;
-        let answer = asked.map_err(|failure| match failure {
+        let asked = self.ask(("/v3/auth/authenticate", LOGIN_MAX), gateway::login(user, password), None);
+        let answer = asked.await?.map_err(|failure| match failure {
             Failure::Login(reason) | Failure::Refused(reason) => EtcdError::Refused(reason),
             Failure::Elsewhere(reason) => EtcdError::Unknown(reason),
         })?;
@@ -207,16 +214,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends a request to the first endpoint that can be reached.
+    /// Sends a request to the first endpoint that can be reached, which has so long to answer.
     async fn ask(
         &self,
-        path: &'static str,
+        to: (&'static str, Duration),
         body: Bytes,
         token: Option<HeaderValue>,
     ) -> Result<Result<Answered, Failure>, EtcdError> {
         let mut reasons = Vec::new();
         for _ in &self.endpoints {
-            match self.ask_one(path, body.clone(), token.clone()).await {
+            match self.ask_one(to, body.clone(), token.clone()).await {
                 Ok(answer) if answer.response.status().as_u16() == 200 => return Ok(Ok(answer)),
                 Ok(answer) => {
                     let status = answer.response.status().as_u16();
@@ -237,7 +244,7 @@ impl Inner {
 
     async fn ask_one(
         &self,
-        path: &'static str,
+        (path, answer_max): (&'static str, Duration),
         body: Bytes,
         token: Option<HeaderValue>,
     ) -> Result<Answered, Missed> {
@@ -260,7 +267,7 @@ impl Inner {
             request = request.header(AUTHORIZATION, token);
         }
         let request = request.body(Full::new(body)).map_err(|error| Missed::Unsent(named(&error)))?;
-        let answer = timeout(REQUEST_MAX, sender.try_send_request(request)).await;
+        let answer = timeout(answer_max, sender.try_send_request(request)).await;
         let answer = answer.map_err(|_| Missed::Unknown(named(&"no answer in time")))?;
         let response = answer.map_err(|mut error| match error.take_message() {
             Some(_) => Missed::Unsent(named(error.error())),

@@ -42,6 +42,8 @@ const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// How long the release of the epoch may take when the process ends. The others wait for `cluster-takeover` if it is not done.
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 
+/// How long an endpoint of etcd may take to answer at most.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How often a leader shows how far the log is.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
 
@@ -385,7 +387,9 @@ fn client(settings: &Settings) -> Result<EtcdClient, String> {
         identity: text("cluster-etcd-cert").zip(text("cluster-etcd-key")),
     };
     let login = (settings.text("cluster-etcd-user"), settings.text("cluster-etcd-password"));
-    Ok(EtcdClient::new(endpoints, trust, login))
+    // Half of it: a leader tries another endpoint before it is replaced.
+    let answer_max = (millis(settings, "cluster-takeover") / 2).min(ANSWER_MAX);
+    Ok(EtcdClient::new(endpoints, trust, login, answer_max))
 }
 
 /// Joins the cluster. While etcd does not answer, it is asked again.
