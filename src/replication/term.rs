@@ -34,10 +34,10 @@ const ENTRY_OVERHEAD_BYTES: u64 = 512;
 const GROWTH_BYTES: u64 = 8 << 20;
 /// Bytes of entries that one read asks for, about.
 const READ_BYTES: usize = 4 << 20;
-/// Entries that the first read asks for.
-const FIRST_READ_ENTRIES: u32 = 64;
-/// Entries that one read asks for at most.
-const READ_ENTRIES_MAX: usize = 4_096;
+/// Entries that one read asks for as long as nothing is known of their sizes: 22 MiB in base64, if they are large.
+const READ_ENTRIES_MIN: u32 = 16;
+/// Entries that one read asks for at most, where many small ones came before.
+const READ_ENTRIES_MAX: u32 = 1_024;
 /// Bytes before those of the journal in an entry: the number of the file, and the offset in it, little endian.
 const HEADER_BYTES: usize = 16;
 
@@ -137,13 +137,20 @@ impl Term {
     pub fn load(&self) -> Result<Files, TermError> {
         let keys = &self.0.cluster.keys;
         let mut files: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        let (mut next, mut limit) = (None, FIRST_READ_ENTRIES);
+        let (mut next, mut limit) = (None, READ_ENTRIES_MIN);
         loop {
             let head = self.head();
             let key = keys.log(next.unwrap_or(0));
             let read = Operation::Read { key, end: Some(keys.log_end()), limit };
             let then = vec![read];
-            let answer = self.0.etcd.transact(&Transaction { then, ..Transaction::default() })?;
+            let answer = match self.0.etcd.transact(&Transaction { then, ..Transaction::default() }) {
+                // The answer may have been too large.
+                Err(EtcdError::Unknown(_)) if limit > READ_ENTRIES_MIN => {
+                    limit = READ_ENTRIES_MIN;
+                    continue;
+                }
+                answer => answer?,
+            };
             let found = answer.reads.first().map_or(&[][..], |found| found);
             for entry in found {
                 let at = keys.sequence_of(&entry.key).ok_or(TermError::Foreign("an entry has no number"))?;
@@ -160,7 +167,8 @@ impl Term {
                 return if is_whole { Ok(files) } else { Err(TermError::Foreign("an entry is missing")) };
             }
             let bytes: usize = found.iter().map(|entry| entry.value.len() + HEADER_BYTES).sum();
-            limit = (READ_BYTES / (bytes / found.len()).max(1)).clamp(2, READ_ENTRIES_MAX) as u32;
+            let fitting = u32::try_from(READ_BYTES / (bytes / found.len())).unwrap_or(u32::MAX);
+            limit = fitting.clamp(READ_ENTRIES_MIN, READ_ENTRIES_MAX);
             self.commit(Bytes::new())?;
         }
     }

@@ -23,7 +23,7 @@ use redlatch::internals::resp::Request as Words;
 use redlatch::internals::state::clients::Client as Peer;
 use redlatch::internals::state::settings::Settings;
 
-use super::crash_clients::{Client, Hold, Kind, LEASE_MS_MAX, Op, Register, Told};
+use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told, lost_hold};
 use super::crash_disk::{Disk, Files, Life};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
 use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
@@ -287,7 +287,7 @@ fn start(world: &WorldHandle) {
         let world = world.lock();
         let (real_ms, wall_offset_ms) = (Arc::clone(&world.real_ms), Arc::clone(&world.wall_offset_ms));
         let origin = (resume.now.as_millis(), world.now_ms());
-        Arc::new(ServerClock { real_ms, wall_offset_ms, origin })
+        Arc::new(ServerClock { real_ms, wall_offset_ms, origin, faster_ppm: 0 })
     };
     let boot_ms = world.lock().boot_ms();
     match log.sync(clock.now().lock, boot_ms) {
@@ -833,7 +833,10 @@ impl World {
             };
             (client.register, client.pending) = (found, None);
         }
-        self.check_holds(&state)?;
+        let now_ms = self.now_ms();
+        if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, now_ms)) {
+            return Err(lost);
+        }
         let Some((before, granted)) = self.expected.state.take() else { return Ok(()) };
         let before = living(&before, now);
         if before != state {
@@ -843,24 +846,6 @@ impl World {
         let lives = |key: &(u16, Vec<u8>)| state.contains_key(key);
         if granted.iter().filter(|(key, _)| lives(key)).ne(now_granted.iter().filter(|(key, _)| lives(key))) {
             return Err(format!("the grants were {granted:?} and are {now_granted:?}"));
-        }
-        Ok(())
-    }
-
-    /// Every lock in which a client believes is there.
-    fn check_holds(&self, state: &State) -> Result<(), String> {
-        let now_ms = self.now_ms();
-        let holds = self.clients.iter().filter_map(|client| client.hold.as_ref());
-        for hold in holds.filter(|hold| hold.until_ms >= now_ms && !hold.may_be_lost) {
-            let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
-            let is_there = match (found, hold.kind) {
-                (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
-                (Some(Value::Object(_) | Value::Table(_)), Kind::Hash) => true,
-                _ => false,
-            };
-            if !is_there {
-                return Err(format!("{hold:?} is lost: {found:?}"));
-            }
         }
         Ok(())
     }

@@ -49,13 +49,15 @@ pub(super) struct ServerClock {
     pub(super) wall_offset_ms: Arc<AtomicI64>,
     /// Lock time at this real time.
     pub(super) origin: (u64, u64),
+    /// By how many millionths it is faster than real time.
+    pub(super) faster_ppm: i64,
 }
 
 impl Clock for ServerClock {
     fn now(&self) -> Now {
         let (lock_ms, real_ms) = self.origin;
         let now_ms = self.real_ms.load(SeqCst);
-        let lock_ms = lock_ms + (now_ms - real_ms);
+        let lock_ms = lock_ms + passed_ms(now_ms - real_ms, self.faster_ppm);
         let wall_offset_ms = self.wall_offset_ms.load(SeqCst) + now_ms as i64 - lock_ms as i64;
         Now { lock: LockTime::from_millis(lock_ms), wall_offset_ms }
     }
@@ -67,6 +69,11 @@ impl Clock for ServerClock {
     fn wall_micros(&self) -> u64 {
         self.now().wall().as_millis() * 1_000
     }
+}
+
+/// What a clock counts in this real time, if it is faster by so many millionths.
+pub(super) fn passed_ms(real_ms: u64, faster_ppm: i64) -> u64 {
+    real_ms.saturating_add_signed(real_ms as i64 * faster_ppm / 1_000_000)
 }
 
 /// A connection as the server has it.
