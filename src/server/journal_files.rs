@@ -61,6 +61,16 @@ impl Directory {
     fn file(&self, number: u64) -> PathBuf {
         self.path.join(format!("{PREFIX}{number}"))
     }
+
+    /// The storage of the log that goes on in this directory. Its first sync takes the files that are there with it: a server
+    /// that was killed may not have synced what it wrote last.
+    fn into_files(self) -> io::Result<Files> {
+        let numbers = numbers(&self.path)?;
+        let open = |number| Ok(Arc::new(File::open(self.file(number))?));
+        let unsynced = numbers.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let state = Mutex::new(State { unsynced, ..State::default() });
+        Ok(Files { directory: self, state })
+    }
 }
 
 impl Place for Directory {
@@ -82,14 +92,8 @@ impl Place for Directory {
         numbers.into_iter().map(open).collect()
     }
 
-    /// Its first sync takes the files that are there with it: a server that was killed may not have synced what it wrote
-    /// last.
     fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>> {
-        let numbers = numbers(&self.path)?;
-        let open = |number| Ok(Arc::new(File::open(self.file(number))?));
-        let unsynced = numbers.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        let state = Mutex::new(State { unsynced, ..State::default() });
-        Ok(Box::new(Files { directory: *self, state }))
+        Ok(Box::new(self.into_files()?))
     }
 }
 
@@ -255,7 +259,7 @@ mod tests {
     #[test]
     fn the_first_sync_takes_the_files_of_earlier_servers_with_it() {
         let dir = std::env::temp_dir().join(format!("redlatch-earlier-files-{}", std::process::id()));
-        let open = || Directory::open(dir.to_str().unwrap(), [1; 20]).unwrap().into_storage().unwrap();
+        let open = || Directory::open(dir.to_str().unwrap(), [1; 20]).unwrap().into_files().unwrap();
         let first = open();
         first.begin(1).unwrap();
         first.write(b"killed before it was synced").unwrap();
