@@ -19,6 +19,7 @@ pub(crate) mod parts;
 mod replicated;
 mod replicated_etcd;
 mod replicated_node;
+mod replicated_terms;
 mod waits;
 
 use std::fmt::Debug;

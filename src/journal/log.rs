@@ -45,8 +45,8 @@ pub trait Storage: Debug + Send + Sync {
     /// The system's.
     fn remove_before(&self, number: u64) -> io::Result<()>;
 
-    /// For how many milliseconds from the beginning of a successful sync no other server can have taken the place of this
-    /// one. `None`: no other server can at all.
+    /// For how many milliseconds from the beginning of a successful sync of what was written just before, no other server can
+    /// have taken the place of this one. `None`: no other server can at all.
     fn believed_ms(&self) -> Option<u64> {
         None
     }

@@ -362,7 +362,8 @@ impl Storage for Term {
         Ok(self.0.etcd.compact(answer.revision).map_err(TermError::from)?)
     }
 
-    /// Four fifths of `takeover`: the clocks of two nodes may differ by a fifth of it.
+    /// Four fifths of `takeover`: the clocks of two nodes may differ by a fifth of it. What was written just before a sync is
+    /// tried in that sync first. So the head moves after the sync has begun, and a standby counts from a later moment.
     fn believed_ms(&self) -> Option<u64> {
         Some(self.0.cluster.agreed.takeover_ms / 5 * 4)
     }

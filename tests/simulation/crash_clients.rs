@@ -126,6 +126,8 @@ pub(super) struct Client {
     /// Whether it uses several servers, one after the other. They have clocks of different rates, and so it trusts a lease
     /// for 15 of 16 parts. It reads and writes keys of all clients, and none of its own.
     is_replicated: bool,
+    /// Whether it only reads keys of all clients.
+    pub(super) is_reader: bool,
 }
 
 /// What all clients have been told.
@@ -145,8 +147,8 @@ impl Told {
 
 impl Client {
     /// A client of several servers.
-    pub(super) fn of_replicas() -> Self {
-        Self { is_replicated: true, ..Self::default() }
+    pub(super) fn of_replicas(is_reader: bool) -> Self {
+        Self { is_replicated: true, is_reader, ..Self::default() }
     }
 
     /// For how long it believes in a lease.
@@ -172,8 +174,10 @@ impl Client {
                     _ => return,
                 }
             }
+            None if self.is_reader => Op::Share { register: rng.below(REGISTERS), value: None },
             None => match rng.below(8) {
                 0 => self.write(who, rng),
+                2..5 if self.is_replicated => self.write(who, rng),
                 1 => Op::Count { counter: rng.below(COUNTERS) },
                 _ => self.acquire(who, rng),
             },

@@ -32,7 +32,9 @@ use super::replicated_etcd::{Store, Turn, Wake};
 use super::replicated_node;
 use crate::support::rng::Rng;
 
-const CLIENTS: usize = 5;
+const CLIENTS: usize = 6;
+/// How many of them only read.
+const READERS: usize = 2;
 const NODES: usize = 3;
 /// How long the log stands still before another node takes over.
 pub(super) const TAKEOVER_MS: u64 = 1_000;
@@ -138,9 +140,13 @@ struct Node {
     /// Stopped, as by SIGSTOP, and cut from etcd until then.
     paused_until_ms: u64,
     cut_until_ms: u64,
+    /// Until when only readers reach it.
+    hidden_until_ms: u64,
     /// Whether it is to end in good order.
     stops: bool,
     leader: Option<(u64, Server)>,
+    /// Which connection of each client its server has.
+    open: [Option<Link>; CLIENTS],
 }
 
 /// The nodes, their clients and etcd.
@@ -153,6 +159,8 @@ pub(super) struct World {
     events: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     store: Store,
+    /// How long most things take between a node and etcd.
+    way_ms_max: u64,
     nodes: Vec<Node>,
     /// Processes that were killed, whose threads have not ended.
     killed: Vec<Turn>,
@@ -233,10 +241,13 @@ impl World {
             faster_ppm: rng.below_u64(2 * FASTER_PPM_MAX) as i64 - FASTER_PPM_MAX as i64,
             paused_until_ms: 0,
             cut_until_ms: 0,
+            hidden_until_ms: 0,
             stops: false,
             leader: None,
+            open: [None; CLIENTS],
         });
         let nodes = nodes.collect();
+        let way_ms_max = rng.pick(&[4, 4, 30, 100]);
         let mut world = Self {
             defect,
             rng,
@@ -246,10 +257,11 @@ impl World {
             events: BTreeMap::new(),
             scheduled: 0,
             store: Store::default(),
+            way_ms_max,
             nodes,
             killed: Vec::new(),
             leaders: 0,
-            clients: (0..CLIENTS).map(|_| Client::of_replicas()).collect(),
+            clients: (0..CLIENTS).map(|who| Client::of_replicas(who < READERS)).collect(),
             links: vec![None; CLIENTS],
             connections: 0,
             told: Told::default(),
@@ -381,8 +393,8 @@ impl World {
         if self.rng.one_in(if cut_ms > 0 { 2 } else { 100 }) {
             return None;
         }
-        let late_ms = if self.rng.one_in(12) { 700 } else { 4 };
-        Some(cut_ms + self.rng.below_u64(late_ms))
+        let way_ms = if self.rng.one_in(12) { 700 } else { self.way_ms_max };
+        Some(cut_ms + self.rng.below_u64(way_ms))
     }
 
     fn request(&mut self, node: usize, wait: u64, transaction: &Transaction) {
@@ -422,7 +434,7 @@ impl World {
             let leader = self.nodes[link.node].leader.as_ref();
             leader.is_some_and(|(number, _)| *number == link.leader)
         };
-        let Some(link) = self.links[who].filter(is_open).or_else(|| self.connect()) else {
+        let Some(link) = self.links[who].filter(is_open).or_else(|| self.connect(who)) else {
             return self.schedule_within(150, Event::Act(who));
         };
         self.links[who] = Some(link);
@@ -443,8 +455,11 @@ impl World {
     }
 
     /// Opens a connection to some node, if it leads.
-    fn connect(&mut self) -> Option<Link> {
+    fn connect(&mut self, who: usize) -> Option<Link> {
         let node = self.rng.below(NODES);
+        if self.nodes[node].hidden_until_ms > self.now_ms() && !self.clients[who].is_reader {
+            return None;
+        }
         let leader = self.nodes[node].leader.as_ref()?.0;
         self.connections += 1;
         Some(Link { node, leader, number: self.connections })
@@ -462,6 +477,9 @@ impl World {
             return;
         }
         let Some(request) = self.clients[who].request.clone() else { return };
+        if let Some(other) = self.nodes[link.node].open[who].filter(|other| *other != link) {
+            self.close(who, other);
+        }
         let Some(server) = self.server_of(link) else { return };
         let connection = &mut server.connections[who];
         let words: Vec<&[u8]> = request.words.iter().map(|word| word.as_bytes()).collect();
@@ -470,6 +488,7 @@ impl World {
         server.engine.end_batch(&mut connection.session, batch);
         connection.owed = server.log.owed();
         connection.output = String::from_utf8(out).expect("an answer in ASCII");
+        self.nodes[link.node].open[who] = Some(link);
         self.schedule_within(3, Event::Flush(link.node, link.leader));
     }
 
@@ -491,8 +510,8 @@ impl World {
     /// Sends the replies that may leave.
     pub(super) fn leave(&mut self, node: usize) {
         let (boot_ms, defect) = (self.boot_ms(node), self.defect);
-        let links = self.links.clone();
-        let Some((leader, server)) = &mut self.nodes[node].leader else { return };
+        let open = self.nodes[node].open;
+        let Some((_, server)) = &mut self.nodes[node].leader else { return };
         let mut left = Vec::new();
         for (who, connection) in server.connections.iter_mut().enumerate() {
             let owed = match defect {
@@ -500,13 +519,14 @@ impl World {
                 Defect::ReadsWithoutProof => Owed { proven: 0, ..connection.owed },
                 _ => connection.owed,
             };
-            let link = links[who].filter(|link| (link.node, link.leader) == (node, *leader));
             if !connection.output.is_empty() && server.log.has(owed, || boot_ms) {
-                left.extend(link.map(|link| (who, link, std::mem::take(&mut connection.output))));
+                left.extend(open[who].map(|link| (who, link, std::mem::take(&mut connection.output))));
             }
         }
         for (who, link, reply) in left {
-            self.clients[who].request.iter_mut().for_each(|request| request.is_answered = true);
+            if self.links[who] == Some(link) {
+                self.clients[who].request.iter_mut().for_each(|request| request.is_answered = true);
+            }
             let delay_ms = 1 + self.rng.below_u64(5);
             self.schedule(delay_ms, Event::Deliver(who, link, reply));
         }
@@ -594,6 +614,9 @@ impl World {
 
     /// The server learns that the client has closed the connection.
     fn close(&mut self, who: usize, link: Link) {
+        if self.nodes[link.node].open[who].take_if(|open| *open == link).is_none() {
+            return;
+        }
         let Some(server) = self.server_of(link) else { return };
         let mut connection = connect(&server.engine, server.now());
         std::mem::swap(&mut connection, &mut server.connections[who]);
@@ -605,7 +628,14 @@ impl World {
         if now_ms > BEGIN_MS + FAULTS_MS {
             return;
         }
-        let until_ms = now_ms + self.rng.below_u64(FAULT_MS_MAX);
+        // Another node takes over while many of them end.
+        let is_critical = self.rng.one_in(2);
+        let fault_ms = if is_critical {
+            TAKEOVER_MS + self.rng.below_u64(400)
+        } else {
+            self.rng.below_u64(FAULT_MS_MAX)
+        };
+        let until_ms = now_ms + fault_ms;
         let leads = |node: &usize| self.nodes[*node].leader.is_some();
         let leader = (0..NODES).rev().find(leads);
         let any = self.rng.below(NODES);
@@ -613,7 +643,8 @@ impl World {
         match self.rng.below(9) {
             0..2 => self.kill(node),
             2..4 => self.nodes[node].paused_until_ms = until_ms,
-            4..6 => self.nodes[node].cut_until_ms = until_ms,
+            4 => self.nodes[node].cut_until_ms = until_ms,
+            5 => self.isolate(node, until_ms),
             6 => self.nodes.iter_mut().for_each(|node| node.cut_until_ms = until_ms),
             7 => self.nodes[node].stops = self.nodes[node].leader.is_some(),
             _ => {
@@ -623,6 +654,19 @@ impl World {
         }
         let delay_ms = 100 + self.rng.below_u64(2_500);
         self.schedule(delay_ms, Event::Fault);
+    }
+
+    /// The node is cut from etcd, and from all clients but the readers.
+    fn isolate(&mut self, node: usize, until_ms: u64) {
+        let state = &mut self.nodes[node];
+        (state.cut_until_ms, state.hidden_until_ms) = (until_ms, until_ms);
+        for who in 0..CLIENTS {
+            if let Some(link) =
+                self.links[who].filter(|link| link.node == node && !self.clients[who].is_reader)
+            {
+                self.schedule_within(3, Event::Reset(who, link));
+            }
+        }
     }
 
     fn kill(&mut self, node: usize) {
@@ -671,6 +715,7 @@ impl World {
         let connections = (0..CLIENTS).map(|_| connect(&engine, now)).collect();
         let server = Server { engine, log, connections, copy: None, is_sync_wanted: false };
         self.nodes[node].leader = Some((self.leaders, server));
+        self.nodes[node].open = [None; CLIENTS];
     }
 
     fn check_start(
@@ -703,7 +748,8 @@ impl World {
             linearizable::check(history).map_err(|why| format!("shared:{register}: {why}"))?;
         }
         let silence_ms = self.now_ms() - self.answered_ms;
-        if silence_ms > SILENCE_MS_MAX {
+        // A canary must break more than this.
+        if silence_ms > SILENCE_MS_MAX && self.defect == Defect::None {
             return Err(format!("nobody was answered for {silence_ms} ms"));
         }
         Ok(())
