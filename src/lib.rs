@@ -67,6 +67,7 @@
 //! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
 //! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http` (default)
 //! is the port that the setting `http-port` asks for, with metrics, health and the page.
+//! `etcd` lets the program be a node of several that serve one set of locks, whose log is in etcd.
 //! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
 //! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.

@@ -234,7 +234,10 @@ impl Signals {
 fn client_limit(settings: &Settings) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
     let http = descriptors::for_http(|name| settings.text(name));
-    let fit = descriptors::raise_limit(wanted, http).map_err(|error| format!("maxclients: {error}"))?;
+    // A standby has a connection to the leader for each client.
+    let each = if settings.text("cluster-etcd").is_empty() { 1 } else { 2 };
+    let fit = descriptors::raise_limit(wanted * each, http);
+    let fit = fit.map_err(|error| format!("maxclients: {error}"))? / each;
     match fit {
         0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
         _ if fit < wanted => {

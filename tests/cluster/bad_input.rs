@@ -4,6 +4,8 @@ use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::OwnedFrame;
 
 use super::harness::{Etcd, Node, refusal, wait_until};
+use crate::support::binary::Directory;
+use crate::support::certificates::Authority;
 use crate::support::wire::Link;
 
 #[test]
@@ -151,4 +153,37 @@ fn an_etcd_without_room_answers_no_write_and_makes_no_second_leader() {
     etcd.ctl(&["defrag"]);
     assert!(etcd.ctl(&["alarm", "disarm"]).0);
     wait_until("a grant", || standby.acquire("lock", "me").is_some());
+}
+
+/// The sentence with which a node ends that etcd's TLS does not satisfy, or the line with which it says that it waits.
+fn waits_for_etcd(args: &[&str]) -> String {
+    let mut node = Node::spawn(args);
+    let line = node.wait_for("The node waits for etcd");
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.end(), Some(0), "a node that waits ends by a signal");
+    line
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn etcd_may_ask_for_tls_and_a_certificate() {
+    let (files, authority) = (Directory::new(), Authority::new("of etcd"));
+    let (server, client) = (authority.vouch("etcd"), authority.vouch("node"));
+    let ca = files.write("ca.crt", &authority.pem);
+    let (certificate, key) = (files.write("client.crt", &client.0), files.write("client.key", &client.1));
+    let (of_server, its_key) = (files.write("server.crt", &server.0), files.write("server.key", &server.1));
+    let etcd = Etcd::start_tls([&ca, &of_server, &its_key], [&certificate, &key]);
+    let endpoints = etcd.endpoints();
+    let all =
+        ["--cluster-etcd-ca-cert", &ca, "--cluster-etcd-cert", &certificate, "--cluster-etcd-key", &key];
+    let mut node = Node::start(&etcd, &all);
+    node.wait_for("This node leads");
+    assert!(node.acquire("lock", "me").is_some());
+    // Neither a stranger's certificate nor none.
+    let stranger = files.write("stranger.crt", &Authority::new("stranger").pem);
+    let other = ["--cluster-etcd", &endpoints, "--cluster-etcd-ca-cert", &stranger];
+    let said = waits_for_etcd(&[&other[..], &all[2..]].concat());
+    assert!(said.to_lowercase().contains("certificate"), "{said}");
+    let said = waits_for_etcd(&[&["--cluster-etcd", &endpoints], &all[..2]].concat());
+    assert!(said.to_lowercase().contains("certificate"), "{said}");
 }

@@ -126,6 +126,8 @@ pub(crate) struct Etcd {
     directory: Directory,
     members: Vec<Member>,
     more: Vec<String>,
+    /// Whether clients speak TLS to it, and what etcdctl needs for that.
+    tls: Option<Vec<String>>,
 }
 
 struct Member {
@@ -143,6 +145,24 @@ impl Etcd {
 
     /// A member on each host. Returns when they answer.
     pub(crate) fn start(hosts: &[Host], more: &[&str]) -> Self {
+        let more = more.iter().map(|word| (*word).to_owned()).collect();
+        Self::start_with(hosts, more, None)
+    }
+
+    /// One member that clients reach by TLS alone. `server`: authorities, certificate and key of the member; `client`: a
+    /// certificate and a key.
+    pub(crate) fn start_tls(server: [&str; 3], client: [&str; 2]) -> Self {
+        let flags = |names: &[&str], files: &[&str]| -> Vec<String> {
+            let pairs = names.iter().zip(files).flat_map(|(name, file)| [*name, *file]);
+            pairs.map(str::to_owned).collect()
+        };
+        let mut more = flags(&["--trusted-ca-file", "--cert-file", "--key-file"], &server);
+        more.push("--client-cert-auth".to_owned());
+        let tls = flags(&["--cacert", "--cert", "--key"], &[server[0], client[0], client[1]]);
+        Self::start_with(&[Host::local()], more, Some(tls))
+    }
+
+    fn start_with(hosts: &[Host], more: Vec<String>, tls: Option<Vec<String>>) -> Self {
         let member = |host: &Host| Member {
             host: host.clone(),
             client: host.port(2379),
@@ -150,8 +170,7 @@ impl Etcd {
             process: None,
         };
         let members = hosts.iter().map(member).collect();
-        let more = more.iter().map(|word| (*word).to_owned()).collect();
-        let mut etcd = Self { directory: Directory::new(), members, more };
+        let mut etcd = Self { directory: Directory::new(), members, more, tls };
         (0..hosts.len()).for_each(|number| etcd.restart(number));
         etcd.wait();
         etcd
@@ -159,13 +178,18 @@ impl Etcd {
 
     /// The endpoints, for `cluster-etcd`.
     pub(crate) fn endpoints(&self) -> String {
-        let all = self.members.iter().map(|member| format!("http://{}:{}", member.host.ip, member.client));
+        let all = self.members.iter().map(|member| self.url(member, member.client));
         all.collect::<Vec<_>>().join(",")
+    }
+
+    fn url(&self, member: &Member, port: u16) -> String {
+        let is_tls = self.tls.is_some() && port == member.client;
+        format!("{}://{}:{port}", if is_tls { "https" } else { "http" }, member.host.ip)
     }
 
     /// Starts a member, on its files if it has run before.
     pub(crate) fn restart(&mut self, number: usize) {
-        let url = |member: &Member, port: u16| format!("http://{}:{port}", member.host.ip);
+        let url = |member: &Member, port: u16| self.url(member, port);
         let peers: Vec<_> =
             (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", url(m, m.peer))).collect();
         let member = &self.members[number];
@@ -197,7 +221,8 @@ impl Etcd {
     /// Runs etcdctl; whether it succeeds, and what it prints.
     pub(crate) fn ctl(&self, words: &[&str]) -> (bool, String) {
         let mut command = Command::new(program().with_file_name("etcdctl"));
-        command.args(["--endpoints", &self.endpoints(), "--command-timeout", "3s"]).args(words);
+        command.args(["--endpoints", &self.endpoints(), "--command-timeout", "3s"]);
+        command.args(self.tls.iter().flatten()).args(words);
         let output = command.env("ETCDCTL_API", "3").output().expect("etcdctl is beside etcd");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -219,7 +244,7 @@ impl Etcd {
             // Endpoint, id, version, size, whether it leads.
             let leads = |line: &str| line.split(", ").nth(4) == Some("true");
             let line = status.lines().find(|line| leads(line)).map(str::to_owned);
-            let of = |member: &Member| format!("http://{}:{},", member.host.ip, member.client);
+            let of = |member: &Member| self.url(member, member.client) + ",";
             if let Some(number) =
                 line.and_then(|line| self.members.iter().position(|m| line.starts_with(&of(m))))
             {
@@ -284,6 +309,14 @@ impl Node {
         let mut node = Self { host: host.clone(), port, args, process, log, said: Vec::new() };
         node.wait_for("Ready to accept connections");
         node
+    }
+
+    /// Starts a node that may wait for etcd.
+    pub(crate) fn spawn(args: &[&str]) -> Self {
+        let (host, port) = (Host::local(), free_port().expect("a free port"));
+        let args: Vec<_> = args.iter().map(|word| (*word).to_owned()).collect();
+        let (process, log) = spawn(&host, port, &args);
+        Self { host, port, args, process, log, said: Vec::new() }
     }
 
     /// Where clients reach it.

@@ -1,5 +1,5 @@
-//! CLUSTER, READONLY and READWRITE, which this server refuses as a Redis without cluster support does: keys have no slots, also
-//! where several nodes serve one set of locks. There CLUSTER INFO tells of them.
+//! CLUSTER, READONLY and READWRITE, which this server refuses as a Redis without cluster support does: keys have no slots.
+//! Where several nodes serve one set of locks, CLUSTER INFO tells of them.
 //!
 //! Source  Redis 7.0 `cluster.c`: `clusterCommand`, `readonlyCommand`.
 

@@ -1,8 +1,8 @@
 //! The client of etcd, over the gateway that every server of etcd has beside gRPC.
 //!
 //! Owns    the connections, and the token of the login.
-//! Rule    an error whose request may have been carried out is [`EtcdError::Unknown`]; the next request goes to another endpoint.
-//!         A request is sent twice only where the first one was refused for its token.
+//! Rule    an error whose request may have been carried out is [`EtcdError::Unknown`]; the next request goes to another
+//!         endpoint. A request is sent twice only where the first one was refused for its token.
 //! Why     the gateway takes HTTP and JSON, which the crate has for its own HTTP port. gRPC would take tonic, and types that
 //!         `protoc` makes at build time, or a copy of them.
 

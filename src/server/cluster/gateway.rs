@@ -1,7 +1,7 @@
 //! The JSON of etcd's gateway: requests and answers as text.
 //!
-//! Source  etcd's `rpc.proto` in the JSON form of protocol buffers: bytes are base64, 64-bit integers are strings, and a field
-//!         with its default value is left out. The codes of errors are those of gRPC.
+//! Source  etcd's `rpc.proto` in the JSON form of protocol buffers: bytes are base64, 64-bit integers are strings, and a
+//!         field with its default value is left out. The codes of errors are those of gRPC.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
 //! The list of the nodes of a cluster, for those who ask.
 //!
-//! Rule    every node rewrites its entry from time to time. One that stays the same is that of a node that has ended. The list
-//!         decides nothing.
+//! Rule    every node rewrites its entry from time to time. One that stays the same is that of a node that has ended. The
+//!         list decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

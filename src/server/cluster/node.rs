@@ -39,7 +39,7 @@ const LOOKS_PER_TAKEOVER: u32 = 10;
 const LOOK_MAX: Duration = Duration::from_millis(500);
 /// How long a watch of etcd that has ended rests.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
-/// How long the release of the epoch may take when the process ends. The others wait for `cluster-takeover` if it is not done.
+/// How long the release of the epoch may take when the process ends. Without it the others wait for `cluster-takeover`.
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 
 /// How long an endpoint of etcd may take to answer at most.
@@ -275,7 +275,7 @@ impl Inner {
         self.members.facts.set_term(epoch, term.head());
         *self.server.lock() = Some(Arc::clone(&server));
         self.leads.send_replace(true);
-        self.leader.send_replace(Leader { epoch, addresses: self.me.addresses.clone() });
+        self.leader.send_replace(Leader { epoch, addresses: self.sockets.local_addresses() });
         let took_ms = begun.elapsed().as_millis() as u64;
         tracing::info!(epoch, took_ms, "This node leads");
         let mut stop = self.stop.subscribe();

@@ -1,8 +1,9 @@
 //! The sockets of a node, which it keeps while it leads and while it does not.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
+use super::leader;
 use crate::server::inherited::Inherited;
 use crate::server::{Port, StartError, http, unix, write_ports};
 use crate::state::settings::Settings;
@@ -41,6 +42,20 @@ impl Sockets {
             write_ports(&settings.text(name), &[addresses(listeners)])?;
         }
         Ok(sockets)
+    }
+
+    /// Where this process itself reaches the sockets: clients that have waited for it to lead are spliced there.
+    pub(super) fn local_addresses(&self) -> Vec<String> {
+        let local = |listeners: &[TcpListener]| {
+            let mut address = *addresses(listeners).first()?;
+            match address.ip() {
+                IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+                IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+                _ => {}
+            }
+            Some(address.to_string())
+        };
+        leader::addresses(local(&self.tcp).as_deref(), local(&self.tls).as_deref())
     }
 
     /// The same sockets, for a server.
