@@ -6,6 +6,7 @@
 //! Why     the gateway takes HTTP and JSON, which the crate has for its own HTTP port. gRPC would take tonic, and types that
 //!         `protoc` makes at build time, or a copy of them.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -270,8 +271,8 @@ impl Inner {
         let answer = timeout(answer_max, sender.try_send_request(request)).await;
         let answer = answer.map_err(|_| Missed::Unknown(named(&"no answer in time")))?;
         let response = answer.map_err(|mut error| match error.take_message() {
-            Some(_) => Missed::Unsent(named(error.error())),
-            None => Missed::Unknown(named(error.error())),
+            Some(_) => Missed::Unsent(named(&causes(error.error()))),
+            None => Missed::Unknown(named(&causes(error.error()))),
         })?;
         Ok(Answered { response, endpoint: at, sender })
     }
@@ -280,6 +281,16 @@ impl Inner {
     fn go_on(&self) {
         self.current.fetch_add(1, Relaxed);
     }
+}
+
+/// An error with what has caused it: the alert of TLS, for example.
+fn causes(error: &dyn Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
 }
 
 fn unknown(reason: impl fmt::Display) -> EtcdError {
