@@ -10,7 +10,7 @@
     reason = "a suite of one file holds its tests in a module named after its subject"
 )]
 
-#[cfg(all(feature = "cli", feature = "etcd"))]
+#[cfg(feature = "etcd")]
 mod cluster;
 #[cfg(feature = "cli")]
 mod durability;

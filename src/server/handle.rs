@@ -253,7 +253,7 @@ impl Server {
     }
 
     /// Whether the server has ended because a sync of its journal has failed.
-    #[cfg(any(feature = "cli", feature = "etcd"))]
+    #[cfg(feature = "cli")]
     pub(crate) fn has_failed(&self) -> bool {
         self.context.keeper().is_some_and(|keeper| keeper.has_failed())
     }

@@ -10,6 +10,7 @@ mod clock;
 #[cfg(feature = "etcd")]
 mod cluster;
 #[cfg(not(feature = "etcd"))]
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the program is a node of a cluster"))]
 #[path = "cluster_none.rs"]
 mod cluster;
 mod connection;
@@ -67,10 +68,7 @@ use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
-#[cfg_attr(
-    not(feature = "cli"),
-    allow(unused_imports, reason = "only the program is a node of a cluster")
-)]
+#[cfg(feature = "cli")]
 pub(crate) use cluster::Node;
 pub use fault_handle::{Fault, FaultError, Faults, When};
 use handle::Addresses;
@@ -220,7 +218,7 @@ impl Builder {
     }
 
     /// Sockets to use instead of binding addresses. Default: none.
-    #[cfg(any(feature = "cli", feature = "etcd"))]
+    #[cfg(feature = "cli")]
     pub(crate) fn inherited(self, inherited: Inherited) -> Self {
         Self { inherited, ..self }
     }

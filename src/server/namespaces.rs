@@ -119,7 +119,7 @@ impl Blueprint {
     }
 
     /// A keyspace that nothing is attached to.
-    #[cfg(any(feature = "cli", feature = "etcd"))]
+    #[cfg(feature = "cli")]
     pub(super) fn empty_keyspace(&self, settings: &Settings) -> Keyspace {
         self.keyspace(settings, None, (true, &Arc::default()))
     }

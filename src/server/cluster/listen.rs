@@ -89,12 +89,7 @@ impl Acceptor {
     }
 
     fn admit(&self, accepted: Accepted, service: Service) {
-        if service == Service::Http {
-            standby_http::answer(accepted, self.splices.leader.borrow().clone());
-            return;
-        }
-        let Service::Clients(door) = service else { return };
-        let is_plain = door == Door::Plain;
+        let is_plain = service == Service::Clients(Door::Plain);
         if self.is_protected && !accepted.is_local() {
             if is_plain {
                 accepted.refuse(PROTECTED);
@@ -107,8 +102,11 @@ impl Acceptor {
             }
             return;
         };
-        // A socket that cannot be registered is closed.
-        let _ = self.splice(accepted, door, place);
+        match service {
+            // A socket that cannot be registered is closed.
+            Service::Clients(door) => drop(self.splice(accepted, door, place)),
+            Service::Http => standby_http::answer(accepted, self.splices.leader.borrow().clone(), place),
+        }
     }
 
     fn splice(&self, accepted: Accepted, door: Door, place: OwnedSemaphorePermit) -> std::io::Result<()> {

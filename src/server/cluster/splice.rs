@@ -76,15 +76,13 @@ impl Splices {
         loop {
             let known = self.leader.wait_for(|leader| leader.address(door).is_some());
             let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
-            match timeout(CONNECT_MAX, TcpStream::connect(&address.1)).await {
-                Ok(Ok(stream)) => {
-                    let _ = stream.set_nodelay(true);
-                    return Some((stream, address));
-                }
-                Ok(Err(error)) => tracing::debug!(%error, address = address.1, "the leader is not reached"),
-                Err(_) => tracing::debug!(address = address.1, "the leader is not reached in time"),
+            if let Ok(Ok(stream)) = timeout(CONNECT_MAX, TcpStream::connect(&address.1)).await {
+                let _ = stream.set_nodelay(true);
+                return Some((stream, address));
             }
+            // It may have ended a moment ago.
             if Instant::now() >= until {
+                tracing::debug!(address = address.1, "the leader is not reached");
                 return None;
             }
             sleep(CONNECT_AGAIN).await;
@@ -102,4 +100,74 @@ pub(super) async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, 
     };
     // The client may be gone.
     let _: Result<io::Result<u64>, _> = timeout(GOODBYE_MAX, goodbye).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::DuplexStream;
+    use tokio::net::TcpListener;
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::server::cluster::leader::addresses;
+
+    /// A listening leader, what tells who leads, and the end of a client that is spliced.
+    async fn spliced(hold: Duration) -> (TcpListener, watch::Sender<Leader>, DuplexStream, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let leads = watch::Sender::new(Leader::default());
+        let splices = Splices { leader: leads.subscribe(), hold };
+        let (ours, theirs) = tokio::io::duplex(64);
+        let place = std::sync::Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let task = tokio::spawn(splices.serve(ours, Door::Plain, place));
+        (listener, leads, theirs, task)
+    }
+
+    fn leader(epoch: i64, listener: &TcpListener) -> Leader {
+        let address = listener.local_addr().unwrap().to_string();
+        Leader { epoch, addresses: addresses(Some(&address), None) }
+    }
+
+    #[tokio::test]
+    async fn each_side_may_end_before_the_other() {
+        let (listener, leads, mut client, task) = spliced(Duration::from_secs(60)).await;
+        // It has waited until now.
+        client.write_all(b"last request").await.unwrap();
+        client.shutdown().await.unwrap();
+        leads.send_replace(leader(1, &listener));
+        let (mut server, _) = listener.accept().await.unwrap();
+        let mut received = String::new();
+        server.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "last request");
+        server.write_all(&[b'x'; 1000]).await.unwrap();
+        server.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received.len(), 1000);
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_splice_ends_when_another_node_leads_or_none() {
+        for next in [Leader::default(), Leader { epoch: 2, addresses: addresses(Some("127.0.0.1:1"), None) }]
+        {
+            let (listener, leads, mut client, task) = spliced(Duration::from_secs(60)).await;
+            leads.send_replace(leader(1, &listener));
+            // The old leader does nothing: it may be stopped.
+            let (_server, _) = listener.accept().await.unwrap();
+            leads.send_replace(next);
+            assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+            task.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_waits_in_vain_is_told_why() {
+        let (_listener, _leads, mut client, task) = spliced(Duration::ZERO).await;
+        let mut told = String::new();
+        client.read_to_string(&mut told).await.unwrap();
+        assert_eq!(told, NO_LEADER);
+        drop(client);
+        task.await.unwrap();
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::leader::Leader;
@@ -18,11 +19,12 @@ const REQUEST_MAX: Duration = Duration::from_secs(2);
 const LINE_BYTES_MAX: u64 = 4096;
 
 /// Answers one request in a task, and closes the connection.
-pub(super) fn answer(accepted: Accepted, leader: Leader) {
+pub(super) fn answer(accepted: Accepted, leader: Leader, place: OwnedSemaphorePermit) {
     if let Accepted::Tcp(stream, _) = accepted
         && let Ok(stream) = TcpStream::from_std(stream)
     {
         tokio::spawn(async move {
+            let _place = place;
             // The peer may be gone.
             let _ = timeout(REQUEST_MAX, respond(stream, &leader)).await;
         });
