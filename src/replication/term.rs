@@ -254,8 +254,8 @@ impl Term {
         }
     }
 
-    /// Gives the epoch back, so that another node takes over at once. Called after [`Log::stop`](crate::journal::log::Log::stop),
-    /// when no client is answered any more. If it fails, the others wait until the log has stood still.
+    /// Gives the epoch back, so that another node takes over at once. Called after the log was stopped, when no client is
+    /// answered any more. If it fails, the others wait until the log has stood still.
     ///
     /// # Errors
     /// [`TermError`]

@@ -18,7 +18,7 @@ use redlatch::internals::engine::Engine;
 use redlatch::internals::journal::Mode;
 use redlatch::internals::journal::log::{GRACE_MS, Log, Owed, SyncError};
 use redlatch::internals::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
-use redlatch::internals::keyspace::{Copied, CopyCursor, Due, Keyspace};
+use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch::internals::resp::Request as Words;
 use redlatch::internals::state::clients::Client as Peer;
 use redlatch::internals::state::settings::Settings;
@@ -515,21 +515,7 @@ impl World {
     /// Removes what has expired, and finishes calls that have waited.
     fn look_after_waits(&mut self) {
         let Some(server) = &mut self.server else { return };
-        while server.engine.tick() == Due::More {}
-        let mut is_answered = false;
-        for connection in &mut server.connections {
-            let mut out = Vec::new();
-            if connection.session.parked.is_some() {
-                server.engine.resume(&mut connection.session, &mut out);
-                connection.session.client.collect(&mut out);
-            }
-            if !out.is_empty() {
-                connection.owed = server.log.owed();
-                connection.output = String::from_utf8(out).expect("an answer in ASCII");
-                is_answered = true;
-            }
-        }
-        if is_answered {
+        if server.finish_waits() {
             self.answer_later();
         }
     }

@@ -9,7 +9,7 @@ use redlatch::internals::clock::{Clock, LockTime, Now};
 use redlatch::internals::engine::Engine;
 use redlatch::internals::journal::log::{Log, Owed};
 use redlatch::internals::journal::recovery::{self, Found, Machine, Resume, Terms};
-use redlatch::internals::keyspace::{CopyCursor, Keyspace};
+use redlatch::internals::keyspace::{CopyCursor, Due, Keyspace};
 use redlatch::internals::state::session::Session;
 
 /// How the server or its start is broken. All but the first are canaries.
@@ -100,6 +100,25 @@ impl Server {
 
     pub(super) fn now(&self) -> Now {
         self.engine.shared().clock.now()
+    }
+
+    /// Removes what has expired, and finishes calls that have waited. Returns whether there are new replies.
+    pub(super) fn finish_waits(&mut self) -> bool {
+        while self.engine.tick() == Due::More {}
+        let mut is_answered = false;
+        for connection in &mut self.connections {
+            let mut out = Vec::new();
+            if connection.session.parked.is_some() {
+                self.engine.resume(&mut connection.session, &mut out);
+                connection.session.client.collect(&mut out);
+            }
+            if !out.is_empty() {
+                connection.owed = self.log.owed();
+                connection.output = String::from_utf8(out).expect("an answer in ASCII");
+                is_answered = true;
+            }
+        }
+        is_answered
     }
 }
 

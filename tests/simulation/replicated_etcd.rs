@@ -226,14 +226,14 @@ impl Etcd for Port {
 
 /// The transaction without the condition that the defect forgets.
 fn broken(transaction: &Transaction, defect: Defect) -> Transaction {
-    let puts = |name: &str| {
-        let is_put = |operation: &Operation| matches!(operation, Operation::Put { key, .. } if key.ends_with(name.as_bytes()));
-        transaction.then.iter().any(is_put)
+    let puts = |name: &[u8]| {
+        let mut operations = transaction.then.iter();
+        operations.any(|operation| matches!(operation, Operation::Put { key, .. } if key.ends_with(name)))
     };
+    let is_commit = puts(b"head") && !puts(b"epoch");
     let forgotten = match defect {
-        Defect::CommitsWithoutEpoch if puts("head") && !puts("epoch") => "epoch",
-        Defect::CommitsWithoutHead if puts("head") && !puts("epoch") => "head",
-        Defect::SeizesWithoutHead if puts("epoch") => "head",
+        Defect::CommitsWithoutEpoch if is_commit => "epoch",
+        Defect::CommitsWithoutHead if is_commit => "head",
         _ => return transaction.clone(),
     };
     let mut broken = transaction.clone();

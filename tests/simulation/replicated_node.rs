@@ -20,7 +20,7 @@ use super::replicated_etcd::Port;
 
 /// How often a standby looks, and how often a leader commits without a request.
 const LOOK_EVERY_MS: u64 = 100;
-const HEARTBEAT_MS: u64 = 250;
+const HEARTBEAT_MS: u64 = 300;
 /// How long after a call that has failed etcd is asked again.
 const AGAIN_MS: u64 = 40;
 

@@ -71,25 +71,25 @@ fn join(etcd: &Near) -> Result<Cluster, JoinError> {
 
 fn standby(etcd: &Near, id: &str) -> Standby {
     let member = Member { id: id.to_owned(), addresses: vec![format!("{id}:6379")] };
-    Standby::new(join(etcd).unwrap(), member)
+    Standby::new(join(etcd).expect("it is the cluster of the test"), member)
 }
 
 fn look(standby: &mut Standby, etcd: &Near, at_ms: u64) -> Sight {
-    standby.look(etcd, || Duration::from_millis(at_ms)).unwrap()
+    standby.look(etcd, || Duration::from_millis(at_ms)).expect("etcd answers")
 }
 
 /// The first term on this etcd.
 fn term(etcd: &Arc<Near>) -> Term {
     let mut standby = standby(etcd, "first");
     assert!(look(&mut standby, etcd, 0).is_due);
-    standby.seize(Arc::clone(etcd) as _).unwrap().unwrap()
+    standby.seize(Arc::clone(etcd) as _).expect("etcd answers").expect("nobody else is there")
 }
 
 /// The bytes of the only file.
 fn bytes(term: &Term) -> Vec<u8> {
-    let files = term.load().unwrap();
+    let mut files = term.load().expect("etcd answers");
     assert_eq!(files.len(), 1);
-    files.into_iter().next().unwrap().1.into_inner()
+    files.remove(0).1.into_inner()
 }
 
 #[test]
@@ -286,7 +286,7 @@ const fn at(millis: u64) -> LockTime {
 /// The first log on this etcd, synced at 100 by the clock of the boot.
 fn log(etcd: &Arc<Near>) -> Log {
     let start = Start::of_first_file([7; 20], None, Mode::Always, Horizon::default());
-    let log = Log::start(Box::new(term(etcd)), start).unwrap();
-    log.sync(at(1), 100).unwrap();
+    let log = Log::start(Box::new(term(etcd)), start).expect("a new log");
+    log.sync(at(1), 100).expect("etcd answers");
     log
 }
