@@ -229,7 +229,7 @@ mod replicating {
     use super::*;
     use replicated::{DEFECTS, Defect};
 
-    /// Runs of the law, unless `REPLICATED_RUNS=5000` says otherwise.
+    /// Runs of the law, unless `REPLICATED_RUNS=3000` says otherwise.
     const RUNS: u64 = 150;
     /// Runs in which a canary must be caught once: most faults find a broken node at a time at which it harms nobody.
     const CANARY_RUNS: u64 = 2_000;

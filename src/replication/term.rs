@@ -74,10 +74,13 @@ struct State {
     file_bytes: u64,
     /// The first entry of each file in etcd.
     firsts: BTreeMap<u64, u64>,
+    /// A revision of etcd that the next removal has it forget.
+    forgettable: i64,
     /// Bytes in etcd of the newest file, now and after the live keys had been copied to it.
     stored: u64,
     copied: u64,
-    is_over: bool,
+    /// Why the term is over, if it is.
+    over: Option<TermError>,
 }
 
 /// Bytes of one file.
@@ -115,7 +118,7 @@ impl From<TermError> for io::Error {
 
 impl Term {
     pub(super) fn new(etcd: Arc<dyn Etcd>, cluster: Cluster, epoch: i64, head: u64) -> Self {
-        let state = Mutex::new(State { head, ..State::default() });
+        let state = Mutex::new(State { head, forgettable: epoch, ..State::default() });
         Self(Arc::new(Inner { etcd, cluster, epoch, state, committing: Mutex::new(()) }))
     }
 
@@ -234,8 +237,8 @@ impl Term {
         loop {
             let value = {
                 let mut state = self.0.state.lock();
-                if state.is_over {
-                    return Err(TermError::Deposed);
+                if let Some(over) = &state.over {
+                    return Err(over.clone());
                 }
                 if state.committed >= made {
                     return Ok(());
@@ -246,8 +249,9 @@ impl Term {
             };
             match self.commit(value) {
                 Ok(()) => self.0.state.lock().note_commit(),
+                Err(error @ TermError::Etcd(_)) => return Err(error),
                 Err(error) => {
-                    self.0.state.lock().is_over |= !matches!(error, TermError::Etcd(_));
+                    self.0.state.lock().over = Some(error.clone());
                     return Err(error);
                 }
             }
@@ -260,7 +264,7 @@ impl Term {
     /// # Errors
     /// [`TermError`]
     pub fn release(&self) -> Result<(), TermError> {
-        self.0.state.lock().is_over = true;
+        self.0.state.lock().over = Some(TermError::Deposed);
         let key = self.0.cluster.keys.epoch();
         let answer = self.0.etcd.transact(&Transaction {
             conditions: vec![self.is_mine()],
@@ -318,8 +322,8 @@ impl State {
 impl Storage for Term {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.state.lock();
-        if state.is_over {
-            return Err(TermError::Deposed.into());
+        if let Some(over) = &state.over {
+            return Err(over.clone().into());
         }
         if state.buffered > BUFFERED_BYTES_MAX {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "etcd does not take the log"));
@@ -358,8 +362,10 @@ impl Storage for Term {
         if !answer.has_succeeded {
             return Err(TermError::Deposed.into());
         }
-        // What was removed takes room until it is forgotten.
-        Ok(self.0.etcd.compact(answer.revision).map_err(TermError::from)?)
+        // What was removed takes room until it is forgotten. Others who use this etcd may still read what is younger than the
+        // removal before.
+        let revision = std::mem::replace(&mut self.0.state.lock().forgettable, answer.revision);
+        Ok(self.0.etcd.compact(revision).map_err(TermError::from)?)
     }
 
     /// Four fifths of `takeover`: the clocks of two nodes may differ by a fifth of it. What was written just before a sync is

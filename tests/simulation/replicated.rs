@@ -47,8 +47,8 @@ const FAULT_MS_MAX: u64 = 3_000;
 const LATE_MS_MAX: u64 = 700;
 /// How long a node that reaches etcd again is hidden from most clients.
 const HIDDEN_MS: u64 = 600;
-/// How late a request of any kind may be answered once the faults have ended.
-const SILENCE_MS_MAX: u64 = 2_000;
+/// How long nobody is answered at most at the end of a run.
+const SILENCE_MS_MAX: u64 = 1_000;
 /// Real time at the beginning of a run.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long a node waits for etcd.
@@ -391,8 +391,16 @@ impl World {
         }
     }
 
+    /// Whether all faults have ended.
+    fn is_calm(&self) -> bool {
+        self.now_ms() > BEGIN_MS + FAULTS_MS + FAULT_MS_MAX
+    }
+
     /// How long something takes between a node and etcd; `None`: it is lost.
     fn way_ms(&mut self, node: usize) -> Option<u64> {
+        if self.is_calm() {
+            return Some(self.rng.below_u64(4));
+        }
         let cut_ms = self.nodes[node].cut_until_ms.saturating_sub(self.now_ms());
         if self.rng.one_in(if cut_ms > 0 { 2 } else { 100 }) {
             return None;
@@ -403,7 +411,7 @@ impl World {
     }
 
     fn request(&mut self, node: usize, wait: u64, transaction: &Transaction) {
-        let answer = if self.rng.one_in(200) {
+        let answer = if self.rng.one_in(200) && !self.is_calm() {
             Err(EtcdError::Refused("no space".to_owned()))
         } else {
             Ok(self.store.apply(transaction))

@@ -233,9 +233,13 @@ fn older_files_are_removed_once_the_copy_has_begun_in_etcd() {
     term.sync().unwrap();
     term.remove_before(2).unwrap();
     assert_eq!(etcd.store.lock().len(), 4);
-    assert!(*etcd.forgotten.lock() as usize > commits);
+    assert_eq!(*etcd.forgotten.lock(), term.epoch());
     assert!(!term.has_grown());
     assert_eq!(term.load().unwrap()[0].0, 2);
+    term.begin(3).unwrap();
+    term.sync().unwrap();
+    term.remove_before(3).unwrap();
+    assert!(*etcd.forgotten.lock() as usize > commits, "what the removal before has left");
 }
 
 #[test]
