@@ -223,8 +223,10 @@ pub(super) fn run(seed: u64, defect: Defect) -> Result<Stats, String> {
             break;
         }
     }
-    let turns: Vec<_> = world.lock().nodes.iter_mut().map(|node| node.turn.take()).collect();
-    drop(turns);
+    // The storage of a leader has the world, too.
+    let take = |node: &mut Node| (node.turn.take(), node.leader.take());
+    let ended: Vec<_> = world.lock().nodes.iter_mut().map(take).collect();
+    drop(ended);
     let mut world = world.lock();
     let at_ms = world.now_ms() - BEGIN_MS;
     match world.broken.take().map_or_else(|| world.check_end(), Err) {
