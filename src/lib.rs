@@ -67,6 +67,7 @@
 //! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
 //! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http` (default)
 //! is the port that the setting `http-port` asks for, with metrics, health and the page.
+//! `etcd` lets the program be a node of several that serve one set of locks, whose log is in etcd.
 //! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
 //! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
@@ -87,6 +88,7 @@
 //! 4  scripts/              native scripts; Lua for all others
 //! 4  testing/              faults, history and their host: what TEST commands change
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the log of effects and recovery
+//! 3  replication/          one set of locks for several nodes: the log in etcd, and who may write it
 //! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
 //! 1  resp/ svg.rs wheel/ types/   pure data structures, independent of each other
@@ -110,6 +112,7 @@ mod limits;
 mod load;
 mod locks;
 mod number;
+mod replication;
 mod resp;
 mod scripts;
 #[cfg(feature = "server")]
@@ -184,6 +187,9 @@ pub mod internals {
     }
     pub mod number {
         pub use crate::number::*;
+    }
+    pub mod replication {
+        pub use crate::replication::*;
     }
     pub mod resp {
         pub use crate::resp::*;

@@ -167,7 +167,7 @@ fn keep(file: &str, old: &str, new: String) {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 15] = [
+    const CHAPTERS: [(Group, &str); 16] = [
         (Group::String, "Strings"),
         (Group::Hash, "Hashes"),
         (Group::List, "Lists"),
@@ -182,6 +182,7 @@ fn commands() -> String {
         (Group::Connection, "Connection"),
         (Group::Server, "Server"),
         (Group::Cluster, "Cluster"),
+        (Group::Sentinel, "Sentinel"),
         (Group::Test, "Test backend"),
     ];
     let mut text = String::new();

@@ -11,13 +11,19 @@ mod crash_clients;
 mod crash_disk;
 mod crash_server;
 pub(crate) mod effects;
+mod linearizable;
 mod lock_model;
 mod lock_queues;
 mod locks;
 pub(crate) mod parts;
+mod replicated;
+mod replicated_etcd;
+mod replicated_node;
+mod replicated_terms;
 mod waits;
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use locks::{BROKEN_PROTOCOLS, LockSimulation, Protocol};
 use parts::Fault;
@@ -53,6 +59,23 @@ fn assert_caught<T: Copy + Debug>(defects: &[T], run: impl Fn(u64, T) -> Result<
             seeds.len() as u64 > CANARY_SEEDS / 2,
             "{defect:?} was caught with {seeds:?} of {CANARY_SEEDS}"
         );
+    }
+}
+
+/// The seed of the variable `SEED`, or as many as `variable` says, or `runs`.
+fn seeds_of(variable: &str, runs: u64) -> Range<u64> {
+    match crate::support::rng::number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..crate::support::rng::number(variable).unwrap_or(runs),
+    }
+}
+
+/// Runs each defect with so many seeds, until one breaks a law. With `--nocapture` it prints which.
+fn assert_caught_once<T: Copy + Debug>(defects: &[T], runs: u64, run: impl Fn(u64, T) -> Result<(), String>) {
+    for defect in defects {
+        let caught = (0..runs).find_map(|seed| Some((seed, run(seed, *defect).err()?)));
+        let (seed, why) = caught.unwrap_or_else(|| panic!("{defect:?} harms nobody in {runs} runs"));
+        println!("| {defect:?} | {seed} | {} |", why.chars().take(100).collect::<String>());
     }
 }
 
@@ -186,13 +209,8 @@ mod crashing {
 
     #[test]
     fn no_lock_is_granted_twice_and_nothing_durable_is_lost() {
-        let runs = crate::support::rng::number("CRASH_RUNS").unwrap_or(RUNS);
-        let seeds = match crate::support::rng::number("SEED") {
-            Some(seed) => seed..seed + 1,
-            None => 0..runs,
-        };
         let mut starts = 0;
-        for seed in seeds {
+        for seed in seeds_of("CRASH_RUNS", RUNS) {
             match crash::run(seed, Defect::None) {
                 Ok(of_run) => starts += of_run,
                 Err(why) => panic!("replay with SEED={seed}: {why}"),
@@ -203,11 +221,37 @@ mod crashing {
 
     #[test]
     fn every_broken_recovery_is_caught() {
-        for defect in DEFECTS {
-            let caught = (0..CANARY_RUNS).find_map(|seed| Some((seed, crash::run(seed, *defect).err()?)));
-            let (seed, why) =
-                caught.unwrap_or_else(|| panic!("{defect:?} harms nobody in {CANARY_RUNS} runs"));
-            println!("| {defect:?} | {seed} | {} |", why.chars().take(100).collect::<String>());
+        assert_caught_once(DEFECTS, CANARY_RUNS, |seed, defect| crash::run(seed, defect).map(drop));
+    }
+}
+
+mod replicating {
+    use super::*;
+    use replicated::{DEFECTS, Defect};
+
+    /// Runs of the law, unless `REPLICATED_RUNS=3000` says otherwise.
+    const RUNS: u64 = 150;
+    /// Runs in which a canary must be caught once: most faults find a broken node at a time at which it harms nobody.
+    const CANARY_RUNS: u64 = 2_000;
+
+    #[test]
+    fn nodes_that_follow_each_other_serve_one_set_of_locks() {
+        let (mut leaders, mut replies) = (0, 0);
+        for seed in seeds_of("REPLICATED_RUNS", RUNS) {
+            match replicated::run(seed, Defect::None) {
+                Ok(stats) => {
+                    (leaders, replies) = (leaders + stats.leaders, replies + stats.replies);
+                    // Some minutes of heartbeats would be hundreds, and copies remove what came before them.
+                    assert!(stats.keys < 300, "{} keys with SEED={seed}", stats.keys);
+                }
+                Err(why) => panic!("replay with SEED={seed}: {why}"),
+            }
         }
+        println!("{leaders} leaders, {replies} replies");
+    }
+
+    #[test]
+    fn every_broken_node_is_caught() {
+        assert_caught_once(DEFECTS, CANARY_RUNS, |seed, defect| replicated::run(seed, defect).map(drop));
     }
 }

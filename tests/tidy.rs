@@ -49,13 +49,13 @@ const BANNED_WORDS: &[(&str, &str)] = &[
 /// Turns of phrase that hide the subject of a sentence.
 const BANNED_PHRASES: &[&str] = &["the same, but", "what is to be"];
 /// Files whose tests must wait for real time: that of a real server or of a client library.
-const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests/mutex/"];
+const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests/cluster/", "tests/mutex/"];
 /// The modules of each layer, bottom first.
 const LAYERS: &[&[&str]] = &[
     &["clock", "limits", "error", "number", "sync"],
     &["resp", "svg", "wheel", "types"],
     &["state"],
-    &["keyspace", "journal", "locks"],
+    &["keyspace", "journal", "locks", "replication"],
     &["scripts", "testing"],
     &["commands"],
     &["engine"],
@@ -69,6 +69,7 @@ const SHELL: usize = 7;
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("keyspace", "journal"),
     ("locks", "keyspace"),
+    ("replication", "journal"),
     ("testing", "scripts"),
     ("cli", "client"),
     ("cli", "load"),

@@ -13,8 +13,9 @@ use nix::unistd::{Pid, getsid};
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::served::Listening;
 use super::{Fault, duration};
-use crate::server::Server;
+use crate::server;
 
 /// The flags of the process.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -108,16 +109,15 @@ async fn end_of_parent(parent: Option<Parent>) {
 }
 
 /// The line that says that connections are accepted, and where.
-pub(super) fn ready_line(server: &Server, unix: &str) -> String {
-    let is_tcp = !server.addrs().is_empty();
-    let addresses = if is_tcp { server.node_addrs() } else { server.tls_addrs().to_vec() };
-    let mut ports: Vec<u16> = addresses.iter().map(|address| address.port()).collect();
+pub(super) fn ready_line(at: &Listening, unix: &str) -> String {
+    let (is_tcp, scheme) = (!at.tcp.is_empty(), if at.tcp.is_empty() { "rediss" } else { "redis" });
+    let mut ports: Vec<u16> =
+        if is_tcp { &at.nodes } else { &at.tls }.iter().map(|address| address.port()).collect();
     // Several addresses may share a port.
     ports.dedup();
-    let url = match (is_tcp, ports.is_empty()) {
-        (true, _) => server.url(),
-        (false, false) => server.tls_url(),
-        (false, true) => format!("unix://{unix}"),
+    let url = match (if is_tcp { &at.tcp } else { &at.tls }).first() {
+        Some(address) => server::url(scheme, &at.password, *address),
+        None => format!("unix://{unix}"),
     };
     let mut line = json!({
         "pid": std::process::id(),
@@ -126,7 +126,7 @@ pub(super) fn ready_line(server: &Server, unix: &str) -> String {
         "url": url,
         "version": env!("CARGO_PKG_VERSION"),
     });
-    if let Some(address) = server.http_addrs().first() {
+    if let Some(address) = at.http.first() {
         line["http_port"] = address.port().into();
     }
     format!("{line}\n")

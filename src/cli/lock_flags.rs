@@ -14,7 +14,7 @@ use super::views::{Question, View};
 use super::{Fault, duration};
 
 /// The names of the subcommands.
-pub(super) const NAMES: &[&str] = &["run", "ls", "who", "wait", "break", "watch"];
+pub(super) const NAMES: &[&str] = &["run", "ls", "who", "wait", "break", "watch", "cluster"];
 
 /// The subcommands.
 pub(super) fn commands() -> Vec<Command> {
@@ -43,6 +43,13 @@ pub(super) fn commands() -> Vec<Command> {
             .about("Writes a line whenever a lock is taken, or free again.")
             .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN."))
             .arg(time("interval", "How often to ask.", "1s")),
+        Command::new("cluster").about("Says which node of a cluster leads, and since when.").arg(
+            Arg::new("what")
+                .value_name("WHAT")
+                .required(true)
+                .value_parser(PossibleValuesParser::new(["status"]))
+                .help("What to say."),
+        ),
     ];
     let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.");
     let views = views.map(|command| with_url(command.arg(json()).after_help(VIEW_CODES)));
@@ -156,6 +163,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     let pattern = || text("pattern").unwrap_or_else(|| "*".into());
     let question = match name {
         "ls" => Question::List(pattern()),
+        "cluster" => Question::Cluster,
         "who" => Question::Who(key()),
         "wait" => Question::Wait(key(), time("timeout")),
         "break" => {

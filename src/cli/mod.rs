@@ -30,6 +30,7 @@ mod place;
 mod replay;
 mod run;
 mod serve;
+mod served;
 mod signals;
 mod sources;
 mod systemd;

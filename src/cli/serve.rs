@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::log_file::LogFile;
 use super::otlp::Exporter;
+use super::served::{Listening, Served};
 use super::signals::{Caught, Signals};
 use super::sources::Configuration;
 use super::systemd::{NotifyState, Supervisor};
@@ -70,15 +71,24 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
     let mut signals = Signals::catch()?;
-    // This thread is one of the workers.
-    let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
     let Log { file, set_level } = log;
-    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
-    server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_http));
-    let status = log_ready(&server, &unix);
+    let set_level = Arc::new(set_level);
+    let watch_settings = move |server: &Server| watch_settings(server, &set_level, for_http);
+    let start = Served::start(builder, &settings, threads, watch_settings);
+    // The start may wait for others.
+    let started = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            started = start => Some(started),
+            () = signals.end() => None,
+        }
+    });
+    let Some(server) = started.transpose()? else { return Ok(ExitCode::SUCCESS) };
+    let listening = server.listening(&settings);
+    let status = log_ready(&listening, &unix);
     supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
-    let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&server, &unix).as_bytes())?;
+    let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&listening, &unix).as_bytes())?;
     let reason = match is_harness_there {
         true => {
             let reload = || reload(&server, file.as_deref(), &supervisor);
@@ -94,7 +104,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
 
 /// Ends the server, and what serves it. Returns the status of the process.
 fn end(
-    server: Server,
+    server: Served,
     settings: &Settings,
     (runtime, mut signals, exporter): (Runtime, Signals, Option<Exporter>),
 ) -> ExitCode {
@@ -137,7 +147,7 @@ fn end(
 }
 
 /// Tells the supervisor that the server lives, and the log which of its lines were left out. Has no end.
-async fn watch(server: &Server, supervisor: &Supervisor, log: Option<&LogFile>) {
+async fn watch(server: &Served, supervisor: &Supervisor, log: Option<&LogFile>) {
     let told = async {
         if let Some(log) = log {
             log.tell_left_out().await;
@@ -209,7 +219,7 @@ fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
 /// certificates and open its log file again.
 async fn reason_to_end(
     signals: &mut Signals,
-    server: &Server,
+    server: &Served,
     flags: &harness::Flags,
     reload: impl Fn(),
 ) -> &'static str {
@@ -230,7 +240,10 @@ async fn reason_to_end(
 /// is fewer.
 fn client_limit(settings: &Settings, for_http: u64) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
-    let fit = descriptors::raise_limit(wanted, for_http).map_err(|error| format!("maxclients: {error}"))?;
+    // A standby has a connection to the leader for each client.
+    let each = if settings.text("cluster-etcd").is_empty() { 1 } else { 2 };
+    let fit = descriptors::raise_limit(wanted * each, for_http);
+    let fit = fit.map_err(|error| format!("maxclients: {error}"))? / each;
     match fit {
         0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
         _ if fit < wanted => {
@@ -239,6 +252,13 @@ fn client_limit(settings: &Settings, for_http: u64) -> Result<u64, Fault> {
         }
         _ => Ok(wanted),
     }
+}
+
+/// Has a server that starts follow CONFIG SET where that concerns the process.
+fn watch_settings(server: &Server, set_level: &Arc<log::SetLevel>, for_http: u64) {
+    let set_level = Arc::clone(set_level);
+    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
+    server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_http));
 }
 
 /// CONFIG SET may set no `maxclients` that the system does not allow.
@@ -259,7 +279,7 @@ fn check_maxclients(proposal: &Proposal<'_>, for_http: u64) -> Result<(), Settin
 
 /// Opens the log file again, which may have been renamed, and reads renewed certificates; the log says if they cannot be
 /// used.
-fn reload(server: &Server, log: Option<&LogFile>, supervisor: &Supervisor) {
+fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
     supervisor.tell_reloading();
     if let Some(Err(error)) = log.map(LogFile::reopen) {
         tracing::warn!(%error, "The log stays in its old file");
@@ -296,10 +316,10 @@ fn log_start(program: &str, ignored: &[String]) {
 
 /// Says that the server accepts connections, and where: several addresses of one port are separated by spaces. Returns that
 /// in one sentence.
-fn log_ready(server: &Server, unix: &str) -> String {
+fn log_ready(at: &Listening, unix: &str) -> String {
     let listed =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    let [tcp, tls, http] = [server.addrs(), server.tls_addrs(), server.http_addrs()].map(listed);
+    let [tcp, tls, http] = [&at.tcp, &at.tls, &at.http].map(|addresses| listed(addresses));
     tracing::info!(tcp, tls, unix, http, "Ready to accept connections");
     let named = [("tcp", &*tcp), ("tls", &*tls), ("unix", unix), ("http", &*http)];
     let named = named.iter().filter(|(_, addresses)| !addresses.is_empty());

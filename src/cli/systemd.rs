@@ -17,7 +17,8 @@ pub(super) use sd_notify::NotifyState;
 use socket2::SockRef;
 
 use super::Fault;
-use crate::server::{Inherited, Server};
+use super::served::Served;
+use crate::server::Inherited;
 
 /// The way to tell systemd how the server is.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ impl Supervisor {
     }
 
     /// Tells systemd for ever that every worker answers, twice as often as it asks for. A worker that hangs ends that.
-    pub(super) async fn watch(&self, server: &Server) {
+    pub(super) async fn watch(&self, server: &Served) {
         let period = self.socket.as_ref().and_then(|_| sd_notify::watchdog_enabled());
         let Some(period) = period.filter(|period| !period.is_zero()) else { return pending().await };
         let mut ticks = tokio::time::interval((period / 2).max(Duration::from_millis(1)));

@@ -1,4 +1,4 @@
-//! `redlatch ls`, `who`, `wait`, `break` and `watch`: the locks of a running server.
+//! `redlatch ls`, `who`, `wait`, `break` and `watch`: the locks of a running server. `redlatch cluster status`: who leads.
 //!
 //! Rule    a reader of the output that has gone, as in `redlatch watch | head`, ends the command without an error.
 
@@ -30,6 +30,8 @@ pub(super) enum Question {
         token: u64,
         reason: Option<String>,
     },
+    /// Who leads the cluster.
+    Cluster,
     /// The locks whose keys match a pattern.
     List(String),
     /// Whether a lock becomes free in time.
@@ -70,6 +72,20 @@ async fn answer(view: View) -> Result<u8, Failure> {
             say(view.json, &json!({ "key": texts::lossy(&key), "broken": is_broken }), &text)?;
             Ok(if is_broken { 0 } else { FAILED })
         }
+        Question::Cluster => {
+            let reply = locks.open().await?.call(&[b"CLUSTER", b"INFO"]).await?;
+            let text = match reply {
+                Reply::Text(text) => {
+                    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+                    let shown = lines.filter(|line| !line.is_empty()).map(texts::lossy);
+                    shown.map(|line| line + "\n").collect::<String>()
+                }
+                Reply::Error(error) => return Err(Failure(FAILED, error)),
+                _ => return Err(Failure(FAILED, "the server says nothing of a cluster".to_owned())),
+            };
+            say(view.json, &cluster_value(&text), &text)?;
+            Ok(0)
+        }
         Question::List(pattern) => {
             let found = locks.list(&pattern).await.map_err(unanswered)?;
             let text: String = found.iter().map(|held| texts::line(held) + "\n").collect();
@@ -86,6 +102,20 @@ async fn answer(view: View) -> Result<u8, Failure> {
             Ok(if held.is_some() { 0 } else { FAILED })
         }
     }
+}
+
+/// The lines of CLUSTER INFO as an object. A name that is there for each node has a list.
+fn cluster_value(text: &str) -> Value {
+    let mut standbys = Vec::new();
+    let mut value = json!({});
+    for (name, found) in text.lines().filter_map(|line| line.split_once(':')) {
+        match name.strip_prefix("cluster_").unwrap_or(name) {
+            "standby" => standbys.push(found),
+            name => value[name] = found.parse::<u64>().map_or_else(|_| found.into(), Value::from),
+        }
+    }
+    value["standbys"] = standbys.into();
+    value
 }
 
 /// Returns when nobody holds the key.

@@ -28,6 +28,8 @@ pub use views::{Client, Held, Holder, Waiting};
 pub(crate) use crate::resp::received::Reply;
 #[cfg(feature = "cli")]
 pub(crate) use connection::Connection;
+#[cfg(feature = "etcd")]
+pub(crate) use connection::Stream;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
@@ -36,3 +38,5 @@ pub(crate) use dialect::RELEASE;
 pub(crate) use locks::random;
 #[cfg(feature = "cli")]
 pub(crate) use target::{Target, Transport};
+#[cfg(feature = "etcd")]
+pub(crate) use tls::handshake;

@@ -10,12 +10,12 @@ use tokio::net::TcpStream;
 /// # Errors
 /// A build without TLS.
 #[cfg(not(feature = "tls"))]
-pub(super) async fn handshake(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Error> {
+pub(crate) async fn handshake(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Error> {
     Err(Error::Url("rediss://: this build lacks the feature tls".to_owned()))
 }
 
 #[cfg(feature = "tls")]
-pub(super) use rustls_client::handshake;
+pub(crate) use rustls_client::handshake;
 
 #[cfg(feature = "tls")]
 mod rustls_client {
@@ -38,7 +38,7 @@ mod rustls_client {
     ///
     /// # Errors
     /// Certificates that cannot be used, no trusted authority, or a server that is not trusted.
-    pub(in crate::client) async fn handshake(
+    pub(crate) async fn handshake(
         stream: TcpStream,
         host: &str,
         trust: &Trust,

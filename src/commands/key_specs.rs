@@ -78,7 +78,7 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::Lock => Some("lock"),
         Group::Set => Some("set"),
         Group::Transactions => Some("transaction"),
-        Group::Cluster | Group::PubSub | Group::Server | Group::Test => None,
+        Group::Cluster | Group::PubSub | Group::Sentinel | Group::Server | Group::Test => None,
     })
 }
 

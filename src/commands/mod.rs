@@ -137,6 +137,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::latency::ROWS,
     admin::monitor::ROWS,
     admin::cluster::ROWS,
+    admin::sentinel::ROWS,
     admin::ROWS,
     admin::persistence::ROWS,
     admin::debug::ROWS,

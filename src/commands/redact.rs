@@ -6,8 +6,8 @@ use crate::resp::Request;
 
 /// Settings whose values are passwords or user names, including settings of Redis that are refused here.
 const SECRETS: &[&[u8]] = &[
-    b"requirepass", b"http-token", b"masterauth", b"masteruser", b"tls-key-file-pass",
-    b"tls-client-key-file-pass",
+    b"cluster-etcd-password", b"requirepass", b"http-token", b"masterauth", b"masteruser",
+    b"tls-key-file-pass", b"tls-client-key-file-pass",
 ];
 /// What stands for a word that is left out.
 const REDACTED: &[u8] = b"(redacted)";

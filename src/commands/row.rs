@@ -106,6 +106,8 @@ pub enum Group {
     PubSub,
     /// Lua.
     Scripting,
+    /// Who leads a cluster.
+    Sentinel,
     /// The server as a whole.
     Server,
     /// Sets.
@@ -134,6 +136,7 @@ impl Group {
             Self::Lock => "lock",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
+            Self::Sentinel => "sentinel",
             Self::Server => "server",
             Self::Set => "set",
             Self::SortedSet => "sorted-set",

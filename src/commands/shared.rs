@@ -9,7 +9,7 @@ use crate::clock::{Clock, LockTime, Probe, Process};
 use crate::commands::lock::slow;
 use crate::commands::lock::watch::LockWatch;
 use crate::commands::redact::redacted;
-use crate::commands::row::Flags;
+use crate::commands::row::{Flags, Group};
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::Interpreter;
 use crate::commands::script::library::Libraries;
@@ -22,6 +22,7 @@ use crate::resp::Request;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
 use crate::state::clients::Client;
+use crate::state::cluster::ClusterFacts;
 use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
@@ -99,6 +100,8 @@ pub struct Shared {
     pub log: Option<Arc<Log>>,
     /// The test backend, unless it is off.
     pub testing: Option<Testing>,
+    /// The cluster that the server leads, if it does.
+    pub cluster: Option<Arc<ClusterFacts>>,
     probe: Option<Arc<dyn Probe>>,
     acl_file: Option<Arc<dyn Store>>,
     config_file: Option<Arc<dyn Store>>,
@@ -204,6 +207,7 @@ impl Shared {
             expires_actively: AtomicBool::new(true),
             log: None,
             testing: None,
+            cluster: None,
             probe: None,
             acl_file: None,
             config_file: None,
@@ -231,6 +235,22 @@ impl Shared {
     #[must_use]
     pub fn with_testing(self, testing: Testing) -> Self {
         Self { testing: Some(testing), ..self }
+    }
+
+    /// Makes it the server that leads this cluster. Default: it is a server by itself.
+    #[must_use]
+    pub fn with_cluster(self, cluster: Arc<ClusterFacts>) -> Self {
+        Self { cluster: Some(cluster), ..self }
+    }
+
+    /// Whether the server has the commands of this group for this client. Those that it has not are unknown.
+    #[inline]
+    pub fn offers(&self, group: Group, client: &Client) -> bool {
+        match group {
+            Group::Sentinel => self.cluster.is_some(),
+            Group::Test => self.is_open_to_tests_of(client),
+            _ => true,
+        }
     }
 
     /// Whether this client may use the test backend.

@@ -332,7 +332,7 @@ impl Engine {
         }
         let command = table.find_from(&mut session.last_row, name);
         let command = command.ok_or_else(|| (unknown::command(request), None))?;
-        if command.row.group == Group::Test && !self.shared.is_open_to_tests_of(&session.client) {
+        if !self.shared.offers(command.row.group, &session.client) {
             return Err((unknown::command(request), None));
         }
         let command = self.subcommand(command, request)?;

@@ -23,13 +23,14 @@ pub trait Storage: Debug + Send + Sync {
     /// Appends the bytes to the newest file: all, or none if it fails.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's. [`io::ErrorKind::WouldBlock`]: a sync makes room.
     fn write(&self, bytes: &[u8]) -> io::Result<()>;
 
     /// Waits until everything that was written before the call is on the disk.
     ///
     /// # Errors
-    /// The system's. What was written since the last sync may be lost.
+    /// [`io::ErrorKind::TimedOut`]: nothing is lost, and the next sync goes on. Otherwise what was written since the last
+    /// sync may be lost.
     fn sync(&self) -> io::Result<()>;
 
     /// Begins the file of that number with its first line.
@@ -43,6 +44,17 @@ pub trait Storage: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn remove_before(&self, number: u64) -> io::Result<()>;
+
+    /// For how many milliseconds from the beginning of a successful sync of what was written just before, no other server can
+    /// have taken the place of this one. `None`: no other server can at all.
+    fn believed_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether the newest file takes so much room that the live keys are to be copied, beside the rule for its bytes.
+    fn has_grown(&self) -> bool {
+        false
+    }
 }
 
 /// How a log begins.
@@ -84,6 +96,13 @@ pub struct Log {
     must_write: AtomicU64,
     /// The last record whose reply waits until it is on the disk.
     must_sync: AtomicU64,
+    /// See [`Storage::believed_ms`].
+    believed_ms: Option<u64>,
+    /// Until when no other server can have taken the place of this one, by the clock of the boot.
+    believed_until_ms: AtomicU64,
+    /// How many syncs have begun, and the last of them that has succeeded.
+    syncs: AtomicU64,
+    proven: AtomicU64,
     /// Whether the last write has failed.
     is_failing: AtomicBool,
     /// Whether the newest file is so large that the live keys are to be copied to the next one.
@@ -127,6 +146,8 @@ pub struct Owed {
     pub written: u64,
     /// The record that must be on the disk.
     pub synced: u64,
+    /// The sync that proves that no other server had taken the place of this one when the reply was made; 0: no other can.
+    pub proven: u64,
 }
 
 /// The longest leases of the last minute or two.
@@ -197,6 +218,7 @@ impl Log {
             synced_at: LockTime::from_millis(0),
         };
         state.begin_file(horizon);
+        let believed_ms = storage.believed_ms();
         let log = Self {
             mode,
             lease_ms_max,
@@ -208,11 +230,20 @@ impl Log {
             synced: AtomicU64::new(0),
             must_write: AtomicU64::new(0),
             must_sync: AtomicU64::new(0),
+            believed_ms,
+            believed_until_ms: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            proven: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
             has_grown: AtomicBool::new(false),
         };
         log.write_state(&mut log.state.lock())?;
         Ok(log)
+    }
+
+    /// See [`Storage::believed_ms`].
+    pub fn believed_ms(&self) -> Option<u64> {
+        self.believed_ms
     }
 
     /// When replies leave.
@@ -223,7 +254,9 @@ impl Log {
     /// What the replies of requests wait for that have run up to now.
     #[inline]
     pub fn owed(&self) -> Owed {
-        Owed { written: self.must_write.load(SeqCst), synced: self.must_sync.load(SeqCst) }
+        // A sync that begins later proves it.
+        let proven = if self.believed_ms.is_some() { self.syncs.load(SeqCst) + 1 } else { 0 };
+        Owed { written: self.must_write.load(SeqCst), synced: self.must_sync.load(SeqCst), proven }
     }
 
     /// The reply of the request that calls this leaves when everything up to now is on the disk.
@@ -243,10 +276,12 @@ impl Log {
         is_new
     }
 
-    /// Whether a reply that waits for this may leave.
+    /// Whether a reply that waits for this may leave. `boot_ms` reads the clock of the boot, after the reply was made.
     #[inline]
-    pub fn has(&self, owed: Owed) -> bool {
-        self.written.load(SeqCst) >= owed.written && self.synced.load(SeqCst) >= owed.synced
+    pub fn has(&self, owed: Owed, boot_ms: impl FnOnce() -> u64) -> bool {
+        self.written.load(SeqCst) >= owed.written
+            && self.synced.load(SeqCst) >= owed.synced
+            && (self.proven.load(SeqCst) >= owed.proven || boot_ms() < self.believed_until_ms.load(SeqCst))
     }
 
     /// Whether a reply waits for a sync.
@@ -291,7 +326,7 @@ impl Log {
         state.error = result.as_ref().err().map(reason);
         if result.is_ok() {
             state.bytes += state.frame.len() as u64;
-            let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES;
+            let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES || self.storage.has_grown();
             self.has_grown.store(is_large && state.is_copied, SeqCst);
             frame::body_start(&mut state.frame);
             if state.frame.capacity() > FRAME_BYTES_KEPT {
@@ -308,13 +343,13 @@ impl Log {
         self.synced.load(SeqCst) < self.appended.load(SeqCst) || self.state.lock().promised_until > now
     }
 
-    /// Writes a horizon and syncs the disk.
+    /// Writes a horizon and syncs the disk. The caller has read both clocks before.
     ///
     /// # Errors
-    /// [`SyncError::Write`]: nothing is lost, and a later sync may succeed. [`SyncError::Sync`]: what was written since the
-    /// last sync may be lost.
+    /// [`SyncError::Write`] and [`SyncError::Delayed`]: nothing is lost, and a later sync may succeed. [`SyncError::Sync`]:
+    /// what was written since the last sync may be lost.
     pub fn sync(&self, now: LockTime, boot_ms: u64) -> Result<(), SyncError> {
-        let (written, horizon) = {
+        let (written, horizon, number) = {
             let mut state = self.state.lock();
             let horizon = self.next_horizon(&mut state, now, boot_ms);
             let len = state.frame.len();
@@ -322,21 +357,31 @@ impl Log {
             if let Err(error) = self.write_state(&mut state) {
                 // The next sync has another one.
                 state.frame.truncate(len);
+                drop(state);
+                if error.kind() == io::ErrorKind::WouldBlock {
+                    self.storage.sync().map_err(SyncError::of)?;
+                }
                 return Err(SyncError::Write(error));
             }
             state.syncing = Some(horizon);
-            (self.written.load(SeqCst), horizon)
+            (self.written.load(SeqCst), horizon, self.syncs.fetch_add(1, SeqCst) + 1)
         };
         let result = self.storage.sync();
         let mut state = self.state.lock();
         state.syncing = None;
-        if let Err(error) = result {
-            Item::Tainted.encode(&mut state.frame);
-            let _ = self.write_state(&mut state);
-            return Err(SyncError::Sync(error));
+        if let Err(error) = result.map_err(SyncError::of) {
+            if matches!(error, SyncError::Sync(_)) {
+                Item::Tainted.encode(&mut state.frame);
+                let _ = self.write_state(&mut state);
+            }
+            return Err(error);
         }
         (state.durable, state.synced_at) = (horizon, now);
         self.synced.store(written, SeqCst);
+        if let Some(believed_ms) = self.believed_ms {
+            self.believed_until_ms.store(boot_ms + believed_ms, SeqCst);
+            self.proven.store(number, SeqCst);
+        }
         Ok(())
     }
 
@@ -489,9 +534,19 @@ pub enum SyncError {
     /// The horizon could not be written.
     #[error("cannot write: {0}")]
     Write(io::Error),
+    /// Nobody knows yet whether what was written is there. It is not lost, and replies wait for the next sync.
+    #[error("is late: {0}")]
+    Delayed(io::Error),
     /// The disk could not be synced.
     #[error("cannot sync: {0}")]
     Sync(io::Error),
+}
+
+impl SyncError {
+    /// Why [`Storage::sync`] has failed.
+    fn of(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::TimedOut { Self::Delayed(error) } else { Self::Sync(error) }
+    }
 }
 
 impl Journal for Log {

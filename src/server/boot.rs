@@ -31,7 +31,10 @@ pub(super) fn millis() -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A monotonic clock, in milliseconds: no boot is known by it, but what it counts within a process is right.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn millis() -> u64 {
-    0
+    use std::{sync::LazyLock, time::Instant};
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(ORIGIN.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

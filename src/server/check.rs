@@ -6,7 +6,7 @@ use super::clock::SystemClock;
 use super::http::Http;
 use super::namespaces::{Blueprint, TestsOpenTo};
 use super::tls::Tls;
-use super::{Builder, StartError, journal, listener, stored_files, unix};
+use super::{Builder, StartError, cluster, journal, listener, stored_files, unix};
 use crate::commands::Shared;
 use crate::state::settings::Settings;
 
@@ -22,6 +22,9 @@ impl Builder {
         let mut faults: Vec<_> = network(&settings).into_iter().map(StartError::Unusable).collect();
         faults.extend(Http::check(&settings).err());
         faults.extend(tests_and_journal(&settings).err());
+        if !settings.text("cluster-etcd").is_empty() {
+            faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
+        }
         faults.extend(users(&blueprint, settings));
         faults
     }

@@ -23,6 +23,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use super::boot;
 use super::context::{ConnectionPermit, ServerContext};
 use super::namespace::Reach;
 use super::peer::Peer;
@@ -252,7 +253,7 @@ impl<S: Peer> ConnectionIo<S> {
             return Ok(true);
         }
         keeper.write();
-        if keeper.log.has(processor.owed) {
+        if keeper.log.has(processor.owed, boot::millis) {
             return Ok(true);
         }
         // After a failed sync, nothing that waits for the disk is ever answered.
@@ -261,7 +262,7 @@ impl<S: Peer> ConnectionIo<S> {
         }
         keeper.wait(&self.client, &mut self.waiting_round);
         // What it waits for may have happened before it was in the list.
-        Ok(keeper.log.has(processor.owed))
+        Ok(keeper.log.has(processor.owed, boot::millis))
     }
 
     /// Reads once into the input buffer, unless there is a backlog of requests or replies. `Ready` if bytes were

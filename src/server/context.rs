@@ -289,13 +289,14 @@ impl ServerContext {
             }
         };
         let shared = self.engine.shared();
-        let seconds = match shared.stops_now.load(Relaxed) {
+        let stops_now = shared.stops_now.load(Relaxed);
+        let seconds = match stops_now {
             true => 0,
             false => shared.settings.integer("shutdown-timeout").unsigned_abs(),
         };
         let is_late = tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err();
         // Several threads wait for the end, and one of them says so.
-        if is_late && !self.inner.process.is_lateness_told.swap(true, SeqCst) {
+        if is_late && !stops_now && !self.inner.process.is_lateness_told.swap(true, SeqCst) {
             let connections = self.inner.process.connections.load(SeqCst);
             tracing::warn!(connections, "Connections have not taken their last replies in shutdown-timeout");
         }

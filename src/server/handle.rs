@@ -114,10 +114,7 @@ impl Server {
     }
 
     fn url_of(&self, scheme: &str, address: SocketAddr) -> String {
-        match self.password().as_str() {
-            "" => format!("{scheme}://{address}"),
-            password => format!("{scheme}://:{password}@{address}"),
-        }
+        url(scheme, &self.password(), address)
     }
 
     /// The password that clients must send; empty if there is none.
@@ -238,6 +235,13 @@ impl Server {
         self.context.stop();
     }
 
+    /// Ends the server, without waiting for clients: as SHUTDOWN NOW.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn stop_now(&self) {
+        self.context.engine.shared().stops_now.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.context.stop();
+    }
+
     /// Resolves when the server has been ended, by [`Server::stop`] or by SHUTDOWN.
     pub async fn stopped(&self) {
         self.context.stopped().await;
@@ -278,6 +282,14 @@ pub(super) fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexS
         workers.spawn(|| Ok(Connection::new(ours, context.clone(), session, permit)));
     }
     theirs
+}
+
+/// A URL as Redis clients write it, with the password if there is one.
+pub(crate) fn url(scheme: &str, password: &str, address: SocketAddr) -> String {
+    match password {
+        "" => format!("{scheme}://{address}"),
+        password => format!("{scheme}://:{password}@{address}"),
+    }
 }
 
 impl Drop for Server {

@@ -8,6 +8,16 @@ use super::context::ServerContext;
 use super::worker::{Threads, Workers};
 use crate::state::settings::Settings;
 
+/// # Errors
+/// As [`Http::open`].
+#[cfg(feature = "etcd")]
+pub(super) fn listeners(
+    settings: &Settings,
+    inherited: Vec<std::net::TcpListener>,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
+    Http::open(settings, inherited).map(|Http| Vec::new())
+}
+
 /// No sockets.
 pub(super) struct Http;
 

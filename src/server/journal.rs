@@ -1,8 +1,10 @@
-//! The journal at the start of a server: what is in its directory is restored, and a new file is begun.
+//! The journal at the start of a server: what is in its directory, or in etcd, is restored, and a new file is begun.
 //!
 //! Rule    nothing is served before the new file is on the disk: it says from which boot on its records are, and until when
 //!         the quarantine lasts.
 
+use std::fmt::Debug;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +16,37 @@ use super::{StartError, boot, clock};
 use crate::clock::{Clock, LockTime};
 use crate::commands::Shared;
 use crate::journal::Mode;
-use crate::journal::log::Log;
-use crate::journal::recovery::{self, Ending, Found, Resume, Terms};
+use crate::journal::log::{Log, Storage};
+use crate::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
 use crate::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::Settings;
+
+/// Where the files of a journal are.
+pub(super) trait Place: Debug + Send + Sync {
+    /// The id of the server, or of the cluster.
+    fn server(&self) -> [u8; 20];
+
+    /// The name of the file of that number, for an error.
+    fn name(&self, number: u64) -> String;
+
+    /// The files and their numbers, the earliest first.
+    ///
+    /// # Errors
+    /// The system's.
+    fn files(&self) -> io::Result<Vec<(u64, Box<dyn Read>)>>;
+
+    /// The storage of the log that goes on here.
+    ///
+    /// # Errors
+    /// The system's.
+    fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>>;
+
+    /// The machine whose clock is that of the files.
+    fn machine(&self) -> Machine {
+        boot::machine()
+    }
+}
 
 /// How a server goes on from its journal.
 pub(super) struct Recovered {
@@ -27,12 +56,23 @@ pub(super) struct Recovered {
     /// The libraries of functions, as FUNCTION DUMP gives them.
     functions: Option<Bytes>,
     replayed: Replayed,
+    /// The cluster that the journal belongs to, if it does.
+    cluster: Option<Arc<ClusterFacts>>,
 }
 
 impl Recovered {
+    /// The journal belongs to this cluster.
+    pub(super) fn of_cluster(self, cluster: Option<Arc<ClusterFacts>>) -> Self {
+        Self { cluster, ..self }
+    }
+
     /// Gives the rest of what was found to a server that starts.
     pub(super) fn go_on(self, shared: Shared) -> Shared {
         let shared = shared.with_log(self.log);
+        let shared = match self.cluster {
+            Some(cluster) => shared.with_cluster(cluster),
+            None => shared,
+        };
         shared.registries.clients.raise_ids(self.replayed.client);
         if let Some(dump) = &self.functions {
             shared.restore_functions(dump);
@@ -68,25 +108,31 @@ pub(super) fn wanted(settings: &Settings) -> Result<Option<(String, Mode)>, Star
     Ok((!dir.is_empty()).then_some((dir, mode)))
 }
 
+/// The directory of that name.
+///
+/// # Errors
+/// It is used by another server, cannot be read or written, or is of a newer version.
+pub(super) fn directory(name: &str) -> Result<Box<dyn Place>, StartError> {
+    Ok(Box::new(Directory::open(name, super::fresh_id()).map_err(StartError::Unusable)?))
+}
+
 /// Restores an empty keyspace, and attaches the log to it.
 ///
 /// # Errors
-/// The directory is used by another server, cannot be read or written, or is of a newer version.
+/// The files cannot be read or written, or are of a newer version.
 pub(super) fn recover(
     keyspace: &mut Keyspace,
-    (dir, mode): (&str, Mode),
+    (place, mode): (Box<dyn Place>, Mode),
     settings: &Settings,
 ) -> Result<Recovered, StartError> {
-    let fresh_id = std::array::from_fn(|at| (super::system_entropy() >> (at % 8)) as u8);
-    let directory = Directory::open(dir, fresh_id).map_err(StartError::Unusable)?;
     let terms = Terms {
-        server: directory.server,
+        server: place.server(),
         mode,
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
         startup_guard_ms: settings.integer("startup-guard") as u64,
         lease_ms_max: settings.integer("horizon-max-lease") as u64,
     };
-    let files = directory.files()?;
+    let files = place.files()?;
     let is_crowded = files.len() > FILES_MAX;
     let mut replay = keyspace.replay();
     let mut beyond = None;
@@ -99,20 +145,19 @@ pub(super) fn recover(
             }
         }
     });
-    let found = found.map_err(|(number, why)| {
-        StartError::Unusable(format!("{}: {why}", directory.file(number).display()))
-    })?;
+    let found =
+        found.map_err(|(number, why)| StartError::Unusable(format!("{}: {why}", place.name(number))))?;
     if let Some(database) = beyond {
         return Err(StartError::Unusable(format!("databases: the journal has keys in database {database}")));
     }
     // Read as late as possible: what passes until the clock goes on makes every lease longer.
-    let machine = boot::machine();
+    let machine = place.machine();
     let resume = recovery::resume(&found, machine, &terms);
     let replayed = replay.finish(resume.now);
     keyspace.raise_tokens(resume.token);
     let start = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
     let functions = start.functions.clone();
-    let log = Arc::new(Log::start(Box::new(directory.into_storage()?), start)?);
+    let log = Arc::new(Log::start(place.into_storage()?, start)?);
     keyspace.set_journal(log.clone());
     let clock = Arc::new(SystemClock::going_on_at(resume.now));
     if is_crowded && copy_all(keyspace, &*clock, &log, || false) {
@@ -122,7 +167,7 @@ pub(super) fn recover(
     }
     sync(&log, &clock)?;
     report(&found, &resume, keyspace);
-    Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed })
+    Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed, cluster: None })
 }
 
 fn sync(log: &Log, clock: &SystemClock) -> Result<(), StartError> {

@@ -5,12 +5,13 @@
 //!         synced, too.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::journal::Place;
 use crate::journal::frame;
 use crate::journal::log::Storage;
 
@@ -21,7 +22,7 @@ pub(super) struct Directory {
     /// Unlocked when it is dropped.
     lock: File,
     /// The id of the server.
-    pub(super) server: [u8; 20],
+    server: [u8; 20],
 }
 
 /// Bytes that are read at once.
@@ -57,33 +58,42 @@ impl Directory {
     }
 
     /// The path of the file of that number.
-    pub(super) fn file(&self, number: u64) -> PathBuf {
+    fn file(&self, number: u64) -> PathBuf {
         self.path.join(format!("{PREFIX}{number}"))
-    }
-
-    /// The files of the journal and their numbers, the earliest first.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn files(&self) -> io::Result<Vec<(u64, BufReader<File>)>> {
-        let mut numbers = numbers(&self.path)?;
-        numbers.sort_unstable();
-        let open =
-            |number| Ok((number, BufReader::with_capacity(READ_BYTES, File::open(self.file(number))?)));
-        numbers.into_iter().map(open).collect()
     }
 
     /// The storage of the log that goes on in this directory. Its first sync takes the files that are there with it: a server
     /// that was killed may not have synced what it wrote last.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn into_storage(self) -> io::Result<Files> {
+    fn into_files(self) -> io::Result<Files> {
         let numbers = numbers(&self.path)?;
         let open = |number| Ok(Arc::new(File::open(self.file(number))?));
         let unsynced = numbers.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let state = Mutex::new(State { unsynced, ..State::default() });
         Ok(Files { directory: self, state })
+    }
+}
+
+impl Place for Directory {
+    fn server(&self) -> [u8; 20] {
+        self.server
+    }
+
+    fn name(&self, number: u64) -> String {
+        self.file(number).display().to_string()
+    }
+
+    fn files(&self) -> io::Result<Vec<(u64, Box<dyn Read>)>> {
+        let mut numbers = numbers(&self.path)?;
+        numbers.sort_unstable();
+        let open = |number| {
+            let file = BufReader::with_capacity(READ_BYTES, File::open(self.file(number))?);
+            Ok((number, Box::new(file) as Box<dyn Read>))
+        };
+        numbers.into_iter().map(open).collect()
+    }
+
+    fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>> {
+        Ok(Box::new(self.into_files()?))
     }
 }
 
@@ -249,7 +259,7 @@ mod tests {
     #[test]
     fn the_first_sync_takes_the_files_of_earlier_servers_with_it() {
         let dir = std::env::temp_dir().join(format!("redlatch-earlier-files-{}", std::process::id()));
-        let open = || Directory::open(dir.to_str().unwrap(), [1; 20]).unwrap().into_storage().unwrap();
+        let open = || Directory::open(dir.to_str().unwrap(), [1; 20]).unwrap().into_files().unwrap();
         let first = open();
         first.begin(1).unwrap();
         first.write(b"killed before it was synced").unwrap();

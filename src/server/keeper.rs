@@ -25,6 +25,9 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How often [`Keeper::caught_up`] looks.
 #[cfg(feature = "http")]
 const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
+/// How many syncs there are in the time for which one proves that no other node leads. Each of them tells the others that
+/// this node lives, and how far lock time is.
+const HEARTBEATS: u32 = 4;
 /// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
 const SLOW_SYNC: Duration = Duration::from_millis(2);
 
@@ -32,11 +35,16 @@ const SLOW_SYNC: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) log: Arc<Log>,
+    sync_every: Duration,
+    /// Whether other nodes may take the place of this server.
+    is_watched: bool,
     waiting: Mutex<Waiting>,
     /// A reply waits for the disk.
     wanted: Notify,
     /// A sync has failed.
     has_failed: AtomicBool,
+    /// The last sync may be done, and will be tried again.
+    is_late: AtomicBool,
     /// The last sync is done.
     has_ended: watch::Sender<bool>,
 }
@@ -59,11 +67,15 @@ struct LastSync {
 
 impl Keeper {
     pub(super) fn new(log: Arc<Log>) -> Self {
+        let believed = log.believed_ms().map(Duration::from_millis);
         Self {
             log,
+            sync_every: believed.map_or(SYNC_EVERY, |believed| believed / HEARTBEATS),
+            is_watched: believed.is_some(),
             waiting: Mutex::new(Waiting { clients: Vec::new(), round: 1 }),
             wanted: Notify::new(),
             has_failed: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             has_ended: watch::Sender::new(false),
         }
     }
@@ -92,7 +104,7 @@ impl Keeper {
     pub(super) async fn caught_up(&self) {
         let owed = self.log.owed();
         self.write();
-        while !self.log.has(owed) {
+        while !self.log.has(owed, boot::millis) {
             self.wanted.notify_one();
             tokio::time::sleep(CATCH_UP_EVERY).await;
         }
@@ -145,10 +157,10 @@ impl Keeper {
                 () = &mut drained => return Ok(()),
                 // While writes fail, they are tried again once a second, and not for each client that waits.
                 () = self.wanted.notified(), if self.log.error().is_none() => {}
-                () = tokio::time::sleep(SYNC_EVERY.saturating_sub(synced.elapsed())) => {}
-                is_whole = ended(copying) => if is_whole { self.end_copy(context).await? },
+                () = tokio::time::sleep(self.sync_every.saturating_sub(synced.elapsed())) => {}
+                is_whole = ended(copying) => if is_whole { *copying = self.end_copy(context).await? },
             }
-            let is_late = synced.elapsed() >= SYNC_EVERY;
+            let is_late = synced.elapsed() >= self.sync_every;
             if is_late {
                 self.log.retry();
             }
@@ -157,7 +169,10 @@ impl Keeper {
                 *copying = self.begin_copy(context);
             }
             let now = context.clock().now().lock;
-            if self.log.needs_sync() || (is_late && self.log.is_sync_due(now)) {
+            let is_due = is_late && (self.is_watched || self.log.is_sync_due(now));
+            // A read may wait for the proof that this server still leads.
+            let is_read_waiting = self.is_watched && !self.waiting.lock().clients.is_empty();
+            if is_due || is_read_waiting || self.log.needs_sync() {
                 self.gather(last).await;
                 let started = Instant::now();
                 self.sync(context).await?;
@@ -206,14 +221,34 @@ impl Keeper {
     /// What was written may be lost: the server must end.
     async fn sync(&self, context: &ServerContext) -> Result<bool, Failed> {
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
+        let begun = Instant::now();
         match spawn_blocking(move || log.sync(now, boot::millis())).await {
-            Ok(Ok(())) => Ok(true),
+            Ok(Ok(())) => {
+                if self.is_late.swap(false, SeqCst) {
+                    tracing::info!("etcd takes the log again");
+                }
+                if let Some(cluster) = &context.engine.shared().cluster {
+                    cluster.note_commit(begun.elapsed());
+                }
+                Ok(true)
+            }
             Ok(Err(SyncError::Write(_))) => {
                 self.show_error(context);
                 Ok(false)
             }
+            Ok(Err(SyncError::Delayed(error))) => {
+                if !self.is_late.swap(true, SeqCst) {
+                    tracing::warn!(%error, "etcd does not take the log: nothing is answered until it does");
+                }
+                Ok(false)
+            }
             Ok(Err(error @ SyncError::Sync(_))) => {
-                tracing::error!(%error, "The journal may have lost what it was given: the server ends");
+                match self.is_watched {
+                    true => tracing::warn!(%error, "The log is not this node's any more"),
+                    false => {
+                        tracing::error!(%error, "The journal may have lost what it was given: the server ends");
+                    }
+                }
                 self.has_failed.store(true, SeqCst);
                 Err(Failed)
             }
@@ -260,18 +295,22 @@ impl Keeper {
         })
     }
 
-    /// All live keys have been copied: once they are on the disk, the older files go.
+    /// All live keys have been copied: once they are on the disk, the older files go. Returns the task that removes them.
     ///
     /// # Errors
     /// A sync has failed.
-    async fn end_copy(&self, context: &ServerContext) -> Result<(), Failed> {
+    async fn end_copy(&self, context: &ServerContext) -> Result<Option<JoinHandle<bool>>, Failed> {
         self.log.end_copy();
-        if self.sync(context).await?
-            && let Err(error) = self.log.remove_older()
-        {
-            tracing::warn!(%error, "Older files of the journal cannot be removed");
-        }
-        Ok(())
+        let log = Arc::clone(&self.log);
+        let removed = self.sync(context).await?.then(|| {
+            spawn_blocking(move || {
+                if let Err(error) = log.remove_older() {
+                    tracing::warn!(%error, "Older files of the journal cannot be removed");
+                }
+                false
+            })
+        });
+        Ok(removed)
     }
 }
 

@@ -92,7 +92,8 @@ impl Listener {
         match accepted {
             Accepted::Tcp(stream, peer) => {
                 let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
-                set_options(&stream, context);
+                let seconds = context.engine.shared().settings.integer("tcp-keepalive").unsigned_abs();
+                set_options(&stream, seconds);
                 let session = || enter(context, peer.to_string(), local, false);
                 match self {
                     Self::Tcp(_, Some(tls)) => workers.spawn(|| {
@@ -158,44 +159,48 @@ impl Accepted {
         };
     }
 
+    /// Whether the peer is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(_, peer) => peer.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
     /// Whether protected mode denies this peer: the peer is on another machine, and no password is set.
     pub(super) fn is_denied(&self, context: &ServerContext) -> bool {
         let shared = context.engine.shared();
-        let is_local = match self {
-            Self::Tcp(_, peer) => peer.ip().to_canonical().is_loopback(),
-            Self::Unix(_) => true,
-        };
-        !is_local && shared.settings.is_protected() && shared.acl.default_account().user().needs_none()
+        !self.is_local() && shared.settings.is_protected() && shared.acl.default_account().user().needs_none()
     }
 }
 
 /// Redis' reply where `maxclients` connections are open.
-const FULL: &str = "-ERR max number of clients reached\r\n";
+pub(super) const FULL: &str = "-ERR max number of clients reached\r\n";
 
 /// Redis 7.0's reply in protected mode, which operators search for.
-const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \
-set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect \
-from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the \
-command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server \
-is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make \
-this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, \
-and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually \
-just for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication password for the \
-default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
-from the outside.\r\n";
+pub(super) const PROTECTED: &str = "\
+-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default \
+user. In this mode connections are only accepted from the loopback interface. If you want to connect from external \
+computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command \
+'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is \
+running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make \
+this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration \
+file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server \
+manually just for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication password for \
+the default user. NOTE: You only need to do one of the above things in order for the server to start accepting \
+connections from the outside.\r\n";
 
 /// Unanswered keepalive probes after which a peer counts as gone, as in Redis.
 const PROBES: u32 = 3;
 
 /// Sets TCP_NODELAY, so that small replies leave at once, and keepalive, so that a vanished peer is noticed. Errors
 /// are ignored, because a connection works without these options.
-fn set_options<S: std::os::fd::AsFd>(stream: &S, context: &ServerContext) {
+pub(super) fn set_options<S: std::os::fd::AsFd>(stream: &S, keepalive_seconds: u64) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_nodelay(true);
-    let seconds = context.engine.shared().settings.integer("tcp-keepalive");
-    if seconds > 0 {
-        let time = Duration::from_secs(seconds as u64);
-        let interval = Duration::from_secs((seconds as u64 / 3).max(1));
+    if keepalive_seconds > 0 {
+        let time = Duration::from_secs(keepalive_seconds);
+        let interval = Duration::from_secs((keepalive_seconds / 3).max(1));
         let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
         let _ = socket.set_tcp_keepalive(&keepalive);
     }
@@ -250,7 +255,7 @@ mod tests {
         for (setting, time, interval) in [("300", 300, 100), ("7", 7, 2), ("1", 1, 1)] {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            set_options(&stream, server(setting).context());
+            set_options(&stream, setting.parse().unwrap());
             let socket = SockRef::from(&stream);
             assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
             assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), time);

@@ -7,6 +7,12 @@ mod boot;
 #[cfg(feature = "cli")]
 mod check;
 mod clock;
+#[cfg(feature = "etcd")]
+mod cluster;
+#[cfg(not(feature = "etcd"))]
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the program is a node of a cluster"))]
+#[path = "cluster_none.rs"]
+mod cluster;
 mod connection;
 mod context;
 mod fault_handle;
@@ -53,6 +59,7 @@ use tokio::runtime::Handle;
 
 use crate::clock::WallTime;
 use crate::journal::Journal;
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::{SettingError, Settings, shown};
 use context::{Process, ServerContext};
 use http::Http;
@@ -61,8 +68,12 @@ use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
+#[cfg(feature = "cli")]
+pub(crate) use cluster::Node;
 pub use fault_handle::{Fault, FaultError, Faults, When};
 use handle::Addresses;
+#[cfg(feature = "cli")]
+pub(crate) use handle::url;
 pub use handle::{Keys, Server};
 pub use history_handle::History;
 #[cfg_attr(not(feature = "cli"), allow(unused_imports, reason = "only the program inherits sockets"))]
@@ -102,6 +113,8 @@ pub struct Builder {
     users: Vec<stored_files::UserLine>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
+    /// Where the journal of a cluster is, and what is known of that, if the server leads one.
+    replicated: Option<(Box<dyn journal::Place>, Arc<ClusterFacts>)>,
     seed: Option<u64>,
     config_file: Option<String>,
     allocator: &'static str,
@@ -135,6 +148,7 @@ impl Builder {
             users: Vec::new(),
             manual_start: None,
             journal: None,
+            replicated: None,
             seed: None,
             config_file: None,
             allocator: "libc",
@@ -303,12 +317,35 @@ impl Builder {
         Ok(server)
     }
 
+    /// The same configuration, for another server. Sockets stay here.
+    #[cfg(feature = "etcd")]
+    fn again(&self) -> Self {
+        Self {
+            settings: self.settings.clone(),
+            users: self.users.clone(),
+            manual_start: self.manual_start,
+            journal: self.journal.clone(),
+            replicated: None,
+            seed: self.seed,
+            config_file: self.config_file.clone(),
+            allocator: self.allocator,
+            inherited: Inherited::default(),
+        }
+    }
+
+    /// The server goes on from the journal of a cluster, and keeps it there. Default: `dir`.
+    #[cfg(feature = "etcd")]
+    fn replicated(self, place: Box<dyn journal::Place>, facts: Arc<ClusterFacts>) -> Self {
+        Self { replicated: Some((place, facts)), ..self }
+    }
+
     fn blueprint(self) -> Blueprint {
         Blueprint {
             settings: self.settings,
             users: self.users,
             seed: self.seed.unwrap_or_else(system_entropy),
             journal: self.journal,
+            replicated: self.replicated,
             config_file: self.config_file,
             allocator: self.allocator,
             process: Arc::new(Process::new()),
@@ -321,8 +358,13 @@ impl Builder {
         let (inherited, manual_start) = (std::mem::take(&mut self.inherited), self.manual_start);
         let blueprint = self.blueprint();
         let settings = blueprint.settings()?;
+        if !settings.text("cluster-etcd").is_empty() && blueprint.replicated.is_none() {
+            cluster::check(&settings).map_err(StartError::Unusable)?;
+            let text = "cluster-etcd: only the program is a node of a cluster";
+            return Err(StartError::Unusable(text.into()));
+        }
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
-        let blueprint = Blueprint { tests, nodes, ..blueprint };
+        let mut blueprint = Blueprint { tests, nodes, ..blueprint };
         let listeners = Listeners::open(&settings, nodes, inherited)?;
         if manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;
@@ -531,6 +573,11 @@ fn shards(settings: &Settings) -> usize {
         0 => (cores() * 8).next_power_of_two().min(crate::limits::SHARDS_MAX),
         shards => shards.next_power_of_two(),
     }
+}
+
+/// An id that no other process has.
+fn fresh_id() -> [u8; 20] {
+    std::array::from_fn(|at| (system_entropy() >> (at % 8)) as u8)
 }
 
 /// Randomness from the system, taken from the standard library's hash seeds.

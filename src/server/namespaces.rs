@@ -21,8 +21,9 @@ use super::{StartError, probe, recording, stored_files, ticker};
 use crate::clock::WallTime;
 use crate::commands::Shared;
 use crate::engine::Engine;
-use crate::journal::Journal;
+use crate::journal::{Journal, Mode};
 use crate::keyspace::{Keyspace, Layout};
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::Settings;
 use crate::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Host, NAMESPACES_MAX, NamespaceFacts, NodeChange,
@@ -41,6 +42,8 @@ pub(super) struct Blueprint {
     pub(super) users: Vec<stored_files::UserLine>,
     pub(super) seed: u64,
     pub(super) journal: Option<Arc<dyn Journal>>,
+    /// Where the journal of a cluster is, and what is known of that, if the server leads one.
+    pub(super) replicated: Option<(Box<dyn journal::Place>, Arc<ClusterFacts>)>,
     pub(super) config_file: Option<String>,
     pub(super) allocator: &'static str,
     pub(super) process: Arc<Process>,
@@ -80,10 +83,16 @@ impl Blueprint {
     ///
     /// # Errors
     /// A setting or a user is not as it must be, or the journal cannot be used.
-    pub(super) fn server(&self, settings: Settings) -> Result<ServerContext, StartError> {
+    pub(super) fn server(&mut self, settings: Settings) -> Result<ServerContext, StartError> {
         let ticker = Arc::new(Notify::new());
         let mut keyspace = self.keyspace(&settings, self.journal.clone(), (false, &ticker));
-        let Some((dir, mode)) = journal::wanted(&settings)? else {
+        let wanted = journal::wanted(&settings)?;
+        let (place, cluster) = match (self.replicated.take(), wanted) {
+            (Some((place, facts)), _) => (Some((place, Mode::Always)), Some(facts)),
+            (None, Some((dir, mode))) => (Some((journal::directory(&dir)?, mode)), None),
+            (None, None) => (None, None),
+        };
+        let Some(place) = place else {
             let clock = AnyClock::System(Arc::new(SystemClock::new()));
             return self.assemble(settings, (keyspace, clock, ticker), None, None);
         };
@@ -91,8 +100,9 @@ impl Blueprint {
             let text = "dir: the program that embeds the server has a journal of its own";
             return Err(StartError::Unusable(text.into()));
         }
-        let recovered = journal::recover(&mut keyspace, (&dir, mode), &settings)?;
+        let recovered = journal::recover(&mut keyspace, place, &settings)?;
         let clock = AnyClock::System(Arc::clone(&recovered.clock));
+        let recovered = recovered.of_cluster(cluster);
         self.assemble(settings, (keyspace, clock, ticker), None, Some(recovered))
     }
 

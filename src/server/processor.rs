@@ -121,7 +121,7 @@ impl RequestProcessor {
             self.owed.written = after.written;
         }
         if tells_of_others || after.synced != before.synced {
-            self.owed.synced = after.synced;
+            (self.owed.synced, self.owed.proven) = (after.synced, after.proven);
         }
     }
 

@@ -8,6 +8,7 @@
 pub mod acl;
 pub mod channels;
 pub mod clients;
+pub mod cluster;
 pub mod ended_lock;
 pub mod latency;
 pub mod lock_lint;

@@ -148,7 +148,7 @@ impl std::fmt::Debug for Settings {
 }
 
 /// Settings whose values are secrets.
-const SECRETS: [&str; 2] = ["http-token", "requirepass"];
+const SECRETS: [&str; 3] = ["cluster-etcd-password", "http-token", "requirepass"];
 
 /// A value as it may appear in a log: passwords and tokens are hidden.
 pub fn shown<'v>(name: &str, value: &'v str) -> &'v str {

@@ -188,6 +188,19 @@ impl RunningServer {
     }
 }
 
+/// Runs clients on a server that `restart` harms every second or so; prints and returns the verdict.
+#[cfg(feature = "etcd")]
+pub(crate) fn check_run(
+    name: &str,
+    address: SocketAddr,
+    lasts: Duration,
+    restart: harness::Restart<'_>,
+) -> Verdict {
+    let verdict = check(&harness::run(address, seed(), lasts, Some(restart)).expect("a whole run"));
+    report(name, &verdict);
+    verdict
+}
+
 fn report(name: &str, verdict: &Verdict) {
     let Verdict { calls, grants, queued, sessions, tokens, refusals, extensions, .. } = verdict;
     let Verdict { releases, looks, unanswered, .. } = verdict;
@@ -208,7 +221,7 @@ fn has_machine_to_itself() -> bool {
     std::env::var_os("MUTEX_SECONDS").is_some()
 }
 
-fn lasts() -> Duration {
+pub(crate) fn lasts() -> Duration {
     Duration::from_secs(number("MUTEX_SECONDS").unwrap_or(2))
 }
 

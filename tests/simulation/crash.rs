@@ -18,12 +18,12 @@ use redlatch::internals::engine::Engine;
 use redlatch::internals::journal::Mode;
 use redlatch::internals::journal::log::{GRACE_MS, Log, Owed, SyncError};
 use redlatch::internals::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
-use redlatch::internals::keyspace::{Copied, CopyCursor, Due, Keyspace};
+use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch::internals::resp::Request as Words;
 use redlatch::internals::state::clients::Client as Peer;
 use redlatch::internals::state::settings::Settings;
 
-use super::crash_clients::{Client, Hold, Kind, LEASE_MS_MAX, Op, Register, Told};
+use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told, lost_hold};
 use super::crash_disk::{Disk, Files, Life};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
 use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
@@ -189,7 +189,7 @@ fn sync(world: &WorldHandle) -> bool {
     let mut world = world.lock();
     match &result {
         Ok(()) => world.leave(),
-        Err(SyncError::Write(_)) => world.show_error(),
+        Err(SyncError::Write(_) | SyncError::Delayed(_)) => world.show_error(),
         Err(SyncError::Sync(_)) => world.fail(),
     }
     result.is_ok()
@@ -287,12 +287,12 @@ fn start(world: &WorldHandle) {
         let world = world.lock();
         let (real_ms, wall_offset_ms) = (Arc::clone(&world.real_ms), Arc::clone(&world.wall_offset_ms));
         let origin = (resume.now.as_millis(), world.now_ms());
-        Arc::new(ServerClock { real_ms, wall_offset_ms, origin })
+        Arc::new(ServerClock { real_ms, wall_offset_ms, origin, faster_ppm: 0 })
     };
     let boot_ms = world.lock().boot_ms();
     match log.sync(clock.now().lock, boot_ms) {
         Ok(()) => world.lock().serve(keyspace, log, clock, (&found, &resume, real_ms)),
-        Err(SyncError::Write(_)) => world.lock().start_fails(&life),
+        Err(SyncError::Write(_) | SyncError::Delayed(_)) => world.lock().start_fails(&life),
         Err(SyncError::Sync(_)) => world.lock().fail(),
     }
 }
@@ -493,7 +493,7 @@ impl World {
                 Defect::AnswersBeforeWrite => Owed::default(),
                 _ => connection.owed,
             };
-            if !connection.output.is_empty() && server.log.has(owed) {
+            if !connection.output.is_empty() && server.log.has(owed, || 0) {
                 left.push((who, std::mem::take(&mut connection.output)));
             }
         }
@@ -515,21 +515,7 @@ impl World {
     /// Removes what has expired, and finishes calls that have waited.
     fn look_after_waits(&mut self) {
         let Some(server) = &mut self.server else { return };
-        while server.engine.tick() == Due::More {}
-        let mut is_answered = false;
-        for connection in &mut server.connections {
-            let mut out = Vec::new();
-            if connection.session.parked.is_some() {
-                server.engine.resume(&mut connection.session, &mut out);
-                connection.session.client.collect(&mut out);
-            }
-            if !out.is_empty() {
-                connection.owed = server.log.owed();
-                connection.output = String::from_utf8(out).expect("an answer in ASCII");
-                is_answered = true;
-            }
-        }
-        if is_answered {
+        if server.finish_waits() {
             self.answer_later();
         }
     }
@@ -833,7 +819,10 @@ impl World {
             };
             (client.register, client.pending) = (found, None);
         }
-        self.check_holds(&state)?;
+        let now_ms = self.now_ms();
+        if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, now_ms)) {
+            return Err(lost);
+        }
         let Some((before, granted)) = self.expected.state.take() else { return Ok(()) };
         let before = living(&before, now);
         if before != state {
@@ -843,24 +832,6 @@ impl World {
         let lives = |key: &(u16, Vec<u8>)| state.contains_key(key);
         if granted.iter().filter(|(key, _)| lives(key)).ne(now_granted.iter().filter(|(key, _)| lives(key))) {
             return Err(format!("the grants were {granted:?} and are {now_granted:?}"));
-        }
-        Ok(())
-    }
-
-    /// Every lock in which a client believes is there.
-    fn check_holds(&self, state: &State) -> Result<(), String> {
-        let now_ms = self.now_ms();
-        let holds = self.clients.iter().filter_map(|client| client.hold.as_ref());
-        for hold in holds.filter(|hold| hold.until_ms >= now_ms && !hold.may_be_lost) {
-            let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
-            let is_there = match (found, hold.kind) {
-                (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
-                (Some(Value::Object(_) | Value::Table(_)), Kind::Hash) => true,
-                _ => false,
-            };
-            if !is_there {
-                return Err(format!("{hold:?} is lost: {found:?}"));
-            }
         }
         Ok(())
     }

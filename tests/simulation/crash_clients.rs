@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use super::parts::{State, Value};
 use crate::support::bare::{EXTEND, RELEASE};
 use crate::support::rng::Rng;
 
@@ -17,6 +18,8 @@ const LOCKS: usize = 1;
 /// Longer leases wait for the disk.
 pub(super) const LEASE_MS_MAX: u64 = 12_000;
 const COUNTERS: usize = 2;
+/// Keys that all clients of several servers use.
+pub(super) const REGISTERS: usize = 2;
 
 /// As Redisson takes a lock.
 const HASH_ACQUIRE: &str = "if redis.call('exists', KEYS[1]) == 0 then redis.call('hincrby', KEYS[1], ARGV[2], 1) \
@@ -67,6 +70,11 @@ pub(super) enum Op {
         lease_ms: u64,
     },
     Release,
+    /// A key that all clients write: its new value; `None`: it is read.
+    Share {
+        register: usize,
+        value: Option<u64>,
+    },
     /// A key that only this client writes: its new value, and its lease.
     Write {
         value: Option<u64>,
@@ -115,6 +123,11 @@ pub(super) struct Client {
     pub(super) pending: Option<Register>,
     written: u64,
     owners: u64,
+    /// Whether it uses several servers, one after the other. They have clocks of different rates, and so it trusts a lease
+    /// for 15 of 16 parts. It reads and writes keys of all clients, and none of its own.
+    is_replicated: bool,
+    /// Whether it only reads keys of all clients.
+    pub(super) is_reader: bool,
 }
 
 /// What all clients have been told.
@@ -133,6 +146,16 @@ impl Told {
 }
 
 impl Client {
+    /// A client of several servers.
+    pub(super) fn of_replicas(is_reader: bool) -> Self {
+        Self { is_replicated: true, is_reader, ..Self::default() }
+    }
+
+    /// For how long it believes in a lease.
+    fn trusted_ms(&self, lease_ms: u64) -> u64 {
+        if self.is_replicated { lease_ms / 16 * 15 } else { lease_ms }
+    }
+
     /// Chooses and sends the next request, if there is one.
     pub(super) fn act(&mut self, who: usize, now_ms: u64, told: &Told, rng: &mut Rng) {
         let op = match &self.hold {
@@ -147,12 +170,14 @@ impl Client {
                         self.hold = None;
                         return;
                     }
-                    6 => self.write(rng),
+                    6 => self.write(who, rng),
                     _ => return,
                 }
             }
+            None if self.is_reader => Op::Share { register: rng.below(REGISTERS), value: None },
             None => match rng.below(8) {
-                0 => self.write(rng),
+                0 => self.write(who, rng),
+                2..5 if self.is_replicated => self.write(who, rng),
                 1 => Op::Count { counter: rng.below(COUNTERS) },
                 _ => self.acquire(who, rng),
             },
@@ -163,11 +188,12 @@ impl Client {
             _ => 0,
         };
         let words = self.words(who, &op, rng);
+        let trusted_ms = if let Op::Extend { lease_ms } = op { self.trusted_ms(lease_ms) } else { 0 };
         match (&op, &mut self.hold) {
             // A client that gives a lock back does not use it any more.
             (Op::Release, hold) => hold.as_mut().expect("it holds a lock").until_ms = 0,
             // A lease may become shorter, and the client does not know when.
-            (Op::Extend { lease_ms }, Some(hold)) => hold.until_ms = hold.until_ms.min(now_ms + lease_ms),
+            (Op::Extend { .. }, Some(hold)) => hold.until_ms = hold.until_ms.min(now_ms + trusted_ms),
             _ => {}
         }
         self.request = Some(Request {
@@ -188,8 +214,12 @@ impl Client {
         Op::Acquire { kind, key, owner: format!("{who}-{}", self.owners), lease_ms: lease(rng) }
     }
 
-    fn write(&mut self, rng: &mut Rng) -> Op {
+    fn write(&mut self, who: usize, rng: &mut Rng) -> Op {
         self.written += 1;
+        if self.is_replicated {
+            let value = rng.one_in(2).then_some(who as u64 * 1_000_000 + self.written);
+            return Op::Share { register: rng.below(REGISTERS), value };
+        }
         // To forget that a key with a lease was removed is safe, and so its removal does not wait for the disk.
         let may_remove = self.register.until_ms.is_none();
         let value = (!may_remove || !rng.one_in(4)).then_some(self.written);
@@ -212,6 +242,8 @@ impl Client {
                 format!("LOCK.ACQUIRE {key} {owner} LEASE {lease_ms}")
             }
             Op::Count { counter } => format!("INCR counter:{counter}"),
+            Op::Share { register, value: None } => format!("GET shared:{register}"),
+            Op::Share { register, value: Some(value) } => format!("SET shared:{register} {value}"),
             Op::Write { value: None, .. } => format!("DEL register:{who}"),
             Op::Write { value: Some(value), lease_ms: None } => format!("SET register:{who} {value}"),
             Op::Write { value: Some(value), lease_ms: Some(lease_ms) } => {
@@ -262,10 +294,11 @@ impl Client {
                 if kind == Kind::Native {
                     told.token(token_in(reply)?, floor)?;
                 }
-                let (until_ms, is_long) = (sent_ms + lease_ms, lease_ms > LEASE_MS_MAX);
+                let (until_ms, is_long) = (sent_ms + self.trusted_ms(lease_ms), lease_ms > LEASE_MS_MAX);
                 self.hold = Some(Hold { kind, key, owner, until_ms, may_be_lost, is_long });
             }
             Op::Extend { lease_ms } => {
+                let until_ms = sent_ms + self.trusted_ms(lease_ms);
                 let Some(hold) = &mut self.hold else { return Ok(None) };
                 if reply != ":1\r\n" && !reply.contains("$5\r\ntoken\r\n") {
                     if !reply.starts_with('-') {
@@ -273,7 +306,7 @@ impl Client {
                     }
                     return Ok(None);
                 }
-                (hold.until_ms, hold.may_be_lost) = (sent_ms + lease_ms, may_be_lost);
+                (hold.until_ms, hold.may_be_lost) = (until_ms, may_be_lost);
                 hold.is_long = lease_ms > LEASE_MS_MAX;
             }
             Op::Release => {
@@ -289,6 +322,8 @@ impl Client {
                 }
                 return Ok(None);
             }
+            // The history of the key is checked in the end.
+            Op::Share { .. } => return Ok(None),
             Op::Write { .. } => {
                 if !reply.starts_with('-') {
                     // The server may have been started again since, and have shown what was executed.
@@ -320,6 +355,18 @@ impl Client {
     pub(super) fn lose_request(&mut self) {
         self.request = self.request.take().filter(|request| request.is_answered);
     }
+}
+
+/// What is wrong, if the client believes in a lock that is not there.
+pub(super) fn lost_hold(client: &Client, state: &State, now_ms: u64) -> Option<String> {
+    let hold = client.hold.as_ref().filter(|hold| hold.until_ms >= now_ms && !hold.may_be_lost)?;
+    let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
+    let is_there = match (found, hold.kind) {
+        (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
+        (Some(Value::Object(_) | Value::Table(_)), Kind::Hash) => true,
+        _ => false,
+    };
+    (!is_there).then(|| format!("{hold:?} is lost: {found:?}"))
 }
 
 impl Told {

@@ -9,7 +9,7 @@ use redlatch::internals::clock::{Clock, LockTime, Now};
 use redlatch::internals::engine::Engine;
 use redlatch::internals::journal::log::{Log, Owed};
 use redlatch::internals::journal::recovery::{self, Found, Machine, Resume, Terms};
-use redlatch::internals::keyspace::{CopyCursor, Keyspace};
+use redlatch::internals::keyspace::{CopyCursor, Due, Keyspace};
 use redlatch::internals::state::session::Session;
 
 /// How the server or its start is broken. All but the first are canaries.
@@ -49,13 +49,15 @@ pub(super) struct ServerClock {
     pub(super) wall_offset_ms: Arc<AtomicI64>,
     /// Lock time at this real time.
     pub(super) origin: (u64, u64),
+    /// By how many millionths it is faster than real time.
+    pub(super) faster_ppm: i64,
 }
 
 impl Clock for ServerClock {
     fn now(&self) -> Now {
         let (lock_ms, real_ms) = self.origin;
         let now_ms = self.real_ms.load(SeqCst);
-        let lock_ms = lock_ms + (now_ms - real_ms);
+        let lock_ms = lock_ms + passed_ms(now_ms - real_ms, self.faster_ppm);
         let wall_offset_ms = self.wall_offset_ms.load(SeqCst) + now_ms as i64 - lock_ms as i64;
         Now { lock: LockTime::from_millis(lock_ms), wall_offset_ms }
     }
@@ -67,6 +69,11 @@ impl Clock for ServerClock {
     fn wall_micros(&self) -> u64 {
         self.now().wall().as_millis() * 1_000
     }
+}
+
+/// What a clock counts in this real time, if it is faster by so many millionths.
+pub(super) fn passed_ms(real_ms: u64, faster_ppm: i64) -> u64 {
+    real_ms.saturating_add_signed(real_ms as i64 * faster_ppm / 1_000_000)
 }
 
 /// A connection as the server has it.
@@ -93,6 +100,25 @@ impl Server {
 
     pub(super) fn now(&self) -> Now {
         self.engine.shared().clock.now()
+    }
+
+    /// Removes what has expired, and finishes calls that have waited. Returns whether there are new replies.
+    pub(super) fn finish_waits(&mut self) -> bool {
+        while self.engine.tick() == Due::More {}
+        let mut is_answered = false;
+        for connection in &mut self.connections {
+            let mut out = Vec::new();
+            if connection.session.parked.is_some() {
+                self.engine.resume(&mut connection.session, &mut out);
+                connection.session.client.collect(&mut out);
+            }
+            if !out.is_empty() {
+                connection.owed = self.log.owed();
+                connection.output = String::from_utf8(out).expect("an answer in ASCII");
+                is_answered = true;
+            }
+        }
+        is_answered
     }
 }
 

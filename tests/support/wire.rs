@@ -29,6 +29,12 @@ impl Link {
         Ok(Self { stream, bytes: Vec::new() })
     }
 
+    /// Waits for an answer no longer than this.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).expect("a patience above zero");
+    }
+
     /// Sends one request and waits for its answer.
     pub(crate) fn ask(&mut self, words: &[&str]) -> io::Result<OwnedFrame> {
         self.send(words)?;

@@ -9,9 +9,10 @@ use crate::commands::admin::acl_check;
 use crate::commands::admin::acl_file;
 use crate::commands::admin::acl_log;
 use crate::commands::admin::acl_sessions::{end_listeners, end_sessions};
+use crate::commands::admin::command::is_known;
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, one_of, text, token};
-use crate::commands::{Call, Command, Outcome, table};
+use crate::commands::{Call, Outcome, table};
 use crate::error::Refusal;
 use crate::state::acl::selector::Selector;
 use crate::state::acl::{DEFAULT, Denied, SetError};
@@ -96,9 +97,9 @@ fn cat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let known = acl_categories::NAMES.into_iter().find(|name| category.eq_ignore_ascii_case(name.as_bytes()));
     let known = known.ok_or_else(|| Refusal::quoting("ERR Unknown category '", category, "'"))?;
 
-    let shows_test = call.shared.is_open_to_tests_of(&call.session.client);
-    let shown = |command: &&Command| shows_test || command.row.group != Group::Test;
-    let members = table().all().filter(shown).filter(|command| acl_categories::is_in(command, known));
+    let is_known = is_known(call);
+    let members = table().all().filter(|command| is_known(command));
+    let members = members.filter(|command| acl_categories::is_in(command, known));
     // A container is not a command of its own.
     let members =
         members.filter(|command| command.subcommands.is_empty() || command.row.flags != Flags::NONE);

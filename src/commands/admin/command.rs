@@ -8,6 +8,8 @@
     reason = "numbers come from our own rows, and from positions in a bounded request"
 )]
 
+use std::sync::Arc;
+
 use crate::commands::admin::acl_categories::categories;
 use crate::commands::admin::acl_check;
 use crate::commands::help;
@@ -65,7 +67,7 @@ const FILTER: Arg = one_of(
 .after("FILTERBY");
 
 fn all(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let known: Vec<_> = known(call).collect();
+    let known: Vec<_> = known(call);
     call.reply.array(known.len());
     for command in known {
         describe(&mut call.reply, command);
@@ -74,23 +76,21 @@ fn all(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// The commands that this client may know.
-fn known(call: &Call<'_, '_>) -> impl Iterator<Item = &'static Command> + use<> {
-    let shows_test = shows_test(call);
-    table().commands().iter().filter(move |command| shows(command, shows_test))
+fn known(call: &Call<'_, '_>) -> Vec<&'static Command> {
+    let is_known = is_known(call);
+    table().commands().iter().filter(|command| is_known(command)).collect()
 }
 
-fn shows_test(call: &Call<'_, '_>) -> bool {
-    call.shared.is_open_to_tests_of(&call.session.client)
-}
-
-fn shows(command: &Command, shows_test: bool) -> bool {
-    shows_test || command.row.group != Group::Test
+/// Whether a client may know a command.
+pub(super) fn is_known<'k>(call: &Call<'_, 'k>) -> impl Fn(&Command) -> bool + use<'k> {
+    let (shared, client) = (call.shared, Arc::clone(&call.session.client));
+    move |command| shared.offers(command.row.group, &client)
 }
 
 fn count(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let count = known(call).count();
+    let count = known(call).len();
     call.reply.count(count);
     Ok(Outcome::Replied)
 }
@@ -100,10 +100,10 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return all(call);
     }
 
-    let shows_test = shows_test(call);
+    let is_known = is_known(call);
     call.reply.array(call.args.len());
     for name in call.args.rest() {
-        match named(name).filter(|command| shows(command, shows_test)) {
+        match named(name).filter(|command| is_known(command)) {
             Some(command) => describe(&mut call.reply, command),
             None => call.reply.null(),
         }
@@ -113,10 +113,10 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn docs(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let asked: Vec<&Command> = if call.args.is_empty() {
-        known(call).collect()
+        known(call)
     } else {
-        let shows_test = shows_test(call);
-        call.args.rest().filter_map(named).filter(|command| shows(command, shows_test)).collect()
+        let is_known = is_known(call);
+        call.args.rest().filter_map(named).filter(|command| is_known(command)).collect()
     };
 
     call.reply.map(asked.len());
@@ -136,10 +136,10 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
-    let shows_test = shows_test(call);
+    let is_known = is_known(call);
     let names: Vec<&str> = table()
         .all()
-        .filter(|command| shows(command, shows_test) && filter.lets_through(command))
+        .filter(|command| is_known(command) && filter.lets_through(command))
         .map(|command| command.name.as_str())
         .collect();
     call.reply.bulks(&names);

@@ -8,7 +8,7 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, block, pattern, text};
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::state::settings::{SettingError, Settings, shown};
+use crate::state::settings::{self, SettingError, Settings, shown};
 use crate::state::settings_fixed::FIXED;
 use crate::types::glob;
 
@@ -53,7 +53,9 @@ fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             // A setting asked for by its exact name is answered in the letter case of the request.
             let shown =
                 if is_glob { (*name).to_owned() } else { String::from_utf8_lossy(pattern).into_owned() };
-            found.push((shown, value.clone()));
+            // A password that is not for clients is shown to none.
+            let value = if *name == "cluster-etcd-password" { settings::shown(name, value) } else { value };
+            found.push((shown, value.to_owned()));
         }
     }
 

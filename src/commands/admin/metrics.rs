@@ -13,6 +13,7 @@ use crate::commands::admin::persistence;
 use crate::journal::log::{Log, Status};
 use crate::keyspace::Counts;
 use crate::state::clients::Client;
+use crate::state::cluster::ClusterFacts;
 
 /// One metric.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +104,11 @@ impl<'s> Snapshot<'s> {
     /// A number that the journal knows; zero without one.
     pub(in crate::commands) fn journal(&self, read: fn(&Status) -> u64) -> u64 {
         self.journal.as_ref().map_or(0, read)
+    }
+
+    /// A number that the cluster knows; zero without one.
+    pub(in crate::commands) fn cluster(&self, read: fn(&ClusterFacts) -> u64) -> u64 {
+        self.shared.cluster.as_deref().map_or(0, read)
     }
 
     /// The Unix second of the last sync; without a journal, that of the start.

@@ -8,6 +8,7 @@ use crate::commands::admin::metrics::{
     Metric, counter, fact, gauge, human, never, percent, secs, show, sum, zero,
 };
 use crate::state::channels::Kind as Listening;
+use crate::state::cluster::ClusterFacts;
 
 /// One section of INFO.
 pub(in crate::commands) struct Section {
@@ -42,6 +43,7 @@ pub(in crate::commands) const SECTIONS: &[Section] = &[
     section("Errorstats", &[]),
     on_request("Latencystats"),
     section("Cluster", &[zero("cluster_enabled")]),
+    Section { title: "Nodes", is_default: false, rows: NODES },
     section("Keyspace", &[]),
 ];
 
@@ -330,6 +332,26 @@ const REPLICATION: &[Metric] = &[
     never("repl_backlog_size", |_| show(1 << 20)),
     zero("repl_backlog_first_byte_offset"),
     zero("repl_backlog_histlen"),
+];
+
+const NODES: &[Metric] = &[
+    gauge("cluster_nodes", "Nodes that share a log in etcd; 0: the server is by itself.", |seen| {
+        show(seen.cluster(|cluster| cluster.others().len() as u64 + 1))
+    }),
+    gauge("cluster_epoch", "The epoch in which this node leads.", |seen| {
+        show(seen.cluster(|cluster| cluster.epoch().unsigned_abs()))
+    }),
+    gauge("cluster_head", "Entries that the log in etcd has had.", |seen| {
+        show(seen.cluster(ClusterFacts::head))
+    }),
+    counter("cluster_commits", "Commits of this node to etcd.", |seen| {
+        show(seen.cluster(|cluster| cluster.commits().0))
+    }),
+    counter(
+        "cluster_commit_seconds",
+        "Seconds that these commits took, from the request to the answer.",
+        |seen| secs(seen.cluster(|cluster| cluster.commits().1)),
+    ),
 ];
 
 const CPU: &[Metric] = &[

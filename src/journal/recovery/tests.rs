@@ -199,13 +199,13 @@ fn what_the_horizon_does_not_cover_waits_for_the_disk() {
     assert_eq!(put(&log, "longer", (15_000, 45_001)), 5);
     assert_eq!(put(&log, "forever", (15_000, u64::MAX)), 6);
     log.sync(at(15_000), 5_500).unwrap();
-    assert!(log.has(log.owed()));
+    assert!(log.has(log.owed(), || 0));
     assert_eq!(put(&log, "short after five seconds", (20_001, 20_002)), 7, "the last sync is too old");
     let owed = log.owed();
     log.write();
-    assert!(!log.has(owed));
+    assert!(!log.has(owed, || 0));
     log.sync(at(20_002), 10_500).unwrap();
-    assert!(log.has(owed));
+    assert!(log.has(owed, || 0));
     // Long leases are not expected again after two minutes.
     log.sync(at(140_000), 130_500).unwrap();
     assert_eq!(found(&memory).0.horizon.until, at(140_000));
@@ -267,7 +267,7 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     put(&log, "a", (10_100, 40_100));
     let owed = log.owed();
     log.write();
-    assert_eq!((log.has(owed), log.error().as_deref()), (false, Some("the disk is full")));
+    assert_eq!((log.has(owed, || 0), log.error().as_deref()), (false, Some("the disk is full")));
     let key = Bytes::from_static(b"a");
     let removal = [Mutation::Remove { database: 0, key, expired: false }];
     append(&log, (10_100, 0), &removal);
@@ -287,7 +287,7 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Write(_))));
     memory.0.lock().is_full = false;
     log.retry();
-    assert_eq!((log.has(Owed { synced: 0, ..owed }), log.error()), (true, None));
+    assert_eq!((log.has(Owed { synced: 0, ..owed }, || 0), log.error()), (true, None));
     assert_eq!(found(&memory).1, ["a"]);
     memory.0.lock().fails_to_sync = true;
     assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Sync(_))));

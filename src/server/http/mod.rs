@@ -88,15 +88,8 @@ impl Http {
         settings: &Settings,
         inherited: Vec<std::net::TcpListener>,
     ) -> Result<Self, StartError> {
-        let (addresses, names) = addresses_and_names(&settings.text("http-bind"));
-        let tcp = match settings.text("http-port").as_str() {
-            _ if !inherited.is_empty() => inherited,
-            "0" => Vec::new(),
-            number => {
-                Self::check(settings)?;
-                listen(&addresses, if number == "auto" { 0 } else { number.parse().expect(CHECKED) })?
-            }
-        };
+        let (_, names) = addresses_and_names(&settings.text("http-bind"));
+        let tcp = listeners(settings, inherited)?;
         Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
@@ -132,6 +125,25 @@ impl Http {
         let server = server.clone();
         threads.start_named("redlatch-http".to_owned(), runtime, async move { server.finished().await })?;
         Ok(addresses)
+    }
+}
+
+/// Binds the port that `http-port` and `http-bind` ask for, unless there are inherited sockets.
+///
+/// # Errors
+/// An address is in use, or `http-bind` has no address.
+pub(super) fn listeners(
+    settings: &Settings,
+    inherited: Vec<std::net::TcpListener>,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
+    match settings.text("http-port").as_str() {
+        _ if !inherited.is_empty() => Ok(inherited),
+        "0" => Ok(Vec::new()),
+        number => {
+            Http::check(settings)?;
+            let (addresses, _) = addresses_and_names(&settings.text("http-bind"));
+            listen(&addresses, if number == "auto" { 0 } else { number.parse().expect(CHECKED) })
+        }
     }
 }
 

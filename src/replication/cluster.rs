@@ -1,0 +1,244 @@
+//! A cluster in etcd: the names of its keys, what its nodes agree on, and who they are.
+//!
+//! Owns    the keys under the prefix, and the texts of `cluster` and `epoch`.
+//! Rule    a text is lines of a name and a value, so that people can read it with etcdctl. Another first line, or a newer
+//!         version, is refused: a node never leads a log that it does not understand.
+
+use bytes::Bytes;
+
+use super::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
+
+/// The version of what is in etcd that this program writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+/// The beginning of the first line of `cluster`. The version follows.
+const FIRST_LINE: &str = "redlatch cluster ";
+/// The first line of an `epoch` that nobody owns.
+const RELEASED: &str = "released";
+
+/// The names of the keys under a prefix.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    /// The keys under this prefix, which usually ends with a slash.
+    pub fn under(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    /// What the nodes agree on.
+    pub fn cluster(&self) -> Bytes {
+        self.named("cluster")
+    }
+
+    /// Who leads. The revision of its last change is the fence of the leader's commits.
+    pub fn epoch(&self) -> Bytes {
+        self.named("epoch")
+    }
+
+    /// The sequence number of the next entry of the log.
+    pub fn head(&self) -> Bytes {
+        self.named("head")
+    }
+
+    /// An entry of the log.
+    pub fn log(&self, sequence: u64) -> Bytes {
+        self.named(&format!("log/{sequence:016x}"))
+    }
+
+    /// The end of the keys of the log.
+    pub(super) fn log_end(&self) -> Bytes {
+        // The byte behind the slash.
+        self.named("log0")
+    }
+
+    /// The sequence number of an entry of the log.
+    pub(super) fn sequence_of(&self, key: &[u8]) -> Option<u64> {
+        let digits = key.strip_prefix(self.prefix.as_bytes())?.strip_prefix(b"log/")?;
+        u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    }
+
+    /// The entry of a node in the list of all nodes.
+    pub fn node(&self, id: &str) -> Bytes {
+        self.named(&format!("node/{id}"))
+    }
+
+    /// The first key of the list of all nodes, and the key behind the last.
+    pub fn nodes(&self) -> (Bytes, Bytes) {
+        (self.named("node/"), self.named("node0"))
+    }
+
+    fn named(&self, name: &str) -> Bytes {
+        format!("{}{name}", self.prefix).into()
+    }
+}
+
+/// What every node of a cluster must be started with.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Agreed {
+    /// How long the log stands still before another node takes over, in milliseconds.
+    pub takeover_ms: u64,
+    /// Databases.
+    pub databases: u16,
+}
+
+/// A cluster that a node has joined.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cluster {
+    /// The names of its keys.
+    pub keys: Keys,
+    /// Its id, which the first node has chosen.
+    pub id: [u8; 20],
+    /// What its nodes agree on.
+    pub agreed: Agreed,
+    /// The text of `cluster`.
+    text: Bytes,
+}
+
+/// Why a node cannot join a cluster.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum JoinError {
+    /// The text of `cluster` is of a newer version.
+    #[error("the cluster is of version {0}, and this program reads versions up to {VERSION}")]
+    Newer(u32),
+    /// The keys are not those of a cluster of redlatch.
+    #[error("the prefix is used for something else: {0}")]
+    Foreign(String),
+    /// A setting of this node is not that of the cluster.
+    #[error("the cluster has {name} {theirs}, and this node {ours}")]
+    Differs {
+        /// The name of the setting.
+        name: &'static str,
+        /// Its value in etcd.
+        theirs: String,
+        /// Its value here.
+        ours: String,
+    },
+    /// etcd has not answered, or has refused. To try again is safe.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+}
+
+impl Cluster {
+    /// Joins the cluster under this prefix. If there is none it is founded, with this id.
+    ///
+    /// # Errors
+    /// [`JoinError`]
+    pub fn join(etcd: &dyn Etcd, keys: Keys, agreed: Agreed, new_id: [u8; 20]) -> Result<Self, JoinError> {
+        let read = |key| Operation::Read { key, end: None, limit: 1 };
+        let absent = |key| Compare::ModRevision { key, revision: 0 };
+        let founded = Self::text_of(new_id, &agreed);
+        let all = [keys.cluster(), keys.epoch(), keys.head()];
+        let answer = etcd.transact(&Transaction {
+            conditions: all.clone().map(absent).to_vec(),
+            then: vec![Operation::Put { key: keys.cluster(), value: founded.clone() }],
+            otherwise: all.map(read).to_vec(),
+        })?;
+        if answer.has_succeeded {
+            return Ok(Self { keys, id: new_id, agreed, text: founded });
+        }
+        let Some(KeyValue { value: text, .. }) = answer.reads.first().and_then(|found| found.first()) else {
+            return Err(JoinError::Foreign("there is an epoch or a head, and no cluster".to_owned()));
+        };
+        let (id, theirs) = Self::parse(text)?;
+        let (takeover_ms, databases) = (theirs.takeover_ms.to_string(), theirs.databases.to_string());
+        for (name, theirs, ours) in [
+            ("takeover", takeover_ms, agreed.takeover_ms.to_string()),
+            ("databases", databases, agreed.databases.to_string()),
+        ] {
+            if theirs != ours {
+                return Err(JoinError::Differs { name, theirs, ours });
+            }
+        }
+        Ok(Self { keys, id, agreed, text: text.clone() })
+    }
+
+    /// The condition that the keys are still those of this cluster.
+    pub(super) fn is_unchanged(&self) -> Compare {
+        Compare::Value { key: self.keys.cluster(), value: self.text.clone() }
+    }
+
+    /// Whether this is what etcd has under `cluster`.
+    pub(super) fn is(&self, found: Option<&KeyValue>) -> bool {
+        found.is_some_and(|found| found.value == self.text)
+    }
+
+    fn text_of(id: [u8; 20], agreed: &Agreed) -> Bytes {
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let Agreed { takeover_ms, databases } = agreed;
+        let text = format!("{FIRST_LINE}{VERSION}\nid {id}\ntakeover {takeover_ms}\ndatabases {databases}\n");
+        text.into()
+    }
+
+    fn parse(text: &[u8]) -> Result<([u8; 20], Agreed), JoinError> {
+        let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]).into_owned();
+        let foreign = || JoinError::Foreign(format!("cluster is {shown:?}"));
+        let text = std::str::from_utf8(text).map_err(|_| foreign())?;
+        let mut lines = text.lines();
+        let version = lines.next().and_then(|line| line.strip_prefix(FIRST_LINE)?.parse().ok());
+        match version {
+            Some(VERSION) => {}
+            Some(version) if version > VERSION => return Err(JoinError::Newer(version)),
+            _ => return Err(foreign()),
+        }
+        let mut value_of = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+        let mut parsed = || {
+            let id = id_in(value_of("id")?)?;
+            let takeover_ms = value_of("takeover")?.parse().ok()?;
+            Some((id, Agreed { takeover_ms, databases: value_of("databases")?.parse().ok()? }))
+        };
+        parsed().ok_or_else(foreign)
+    }
+}
+
+/// Bytes of a foreign text that an error shows.
+const SHOWN_BYTES: usize = 64;
+
+fn id_in(digits: &str) -> Option<[u8; 20]> {
+    let mut id = [0; 20];
+    if digits.len() != 2 * id.len() || !digits.is_ascii() {
+        return None;
+    }
+    for (at, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(id)
+}
+
+/// A node, as the others know it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Member {
+    /// Its id, which no other process ever has: 40 hexadecimal digits, for example.
+    pub id: String,
+    /// Where it listens, with the port. Neither these nor the id have a line break.
+    pub addresses: Vec<String>,
+}
+
+impl Member {
+    /// The text of `epoch` if nobody leads; else that of the leader.
+    pub(super) fn epoch_text(leader: Option<&Self>) -> Bytes {
+        let Some(Self { id, addresses }) = leader else { return Bytes::from_static(RELEASED.as_bytes()) };
+        let lines = addresses.iter().map(|address| format!("\naddress {address}"));
+        format!("leader {id}{}", lines.collect::<String>()).into()
+    }
+
+    /// The leader by the text of `epoch`. `None`: nobody leads.
+    ///
+    /// # Errors
+    /// It is no such text.
+    pub(super) fn in_epoch(text: &[u8]) -> Result<Option<Self>, NotAnEpoch> {
+        if text == RELEASED.as_bytes() {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(text).map_err(|_| NotAnEpoch)?;
+        let mut lines = text.lines();
+        let id = lines.next().and_then(|line| line.strip_prefix("leader ")).ok_or(NotAnEpoch)?.to_owned();
+        let address = |line: &str| line.strip_prefix("address ").map(str::to_owned).ok_or(NotAnEpoch);
+        Ok(Some(Self { id, addresses: lines.map(address).collect::<Result<_, _>>()? }))
+    }
+}
+
+/// The text of `epoch` is that of another program.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct NotAnEpoch;

@@ -1,0 +1,381 @@
+//! A term: the time in which a node leads, and its commits to the log in etcd.
+//!
+//! Owns    the entries of the log: what is not committed yet, and which entries make which file of the journal.
+//! Rule    a commit is one transaction: if the epoch is that of the term and the head is the next sequence number, the
+//!         head is moved and the entry is put. An entry that may have been committed is tried again as it is: a late
+//!         duplicate of a try finds another head, and changes nothing.
+//! Rule    an entry has bytes of one file, and where they belong in it. A file whose beginning is there twice begins with
+//!         the later one: the start that has written the earlier one has not come to its end.
+//! Locks   one mutex around the entries, which is not held while etcd is asked; another around the commits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Cursor};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+
+use super::cluster::{Cluster, Member};
+use super::etcd::{Answer, Compare, Etcd, EtcdError, Operation, Transaction};
+use super::standby::{first, head_text, sequence};
+use crate::journal::frame;
+use crate::journal::log::Storage;
+use crate::sync::Mutex;
+
+/// Bytes of the journal in one entry at most: etcd refuses requests above 1.5 MiB, and an answer that takes long would
+/// keep all replies waiting.
+pub const ENTRY_BYTES_MAX: usize = 1 << 20;
+/// Bytes that wait for etcd, above which nothing is written: memory for the writes of some seconds without etcd. One write
+/// may exceed it.
+pub const BUFFERED_BYTES_MAX: usize = 64 << 20;
+/// Bytes that an entry takes in etcd besides those of the journal: its key, the head, and the indexes of both.
+const ENTRY_OVERHEAD_BYTES: u64 = 512;
+/// By how many bytes the newest file grows in etcd before the live keys are copied to the next one: what a node that takes
+/// over reads in a fraction of a second. An hour of heartbeats.
+const GROWTH_BYTES: u64 = 8 << 20;
+/// Bytes of entries that one read asks for, about.
+const READ_BYTES: usize = 4 << 20;
+/// Entries that one read asks for as long as nothing is known of their sizes: 22 MiB in base64, if they are large.
+const READ_ENTRIES_MIN: u32 = 16;
+/// Entries that one read asks for at most, where many small ones came before.
+const READ_ENTRIES_MAX: u32 = 1_024;
+/// Bytes before those of the journal in an entry: the number of the file, and the offset in it, little endian.
+const HEADER_BYTES: usize = 16;
+
+/// The files of a journal, by their numbers.
+pub type Files = Vec<(u64, Cursor<Vec<u8>>)>;
+
+/// A term. Clones are handles of the same term. As a [`Storage`] it keeps the journal of the leader.
+#[derive(Clone, Debug)]
+pub struct Term(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    etcd: Arc<dyn Etcd>,
+    cluster: Cluster,
+    /// The revision at which this node has put the epoch.
+    epoch: i64,
+    state: Mutex<State>,
+    /// Locked from one commit to its answer.
+    committing: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The sequence number of the next entry.
+    head: u64,
+    /// What is not committed, the earliest first.
+    entries: VecDeque<Entry>,
+    buffered: usize,
+    /// How many entries have been made, and how many of them are committed.
+    made: u64,
+    committed: u64,
+    /// The newest file: its number and bytes.
+    file: u64,
+    file_bytes: u64,
+    /// The first entry of each file in etcd.
+    firsts: BTreeMap<u64, u64>,
+    /// A revision of etcd that the next removal has it forget.
+    forgettable: i64,
+    /// Bytes in etcd of the newest file, now and after the live keys had been copied to it.
+    stored: u64,
+    copied: u64,
+    /// Why the term is over, if it is.
+    over: Option<TermError>,
+}
+
+/// Bytes of one file.
+#[derive(Clone, Debug)]
+struct Entry {
+    file: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Whether it may be in etcd: nothing is added to it.
+    is_tried: bool,
+}
+
+/// Why a term is over, or does not begin.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TermError {
+    /// Another node leads.
+    #[error("another node leads")]
+    Deposed,
+    /// The log is not what this program has written.
+    #[error("the log was changed by another program: {0}")]
+    Foreign(&'static str),
+    /// etcd has not answered, or has refused: the same may succeed later.
+    #[error(transparent)]
+    Etcd(#[from] EtcdError),
+}
+
+impl From<TermError> for io::Error {
+    fn from(error: TermError) -> Self {
+        match error {
+            TermError::Etcd(error) => Self::new(io::ErrorKind::TimedOut, error),
+            error => Self::other(error),
+        }
+    }
+}
+
+impl Term {
+    pub(super) fn new(etcd: Arc<dyn Etcd>, cluster: Cluster, epoch: i64, head: u64) -> Self {
+        let state = Mutex::new(State { head, forgettable: epoch, ..State::default() });
+        Self(Arc::new(Inner { etcd, cluster, epoch, state, committing: Mutex::new(()) }))
+    }
+
+    /// The epoch of the term.
+    pub fn epoch(&self) -> i64 {
+        self.0.epoch
+    }
+
+    /// The sequence number of the next entry of the log.
+    pub fn head(&self) -> u64 {
+        self.0.state.lock().head
+    }
+
+    /// Reads the files of the journal. While that takes more than one read, empty entries tell the standbys that this node
+    /// has not died.
+    ///
+    /// # Errors
+    /// [`TermError`]: the term is over, because it has never begun.
+    pub fn load(&self) -> Result<Files, TermError> {
+        let keys = &self.0.cluster.keys;
+        let mut files: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let (mut next, mut limit) = (None, READ_ENTRIES_MIN);
+        loop {
+            let head = self.head();
+            let key = keys.log(next.unwrap_or(0));
+            let read = Operation::Read { key, end: Some(keys.log_end()), limit };
+            let then = vec![read];
+            let answer = match self.0.etcd.transact(&Transaction { then, ..Transaction::default() }) {
+                // The answer may have been too large.
+                Err(EtcdError::Unknown(_)) if limit > READ_ENTRIES_MIN => {
+                    limit = READ_ENTRIES_MIN;
+                    continue;
+                }
+                answer => answer?,
+            };
+            let found = answer.reads.first().map_or(&[][..], |found| found);
+            for entry in found {
+                let at = keys.sequence_of(&entry.key).ok_or(TermError::Foreign("an entry has no number"))?;
+                if next.is_some_and(|next| next != at) {
+                    return Err(TermError::Foreign("an entry is missing"));
+                }
+                self.take(at, &entry.value, &mut files)?;
+                next = Some(at + 1);
+            }
+            if next.unwrap_or(0) >= head || found.is_empty() {
+                // Nothing is behind the head, because nobody else can commit.
+                let is_whole = next.unwrap_or(0) == head;
+                let files = files.into_iter().map(|(number, file)| (number, Cursor::new(file))).collect();
+                return if is_whole { Ok(files) } else { Err(TermError::Foreign("an entry is missing")) };
+            }
+            let bytes: usize = found.iter().map(|entry| entry.value.len() + HEADER_BYTES).sum();
+            let fitting = u32::try_from(READ_BYTES / (bytes / found.len())).unwrap_or(u32::MAX);
+            limit = fitting.clamp(READ_ENTRIES_MIN, READ_ENTRIES_MAX);
+            self.commit(Bytes::new())?;
+        }
+    }
+
+    /// Adds an entry of the log to its file.
+    fn take(&self, at: u64, value: &Bytes, files: &mut BTreeMap<u64, Vec<u8>>) -> Result<(), TermError> {
+        let mut value = value.clone();
+        if value.is_empty() {
+            return Ok(());
+        }
+        let mut number = || value.try_get_u64_le().map_err(|_| TermError::Foreign("an entry is cut short"));
+        let (number, offset) = (number()?, number()?);
+        if offset == 0 {
+            files.insert(number, Vec::new());
+            self.0.state.lock().firsts.insert(number, at);
+        }
+        let file = files.get_mut(&number).filter(|file| file.len() as u64 == offset);
+        file.ok_or(TermError::Foreign("an entry does not fit"))?.extend_from_slice(&value);
+        Ok(())
+    }
+
+    /// Commits one entry of the log.
+    ///
+    /// # Errors
+    /// [`TermError`]. After [`TermError::Etcd`] it may be committed or not: only the same entry may be tried again.
+    fn commit(&self, value: Bytes) -> Result<(), TermError> {
+        let keys = &self.0.cluster.keys;
+        let head = self.head();
+        let put = |key, value| Operation::Put { key, value };
+        let read = |key| Operation::Read { key, end: None, limit: 1 };
+        let next = Compare::Value { key: keys.head(), value: head_text(head) };
+        let answer = self.0.etcd.transact(&Transaction {
+            conditions: vec![self.is_mine(), next],
+            then: vec![put(keys.head(), head_text(head + 1)), put(keys.log(head), value)],
+            otherwise: vec![read(keys.epoch()), read(keys.head())],
+        })?;
+        if !answer.has_succeeded {
+            self.is_committed(&answer, head)?;
+        }
+        self.0.state.lock().head = head + 1;
+        Ok(())
+    }
+
+    /// Whether an earlier try has committed the entry of that number.
+    fn is_committed(&self, answer: &Answer, head: u64) -> Result<(), TermError> {
+        if first(answer, 0).map(|epoch| epoch.mod_revision) != Some(self.0.epoch) {
+            return Err(TermError::Deposed);
+        }
+        let found = first(answer, 1).and_then(sequence);
+        // Nobody else can have moved the head in this epoch.
+        if found == Some(head + 1) { Ok(()) } else { Err(TermError::Foreign("the head was moved")) }
+    }
+
+    /// The condition that the epoch is that of this term.
+    fn is_mine(&self) -> Compare {
+        Compare::ModRevision { key: self.0.cluster.keys.epoch(), revision: self.0.epoch }
+    }
+
+    /// Commits what was written before the call.
+    fn commit_all(&self) -> Result<(), TermError> {
+        let _committing = self.0.committing.lock();
+        let made = self.0.state.lock().made;
+        loop {
+            let value = {
+                let mut state = self.0.state.lock();
+                if let Some(over) = &state.over {
+                    return Err(over.clone());
+                }
+                if state.committed >= made {
+                    return Ok(());
+                }
+                let Some(entry) = state.entries.front_mut() else { return Ok(()) };
+                entry.is_tried = true;
+                entry.value()
+            };
+            match self.commit(value) {
+                Ok(()) => self.0.state.lock().note_commit(),
+                Err(error @ TermError::Etcd(_)) => return Err(error),
+                Err(error) => {
+                    self.0.state.lock().over = Some(error.clone());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Gives the epoch back, so that another node takes over at once. Called after the log was stopped, when no client is
+    /// answered any more. If it fails, the others wait until the log has stood still.
+    ///
+    /// # Errors
+    /// [`TermError`]
+    pub fn release(&self) -> Result<(), TermError> {
+        self.0.state.lock().over = Some(TermError::Deposed);
+        let key = self.0.cluster.keys.epoch();
+        let answer = self.0.etcd.transact(&Transaction {
+            conditions: vec![self.is_mine()],
+            then: vec![Operation::Put { key, value: Member::epoch_text(None) }],
+            otherwise: Vec::new(),
+        })?;
+        if answer.has_succeeded { Ok(()) } else { Err(TermError::Deposed) }
+    }
+}
+
+impl Entry {
+    /// Its bytes in etcd.
+    fn value(&self) -> Bytes {
+        let header = [self.file.to_le_bytes(), self.offset.to_le_bytes()];
+        [header.as_flattened(), &self.bytes].concat().into()
+    }
+}
+
+impl State {
+    /// The bytes are in the newest file.
+    fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (file, offset) = (self.file, self.file_bytes);
+            let is_open =
+                |last: &&mut Entry| !last.is_tried && last.file == file && last.bytes.len() < ENTRY_BYTES_MAX;
+            let last = match self.entries.back_mut().filter(is_open) {
+                Some(last) => last,
+                None => {
+                    self.made += 1;
+                    self.entries.push_back(Entry { file, offset, bytes: Vec::new(), is_tried: false });
+                    continue;
+                }
+            };
+            let (now, later) = bytes.split_at(bytes.len().min(ENTRY_BYTES_MAX - last.bytes.len()));
+            last.bytes.extend_from_slice(now);
+            self.file_bytes += now.len() as u64;
+            self.buffered += now.len();
+            bytes = later;
+        }
+    }
+
+    /// The first entry is committed, and the head is behind it.
+    fn note_commit(&mut self) {
+        let Some(Entry { file, offset, bytes, .. }) = self.entries.pop_front() else { return };
+        self.committed += 1;
+        self.buffered -= bytes.len();
+        if offset == 0 {
+            self.firsts.insert(file, self.head - 1);
+            self.stored = 0;
+        }
+        self.stored += bytes.len() as u64 + ENTRY_OVERHEAD_BYTES;
+    }
+}
+
+impl Storage for Term {
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        if let Some(over) = &state.over {
+            return Err(over.clone().into());
+        }
+        if state.buffered > BUFFERED_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "etcd does not take the log"));
+        }
+        state.append(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(self.commit_all()?)
+    }
+
+    fn begin(&self, number: u64) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        (state.file, state.file_bytes) = (number, 0);
+        state.append(&frame::first_line());
+        Ok(())
+    }
+
+    fn remove_before(&self, number: u64) -> io::Result<()> {
+        let keys = &self.0.cluster.keys;
+        let first = {
+            let mut state = self.0.state.lock();
+            state.copied = state.stored;
+            // A file that has not begun in etcd takes the place of none.
+            let Some(first) = state.firsts.get(&number).copied() else { return Ok(()) };
+            state.firsts.retain(|file, _| *file >= number);
+            first
+        };
+        let answer = self.0.etcd.transact(&Transaction {
+            conditions: vec![self.is_mine()],
+            then: vec![Operation::Delete { key: keys.log(0), end: Some(keys.log(first)) }],
+            otherwise: Vec::new(),
+        });
+        let answer = answer.map_err(TermError::from)?;
+        if !answer.has_succeeded {
+            return Err(TermError::Deposed.into());
+        }
+        // What was removed takes room until it is forgotten. Others who use this etcd may still read what is younger than the
+        // removal before.
+        let revision = std::mem::replace(&mut self.0.state.lock().forgettable, answer.revision);
+        Ok(self.0.etcd.compact(revision).map_err(TermError::from)?)
+    }
+
+    /// Four fifths of `takeover`: the clocks of two nodes may differ by a fifth of it. What was written just before a sync is
+    /// tried in that sync first. So the head moves after the sync has begun, and a standby counts from a later moment.
+    fn believed_ms(&self) -> Option<u64> {
+        Some(self.0.cluster.agreed.takeover_ms / 5 * 4)
+    }
+
+    fn has_grown(&self) -> bool {
+        let state = self.0.state.lock();
+        state.stored > state.copied + GROWTH_BYTES
+    }
+}

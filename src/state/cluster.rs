@@ -1,0 +1,80 @@
+//! What commands say of a cluster: its name, its nodes, and the term of this one.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// A node, as clients see it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClusterNode {
+    /// Its id: forty hexadecimal digits.
+    pub id: String,
+    /// Where it is reached without TLS, or else with it.
+    pub host: String,
+    /// The port that belongs to it.
+    pub port: u16,
+    /// Its port for TLS; 0: none.
+    pub tls_port: u16,
+}
+
+/// What a node that leads says of its cluster.
+#[derive(Debug)]
+pub struct ClusterFacts {
+    /// The name of the cluster.
+    pub name: String,
+    /// This node, which leads if somebody asks it.
+    pub me: ClusterNode,
+    others: Mutex<Vec<ClusterNode>>,
+    epoch: AtomicI64,
+    head: AtomicU64,
+    commits: AtomicU64,
+    commit_micros: AtomicU64,
+}
+
+impl ClusterFacts {
+    /// A cluster with one node.
+    pub fn new(name: String, me: ClusterNode) -> Self {
+        let (epoch, head) = (AtomicI64::new(0), AtomicU64::new(0));
+        let (commits, commit_micros) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros }
+    }
+
+    /// The other nodes, by their ids.
+    pub fn others(&self) -> Vec<ClusterNode> {
+        self.others.lock().clone()
+    }
+
+    /// Notes the other nodes.
+    pub fn set_others(&self, mut others: Vec<ClusterNode>) {
+        others.sort_by(|a, b| a.id.cmp(&b.id));
+        *self.others.lock() = others;
+    }
+
+    /// The epoch of the term.
+    pub fn epoch(&self) -> i64 {
+        self.epoch.load(SeqCst)
+    }
+
+    /// The sequence number of the next entry of the log, a moment ago.
+    pub fn head(&self) -> u64 {
+        self.head.load(SeqCst)
+    }
+
+    /// Notes the epoch, and how far the log is.
+    pub fn set_term(&self, epoch: i64, head: u64) {
+        self.epoch.store(epoch, SeqCst);
+        self.head.store(head, SeqCst);
+    }
+
+    /// A commit has succeeded, and has taken so long.
+    pub fn note_commit(&self, took: Duration) {
+        self.commits.fetch_add(1, Relaxed);
+        self.commit_micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// How many commits there were since the start of this node, and how many microseconds they took together.
+    pub fn commits(&self) -> (u64, u64) {
+        (self.commits.load(Relaxed), self.commit_micros.load(Relaxed))
+    }
+}

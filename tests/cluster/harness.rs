@@ -1,0 +1,444 @@
+//! Members of etcd and nodes of a cluster, as processes that are stopped, killed and started again.
+//!
+//! Owns    the processes, their files, and the network namespaces where a test asks for these.
+//! Time    real; a test waits for a line of a log or for an answer.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
+
+use crate::support::binary::{Directory, redlatch};
+use crate::support::server::free_port;
+use crate::support::wire::Link;
+
+/// Where a process runs: on this machine, or in a network namespace with an address of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) ip: Ipv4Addr,
+    namespace: Option<String>,
+}
+
+impl Host {
+    /// This machine.
+    pub(crate) fn local() -> Self {
+        Self { ip: Ipv4Addr::LOCALHOST, namespace: None }
+    }
+
+    fn in_namespace(ip: Ipv4Addr, namespace: String) -> Self {
+        Self { ip, namespace: Some(namespace) }
+    }
+
+    /// A program that runs here.
+    fn command(&self, program: Command) -> Command {
+        let Some(namespace) = &self.namespace else { return program };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// A port that nobody uses here.
+    fn port(&self, in_namespace: u16) -> u16 {
+        if self.namespace.is_some() { in_namespace } else { free_port().expect("a free port") }
+    }
+}
+
+/// Namespaces on a bridge, which this process reaches, too.
+pub(crate) struct Network {
+    name: String,
+    pub(crate) hosts: Vec<Host>,
+}
+
+impl Network {
+    /// A network of so many namespaces. Takes root and the program `ip`.
+    pub(crate) fn new(count: u8) -> Self {
+        // Names of interfaces have 15 characters at most.
+        let id = std::process::id() % 100_000;
+        let name = format!("rl{id}");
+        let third = (id % 250) as u8;
+        let mut network = Self { name: name.clone(), hosts: Vec::new() };
+        ip(&["link", "add", &name, "type", "bridge"]);
+        ip(&["addr", "add", &format!("10.231.{third}.1/24"), "dev", &name]);
+        ip(&["link", "set", &name, "up"]);
+        for number in 0..count {
+            let (namespace, address) =
+                (format!("{name}-{number}"), Ipv4Addr::new(10, 231, third, 10 + number));
+            let (outer, inner) = (format!("{name}o{number}"), format!("{name}i{number}"));
+            ip(&["netns", "add", &namespace]);
+            ip(&["link", "add", &outer, "type", "veth", "peer", "name", &inner]);
+            ip(&["link", "set", &inner, "netns", &namespace]);
+            ip(&["link", "set", &outer, "master", &name, "up"]);
+            ip(&["-n", &namespace, "addr", "add", &format!("{address}/24"), "dev", &inner]);
+            ip(&["-n", &namespace, "link", "set", &inner, "up"]);
+            ip(&["-n", &namespace, "link", "set", "lo", "up"]);
+            network.hosts.push(Host::in_namespace(address, namespace));
+        }
+        network
+    }
+
+    /// Drops everything between two hosts, or lets it through again.
+    pub(crate) fn part(&self, one: usize, other: usize, are_parted: bool) {
+        for (from, to) in [(one, other), (other, one)] {
+            let namespace = self.hosts[from].namespace.as_deref().expect("a host of this network");
+            let change = if are_parted { "add" } else { "del" };
+            ip(&["-n", namespace, "route", change, "blackhole", &format!("{}/32", self.hosts[to].ip)]);
+        }
+    }
+
+    /// Sets the link of a host down, or up again.
+    pub(crate) fn set_link(&self, host: usize, is_up: bool) {
+        ip(&["link", "set", &format!("{}o{host}", self.name), if is_up { "up" } else { "down" }]);
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for (number, host) in self.hosts.iter().enumerate() {
+            let _ = Command::new("ip").args(["link", "del", &format!("{}o{number}", self.name)]).status();
+            if let Some(namespace) = &host.namespace {
+                let _ = Command::new("ip").args(["netns", "del", namespace]).status();
+            }
+        }
+        let _ = Command::new("ip").args(["link", "del", &self.name]).status();
+    }
+}
+
+fn ip(args: &[&str]) {
+    let status = Command::new("ip").args(args).status().expect("the program ip");
+    assert!(status.success(), "ip {args:?}");
+}
+
+/// Members of etcd.
+pub(crate) struct Etcd {
+    directory: Directory,
+    members: Vec<Member>,
+    more: Vec<String>,
+    /// Whether clients speak TLS to it, and what etcdctl needs for that.
+    tls: Option<Vec<String>>,
+}
+
+struct Member {
+    host: Host,
+    client: u16,
+    peer: u16,
+    process: Option<Child>,
+}
+
+impl Etcd {
+    /// One member on this machine, with more arguments.
+    pub(crate) fn start_one(more: &[&str]) -> Self {
+        Self::start(&[Host::local()], more)
+    }
+
+    /// A member on each host. Returns when they answer.
+    pub(crate) fn start(hosts: &[Host], more: &[&str]) -> Self {
+        let more = more.iter().map(|word| (*word).to_owned()).collect();
+        Self::start_with(hosts, more, None)
+    }
+
+    /// One member that clients reach by TLS alone. `server`: authorities, certificate and key of the member; `client`: a
+    /// certificate and a key.
+    pub(crate) fn start_tls(server: [&str; 3], client: [&str; 2]) -> Self {
+        let flags = |names: &[&str], files: &[&str]| -> Vec<String> {
+            let pairs = names.iter().zip(files).flat_map(|(name, file)| [*name, *file]);
+            pairs.map(str::to_owned).collect()
+        };
+        let mut more = flags(&["--trusted-ca-file", "--cert-file", "--key-file"], &server);
+        more.push("--client-cert-auth".to_owned());
+        let tls = flags(&["--cacert", "--cert", "--key"], &[server[0], client[0], client[1]]);
+        Self::start_with(&[Host::local()], more, Some(tls))
+    }
+
+    fn start_with(hosts: &[Host], more: Vec<String>, tls: Option<Vec<String>>) -> Self {
+        let member = |host: &Host| Member {
+            host: host.clone(),
+            client: host.port(2379),
+            peer: host.port(2380),
+            process: None,
+        };
+        let members = hosts.iter().map(member).collect();
+        let mut etcd = Self { directory: Directory::new(), members, more, tls };
+        (0..hosts.len()).for_each(|number| etcd.restart(number));
+        etcd.wait();
+        etcd
+    }
+
+    /// The endpoints, for `cluster-etcd`.
+    pub(crate) fn endpoints(&self) -> String {
+        let all = self.members.iter().map(|member| self.url(member, member.client));
+        all.collect::<Vec<_>>().join(",")
+    }
+
+    fn url(&self, member: &Member, port: u16) -> String {
+        let is_tls = self.tls.is_some() && port == member.client;
+        format!("{}://{}:{port}", if is_tls { "https" } else { "http" }, member.host.ip)
+    }
+
+    /// Starts a member, on its files if it has run before.
+    pub(crate) fn restart(&mut self, number: usize) {
+        let url = |member: &Member, port: u16| self.url(member, port);
+        let peers: Vec<_> =
+            (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", url(m, m.peer))).collect();
+        let member = &self.members[number];
+        let mut command = Command::new(program());
+        command
+            .args(["--name", &format!("m{number}")])
+            .args(["--data-dir", &self.directory.path(&format!("m{number}"))])
+            .args(["--listen-client-urls", &url(member, member.client)])
+            .args(["--advertise-client-urls", &url(member, member.client)])
+            .args(["--listen-peer-urls", &url(member, member.peer)])
+            .args(["--initial-advertise-peer-urls", &url(member, member.peer)])
+            .args(["--initial-cluster", &peers.join(",")])
+            .args(["--heartbeat-interval", "50", "--election-timeout", "500"])
+            .args(&self.more);
+        let mut command = member.host.command(command);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        self.members[number].process = Some(process.expect("etcd starts"));
+    }
+
+    /// Waits until a write succeeds.
+    pub(crate) fn wait(&self) {
+        let until = Instant::now() + PATIENCE;
+        while !self.ctl(&["put", "ready", "yes"]).0 {
+            assert!(Instant::now() < until, "etcd does not answer");
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Runs etcdctl; whether it succeeds, and what it prints.
+    pub(crate) fn ctl(&self, words: &[&str]) -> (bool, String) {
+        let mut command = Command::new(program().with_file_name("etcdctl"));
+        command.args(["--endpoints", &self.endpoints(), "--command-timeout", "3s"]);
+        command.args(self.tls.iter().flatten()).args(words);
+        let output = command.env("ETCDCTL_API", "3").output().expect("etcdctl is beside etcd");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Sends a signal to a member.
+    pub(crate) fn signal(&mut self, number: usize, signal: Signal) {
+        let process = self.members[number].process.as_mut().expect("a member that runs");
+        send(process.id(), signal);
+        if signal == Signal::SIGKILL {
+            let _ = process.wait();
+        }
+    }
+
+    /// The number of the member that leads the others.
+    pub(crate) fn leader(&self) -> usize {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let (_, status) = self.ctl(&["endpoint", "status", "--write-out", "simple"]);
+            // Endpoint, id, version, size, whether it leads.
+            let leads = |line: &str| line.split(", ").nth(4) == Some("true");
+            let line = status.lines().find(|line| leads(line)).map(str::to_owned);
+            let of = |member: &Member| self.url(member, member.client) + ",";
+            if let Some(number) =
+                line.and_then(|line| self.members.iter().position(|m| line.starts_with(&of(m))))
+            {
+                return number;
+            }
+            assert!(Instant::now() < until, "no member leads: {status}");
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for process in self.members.iter_mut().filter_map(|member| member.process.as_mut()) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// The program etcd: `REDLATCH_ETCD`, or what PATH has.
+fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("REDLATCH_ETCD") {
+        return path.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).map(|directory| directory.join("etcd")).find(|file| file.is_file());
+    found.expect("etcd is installed, or REDLATCH_ETCD names it")
+}
+
+/// A node. It is killed when it is dropped.
+pub(crate) struct Node {
+    pub(crate) host: Host,
+    port: u16,
+    args: Vec<String>,
+    process: Child,
+    log: std::sync::mpsc::Receiver<String>,
+    /// The log so far.
+    pub(crate) said: Vec<String>,
+}
+
+impl Node {
+    /// Starts a node on this machine, and waits until it accepts clients.
+    pub(crate) fn start(etcd: &Etcd, more: &[&str]) -> Self {
+        Self::start_on(&Host::local(), etcd, more)
+    }
+
+    /// Starts a node on a host.
+    pub(crate) fn start_on(host: &Host, etcd: &Etcd, more: &[&str]) -> Self {
+        let mut args = vec!["--cluster-etcd".to_owned(), etcd.endpoints()];
+        args.extend(more.iter().map(|word| (*word).to_owned()));
+        if host.namespace.is_some() {
+            args.extend([
+                "--bind".to_owned(),
+                host.ip.to_string(),
+                "--protected-mode".to_owned(),
+                "no".to_owned(),
+            ]);
+        }
+        let port = host.port(6379);
+        let (process, log) = spawn(host, port, &args);
+        let mut node = Self { host: host.clone(), port, args, process, log, said: Vec::new() };
+        node.wait_for("Ready to accept connections");
+        node
+    }
+
+    /// Starts a node that may wait for etcd.
+    pub(crate) fn spawn(args: &[&str]) -> Self {
+        let (host, port) = (Host::local(), free_port().expect("a free port"));
+        let args: Vec<_> = args.iter().map(|word| (*word).to_owned()).collect();
+        let (process, log) = spawn(&host, port, &args);
+        Self { host, port, args, process, log, said: Vec::new() }
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn address(&self) -> SocketAddr {
+        (self.host.ip, self.port).into()
+    }
+
+    /// Waits for a line of the log that begins after the last one that was waited for.
+    pub(crate) fn wait_for(&mut self, words: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(line) = self.log.recv_timeout(left) else {
+                panic!("no line with '{words}':\n{}", self.said.join("\n"));
+            };
+            let is_it = line.contains(words);
+            self.said.push(line.clone());
+            if is_it {
+                return line;
+            }
+        }
+    }
+
+    /// Whether it leads, by its log up to now.
+    pub(crate) fn leads(&mut self) -> bool {
+        self.said.extend(self.log.try_iter());
+        let last =
+            self.said.iter().rev().find(|line| line.contains(" leads") || line.contains("not lead any more"));
+        last.is_some_and(|line| line.contains("This node leads"))
+    }
+
+    /// Sends a signal; SIGKILL also waits for the end.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        send(self.process.id(), signal);
+        if signal == Signal::SIGKILL {
+            let _ = self.process.wait();
+        }
+    }
+
+    /// Waits for the end; returns the exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        self.process.wait().expect("a process").code()
+    }
+
+    /// Starts it again on its port, after its end.
+    pub(crate) fn restart(&mut self) {
+        let (process, log) = spawn(&self.host, self.port, &self.args);
+        (self.process, self.log) = (process, log);
+        self.said.clear();
+        self.wait_for("Ready to accept connections");
+    }
+
+    /// Sends a request on a connection of its own. `None`: there is no answer in time.
+    pub(crate) fn ask(&self, words: &[&str]) -> Option<OwnedFrame> {
+        let stream = TcpStream::connect_timeout(&self.address(), ANSWER_MAX).ok()?;
+        let mut link = Link::over(stream).ok()?;
+        link.set_patience(ANSWER_MAX);
+        link.ask(words).ok()
+    }
+
+    /// The fencing token of a lock that is acquired; `None`: it is not.
+    pub(crate) fn acquire(&self, key: &str, owner: &str) -> Option<i64> {
+        token_in(&self.ask(&["LOCK.ACQUIRE", key, owner, "LEASE", "60000"])?)
+    }
+}
+
+/// The fencing token in the reply of LOCK.ACQUIRE; `None`: it was not granted.
+pub(crate) fn token_in(reply: &OwnedFrame) -> Option<i64> {
+    let OwnedFrame::Array(fields) = reply else { return None };
+    let token = fields.iter().skip_while(|field| field.as_str() != Some("token")).nth(1)?;
+    match token {
+        OwnedFrame::Integer(token) => Some(*token),
+        _ => None,
+    }
+}
+
+fn spawn(host: &Host, port: u16, args: &[String]) -> (Child, std::sync::mpsc::Receiver<String>) {
+    let mut command = redlatch();
+    command.args(["--port", &port.to_string()]).args(args);
+    let mut process = host.command(command).stdout(Stdio::piped()).spawn().expect("redlatch starts");
+    let (sender, log) = std::sync::mpsc::channel();
+    let lines = BufReader::new(process.stdout.take().expect("its output is piped")).lines();
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            // A reader that is gone is no reason to stop: a full pipe would stall the process.
+            let _ = sender.send(line);
+        }
+    });
+    (process, log)
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn send(process: u32, signal: Signal) {
+    let id = Pid::from_raw(i32::try_from(process).expect("a process id"));
+    kill(id, signal).expect("a process that has not been waited for");
+}
+
+/// Waits until `happens`; returns how long that took.
+pub(crate) fn wait_until(what: &str, mut happens: impl FnMut() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !happens() {
+        assert!(begun.elapsed() < PATIENCE, "{what} has not happened");
+        thread::sleep(POLL);
+    }
+    begun.elapsed()
+}
+
+/// A refusal of the program to start.
+pub(crate) fn refusal(args: &[&str]) -> String {
+    let output = redlatch().args(["--port", "auto"]).args(args).output().expect("redlatch starts");
+    crate::support::binary::refusal(&output)
+}
+
+/// Longer than anything takes that a test waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer is waited for: longer than a node holds a client.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(5);

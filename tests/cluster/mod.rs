@@ -1,0 +1,14 @@
+//! Several nodes on a real etcd: one leads, the others splice their clients to it, and one of them takes over.
+//!
+//! Belongs here  what only processes show: ends of connections, takeovers, settings, what etcd refuses. The rules of
+//!               replication are tried in `simulation/`.
+//! Needs         etcd and etcdctl on PATH, or REDLATCH_ETCD; tests of partitions also root and the program `ip`.
+//!               `.ci/run cluster` has them.
+//! Time          real. How long a takeover takes is printed, and asserted with room for a busy machine.
+
+mod bad_input;
+mod clients;
+mod harness;
+mod live;
+mod partitions;
+mod takeover;

@@ -1,0 +1,164 @@
+//! One node ends, or is stopped, and another one leads.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use redis_protocol::resp2::types::OwnedFrame;
+
+use super::harness::{Etcd, Node, wait_until};
+use crate::support::wire::Link;
+
+fn text(reply: &str) -> Option<OwnedFrame> {
+    Some(OwnedFrame::SimpleString(reply.as_bytes().to_vec()))
+}
+
+fn bulk(value: &str) -> Option<OwnedFrame> {
+    Some(OwnedFrame::BulkString(value.as_bytes().to_vec()))
+}
+
+/// A node that leads, and a standby.
+fn pair(etcd: &Etcd, more: &[&str]) -> (Node, Node) {
+    let mut first = Node::start(etcd, more);
+    first.wait_for("This node leads");
+    let mut second = Node::start(etcd, more);
+    second.wait_for("Another node leads");
+    (first, second)
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_lock_outlives_the_node_that_granted_it() {
+    let etcd = Etcd::start_one(&[]);
+    let (mut leader, standby) = pair(&etcd, &[]);
+    assert_eq!(standby.ask(&["SET", "plain", "me", "NX", "PX", "60000"]), text("OK"));
+    let token = standby.acquire("lock", "me").expect("a lock that is free");
+    assert_eq!(leader.ask(&["GET", "plain"]), bulk("me"));
+
+    leader.signal(Signal::SIGKILL);
+    let killed = Instant::now();
+    let later = standby.acquire("other", "you").expect("a grant by the new leader");
+    let took = killed.elapsed();
+    println!("a new grant {took:?} after kill -9");
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(later > token, "{later} after {token}");
+    assert_eq!(standby.acquire("lock", "you"), None, "it is held");
+    assert_eq!(standby.acquire("lock", "me"), Some(token), "its holder keeps it, with its token");
+    assert_eq!(standby.ask(&["GET", "plain"]), bulk("me"));
+    assert_eq!(standby.ask(&["SET", "plain", "you", "NX"]), Some(OwnedFrame::Null));
+
+    leader.restart();
+    leader.wait_for("Another node leads");
+    assert_eq!(leader.ask(&["GET", "plain"]), bulk("me"), "the killed node is a standby now");
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_leader_that_ends_in_good_order_hands_over_at_once() {
+    let etcd = Etcd::start_one(&[]);
+    // Nobody waits for so long: only a hand-over gives the other node the log.
+    let (mut leader, mut standby) = pair(&etcd, &["--cluster-takeover", "600000"]);
+    let mut client = Link::to(leader.address()).expect("a leader");
+    client.ask(&["SET", "k", "v"]).expect("an answer");
+    leader.signal(Signal::SIGTERM);
+    let told = Instant::now();
+    assert!(client.next().is_err(), "its clients are closed");
+    standby.wait_for("This node leads");
+    let took = told.elapsed();
+    println!("the standby leads {took:?} after SIGTERM");
+    assert_eq!(leader.end(), Some(0));
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(standby.ask(&["GET", "k"]), bulk("v"));
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn shutdown_through_a_standby_ends_the_leader_alone() {
+    let etcd = Etcd::start_one(&[]);
+    let (mut leader, mut standby) = pair(&etcd, &["--cluster-takeover", "600000"]);
+    assert_eq!(standby.ask(&["SHUTDOWN"]), None);
+    assert_eq!(leader.end(), Some(0));
+    standby.wait_for("This node leads");
+    assert_eq!(standby.ask(&["PING"]), text("PONG"));
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_leader_that_was_stopped_answers_nothing_that_it_has_not_committed() {
+    let etcd = Etcd::start_one(&[]);
+    let (mut leader, standby) = pair(&etcd, &[]);
+    let mut direct = Link::to(leader.address()).expect("a leader");
+    let mut spliced = Link::to(standby.address()).expect("a standby");
+    for link in [&mut direct, &mut spliced] {
+        link.ask(&["SET", "k", "old"]).expect("an answer");
+    }
+    leader.signal(Signal::SIGSTOP);
+    for words in [["SET", "k", "stale"], ["GET", "k", ""]] {
+        let words: Vec<_> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+        direct.send(&words).expect("a socket that takes it");
+    }
+    assert!(spliced.next().is_err(), "a splice ends when another node leads");
+    assert_eq!(standby.ask(&["SET", "k", "new"]), text("OK"));
+    leader.signal(Signal::SIGCONT);
+    assert!(direct.next().is_err(), "neither the write nor the read is answered");
+    leader.wait_for("does not lead any more");
+    leader.wait_for("Another node leads");
+    for node in [&leader, &standby] {
+        assert_eq!(node.ask(&["GET", "k"]), bulk("new"));
+    }
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_waiter_that_comes_back_under_its_name_gets_the_lock() {
+    let etcd = Etcd::start_one(&[]);
+    let (mut leader, standby) = pair(&etcd, &[]);
+    assert!(standby.acquire("lock", "holder").is_some());
+    leader.signal(Signal::SIGKILL);
+    let mut waiter = Link::to(standby.address()).expect("a standby");
+    waiter.send(&["LOCK.ACQUIRE", "lock", "waiter", "LEASE", "60000", "WAIT", "20000"]).expect("a socket");
+    wait_until("the release", || {
+        standby.ask(&["LOCK.RELEASE", "lock", "holder"]) == Some(OwnedFrame::Integer(1))
+    });
+    let granted = waiter.next().expect("a grant");
+    assert!(super::harness::token_in(&granted).is_some(), "{granted:?}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn clients_wait_for_a_leader_and_are_told_if_there_is_none() {
+    let mut etcd = Etcd::start_one(&[]);
+    let (mut leader, standby) = pair(&etcd, &["--cluster-failover-hold", "700"]);
+    leader.signal(Signal::SIGKILL);
+    // Without etcd nobody can lead.
+    etcd.signal(0, Signal::SIGSTOP);
+    let begun = Instant::now();
+    let Some(OwnedFrame::Error(text)) = standby.ask(&["PING"]) else { panic!("an error") };
+    assert!(text.starts_with("MASTERDOWN "), "{text}");
+    assert!(begun.elapsed() >= Duration::from_millis(600), "{:?}", begun.elapsed());
+    etcd.signal(0, Signal::SIGCONT);
+    wait_until("a new leader", || standby.ask(&["PING"]) == text_pong());
+}
+
+fn text_pong() -> Option<OwnedFrame> {
+    text("PONG")
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn etcd_may_be_away_for_a_while() {
+    let mut etcd = Etcd::start_one(&[]);
+    let (leader, _standby) = pair(&etcd, &[]);
+    let token = leader.acquire("lock", "me").expect("a lock that is free");
+    etcd.signal(0, Signal::SIGKILL);
+    let mut client = Link::to(leader.address()).expect("a leader");
+    client.send(&["SET", "k", "v"]).expect("a socket");
+    etcd.restart(0);
+    etcd.wait();
+    // Either the same leader commits it, or the standby has taken over and closes the connection.
+    let answer = client.next().ok();
+    println!("after etcd came back: {answer:?}");
+    wait_until("a leader", || leader.acquire("lock", "me") == Some(token));
+    if answer.is_some() {
+        assert_eq!(leader.ask(&["GET", "k"]), bulk("v"));
+    }
+}

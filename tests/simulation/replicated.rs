@@ -1,0 +1,781 @@
+//! Nodes that serve one set of locks in turn: the real engine, log, recovery and replication on a model of etcd.
+//!
+//! Faults  kills and pauses of nodes; nodes that are cut from etcd while clients reach them; an etcd that answers nobody;
+//!         transactions that are late, lost, refused or there twice, and answers that are lost; clean stops; clocks of
+//!         different rates; steps of the wall clock; clients that give up and go to another node.
+//! Laws    those of [`super::crash_clients`]; every lock in which a client believes is there when a node begins to serve;
+//!         what was committed at the end of a leader is there; lock time never runs ahead; nobody waits in quarantine;
+//!         reads and writes of every key are linearizable; once the faults have ended, requests are answered.
+//! Time    real time is an event queue. One thread runs at a time: that of the world, or that of one node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::Engine;
+use redlatch::internals::journal::log::{Log, Owed};
+use redlatch::internals::journal::recovery::{Ending, Found, Resume};
+use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace};
+use redlatch::internals::replication::etcd::{EtcdError, Transaction};
+use redlatch::internals::resp::Request as Words;
+use redlatch::internals::state::clients::Client as Peer;
+use redlatch::internals::state::settings::Settings;
+
+use super::crash_clients::{Client, Hold, Op, REGISTERS, Told, lost_hold};
+use super::crash_server::{Connection, Server, ServerClock, passed_ms};
+use super::linearizable::{self, Operation};
+use super::parts::{State, living, standing, state_of};
+use super::replicated_etcd::{Store, Turn, Wake};
+use super::replicated_node;
+use crate::support::rng::Rng;
+
+const CLIENTS: usize = 6;
+/// How many of them only read.
+const READERS: usize = 2;
+const NODES: usize = 3;
+/// How long the log stands still before another node takes over.
+pub(super) const TAKEOVER_MS: u64 = 1_000;
+/// How long one run lasts, in milliseconds of real time, and how long faults begin.
+const RUN_MS: u64 = 20_000;
+const FAULTS_MS: u64 = 13_000;
+/// How long a fault lasts at most.
+const FAULT_MS_MAX: u64 = 3_000;
+/// How long something takes between a node and etcd that is late, at most.
+const LATE_MS_MAX: u64 = 700;
+/// How long a node that reaches etcd again is hidden from most clients.
+const HIDDEN_MS: u64 = 600;
+/// How long nobody is answered at most at the end of a run.
+const SILENCE_MS_MAX: u64 = 1_000;
+/// Real time at the beginning of a run.
+const BEGIN_MS: u64 = 1_700_000_000_000;
+/// How long a node waits for etcd.
+const TIMEOUT_MS: u64 = 400;
+/// By how many millionths the clocks of the nodes differ from real time.
+const FASTER_PPM_MAX: u64 = 50_000;
+
+/// How the nodes are broken. All but the first are canaries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Defect {
+    None,
+    /// Replies do not wait for the commit.
+    AnswersBeforeCommit,
+    /// A leader commits in the epoch of another node.
+    CommitsWithoutEpoch,
+    /// A leader commits wherever the head is.
+    CommitsWithoutHead,
+    /// Lock time jumps ahead when another node takes over.
+    JumpsAhead,
+    /// Replies that tell of nothing new leave at once.
+    ReadsWithoutProof,
+}
+
+pub(super) const DEFECTS: &[Defect] = &[
+    Defect::AnswersBeforeCommit,
+    Defect::CommitsWithoutEpoch,
+    Defect::CommitsWithoutHead,
+    Defect::JumpsAhead,
+    Defect::ReadsWithoutProof,
+];
+
+/// What a node blocks for.
+pub(super) enum Wait {
+    /// An answer of etcd.
+    Etcd(Transaction),
+    /// So many milliseconds, or a reply that waits for a commit.
+    Pause(u64),
+}
+
+/// What happens at some time.
+enum Event {
+    /// A client chooses what to do.
+    Act(usize),
+    /// A request arrives over a connection.
+    Arrive(usize, Link),
+    /// The answer to a wait of a node, by its number, is there, or will not be.
+    Answer(usize, u64, Wake),
+    /// A client has closed its connection.
+    Close(usize, Link),
+    /// A reply arrives.
+    Deliver(usize, Link, String),
+    Fault,
+    /// A leader, by its number, writes its journal.
+    Flush(usize, u64),
+    /// A client waits no longer for the reply to the request that it sent at this time.
+    GiveUp(usize, Link, u64),
+    /// The pause of a node ends.
+    Go(usize, u64),
+    /// A transaction of a node arrives at etcd.
+    Request(usize, u64, Transaction),
+    /// The end of a leader closes a connection.
+    Reset(usize, Link),
+    Start(usize),
+}
+
+/// A connection of a client: the node, the number of the leader that it was, and the number of the connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Link {
+    node: usize,
+    leader: u64,
+    number: u64,
+}
+
+/// What must be done without the world being locked.
+enum Job {
+    None,
+    Over,
+    Start(usize),
+    Wake(usize, Option<Wake>),
+}
+
+/// A node, and its process.
+struct Node {
+    turn: Option<Turn>,
+    incarnation: u64,
+    /// The number of its wait, and whether it is a pause.
+    wait: u64,
+    is_pausing: bool,
+    faster_ppm: i64,
+    /// Until when it is stopped, as by SIGSTOP, and cut from etcd.
+    paused_until_ms: u64,
+    cut_until_ms: u64,
+    /// Until when all is late between it and etcd.
+    slow_until_ms: u64,
+    /// Until when only readers reach it.
+    hidden_until_ms: u64,
+    /// Whether it is to end in good order.
+    stops: bool,
+    leader: Option<(u64, Server)>,
+    /// Which connection of each client its server has.
+    open: [Option<Link>; CLIENTS],
+}
+
+/// The nodes, their clients and etcd.
+pub(super) struct World {
+    pub(super) defect: Defect,
+    pub(super) rng: Rng,
+    pub(super) broken: Option<String>,
+    real_ms: Arc<AtomicU64>,
+    wall_offset_ms: Arc<AtomicI64>,
+    events: BTreeMap<(u64, u64), Event>,
+    scheduled: u64,
+    store: Store,
+    /// How long most things take between a node and etcd.
+    way_ms_max: u64,
+    nodes: Vec<Node>,
+    /// Processes that were killed, whose threads have not ended.
+    killed: Vec<Turn>,
+    leaders: u64,
+    clients: Vec<Client>,
+    links: Vec<Option<Link>>,
+    connections: u64,
+    told: Told,
+    /// The histories of the shared keys, and the operations of the clients in them that have no reply.
+    histories: [Vec<Operation>; REGISTERS],
+    open: Vec<Option<(usize, usize)>>,
+    /// The state of the last leader at its end, if all of it was committed; and its clock.
+    state: Option<State>,
+    clock: Option<Arc<ServerClock>>,
+    answered_ms: u64,
+    stats: Stats,
+}
+
+pub(super) type WorldHandle = Arc<Mutex<World>>;
+
+/// What has happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stats {
+    pub(super) leaders: u64,
+    pub(super) replies: u64,
+    /// Keys of etcd in the end.
+    pub(super) keys: usize,
+}
+
+/// Runs one world. Returns what has happened, or the first broken law.
+pub(super) fn run(seed: u64, defect: Defect) -> Result<Stats, String> {
+    let world = Arc::new(Mutex::new(World::new(seed, defect)));
+    loop {
+        let job = world.lock().step();
+        match job {
+            Job::None => {}
+            Job::Over => break,
+            Job::Start(node) => {
+                let incarnation = world.lock().nodes[node].incarnation;
+                let life = move |port: Arc<_>| replicated_node::run(&port, incarnation);
+                let turn = Turn::begin(node, Arc::clone(&world), life);
+                world.lock().nodes[node].turn = Some(turn);
+            }
+            Job::Wake(node, why) => {
+                let turn = world.lock().nodes[node].turn.take();
+                turn.iter().for_each(|turn| turn.wake(why.clone()));
+                world.lock().nodes[node].turn = turn;
+            }
+        }
+        let (killed, is_broken) = {
+            let mut world = world.lock();
+            (std::mem::take(&mut world.killed), world.broken.is_some())
+        };
+        // Their threads end without the world being locked.
+        drop(killed);
+        if is_broken {
+            break;
+        }
+    }
+    // The storage of a leader has the world, too.
+    let take = |node: &mut Node| (node.turn.take(), node.leader.take());
+    let ended: Vec<_> = world.lock().nodes.iter_mut().map(take).collect();
+    drop(ended);
+    let mut world = world.lock();
+    let at_ms = world.now_ms() - BEGIN_MS;
+    match world.broken.take().map_or_else(|| world.check_end(), Err) {
+        Ok(()) => Ok(Stats { leaders: world.leaders, keys: world.store.len(), ..world.stats }),
+        Err(why) => Err(format!("{at_ms} ms: {why}")),
+    }
+}
+
+impl World {
+    fn new(seed: u64, defect: Defect) -> Self {
+        let mut rng = Rng::new(seed);
+        let nodes = (0..NODES).map(|_| Node {
+            turn: None,
+            incarnation: 0,
+            wait: 0,
+            is_pausing: false,
+            faster_ppm: rng.below_u64(2 * FASTER_PPM_MAX) as i64 - FASTER_PPM_MAX as i64,
+            paused_until_ms: 0,
+            cut_until_ms: 0,
+            slow_until_ms: 0,
+            hidden_until_ms: 0,
+            stops: false,
+            leader: None,
+            open: [None; CLIENTS],
+        });
+        let nodes = nodes.collect();
+        let way_ms_max = rng.pick(&[4, 4, 30, 100]);
+        let mut world = Self {
+            defect,
+            rng,
+            broken: None,
+            real_ms: Arc::new(AtomicU64::new(BEGIN_MS)),
+            wall_offset_ms: Arc::default(),
+            events: BTreeMap::new(),
+            scheduled: 0,
+            store: Store::default(),
+            way_ms_max,
+            nodes,
+            killed: Vec::new(),
+            leaders: 0,
+            clients: (0..CLIENTS).map(|who| Client::of_replicas(who < READERS)).collect(),
+            links: vec![None; CLIENTS],
+            connections: 0,
+            told: Told::default(),
+            histories: Default::default(),
+            open: vec![None; CLIENTS],
+            state: None,
+            clock: None,
+            answered_ms: BEGIN_MS,
+            stats: Stats::default(),
+        };
+        (0..NODES).for_each(|node| world.schedule(0, Event::Start(node)));
+        (0..CLIENTS).for_each(|who| world.schedule(0, Event::Act(who)));
+        world.schedule(1_000, Event::Fault);
+        world
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.real_ms.load(SeqCst)
+    }
+
+    pub(super) fn wall_ms(&self) -> u64 {
+        self.now_ms().saturating_add_signed(self.wall_offset_ms.load(SeqCst))
+    }
+
+    /// The monotonic clock of a node.
+    pub(super) fn boot_ms(&self, node: usize) -> u64 {
+        passed_ms(self.now_ms() - BEGIN_MS / 2, self.nodes[node].faster_ppm)
+    }
+
+    /// The clock of a leader that begins at this lock time.
+    pub(super) fn clock_from(&self, node: usize, now: LockTime) -> Arc<ServerClock> {
+        Arc::new(ServerClock {
+            real_ms: Arc::clone(&self.real_ms),
+            wall_offset_ms: Arc::clone(&self.wall_offset_ms),
+            origin: (now.as_millis(), self.now_ms()),
+            faster_ppm: self.nodes[node].faster_ppm,
+        })
+    }
+
+    fn schedule(&mut self, delay_ms: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.insert((self.now_ms() + delay_ms, self.scheduled), event);
+    }
+
+    fn schedule_within(&mut self, delay_ms: u64, event: Event) {
+        let delay_ms = self.rng.below_u64(delay_ms);
+        self.schedule(delay_ms, event);
+    }
+
+    fn step(&mut self) -> Job {
+        let Some(((at_ms, number), event)) = self.events.pop_first() else { return Job::Over };
+        self.real_ms.fetch_max(at_ms, SeqCst);
+        if self.now_ms() > BEGIN_MS + RUN_MS {
+            return Job::Over;
+        }
+        if let Some(node) = event.node()
+            && self.nodes[node].paused_until_ms > at_ms
+        {
+            self.events.insert((self.nodes[node].paused_until_ms, number), event);
+            return Job::None;
+        }
+        let job = match event {
+            Event::Start(node) => {
+                self.nodes[node].incarnation += 1;
+                return Job::Start(node);
+            }
+            Event::Answer(node, wait, answer) => self.wake(node, wait, answer),
+            // A pause ends with no answer in particular.
+            Event::Go(node, wait) => self.wake(node, wait, Err(EtcdError::Unknown(String::new()))),
+            event => {
+                self.happen(event);
+                Job::None
+            }
+        };
+        self.look_after_waits();
+        job
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Act(who) => self.act(who),
+            Event::Arrive(who, link) => self.arrive(who, link),
+            Event::Close(who, link) => self.close(who, link),
+            Event::Deliver(who, link, reply) => self.deliver(who, link, &reply),
+            Event::Fault => self.fault(),
+            Event::Flush(node, leader) => self.flush(node, leader),
+            Event::GiveUp(who, link, sent_ms) => self.give_up(who, link, sent_ms),
+            Event::Request(node, wait, transaction) => self.request(node, wait, &transaction),
+            Event::Reset(who, link) => self.reset(who, link),
+            Event::Start(_) | Event::Answer(..) | Event::Go(..) => unreachable!("a job"),
+        }
+    }
+
+    /// Ends the wait of a node, if it is still the same.
+    fn wake(&mut self, node: usize, wait: u64, answer: Wake) -> Job {
+        let state = &mut self.nodes[node];
+        if state.turn.is_none() || state.wait != wait {
+            return Job::None;
+        }
+        state.wait += 1;
+        state.is_pausing = false;
+        Job::Wake(node, Some(answer))
+    }
+
+    /// A node blocks.
+    pub(super) fn begin_wait(&mut self, node: usize, wait: Wait) {
+        let state = &mut self.nodes[node];
+        state.is_pausing = matches!(wait, Wait::Pause(_));
+        let number = state.wait;
+        match wait {
+            Wait::Pause(millis) => self.schedule(millis, Event::Go(node, number)),
+            Wait::Etcd(transaction) => {
+                let timeout = Err(EtcdError::Unknown("a time-out".to_owned()));
+                self.schedule(TIMEOUT_MS, Event::Answer(node, number, timeout));
+                if self.rng.one_in(12) {
+                    let delay_ms = self.rng.below_u64(2_500);
+                    self.schedule(delay_ms, Event::Request(node, number, transaction.clone()));
+                }
+                if let Some(delay_ms) = self.way_ms(node) {
+                    self.schedule(delay_ms, Event::Request(node, number, transaction));
+                }
+            }
+        }
+    }
+
+    /// Whether all faults have ended.
+    fn is_calm(&self) -> bool {
+        self.now_ms() > BEGIN_MS + FAULTS_MS + FAULT_MS_MAX
+    }
+
+    /// How long something takes between a node and etcd; `None`: it is lost.
+    fn way_ms(&mut self, node: usize) -> Option<u64> {
+        if self.is_calm() {
+            return Some(self.rng.below_u64(4));
+        }
+        let cut_ms = self.nodes[node].cut_until_ms.saturating_sub(self.now_ms());
+        if self.rng.one_in(if cut_ms > 0 { 2 } else { 100 }) {
+            return None;
+        }
+        let is_late = self.nodes[node].slow_until_ms > self.now_ms() || self.rng.one_in(12);
+        let way_ms = if is_late { LATE_MS_MAX } else { self.way_ms_max };
+        Some(cut_ms + self.rng.below_u64(way_ms))
+    }
+
+    fn request(&mut self, node: usize, wait: u64, transaction: &Transaction) {
+        let answer = if self.rng.one_in(200) && !self.is_calm() {
+            Err(EtcdError::Refused("no space".to_owned()))
+        } else {
+            Ok(self.store.apply(transaction))
+        };
+        if let Some(delay_ms) = self.way_ms(node) {
+            self.schedule(delay_ms, Event::Answer(node, wait, answer));
+        }
+    }
+
+    /// The node that leads, as far as it knows.
+    fn leader(&mut self, node: usize) -> Option<&mut Server> {
+        self.nodes[node].leader.as_mut().map(|(_, server)| server)
+    }
+
+    /// Whether a node is to end in good order.
+    pub(super) fn stops(&mut self, node: usize) -> bool {
+        std::mem::take(&mut self.nodes[node].stops)
+    }
+
+    /// A step of the copy of the live keys.
+    pub(super) fn copy(&mut self, node: usize, cursor: &mut CopyCursor) -> Copied {
+        let server = self.leader(node).expect("a leader copies");
+        let copied = server.keyspace().copy(cursor, server.now().lock);
+        server.log.write();
+        copied
+    }
+
+    fn act(&mut self, who: usize) {
+        if self.clients[who].request.is_some() {
+            return;
+        }
+        let is_open = |link: &Link| {
+            let leader = self.nodes[link.node].leader.as_ref();
+            leader.is_some_and(|(number, _)| *number == link.leader)
+        };
+        let Some(link) = self.links[who].filter(is_open).or_else(|| self.connect(who)) else {
+            return self.schedule_within(150, Event::Act(who));
+        };
+        self.links[who] = Some(link);
+        let now_ms = self.now_ms();
+        self.clients[who].act(who, now_ms, &self.told, &mut self.rng);
+        let Some(request) = &self.clients[who].request else {
+            let delay_ms = 20 + self.rng.below_u64(400);
+            return self.schedule(delay_ms, Event::Act(who));
+        };
+        if let Op::Share { register, value } = request.op {
+            let history = &mut self.histories[register];
+            self.open[who] = Some((register, history.len()));
+            history.push(Operation { is_write: value.is_some(), value, from: self.scheduled, to: None });
+        }
+        self.schedule_within(5, Event::Arrive(who, link));
+        let patience_ms = 1_200 + self.rng.below_u64(2_500);
+        self.schedule(patience_ms, Event::GiveUp(who, link, now_ms));
+    }
+
+    /// Opens a connection to some node, if it leads.
+    fn connect(&mut self, who: usize) -> Option<Link> {
+        let node = self.rng.below(NODES);
+        if self.nodes[node].hidden_until_ms > self.now_ms() && !self.clients[who].is_reader {
+            return None;
+        }
+        let leader = self.nodes[node].leader.as_ref()?.0;
+        self.connections += 1;
+        Some(Link { node, leader, number: self.connections })
+    }
+
+    /// The server at the other end of a connection.
+    fn server_of(&mut self, link: Link) -> Option<&mut Server> {
+        let leader = self.nodes[link.node].leader.as_mut();
+        leader.filter(|(number, _)| *number == link.leader).map(|(_, server)| server)
+    }
+
+    /// A leader executes a request. Its reply waits as in the processor of a connection.
+    fn arrive(&mut self, who: usize, link: Link) {
+        if self.links[who] != Some(link) {
+            return;
+        }
+        let Some(request) = self.clients[who].request.clone() else { return };
+        if let Some(other) = self.nodes[link.node].open[who].filter(|other| *other != link) {
+            self.close(who, other);
+        }
+        let Some(server) = self.server_of(link) else { return };
+        let connection = &mut server.connections[who];
+        let words: Vec<&[u8]> = request.words.iter().map(|word| word.as_bytes()).collect();
+        let (mut batch, mut out) = (server.engine.batch(), Vec::new());
+        server.engine.execute(&mut connection.session, Words::listed(&words), &mut batch, &mut out);
+        server.engine.end_batch(&mut connection.session, batch);
+        connection.owed = server.log.owed();
+        connection.output = String::from_utf8(out).expect("an answer in ASCII");
+        self.nodes[link.node].open[who] = Some(link);
+        self.schedule_within(3, Event::Flush(link.node, link.leader));
+    }
+
+    /// The replies of this moment leave with the next write.
+    fn flush(&mut self, node: usize, leader: u64) {
+        let Some((_, server)) = self.nodes[node].leader.as_ref().filter(|(number, _)| *number == leader)
+        else {
+            return;
+        };
+        server.log.write();
+        let is_wanted = server.log.needs_sync();
+        self.leave(node);
+        if is_wanted && self.nodes[node].is_pausing {
+            let wait = self.nodes[node].wait;
+            self.schedule_within(3, Event::Go(node, wait));
+        }
+    }
+
+    /// Sends the replies that may leave.
+    pub(super) fn leave(&mut self, node: usize) {
+        let (boot_ms, defect) = (self.boot_ms(node), self.defect);
+        let open = self.nodes[node].open;
+        let Some((_, server)) = &mut self.nodes[node].leader else { return };
+        let mut left = Vec::new();
+        for (who, connection) in server.connections.iter_mut().enumerate() {
+            let owed = match defect {
+                Defect::AnswersBeforeCommit => Owed::default(),
+                Defect::ReadsWithoutProof => Owed { proven: 0, ..connection.owed },
+                _ => connection.owed,
+            };
+            if !connection.output.is_empty() && server.log.has(owed, || boot_ms) {
+                left.extend(open[who].map(|link| (who, link, std::mem::take(&mut connection.output))));
+            }
+        }
+        for (who, link, reply) in left {
+            if self.links[who] == Some(link) {
+                self.clients[who].request.iter_mut().for_each(|request| request.is_answered = true);
+            }
+            let delay_ms = 1 + self.rng.below_u64(5);
+            self.schedule(delay_ms, Event::Deliver(who, link, reply));
+        }
+    }
+
+    /// Removes what has expired, and finishes calls that have waited.
+    fn look_after_waits(&mut self) {
+        let now_ms = self.now_ms();
+        let mut answered = Vec::new();
+        for (at, node) in self.nodes.iter_mut().enumerate().filter(|(_, node)| node.paused_until_ms <= now_ms)
+        {
+            let Some((leader, server)) = &mut node.leader else { continue };
+            if server.finish_waits() {
+                answered.push((at, *leader));
+            }
+        }
+        for (node, leader) in answered {
+            self.schedule_within(3, Event::Flush(node, leader));
+        }
+    }
+
+    fn deliver(&mut self, who: usize, link: Link, reply: &str) {
+        if self.links[who] != Some(link) || self.clients[who].request.is_none() {
+            return;
+        }
+        let now_ms = self.now_ms();
+        (self.answered_ms, self.stats.replies) = (now_ms, self.stats.replies + 1);
+        if let Some((register, index)) = self.open[who].take() {
+            let operation = &mut self.histories[register][index];
+            operation.to = (!reply.starts_with('-')).then_some(self.scheduled);
+            if !operation.is_write {
+                operation.value = reply.split("\r\n").nth(1).and_then(|value| value.parse().ok());
+            }
+        }
+        match self.clients[who].hear(reply, now_ms, &mut self.told) {
+            Ok(Some(hold)) => self.believe(who, &hold),
+            Ok(None) => {}
+            Err(why) => self.broken = Some(format!("client {who}: {why}")),
+        }
+        self.schedule_within(120, Event::Act(who));
+    }
+
+    /// A client believes in a lock from now on: no other does.
+    fn believe(&mut self, who: usize, hold: &Hold) {
+        let now_ms = self.now_ms();
+        let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
+        let theirs = others.filter_map(|(other, client)| Some((other, client.hold.as_ref()?)));
+        let other = { theirs }.find(|(_, theirs)| theirs.key == hold.key && theirs.until_ms >= now_ms);
+        if let Some((other, theirs)) = other {
+            self.broken = Some(format!("client {who} has {hold:?}, and client {other} {theirs:?}"));
+        }
+    }
+
+    fn give_up(&mut self, who: usize, link: Link, sent_ms: u64) {
+        let waits = self.clients[who].request.as_ref().is_some_and(|request| request.sent_ms == sent_ms);
+        if waits && self.links[who] == Some(link) {
+            self.schedule_within(3, Event::Close(who, link));
+            self.lose(who);
+        }
+    }
+
+    /// The connection of a client is gone, and its request is not answered.
+    fn lose(&mut self, who: usize) {
+        (self.links[who], self.open[who], self.clients[who].request) = (None, None, None);
+        self.schedule_within(200, Event::Act(who));
+    }
+
+    fn reset(&mut self, who: usize, link: Link) {
+        // A reply that is on its way arrives.
+        let is_answered = self.clients[who].request.as_ref().is_some_and(|request| request.is_answered);
+        if self.links[who] == Some(link) && !is_answered {
+            self.lose(who);
+        }
+    }
+
+    /// The server learns that the client has closed the connection.
+    fn close(&mut self, who: usize, link: Link) {
+        if self.nodes[link.node].open[who].take_if(|open| *open == link).is_none() {
+            return;
+        }
+        let Some(server) = self.server_of(link) else { return };
+        let mut connection = connect(&server.engine, server.now());
+        std::mem::swap(&mut connection, &mut server.connections[who]);
+        server.engine.disconnect(&mut connection.session);
+    }
+
+    fn fault(&mut self) {
+        let now_ms = self.now_ms();
+        if now_ms > BEGIN_MS + FAULTS_MS {
+            return;
+        }
+        // Another node takes over while many of them end.
+        let fault_ms = match self.rng.one_in(2) {
+            true => TAKEOVER_MS + self.rng.below_u64(400),
+            false => self.rng.below_u64(FAULT_MS_MAX),
+        };
+        let until_ms = now_ms + fault_ms;
+        let leads = |node: &usize| self.nodes[*node].leader.as_ref().map(|(number, _)| *number);
+        let leader = (0..NODES).filter(|node| leads(node).is_some()).max_by_key(leads);
+        let any = self.rng.below(NODES);
+        let node = leader.filter(|_| !self.rng.one_in(3)).unwrap_or(any);
+        match self.rng.below(9) {
+            0..2 => self.kill(node),
+            2..4 => self.nodes[node].paused_until_ms = until_ms,
+            4 => self.nodes[node].cut_until_ms = until_ms,
+            5 => self.isolate(node, until_ms),
+            6 => self.nodes.iter_mut().for_each(|node| node.cut_until_ms = until_ms),
+            7 => self.nodes[node].stops = self.nodes[node].leader.is_some(),
+            _ => {
+                let step_ms = self.rng.below_u64(7_200_000) as i64 - 3_600_000;
+                self.wall_offset_ms.fetch_add(step_ms, SeqCst);
+            }
+        }
+        let delay_ms = 100 + self.rng.below_u64(2_500);
+        self.schedule(delay_ms, Event::Fault);
+    }
+
+    /// The node is cut from etcd, and for longer from all clients but the readers. Meanwhile the others may be slow.
+    fn isolate(&mut self, node: usize, until_ms: u64) {
+        if self.rng.one_in(2) {
+            self.nodes.iter_mut().for_each(|node| node.slow_until_ms = until_ms);
+        }
+        let state = &mut self.nodes[node];
+        (state.cut_until_ms, state.hidden_until_ms) = (until_ms, until_ms + HIDDEN_MS);
+        for who in 0..CLIENTS {
+            if let Some(link) =
+                self.links[who].filter(|link| link.node == node && !self.clients[who].is_reader)
+            {
+                self.schedule_within(3, Event::Reset(who, link));
+            }
+        }
+    }
+
+    fn kill(&mut self, node: usize) {
+        let Some(turn) = self.nodes[node].turn.take() else { return };
+        turn.kill();
+        self.killed.push(turn);
+        self.term_ends(node);
+        let state = &mut self.nodes[node];
+        state.wait += 1;
+        (state.paused_until_ms, state.stops) = (0, false);
+        self.schedule_within(2_000, Event::Start(node));
+    }
+
+    /// A node does not lead any more.
+    pub(super) fn term_ends(&mut self, node: usize) {
+        let Some((leader, server)) = self.nodes[node].leader.take() else { return };
+        if leader == self.leaders {
+            let is_committed = !server.log.is_pending() && server.log.status().unsynced == 0;
+            self.state = is_committed.then(|| standing(server.keyspace(), server.now()));
+        }
+        for who in 0..CLIENTS {
+            if let Some(link) = self.links[who].filter(|link| (link.node, link.leader) == (node, leader)) {
+                self.schedule_within(3, Event::Reset(who, link));
+            }
+        }
+    }
+
+    /// A node has taken over, and serves.
+    pub(super) fn serve(
+        &mut self,
+        node: usize,
+        keyspace: Keyspace,
+        log: Arc<Log>,
+        clock: Arc<ServerClock>,
+        (found, resume): (&Found, &Resume),
+    ) {
+        if let Err(why) = self.check_start(&keyspace, clock.now(), found, resume) {
+            self.broken = Some(format!("node {node}: {why}: {found:?}, {resume:?}"));
+        }
+        self.leaders += 1;
+        self.clock = Some(Arc::clone(&clock));
+        let shared =
+            Shared::new(keyspace, Settings::default(), clock, self.leaders).with_log(Arc::clone(&log));
+        let engine = Engine::new(Arc::new(shared));
+        let now = engine.shared().clock.now();
+        let connections = (0..CLIENTS).map(|_| connect(&engine, now)).collect();
+        let server = Server { engine, log, connections, copy: None, is_sync_wanted: false };
+        self.nodes[node].leader = Some((self.leaders, server));
+        self.nodes[node].open = [None; CLIENTS];
+    }
+
+    fn check_start(
+        &mut self,
+        keyspace: &Keyspace,
+        now: Now,
+        found: &Found,
+        resume: &Resume,
+    ) -> Result<(), String> {
+        if resume.quarantine.is_some() || found.ending == Ending::Damaged {
+            return Err("the log counts as damaged".to_owned());
+        }
+        let ahead = self.clock.as_ref().map(|clock| clock.now().lock).filter(|before| resume.now > *before);
+        if let Some(before) = ahead.filter(|_| self.defect == Defect::None) {
+            return Err(format!("lock time is ahead of {before:?}"));
+        }
+        let state = state_of(keyspace, now);
+        if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, self.now_ms())) {
+            return Err(lost);
+        }
+        match self.state.take().map(|before| living(&before, now)) {
+            Some(before) if before != state => Err(format!("the state was {before:?} and is {state:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The laws at the end of a run.
+    fn check_end(&self) -> Result<(), String> {
+        for (register, history) in self.histories.iter().enumerate() {
+            linearizable::check(history).map_err(|why| format!("shared:{register}: {why}"))?;
+        }
+        let silence_ms = self.now_ms() - self.answered_ms;
+        // A canary must break more than this.
+        if silence_ms > SILENCE_MS_MAX && self.defect == Defect::None {
+            return Err(format!("nobody was answered for {silence_ms} ms"));
+        }
+        Ok(())
+    }
+}
+
+/// A connection to a server.
+fn connect(engine: &Engine, now: Now) -> Connection {
+    let id = engine.shared().registries.clients.next_id();
+    let session = engine.connect(Peer::new(id, "w".into(), "s".into(), false, now.lock));
+    Connection { session, output: String::new(), owed: Owed::default() }
+}
+
+impl Event {
+    /// The node that takes part in it, and must not be stopped.
+    fn node(&self) -> Option<usize> {
+        match self {
+            Self::Answer(node, ..) | Self::Flush(node, _) | Self::Go(node, _) => Some(*node),
+            Self::Arrive(_, link) | Self::Close(_, link) => Some(link.node),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! A model of etcd, and the network between it and a node.
+//!
+//! Owns    the keys, the transactions that are on their way, and the thread of each node: one thread runs at a time.
+//! Faults  are made by [`super::replicated`]: transactions and answers that are late or lost, and transactions that arrive
+//!         twice.
+//! Rule    a node blocks in each call. Its thread then gives the turn back, and goes on when the world wakes it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use redlatch::internals::clock::LockTime;
+use redlatch::internals::replication::etcd::{
+    Answer, Compare, Etcd, EtcdError, KeyValue, Operation, Transaction,
+};
+
+use super::crash_server::ServerClock;
+use super::replicated::{Defect, Wait, WorldHandle};
+
+/// The keys of etcd.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    keys: BTreeMap<Bytes, (Bytes, i64)>,
+    revision: i64,
+}
+
+impl Store {
+    /// Carries out a transaction.
+    pub(super) fn apply(&mut self, transaction: &Transaction) -> Answer {
+        let has_succeeded = transaction.conditions.iter().all(|condition| match condition {
+            Compare::ModRevision { key, revision } => {
+                self.keys.get(key).map_or(0, |(_, changed)| *changed) == *revision
+            }
+            Compare::Value { key, value } => self.keys.get(key).is_some_and(|(found, _)| found == value),
+        });
+        let operations = if has_succeeded { &transaction.then } else { &transaction.otherwise };
+        let writes = |operation: &Operation| !matches!(operation, Operation::Read { .. });
+        self.revision += i64::from(operations.iter().any(writes));
+        let mut reads = Vec::new();
+        for operation in operations {
+            match operation {
+                Operation::Put { key, value } => {
+                    self.keys.insert(key.clone(), (value.clone(), self.revision));
+                }
+                Operation::Delete { key, end } => {
+                    self.keys.retain(|found, _| !is_in(found, key, end.as_ref()));
+                }
+                Operation::Read { key, end, limit } => {
+                    let limit = if *limit == 0 { usize::MAX } else { *limit as usize };
+                    let found = self.keys.iter().filter(|(found, _)| is_in(found, key, end.as_ref()));
+                    let found = found.take(limit).map(|(key, (value, mod_revision))| KeyValue {
+                        key: key.clone(),
+                        value: value.clone(),
+                        mod_revision: *mod_revision,
+                    });
+                    reads.push(found.collect());
+                }
+            }
+        }
+        Answer { revision: self.revision, has_succeeded, reads }
+    }
+
+    /// How many keys there are.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+fn is_in(key: &Bytes, first: &Bytes, end: Option<&Bytes>) -> bool {
+    end.map_or(key == first, |end| (first..end).contains(&key))
+}
+
+/// The thread of a node, as the world has it.
+#[derive(Debug)]
+pub(super) struct Turn {
+    wakes: Sender<Option<Wake>>,
+    returns: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+    is_dead: Arc<AtomicBool>,
+}
+
+/// Why a node goes on.
+pub(super) type Wake = Result<Answer, EtcdError>;
+
+/// The thread of a node, as the node has it, and its connection to etcd.
+pub(super) struct Port {
+    pub(super) node: usize,
+    pub(super) world: WorldHandle,
+    turns: Mutex<(Receiver<Option<Wake>>, Sender<()>)>,
+    is_dead: Arc<AtomicBool>,
+}
+
+impl Turn {
+    /// Begins the thread of a node, which runs until it blocks first.
+    pub(super) fn begin(
+        node: usize,
+        world: WorldHandle,
+        run: impl FnOnce(Arc<Port>) + Send + 'static,
+    ) -> Self {
+        let (wakes, woken) = channel();
+        let (done, returns) = channel();
+        let is_dead = Arc::new(AtomicBool::new(false));
+        let turns = Mutex::new((woken, done.clone()));
+        let port = Arc::new(Port { node, world, turns, is_dead: Arc::clone(&is_dead) });
+        let thread = std::thread::spawn(move || {
+            run(port);
+            // The world may be gone.
+            let _ = done.send(());
+        });
+        let turn = Self { wakes, returns, thread: Some(thread), is_dead };
+        turn.wait();
+        turn
+    }
+
+    /// Lets the node run until it blocks again. The world is not locked.
+    pub(super) fn wake(&self, why: Option<Wake>) {
+        // A thread that has ended has nothing to wake for.
+        if self.wakes.send(why).is_ok() {
+            self.wait();
+        }
+    }
+
+    fn wait(&self) {
+        // An error: it has panicked, which the end of the turn tells.
+        let _ = self.returns.recv();
+    }
+
+    /// The node is killed: whatever it does from now on has no effect.
+    pub(super) fn kill(&self) {
+        self.is_dead.store(true, SeqCst);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.is_dead.store(true, SeqCst);
+        let _ = self.wakes.send(None);
+        let thread = self.thread.take().expect("the thread was begun");
+        let result = thread.join();
+        if !std::thread::panicking() {
+            result.expect("a node does not panic");
+        }
+    }
+}
+
+impl Port {
+    /// Whether the node was killed.
+    pub(super) fn is_dead(&self) -> bool {
+        self.is_dead.load(SeqCst)
+    }
+
+    /// Blocks until the world wakes the node, for which `wait` is its reason.
+    fn block(&self, wait: Wait) -> Option<Wake> {
+        if self.is_dead() {
+            return None;
+        }
+        self.world.lock().begin_wait(self.node, wait);
+        let turns = self.turns.lock();
+        // The world may be gone: then the channels are, too.
+        turns.1.send(()).ok()?;
+        let why = turns.0.recv().ok()?;
+        why.filter(|_| !self.is_dead())
+    }
+
+    /// A law is broken.
+    pub(super) fn fail(&self, why: &str) {
+        if !self.is_dead() {
+            self.world.lock().broken = Some(format!("node {}: {why}", self.node));
+        }
+    }
+
+    /// How the node is broken.
+    pub(super) fn defect(&self) -> Defect {
+        self.world.lock().defect
+    }
+
+    /// The wall clock, in milliseconds.
+    pub(super) fn wall_ms(&self) -> u64 {
+        self.world.lock().wall_ms()
+    }
+
+    /// The clock of a leader that begins at this lock time.
+    pub(super) fn clock_from(&self, now: LockTime) -> Arc<ServerClock> {
+        self.world.lock().clock_from(self.node, now)
+    }
+
+    /// The node's monotonic clock.
+    pub(super) fn boot_ms(&self) -> u64 {
+        self.world.lock().boot_ms(self.node)
+    }
+
+    /// [`Port::boot_ms`], as the time since its origin.
+    pub(super) fn boot(&self) -> Duration {
+        Duration::from_millis(self.boot_ms())
+    }
+
+    /// Waits, or until the journal asks for a sync. Returns false if the node was killed.
+    pub(super) fn pause(&self, millis: u64) -> bool {
+        self.block(Wait::Pause(millis)).is_some()
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl Etcd for Port {
+    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
+        let defect = self.world.lock().defect;
+        let why = self.block(Wait::Etcd(broken(transaction, defect)));
+        why.unwrap_or_else(|| Err(EtcdError::Unknown("the node was killed".to_owned())))
+    }
+
+    fn compact(&self, _revision: i64) -> Result<(), EtcdError> {
+        Ok(())
+    }
+}
+
+/// The transaction without the condition that the defect forgets.
+fn broken(transaction: &Transaction, defect: Defect) -> Transaction {
+    let puts = |name: &[u8]| {
+        let mut operations = transaction.then.iter();
+        operations.any(|operation| matches!(operation, Operation::Put { key, .. } if key.ends_with(name)))
+    };
+    let is_commit = puts(b"head") && !puts(b"epoch");
+    let forgotten = match defect {
+        Defect::CommitsWithoutEpoch if is_commit => "epoch",
+        Defect::CommitsWithoutHead if is_commit => "head",
+        _ => return transaction.clone(),
+    };
+    let mut broken = transaction.clone();
+    broken.conditions.retain(|condition| {
+        let (Compare::ModRevision { key, .. } | Compare::Value { key, .. }) = condition;
+        !key.ends_with(forgotten.as_bytes())
+    });
+    broken
+}

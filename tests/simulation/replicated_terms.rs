@@ -1,0 +1,301 @@
+//! Terms, standbys and clusters one step at a time, on the model of etcd without a network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redlatch::internals::clock::LockTime;
+use redlatch::internals::journal::item::Horizon;
+use redlatch::internals::journal::log::{Log, Start, Storage, SyncError};
+use redlatch::internals::journal::{Journal, Mode, Mutation, Record};
+use redlatch::internals::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch::internals::replication::etcd::{Answer, Etcd, EtcdError, Operation, Transaction};
+use redlatch::internals::replication::standby::{Sight, SightError, Standby};
+use redlatch::internals::replication::term::{BUFFERED_BYTES_MAX, ENTRY_BYTES_MAX, Term, TermError};
+
+use super::replicated_etcd::Store;
+
+/// What becomes of the next transaction.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Next {
+    #[default]
+    Answered,
+    /// It is lost.
+    Lost,
+    /// Its answer is lost.
+    Unanswered,
+}
+
+/// An etcd that answers at once.
+#[derive(Debug, Default)]
+struct Near {
+    store: Mutex<Store>,
+    next: Mutex<Next>,
+    last: Mutex<Transaction>,
+    forgotten: Mutex<i64>,
+}
+
+impl Near {
+    fn put(&self, key: &[u8], value: &'static str) {
+        let (key, value) = (key.to_vec().into(), value.into());
+        self.store
+            .lock()
+            .apply(&Transaction { then: vec![Operation::Put { key, value }], ..Default::default() });
+    }
+
+    fn delete(&self, key: &[u8]) {
+        let delete = Operation::Delete { key: key.to_vec().into(), end: None };
+        self.store.lock().apply(&Transaction { then: vec![delete], ..Default::default() });
+    }
+}
+
+impl Etcd for Near {
+    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
+        *self.last.lock() = transaction.clone();
+        let next = std::mem::take(&mut *self.next.lock());
+        let answer = (next != Next::Lost).then(|| self.store.lock().apply(transaction));
+        answer.filter(|_| next == Next::Answered).ok_or(EtcdError::Unknown("lost".to_owned()))
+    }
+
+    fn compact(&self, revision: i64) -> Result<(), EtcdError> {
+        *self.forgotten.lock() = revision;
+        Ok(())
+    }
+}
+
+const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16 };
+
+fn join(etcd: &Near) -> Result<Cluster, JoinError> {
+    Cluster::join(etcd, Keys::under("a/"), AGREED, [0xab; 20])
+}
+
+fn standby(etcd: &Near, id: &str) -> Standby {
+    let member = Member { id: id.to_owned(), addresses: vec![format!("{id}:6379")] };
+    Standby::new(join(etcd).expect("it is the cluster of the test"), member)
+}
+
+fn look(standby: &mut Standby, etcd: &Near, at_ms: u64) -> Sight {
+    standby.look(etcd, || Duration::from_millis(at_ms)).expect("etcd answers")
+}
+
+/// The first term on this etcd.
+fn term(etcd: &Arc<Near>) -> Term {
+    let mut standby = standby(etcd, "first");
+    assert!(look(&mut standby, etcd, 0).is_due);
+    standby.seize(Arc::clone(etcd) as _).expect("etcd answers").expect("nobody else is there")
+}
+
+/// The bytes of the only file.
+fn bytes(term: &Term) -> Vec<u8> {
+    let mut files = term.load().expect("etcd answers");
+    assert_eq!(files.len(), 1);
+    files.remove(0).1.into_inner()
+}
+
+#[test]
+fn a_node_joins_a_cluster_of_its_kind_only() {
+    let etcd = Near::default();
+    let founded = join(&etcd).unwrap();
+    let again = Cluster::join(&etcd, Keys::under("a/"), AGREED, [1; 20]).unwrap();
+    assert_eq!(founded, again, "the first node has chosen the id");
+    assert_ne!(Cluster::join(&etcd, Keys::under("b/"), AGREED, [1; 20]).unwrap().id, founded.id);
+    let refused = |agreed| Cluster::join(&etcd, Keys::under("a/"), agreed, [1; 20]).unwrap_err().to_string();
+    assert_eq!(
+        refused(Agreed { takeover_ms: 500, ..AGREED }),
+        "the cluster has takeover 1000, and this node 500"
+    );
+    assert_eq!(refused(Agreed { databases: 1, ..AGREED }), "the cluster has databases 16, and this node 1");
+    for (text, expected) in [
+        (
+            "redlatch cluster 2\nwhatever",
+            "the cluster is of version 2, and this program reads versions up to 1",
+        ),
+        ("redlatch cluster 0", "the prefix is used for something else: cluster is \"redlatch cluster 0\""),
+        ("{}", "the prefix is used for something else: cluster is \"{}\""),
+    ] {
+        etcd.put(b"a/cluster", text);
+        assert_eq!(refused(AGREED), expected);
+    }
+    etcd.put(b"c/head", "7");
+    let orphaned = Cluster::join(&etcd, Keys::under("c/"), AGREED, [1; 20]).unwrap_err();
+    assert!(matches!(orphaned, JoinError::Foreign(_)), "{orphaned}");
+    *etcd.next.lock() = Next::Unanswered;
+    assert!(matches!(Cluster::join(&etcd, Keys::under("d/"), AGREED, [2; 20]), Err(JoinError::Etcd(_))));
+    assert_eq!(Cluster::join(&etcd, Keys::under("d/"), AGREED, [3; 20]).unwrap().id, [2; 20]);
+}
+
+#[test]
+fn a_standby_waits_for_a_log_that_stands_still_from_the_answer_that_shows_it() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    let mut standby = standby(&etcd, "second");
+    let seen = look(&mut standby, &etcd, 5_000);
+    assert_eq!(seen.leader.unwrap().addresses, ["first:6379"]);
+    assert_eq!((seen.epoch, seen.head, seen.is_due), (term.epoch(), 0, false));
+    assert!(!look(&mut standby, &etcd, 5_999).is_due);
+    term.begin(1).unwrap();
+    term.sync().unwrap();
+    assert!(!look(&mut standby, &etcd, 6_000).is_due, "the head has moved");
+    assert!(!look(&mut standby, &etcd, 6_999).is_due);
+    assert!(look(&mut standby, &etcd, 7_000).is_due);
+    term.write(b"more").unwrap();
+    term.sync().unwrap();
+    assert!(standby.seize(Arc::clone(&etcd) as _).unwrap().is_none(), "the head has moved since");
+    assert!(!look(&mut standby, &etcd, 7_001).is_due);
+    assert!(look(&mut standby, &etcd, 8_001).is_due);
+    *etcd.next.lock() = Next::Lost;
+    assert!(standby.seize(Arc::clone(&etcd) as _).is_err());
+    let next = standby.seize(Arc::clone(&etcd) as _).unwrap().unwrap();
+    assert_eq!(next.head(), 2);
+    assert_eq!(next.load().unwrap(), term.load().unwrap());
+    term.write(b"of a deposed leader").unwrap();
+    assert_eq!(term.sync().unwrap_err().to_string(), TermError::Deposed.to_string());
+    assert!(term.write(b"more").is_err());
+    assert_eq!(term.release(), Err(TermError::Deposed));
+    assert!(term.remove_before(1).is_err());
+}
+
+#[test]
+fn a_released_epoch_and_one_of_the_node_itself_are_taken_at_once() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    let (mut second, mut third) = (standby(&etcd, "second"), standby(&etcd, "third"));
+    assert!(!look(&mut second, &etcd, 0).is_due);
+    term.release().unwrap();
+    let seen = look(&mut second, &etcd, 1);
+    assert_eq!((seen.leader, seen.is_due), (None, true));
+    assert!(look(&mut third, &etcd, 1).is_due);
+    *etcd.next.lock() = Next::Unanswered;
+    assert!(second.seize(Arc::clone(&etcd) as _).is_err(), "nobody knows who leads");
+    assert!(third.seize(Arc::clone(&etcd) as _).unwrap().is_none());
+    assert!(look(&mut second, &etcd, 2).is_due, "it is the second, which does not lead");
+    assert!(second.seize(Arc::clone(&etcd) as _).unwrap().is_some());
+    assert!(!look(&mut third, &etcd, 3).is_due);
+    etcd.put(b"a/epoch", "{}");
+    assert!(matches!(second.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
+    etcd.put(b"a/cluster", "another");
+    assert!(matches!(third.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
+}
+
+#[test]
+fn an_entry_without_an_answer_is_committed_once() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    term.begin(1).unwrap();
+    for (next, text) in [(Next::Lost, "one"), (Next::Unanswered, "two")] {
+        term.write(text.as_bytes()).unwrap();
+        *etcd.next.lock() = next;
+        assert_eq!(term.sync().unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        let tried = etcd.last.lock().clone();
+        term.write(b", ").unwrap();
+        term.sync().unwrap();
+        // The first try arrives late.
+        assert!(!etcd.store.lock().apply(&tried).has_succeeded);
+    }
+    assert!(bytes(&term).ends_with(b"one, two, "), "{:?}", bytes(&term));
+}
+
+#[test]
+fn large_writes_are_several_entries_and_a_file_may_begin_again() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    term.begin(1).unwrap();
+    term.write(b"of a start that has failed").unwrap();
+    term.sync().unwrap();
+    term.begin(1).unwrap();
+    let large: Vec<u8> = (0..40 * ENTRY_BYTES_MAX + 5).map(|at| (at / 1000) as u8).collect();
+    term.write(&large).unwrap();
+    term.sync().unwrap();
+    // The first line of the file takes room in the first entry.
+    assert_eq!(term.head(), 42);
+    assert!(bytes(&term).ends_with(&large));
+    assert!(bytes(&term).len() < large.len() + 100);
+    assert!(term.head() > 42, "a long read moves the head");
+    etcd.delete(&Keys::under("a/").log(20));
+    assert_eq!(term.load().unwrap_err(), TermError::Foreign("an entry is missing"));
+}
+
+#[test]
+fn older_files_are_removed_once_the_copy_has_begun_in_etcd() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    term.begin(1).unwrap();
+    let mut commits = 0;
+    while !term.has_grown() {
+        term.write(b"a heartbeat").unwrap();
+        term.sync().unwrap();
+        commits += 1;
+    }
+    assert!((10_000..20_000).contains(&commits), "{commits} heartbeats are an hour");
+    term.begin(2).unwrap();
+    term.remove_before(2).unwrap();
+    assert_eq!(etcd.store.lock().len(), 3 + commits, "the next file is not in etcd");
+    term.sync().unwrap();
+    term.remove_before(2).unwrap();
+    assert_eq!(etcd.store.lock().len(), 4);
+    assert_eq!(*etcd.forgotten.lock(), term.epoch());
+    assert!(!term.has_grown());
+    assert_eq!(term.load().unwrap()[0].0, 2);
+    term.begin(3).unwrap();
+    term.sync().unwrap();
+    term.remove_before(3).unwrap();
+    assert!(*etcd.forgotten.lock() as usize > commits, "what the removal before has left");
+}
+
+#[test]
+fn a_log_that_etcd_does_not_take_refuses_writes_and_goes_on() {
+    let etcd = Arc::new(Near::default());
+    let log = log(&etcd);
+    let value = vec![b'x'; 3 << 20];
+    let put = || {
+        let (value, key) = (value.clone().into(), "key".into());
+        let mutations = [Mutation::Put { database: 0, key, value, deadline: None }];
+        log.append(&Record {
+            number: 0,
+            now: at(1),
+            lasts_until: at(2),
+            mutations: &mutations.iter().collect(),
+        });
+        log.write();
+    };
+    (0..=BUFFERED_BYTES_MAX / value.len() + 1).for_each(|_| put());
+    assert_eq!(log.error().as_deref(), Some("etcd does not take the log"));
+    let owed = log.owed();
+    // This one makes room, and the next one is for what had none.
+    assert!(matches!(log.sync(at(2), 2), Err(SyncError::Write(_))));
+    assert!(!log.has(owed, || 2));
+    log.sync(at(3), 3).unwrap();
+    assert!(log.has(owed, || 3));
+    assert_eq!(log.error(), None);
+}
+
+#[test]
+fn a_reply_needs_a_commit_that_began_lately_or_after_it() {
+    let etcd = Arc::new(Near::default());
+    let log = log(&etcd);
+    // That commit began at 100 by the clock of the boot.
+    assert!(log.has(log.owed(), || 899));
+    assert!(!log.has(log.owed(), || 900));
+    let (before, started_ms) = (log.owed(), 5_000);
+    *etcd.next.lock() = Next::Lost;
+    assert!(matches!(log.sync(at(2), started_ms), Err(SyncError::Delayed(_))));
+    assert!(!log.has(before, || 5_001), "nobody has answered");
+    let meanwhile = log.owed();
+    // It takes until 7,000.
+    log.sync(at(3), started_ms).unwrap();
+    assert!(log.has(before, || 7_000), "a commit that began later has succeeded");
+    assert!(log.has(meanwhile, || 7_000), "this one, too");
+    assert!(!log.has(log.owed(), || 7_000));
+}
+
+const fn at(millis: u64) -> LockTime {
+    LockTime::from_millis(millis)
+}
+
+/// The first log on this etcd, synced at 100 by the clock of the boot.
+fn log(etcd: &Arc<Near>) -> Log {
+    let start = Start::of_first_file([7; 20], None, Mode::Always, Horizon::default());
+    let log = Log::start(Box::new(term(etcd)), start).expect("a new log");
+    log.sync(at(1), 100).expect("etcd answers");
+    log
+}
