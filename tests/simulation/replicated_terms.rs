@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch::internals::clock::LockTime;
 use redlatch::internals::journal::item::Horizon;
@@ -248,7 +249,7 @@ fn a_log_that_etcd_does_not_take_refuses_writes_and_goes_on() {
     let log = log(&etcd);
     let value = vec![b'x'; 3 << 20];
     let put = || {
-        let (value, key) = (value.clone().into(), "key".into());
+        let (value, key) = (Bytes::from(value.clone()), Bytes::from_static(b"key"));
         let mutations = [Mutation::Put { database: 0, key, value, deadline: None }];
         log.append(&Record {
             number: 0,
