@@ -76,6 +76,8 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     ("cli", "server"),
     ("client", "server"),
     ("load", "client"),
+    // A node of a cluster connects to etcd as clients do to a server: Trust and the handshake of TLS.
+    ("server", "client"),
 ];
 /// Modules that may use the crate by its public names, as a program that embeds it does.
 const EMBEDDERS: &[&str] = &["cli"];
