@@ -46,6 +46,11 @@ pub(super) trait Place: Debug + Send + Sync {
     fn machine(&self) -> Machine {
         boot::machine()
     }
+
+    /// Files above which the live keys are copied before the server serves: each start begins one.
+    fn files_max(&self) -> usize {
+        3
+    }
 }
 
 /// How a server goes on from its journal.
@@ -84,8 +89,6 @@ impl Recovered {
     }
 }
 
-/// Files above which the live keys are copied before the server serves: each start begins one.
-const FILES_MAX: usize = 3;
 /// How long a copy waits for a shard that a long call holds.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -133,7 +136,7 @@ pub(super) fn recover(
         lease_ms_max: settings.integer("horizon-max-lease") as u64,
     };
     let files = place.files()?;
-    let is_crowded = files.len() > FILES_MAX;
+    let is_crowded = files.len() > place.files_max();
     let mut replay = keyspace.replay();
     let mut beyond = None;
     let found = recovery::read(files, keyspace.seed(), &mut |now, mutations| {
