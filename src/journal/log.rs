@@ -55,6 +55,11 @@ pub trait Storage: Debug + Send + Sync {
     fn has_grown(&self) -> bool {
         false
     }
+
+    /// Whether so much waits to be synced that a copy of the live keys waits, too.
+    fn is_behind(&self) -> bool {
+        false
+    }
 }
 
 /// How a log begins.
@@ -415,6 +420,8 @@ impl Log {
             self.write_state(&mut state)?;
             state.is_stopped = true;
         }
+        // Another server may lead as soon as it knows.
+        self.believed_until_ms.store(0, SeqCst);
         self.storage.sync()
     }
 
@@ -445,6 +452,11 @@ impl Log {
     #[inline]
     pub fn has_grown(&self) -> bool {
         self.has_grown.load(SeqCst)
+    }
+
+    /// Whether a copy of the live keys waits for syncs: see [`Storage::is_behind`].
+    pub fn is_behind(&self) -> bool {
+        self.storage.is_behind()
     }
 
     /// Whether the live keys are to be copied to the next file now.

@@ -27,6 +27,8 @@ pub const ENTRY_BYTES_MAX: usize = 1 << 20;
 /// Bytes that wait for etcd, above which nothing is written: memory for the writes of some seconds without etcd. One write
 /// may exceed it.
 pub const BUFFERED_BYTES_MAX: usize = 64 << 20;
+/// Bytes that wait for etcd, above which a copy of the live keys waits: replies wait behind them.
+const BEHIND_BYTES: usize = 4 << 20;
 /// Bytes that an entry takes in etcd besides those of the journal: its key, the head, and the indexes of both.
 const ENTRY_OVERHEAD_BYTES: u64 = 512;
 /// By how many bytes the newest file grows in etcd before the live keys are copied to the next one: what a node that takes
@@ -377,5 +379,9 @@ impl Storage for Term {
     fn has_grown(&self) -> bool {
         let state = self.0.state.lock();
         state.stored > state.copied + GROWTH_BYTES
+    }
+
+    fn is_behind(&self) -> bool {
+        self.0.state.lock().buffered > BEHIND_BYTES
     }
 }

@@ -89,7 +89,7 @@ impl Recovered {
     }
 }
 
-/// How long a copy waits for a shard that a long call holds.
+/// How long a copy waits for a shard that a long call holds, or for a log that is behind, until it looks again.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The directory that the settings ask for, and how replies wait for it. Resolves `appendonly`.
@@ -212,7 +212,11 @@ pub(super) fn copy_all(keyspace: &Keyspace, clock: &dyn Clock, log: &Log, ends: 
         }
         match copied {
             Copied::All => return true,
-            Copied::Some => {}
+            Copied::Some => {
+                while log.is_behind() && !ends() {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+            }
             // A script holds the shard, for seconds perhaps.
             Copied::Nothing => std::thread::sleep(BUSY_PAUSE),
         }

@@ -28,6 +28,8 @@ const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 /// How many syncs there are in the time for which one proves that no other node leads. Each of them tells the others that
 /// this node lives, and how far lock time is.
 const HEARTBEATS: u32 = 4;
+/// The time after a commit that etcd has not taken, until it is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
 const SLOW_SYNC: Duration = Duration::from_millis(2);
 
@@ -175,7 +177,11 @@ impl Keeper {
             if is_due || is_read_waiting || self.log.needs_sync() {
                 self.gather(last).await;
                 let started = Instant::now();
-                self.sync(context).await?;
+                if !self.sync(context).await? && self.is_watched {
+                    // What waits goes on waiting: etcd is not asked again at once.
+                    tokio::time::sleep(TRY_AGAIN.min(self.sync_every)).await;
+                    continue;
+                }
                 last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
             }
             if is_late {
@@ -201,7 +207,9 @@ impl Keeper {
                     self.wanted.notified().await;
                 }
             };
-            let _ = tokio::time::timeout(last.took / 2, all).await;
+            // Other nodes see that the log goes on.
+            let longest = if self.is_watched { self.sync_every / 2 } else { Duration::MAX };
+            let _ = tokio::time::timeout(longest.min(last.took / 2), all).await;
         }
     }
 

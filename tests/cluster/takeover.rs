@@ -53,6 +53,22 @@ fn a_lock_outlives_the_node_that_granted_it() {
 
 #[test]
 #[ignore = "needs etcd"]
+fn a_node_on_the_address_of_a_killed_leader_waits_like_any_other() {
+    let etcd = Etcd::start_one(&[]);
+    let settings = ["--cluster-takeover", "600000", "--cluster-failover-hold", "50"];
+    let mut leader = Node::start(&etcd, &settings);
+    leader.wait_for("This node leads");
+    leader.signal(Signal::SIGKILL);
+    leader.end();
+    leader.restart();
+    // It does not splice clients to its own port.
+    let mut client = Link::to(leader.address()).expect("a node that accepts");
+    let told = client.next().expect("the reason");
+    assert!(matches!(&told, OwnedFrame::Error(text) if text.starts_with("MASTERDOWN")), "{told:?}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
 fn a_leader_that_ends_in_good_order_hands_over_at_once() {
     let etcd = Etcd::start_one(&[]);
     // Nobody waits for so long: only a hand-over gives the other node the log.

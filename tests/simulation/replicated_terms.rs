@@ -287,6 +287,10 @@ fn a_reply_needs_a_commit_that_began_lately_or_after_it() {
     assert!(log.has(before, || 7_000), "a commit that began later has succeeded");
     assert!(log.has(meanwhile, || 7_000), "this one, too");
     assert!(!log.has(log.owed(), || 7_000));
+    log.sync(at(4), 8_000).unwrap();
+    assert!(log.has(log.owed(), || 8_001));
+    log.stop(at(5), 8_002).unwrap();
+    assert!(!log.has(log.owed(), || 8_003), "another node may lead at once");
 }
 
 const fn at(millis: u64) -> LockTime {

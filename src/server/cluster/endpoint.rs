@@ -47,7 +47,9 @@ impl Endpoint {
     }
 
     fn parse(word: &str) -> Result<Self, String> {
-        let unfit = || format!("cluster-etcd '{word}': must be [http[s]://]host[:port]");
+        // A password has no place here, and none in an error.
+        let shown = word.rsplit('@').next().unwrap_or_default();
+        let unfit = || format!("cluster-etcd '{shown}': must be [http[s]://]host[:port]");
         let (is_tls, rest) = match word.split_once("://") {
             None => (false, word),
             Some(("http", rest)) => (false, rest),

@@ -155,6 +155,7 @@ impl Inner {
         let splices = Splices {
             leader: self.leader.subscribe(),
             hold: millis(&self.settings, "cluster-failover-hold"),
+            keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
         };
         let acceptor = Acceptor {
             splices,
@@ -238,7 +239,10 @@ impl Inner {
     /// Notes who leads.
     fn note(&self, sight: &Sight, is_mine: bool) {
         let addresses = match &sight.leader {
-            Some(leader) if !is_mine && leader.id != self.me.id => leader.addresses.clone(),
+            // A process that has ended may have led at the addresses of this one.
+            Some(leader) if !is_mine && !leader.addresses.iter().any(|at| self.me.addresses.contains(at)) => {
+                leader.addresses.clone()
+            }
             _ => Vec::new(),
         };
         let leader = Leader { epoch: sight.epoch, addresses };
@@ -457,7 +461,12 @@ fn announced(settings: &Settings, sockets: &Sockets) -> Result<Vec<String>, Star
     };
     let tcp = port.map(|port| format!("{host}:{port}"));
     let tls = tls_port.map(|port| format!("{host}:{port}"));
-    Ok(leader::addresses(tcp.as_deref(), tls.as_deref()))
+    match leader::addresses(tcp.as_deref(), tls.as_deref()) {
+        none if none.is_empty() => {
+            Err(unfit("others reach a node by TCP, and neither port nor tls-port is set"))
+        }
+        addresses => Ok(addresses),
+    }
 }
 
 fn in_brackets(ip: IpAddr) -> String {

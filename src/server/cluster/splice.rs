@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::leader::Leader;
+use crate::server::listener::set_options;
 
 /// How long one try to connect to the leader takes at most.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
@@ -43,6 +44,8 @@ pub(super) struct Splices {
     pub(super) leader: watch::Receiver<Leader>,
     /// How long a client waits for a leader.
     pub(super) hold: Duration,
+    /// After so many idle seconds the leader is asked whether it is there, as clients are; 0: never.
+    pub(super) keepalive_seconds: u64,
 }
 
 impl Splices {
@@ -77,7 +80,7 @@ impl Splices {
             let known = self.leader.wait_for(|leader| leader.address(door).is_some());
             let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
             if let Ok(Ok(stream)) = timeout(CONNECT_MAX, TcpStream::connect(&address.1)).await {
-                let _ = stream.set_nodelay(true);
+                set_options(&stream, self.keepalive_seconds);
                 return Some((stream, address));
             }
             // It may have ended a moment ago.
@@ -116,7 +119,7 @@ mod tests {
     async fn spliced(hold: Duration) -> (TcpListener, watch::Sender<Leader>, DuplexStream, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let leads = watch::Sender::new(Leader::default());
-        let splices = Splices { leader: leads.subscribe(), hold };
+        let splices = Splices { leader: leads.subscribe(), hold, keepalive_seconds: 0 };
         let (ours, theirs) = tokio::io::duplex(64);
         let place = std::sync::Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
         let task = tokio::spawn(splices.serve(ours, Door::Plain, place));
