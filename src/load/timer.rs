@@ -150,7 +150,7 @@ mod tests {
 
     /// Who wakes, in order: the time of each from a common beginning. `None`: one began too late to sleep.
     async fn woken() -> Option<Vec<u64>> {
-        let (timer, woken) = (Timer::new().unwrap(), Rc::new(RefCell::new(Vec::new())));
+        let (timer, woken) = (Timer::new().expect("a timer"), Rc::new(RefCell::new(Vec::new())));
         let start = Instant::now() + Duration::from_millis(10);
         let sleeps = [3_000, 200, 1_500, 0, 200].map(|micros| {
             let (timer, woken) = (timer.clone(), woken.clone());
@@ -167,7 +167,7 @@ mod tests {
         tokio::task::yield_now().await;
         let is_in_time = Instant::now() < start;
         for sleep in sleeps {
-            sleep.await.unwrap();
+            sleep.await.expect("no sleeper fails");
         }
         is_in_time.then(|| woken.take())
     }
