@@ -13,7 +13,7 @@ use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
 use redlatch::internals::state::transaction::{Watch, Watching};
-use redlatch::internals::state::wait::{Claim, Wait, WaitFor};
+use redlatch::internals::state::wait::{Claim, Wait, WaitEnd, WaitFor};
 use redlatch::internals::types::list::End;
 use redlatch::internals::types::{List, Shape};
 use shuttle::thread;
@@ -151,7 +151,12 @@ fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() 
                 move || {
                     if wait.claim.take() {
                         gave_up.store(true, SeqCst);
-                        keyspace.unpark(&wait, at(1), Events::default(), &Registries::default());
+                        keyspace.unpark(
+                            (&wait, WaitEnd::TimedOut),
+                            at(1),
+                            Events::default(),
+                            &Registries::default(),
+                        );
                     }
                 }
             });
