@@ -71,6 +71,23 @@ pub struct Horizon {
     pub lease_ms_max: u64,
 }
 
+/// The id of a server as text: two hexadecimal digits for each byte.
+pub fn id_text(id: &[u8; 20]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The id that [`id_text`] has written; `None`: the text is no id.
+pub fn parse_id(text: &str) -> Option<[u8; 20]> {
+    let mut id = [0; 20];
+    if text.len() != 2 * id.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, at) in id.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(id)
+}
+
 const OPENED: u8 = 1;
 const RECORD: u8 = 2;
 const HORIZON: u8 = 3;

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 
 use super::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
+use crate::journal::item;
 
 /// The version of what is in etcd that this program writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
@@ -165,7 +166,7 @@ impl Cluster {
     }
 
     fn text_of(id: [u8; 20], agreed: &Agreed) -> Bytes {
-        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = item::id_text(&id);
         let Agreed { takeover_ms, databases } = agreed;
         let text = format!("{FIRST_LINE}{VERSION}\nid {id}\ntakeover {takeover_ms}\ndatabases {databases}\n");
         text.into()
@@ -184,7 +185,7 @@ impl Cluster {
         }
         let mut value_of = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let mut parsed = || {
-            let id = id_in(value_of("id")?)?;
+            let id = item::parse_id(value_of("id")?)?;
             let takeover_ms = value_of("takeover")?.parse().ok()?;
             Some((id, Agreed { takeover_ms, databases: value_of("databases")?.parse().ok()? }))
         };
@@ -194,17 +195,6 @@ impl Cluster {
 
 /// Bytes of a foreign text that an error shows.
 const SHOWN_BYTES: usize = 64;
-
-fn id_in(digits: &str) -> Option<[u8; 20]> {
-    let mut id = [0; 20];
-    if digits.len() != 2 * id.len() || !digits.is_ascii() {
-        return None;
-    }
-    for (at, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(id)
-}
 
 /// A node, as the others know it.
 #[derive(Clone, Debug, Eq, PartialEq)]

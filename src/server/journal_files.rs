@@ -12,8 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::journal::Place;
-use crate::journal::frame;
 use crate::journal::log::Storage;
+use crate::journal::{frame, item};
 
 /// The directory of a journal, locked by this process.
 #[derive(Debug)]
@@ -114,28 +114,17 @@ fn identity(path: &Path, fresh: [u8; 20]) -> Result<[u8; 20], String> {
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id: String = fresh.iter().map(|byte| format!("{byte:02x}")).collect();
+            let id = item::id_text(&fresh);
             write_synced(&file, format!("{IDENTITY}{id}\n").as_bytes()).map_err(fault)?;
             return Ok(fresh);
         }
         Err(error) => return Err(fault(error)),
     };
-    let id = text.strip_prefix(IDENTITY).and_then(|id| parse_id(id.trim_end()));
+    let id = text.strip_prefix(IDENTITY).and_then(|id| item::parse_id(id.trim_end()));
     let first = || text.lines().next().unwrap_or_default().to_owned();
     id.ok_or_else(|| {
         format!("dir '{}': the file identity is of another version: '{}'", path.display(), first())
     })
-}
-
-fn parse_id(text: &str) -> Option<[u8; 20]> {
-    let mut id = [0; 20];
-    if text.len() != 2 * id.len() || !text.is_ascii() {
-        return None;
-    }
-    for (byte, at) in id.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-    }
-    Some(id)
 }
 
 /// Writes a new file as a whole.

@@ -25,6 +25,7 @@ use super::sockets::{self, Sockets};
 use super::splice::Splices;
 use crate::client::Trust;
 use crate::commands::Shared;
+use crate::journal::item;
 use crate::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
 use crate::replication::etcd::{Etcd, EtcdError};
 use crate::replication::standby::{Sight, SightError, Standby};
@@ -93,7 +94,7 @@ impl Node {
         let is_open = needs_no_password(&builder)?;
         let etcd = client(&settings).map_err(StartError::Unusable)?;
         let sockets = Sockets::open(&settings, inherited)?;
-        let id = fresh_id().iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = item::id_text(&fresh_id());
         let me = Member { id, addresses: announced(&settings, &sockets)? };
         let cluster = join(&settings, &etcd).await?;
         let members = Members::new(settings.text("cluster-name"), cluster.keys.clone(), me.clone());
