@@ -134,8 +134,24 @@ impl Term {
         self.0.state.lock().head
     }
 
-    /// Reads the files of the journal. While that takes more than one read, empty entries tell the standbys that this node
-    /// has not died.
+    /// Commits an empty entry, which tells the standbys that this node has not died, unless others wait. For the time before
+    /// the journal goes on: then each sync is one.
+    ///
+    /// # Errors
+    /// [`TermError`]
+    pub fn beat(&self) -> Result<(), TermError> {
+        {
+            let mut state = self.0.state.lock();
+            if state.entries.is_empty() {
+                state.made += 1;
+                // Files have numbers above 0, so nothing is added to it.
+                state.entries.push_back(Entry { file: 0, offset: 0, bytes: Vec::new(), is_tried: false });
+            }
+        }
+        self.commit_all()
+    }
+
+    /// Reads the files of the journal. While that takes more than one read, it calls [`Term::beat`]; others may, too.
     ///
     /// # Errors
     /// [`TermError`]: the term is over, because it has never begun.
@@ -166,15 +182,15 @@ impl Term {
                 next = Some(at + 1);
             }
             if next.unwrap_or(0) >= head || found.is_empty() {
-                // Nothing is behind the head, because nobody else can commit.
-                let is_whole = next.unwrap_or(0) == head;
+                // Nothing but empty entries is behind that head, because nobody else can commit.
+                let is_whole = next.unwrap_or(0) >= head;
                 let files = files.into_iter().map(|(number, file)| (number, Cursor::new(file))).collect();
                 return if is_whole { Ok(files) } else { Err(TermError::Foreign("an entry is missing")) };
             }
             let bytes: usize = found.iter().map(|entry| entry.value.len() + HEADER_BYTES).sum();
             let fitting = u32::try_from(READ_BYTES / (bytes / found.len())).unwrap_or(u32::MAX);
             limit = fitting.clamp(READ_ENTRIES_MIN, READ_ENTRIES_MAX);
-            self.commit(Bytes::new())?;
+            self.beat()?;
         }
     }
 
@@ -278,8 +294,11 @@ impl Term {
 }
 
 impl Entry {
-    /// Its bytes in etcd.
+    /// Its bytes in etcd: none for [`Term::beat`].
     fn value(&self) -> Bytes {
+        if self.bytes.is_empty() {
+            return Bytes::new();
+        }
         let header = [self.file.to_le_bytes(), self.offset.to_le_bytes()];
         [header.as_flattened(), &self.bytes].concat().into()
     }
@@ -313,7 +332,7 @@ impl State {
         let Some(Entry { file, offset, bytes, .. }) = self.entries.pop_front() else { return };
         self.committed += 1;
         self.buffered -= bytes.len();
-        if offset == 0 {
+        if offset == 0 && !bytes.is_empty() {
             self.firsts.insert(file, self.head - 1);
             self.stored = 0;
         }

@@ -217,6 +217,28 @@ fn large_writes_are_several_entries_and_a_file_may_begin_again() {
 }
 
 #[test]
+fn a_beat_without_an_answer_is_one_entry_before_those_of_the_journal() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    for lost in [Next::Lost, Next::Unanswered] {
+        *etcd.next.lock() = lost;
+        assert!(matches!(term.beat(), Err(TermError::Etcd(_))));
+    }
+    assert_eq!(term.head(), 0, "nobody knows");
+    term.begin(1).unwrap();
+    term.write(b"what follows").unwrap();
+    term.sync().unwrap();
+    assert_eq!(term.head(), 2);
+    assert!(bytes(&term).ends_with(b"what follows"));
+    term.beat().unwrap();
+    assert_eq!(term.head(), 3);
+    term.write(b", and more").unwrap();
+    term.sync().unwrap();
+    assert!(bytes(&term).ends_with(b"what follows, and more"));
+    assert!(etcd.store.lock().len() >= 4 + 3, "the beats are entries");
+}
+
+#[test]
 fn older_files_are_removed_once_the_copy_has_begun_in_etcd() {
     let etcd = Arc::new(Near::default());
     let term = term(&etcd);

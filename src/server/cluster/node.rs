@@ -266,7 +266,17 @@ impl Inner {
         let (epoch, begun) = (term.epoch(), Instant::now());
         tracing::info!(epoch, head = term.head(), "This node takes over");
         let (node, of_server) = (Arc::clone(self), term.clone());
-        let started = spawn_blocking(move || node.server(of_server)).await;
+        let mut starting = spawn_blocking(move || node.server(of_server));
+        let beats_every = millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;
+        let started = loop {
+            tokio::select! {
+                started = &mut starting => break started,
+                () = sleep(beats_every) => {}
+            }
+            // It is late, or the start fails, too.
+            let restoring = term.clone();
+            let _ = spawn_blocking(move || restoring.beat()).await;
+        };
         let server = match started {
             Ok(Ok(server)) => Arc::new(server),
             Ok(Err(error)) => {
