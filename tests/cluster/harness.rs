@@ -340,6 +340,12 @@ impl Node {
         }
     }
 
+    /// The log up to now.
+    pub(crate) fn log(&mut self) -> String {
+        self.said.extend(self.log.try_iter());
+        self.said.join("\n")
+    }
+
     /// Whether it leads, by its log up to now.
     pub(crate) fn leads(&mut self) -> bool {
         self.said.extend(self.log.try_iter());

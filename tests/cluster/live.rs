@@ -35,6 +35,9 @@ fn try_while(name: &str, mut strike: impl FnMut(&mut Node)) {
     };
     let verdict = check_run(name, address, lasts().max(WATCHED_FOR), &mut restart);
     let found = verdict.unsafe_findings();
+    for node in nodes.borrow_mut().iter_mut().filter(|_| !found.is_empty()) {
+        println!("The node at {}:\n{}", node.address(), node.log());
+    }
     assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
     assert!(verdict.grants > 0 && verdict.extensions > 0 && verdict.tokens > 0, "{verdict:?}");
     assert!(strikes > 1, "{name}: {strikes} strikes");

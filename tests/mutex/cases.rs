@@ -142,6 +142,8 @@ mod exclusion {
         assert_good(&[session("a", 0..2, 1), hung_up("a", 899..902), granted("b", 900..901, 10)]);
         assert_good(&[session("a", 0..2, 1), cut("a", Ask::Hangup, 899), granted("b", 900..901, 10)]);
         assert_good(&[session("a", 0..2, 1), released("a", 5..6), granted("b", 7..8, 10)]);
+        // Nobody knows when the connection has ended: perhaps before the lock was asked for.
+        assert_good(&[session("a", 3..5, 1), hung_up("a", 1..9), granted("b", 6..7, 10)]);
     }
 
     #[test]

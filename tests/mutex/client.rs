@@ -113,6 +113,10 @@ struct Client<'b> {
     /// Unique among all clients of the run.
     name: String,
     calls: u64,
+    /// When the last answer arrived.
+    heard_ns: u64,
+    /// The lock that was asked for last until the connection ends.
+    session: Option<(&'static str, String)>,
     held: Option<Held>,
 }
 
@@ -127,6 +131,8 @@ impl<'b> Client<'b> {
             book,
             name: format!("{}-{number}", std::process::id()),
             calls: 0,
+            heard_ns: now_ns(),
+            session: None,
             held: None,
         }
     }
@@ -188,20 +194,25 @@ impl<'b> Client<'b> {
         Ok(())
     }
 
-    /// Ends the connection, and thereby the lock.
+    /// Ends the connection, and thereby the lock. Where servers are killed, it may have ended since the last answer.
     fn hang_up(&mut self, lock: &str, token: &str) -> io::Result<()> {
-        let id = self.announce(lock, Ask::Hangup, token)?;
+        let from_ns = if self.is_killed { self.heard_ns } else { now_ns() };
+        let id = self.announce_at(from_ns, lock, Ask::Hangup, token)?;
         self.link = None;
         self.write(&got(&id, now_ns(), &Answer::Yes))
     }
 
-    /// After a kill of the server a client goes on with the lease that it had, and the call without an answer stays so.
+    /// After a kill of the server a client goes on with the lease that it had, and the call without an answer stays so. A
+    /// session has ended.
     fn lose_connection(&mut self, held: Option<Held>, error: io::Error) -> io::Result<()> {
         if !self.is_killed {
             return Err(error);
         }
         self.link = None;
         self.held = held.filter(|held| !held.is_session);
+        if let Some((lock, token)) = self.session.take() {
+            self.hang_up(lock, &token)?;
+        }
         sleep(RECONNECT);
         Ok(())
     }
@@ -220,6 +231,7 @@ impl<'b> Client<'b> {
         let until = Instant::now() + Duration::from_millis(lease_ms);
         let is_session = self.is_native_on(lock) && self.rng.one_in(6);
         let is_granted = if is_session {
+            self.session = Some((lock, token.clone()));
             self.call(lock, Ask::Session, &token)? != Answer::No
         } else if self.rng.one_in(30) {
             self.cut(lock, Ask::Acquire(lease_ms), &token)?;
@@ -258,7 +270,8 @@ impl<'b> Client<'b> {
         let frame = self.ask(lock, ask, token, form)?;
         let answer = answer(ask, form, &frame)
             .ok_or_else(|| io::Error::other(format!("{ask:?} of {lock} was answered {frame:?}")))?;
-        self.write(&got(&id, now_ns(), &answer))?;
+        self.heard_ns = now_ns();
+        self.write(&got(&id, self.heard_ns, &answer))?;
         Ok(answer)
     }
 
@@ -279,9 +292,13 @@ impl<'b> Client<'b> {
 
     /// Records that a call is about to be sent; returns its id.
     fn announce(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<String> {
+        self.announce_at(now_ns(), lock, ask, token)
+    }
+
+    fn announce_at(&mut self, at_ns: u64, lock: &str, ask: Ask, token: &str) -> io::Result<String> {
         let id = format!("{}-{}", self.name, self.calls);
         self.calls += 1;
-        self.write(&sent(&id, now_ns(), lock, ask, token))?;
+        self.write(&sent(&id, at_ns, lock, ask, token))?;
         Ok(id)
     }
 
