@@ -42,6 +42,11 @@ pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
             put_session(out, *session);
             put_words(out, meta.iter());
         }
+        Mutation::Place { database, key, owner, number } => {
+            put_head(out, tag::PLACE, *database, key);
+            put_bytes(out, owner);
+            put_option(out, *number, put_number);
+        }
         Mutation::PutObject { database, key, object, deadline } => {
             put_head(out, tag::PUT_OBJECT, *database, key);
             put_deadline(out, *deadline);
@@ -91,6 +96,12 @@ pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Mutation, Damaged> {
             session: reader.session()?,
             meta: reader.kept_words()?,
         },
+        tag::PLACE => Mutation::Place {
+            database,
+            key: reader.bytes()?,
+            owner: reader.bytes()?,
+            number: reader.option(Reader::number)?,
+        },
         tag::PUT_OBJECT => {
             let (key, deadline) = (reader.bytes()?, reader.deadline()?);
             Mutation::PutObject { database, key, object: reader.object()?, deadline }
@@ -120,6 +131,7 @@ mod tag {
     pub(super) const EXPIRE: u8 = 7;
     pub(super) const SET_DEADLINE: u8 = 8;
     pub(super) const SWAP: u8 = 9;
+    pub(super) const PLACE: u8 = 10;
 
     pub(super) const HASH_DEADLINE: u8 = 1;
     pub(super) const HASH_REMOVE: u8 = 2;

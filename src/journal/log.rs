@@ -562,6 +562,11 @@ impl SyncError {
 }
 
 impl Journal for Log {
+    /// Where another node goes on at once, calls come back to it.
+    fn keeps_places(&self) -> bool {
+        self.believed_ms.is_some()
+    }
+
     fn append(&self, record: &Record<'_>) {
         let mut state = self.state.lock();
         let must_sync = self.waits_for_disk(&mut state, record);

@@ -61,6 +61,18 @@ pub enum Mutation<B = Bytes> {
         /// What the owner says about itself, as fields and values in turn.
         meta: Box<[Bytes]>,
     },
+    /// A call of this owner waits for the lock of the key at this place: what is recorded in a cluster, so that the call
+    /// goes on waiting there under the next leader. No key changes.
+    Place {
+        /// The database.
+        database: u16,
+        /// The key.
+        key: B,
+        /// The owner that it will take the lock for.
+        owner: B,
+        /// The number of its wait; `None`: it waits no longer.
+        number: Option<u64>,
+    },
     /// The key has this object and deadline; any previous value is replaced.
     PutObject {
         /// The database.
@@ -126,6 +138,7 @@ impl<B> Mutation<B> {
             Self::Clear { database }
             | Self::Edit { database, .. }
             | Self::Grant { database, .. }
+            | Self::Place { database, .. }
             | Self::PutObject { database, .. }
             | Self::Put { database, .. }
             | Self::Remove { database, .. }
@@ -218,4 +231,9 @@ pub enum Mode {
 pub trait Journal: Debug + Send + Sync {
     /// Appends a record. Of two records that share a shard, the earlier one comes first.
     fn append(&self, record: &Record<'_>);
+
+    /// Whether it receives the places of calls that wait for locks: [`Mutation::Place`].
+    fn keeps_places(&self) -> bool {
+        false
+    }
 }

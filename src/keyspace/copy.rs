@@ -8,11 +8,13 @@
 //!         databases, because a table keeps its entries when databases are swapped. Entries that have expired are copied,
 //!         too: nothing else would replace what earlier edits have made of them.
 
+use bytes::Bytes;
+
 use super::entry::{granted, put};
 use super::locked::LockWait;
 use super::{Keyspace, ShardState};
 use crate::clock::LockTime;
-use crate::journal::Mutations;
+use crate::journal::{Mutation, Mutations};
 
 /// How far a copy has come. It begins at the default.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +45,11 @@ impl Keyspace {
         }
         let Some(mut held) = self.hold(cursor.shard, LockWait::Short) else { return Copied::Nothing };
         let now = held.shard.advance(now);
-        let mutations = cursor.step(&held);
+        let mut mutations = cursor.step(&held);
+        if cursor.table == 0 && self.keeps_places {
+            // The shard is done.
+            copy_places(&held, now, &mut mutations);
+        }
         if !mutations.is_empty() {
             // A copy changes nothing, so no reply has to wait for it.
             self.record(now, LockTime::from_millis(0), &mutations);
@@ -74,6 +80,20 @@ impl CopyCursor {
         }
         *self = Self { shard: self.shard + 1, table: 0, inner: 0 };
         mutations
+    }
+}
+
+/// The places of all calls that wait in a shard, and those that nobody has come back to yet.
+fn copy_places(held: &ShardState, now: LockTime, mutations: &mut Mutations) {
+    let mut push = |database, key: &Bytes, owner: &Bytes, number| {
+        let (key, owner) = (&key[..], &owner[..]);
+        mutations.push(&Mutation::Place { database, key, owner, number: Some(number) });
+    };
+    held.places.kept(now).for_each(|(database, key, owner, number)| push(database, key, owner, number));
+    for (database, key, waiter) in held.queues.locks.all() {
+        if let Some(asker) = waiter.serve.asker().filter(|_| waiter.wait.keys.len() == 1) {
+            push(database, key, asker.owner, waiter.wait.number);
+        }
     }
 }
 

@@ -43,6 +43,7 @@ mod locked;
 mod long_call;
 mod memory;
 mod observers;
+mod places;
 mod replay;
 pub mod shard;
 mod table;
@@ -72,6 +73,7 @@ use history::History;
 use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
+use places::Places;
 use waiting::Queues;
 
 pub use changes::Changes;
@@ -96,6 +98,8 @@ pub struct Keyspace {
     seed: Seed,
     databases: u16,
     journal: Option<Arc<dyn Journal>>,
+    /// Whether the journal receives the places of calls that wait for locks.
+    keeps_places: bool,
     next_record: AtomicU64,
     /// The number of the next wait.
     waits: AtomicU64,
@@ -128,6 +132,7 @@ pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
     queues: Queues,
+    places: Places,
     /// Memory for the effects of the next call.
     spare: Spare,
     /// Bytes in use, as last added to [`Memory`].
@@ -262,9 +267,10 @@ impl Keyspace {
         let cell = || {
             let mut shard = Shard::new(usize::from(layout.databases), seed);
             shard.set_history(History::new(&keeps_releases));
-            let (observers, queues, spare) = Default::default();
+            let (observers, queues, places, spare) = Default::default();
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held = ShardState { shard, observers, queues, spare, reported_bytes, hits, misses, expired };
+            let held =
+                ShardState { shard, observers, queues, places, spare, reported_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
@@ -274,6 +280,7 @@ impl Keyspace {
             hasher: RandomState::with_seeds(a, b, c, d),
             seed,
             databases: layout.databases,
+            keeps_places: layout.journal.as_ref().is_some_and(|journal| journal.keeps_places()),
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -307,6 +314,7 @@ impl Keyspace {
 
     /// Gives the effects of all later calls to a journal.
     pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
+        self.keeps_places = journal.keeps_places();
         self.journal = Some(journal);
     }
 
@@ -389,6 +397,10 @@ impl Keyspace {
             return None;
         };
         let waiter = view.leave(wait);
+        // Who has lost the connection may come back, also to another node.
+        if let Some(waiter) = waiter.as_ref().filter(|_| how != WaitEnd::Disconnected) {
+            view.record_place(waiter, None);
+        }
         let refusal = waiter.and_then(|waiter| waiter.serve.end_unserved(&mut view, how));
         view.finish(registries);
         refusal

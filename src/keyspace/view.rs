@@ -26,6 +26,7 @@ use super::{
 };
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
+use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
@@ -245,20 +246,49 @@ impl<'k> View<'k> {
         self.locked.len() == self.keyspace.shards()
     }
 
-    /// Puts a command that waits at the end of the queues of its keys. All its keys must be in shards that are locked.
+    /// Puts a command that waits into the queues of its keys, at their ends unless it has come back to an earlier place. All
+    /// its keys must be in shards that are locked.
     pub fn park(&mut self, waiter: &Arc<Waiter>) {
         let keyspace = self.keyspace;
         let shard = |key: &Bytes| keyspace.shard_of(keyspace.hash(key));
         for key in &waiter.wait.keys {
             let index = shard(key);
             let beyond = waiter.also.iter().map(shard).filter(|other| *other != index).collect();
-            self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter, beyond);
+            let is_last = self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter, beyond);
+            if !is_last {
+                // One of those behind it may keep others waiting, and this one need not wait.
+                self.changes.ready(waiter.wait.database, key.clone());
+            }
+        }
+        self.record_place(waiter, Some(waiter.wait.number));
+    }
+
+    /// Tells the journal of a cluster at which place a call waits for a lock; `None`: it waits no longer. A call that waits
+    /// for several locks has no place that is kept.
+    pub(super) fn record_place(&mut self, waiter: &Waiter, number: Option<u64>) {
+        if !self.keyspace.keeps_places {
+            return;
+        }
+        if let (Some(asker), [key]) = (waiter.serve.asker(), &waiter.wait.keys[..]) {
+            let (database, owner) = (waiter.wait.database, &asker.owner[..]);
+            self.changes.record_some(|| Some(Mutation::Place { database, key, owner, number }));
         }
     }
 
     /// The number for a wait that begins now. Its keys must be in shards that are locked.
     pub fn next_wait_number(&self) -> u64 {
         self.keyspace.waits.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Like [`View::next_wait_number`], for a wait for the locks of these keys: that of the place that its owner had under an
+    /// earlier leader, if it has come back to it.
+    pub fn lock_wait_number(&mut self, keys: &[Bytes], owner: &[u8]) -> u64 {
+        let (database, now) = (self.database, self.now().lock);
+        let kept = match keys {
+            [key] => self.shard_state(key).places.take((database, key), owner, now),
+            _ => None,
+        };
+        kept.unwrap_or_else(|| self.next_wait_number())
     }
 
     /// Removes a command from the queues of its keys, all of which must be in shards that are locked. Commands that it kept
@@ -345,6 +375,7 @@ impl<'k> View<'k> {
                     self.leave(&waiter.wait);
                 }
                 waiter.wait.leave();
+                self.record_place(&waiter, None);
                 waiter.serve.serve(self, key);
             }
         }

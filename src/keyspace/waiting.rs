@@ -4,8 +4,8 @@
 //!         of commands that wait for its value, and of commands that wait for its lock.
 //! Locks   none: the caller holds the mutex of the shard. A command that waits for several keys is in several
 //!         queues with one [`Wait`]. Its claim decides which queue serves it.
-//! Rule    numbers of waits rise in the order in which they begin, so that two commands are in the same order in every
-//!         queue that they share.
+//! Rule    numbers of waits rise in the order in which they begin, but for those that go on at an earlier place. Two commands
+//!         are in the same order in every queue that they share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,15 +142,22 @@ impl WaitQueues {
         self.queues.is_empty()
     }
 
-    /// Puts a waiter at the end of a key's queue.
-    pub(super) fn enter(&mut self, key: &Bytes, waiter: &Arc<Waiter>, other_shards: SmallVec<[usize; 1]>) {
+    /// Puts a waiter into a key's queue, at the place of its number. Returns whether that is the end.
+    pub(super) fn enter(
+        &mut self,
+        key: &Bytes,
+        waiter: &Arc<Waiter>,
+        other_shards: SmallVec<[usize; 1]>,
+    ) -> bool {
         for shard in &other_shards {
             *self.other_shards.entry(*shard).or_default() += 1;
         }
         let queued = Queued { waiter: Arc::clone(waiter), other_shards };
         let queue = self.queues.entry(waiter.wait.database, key);
-        debug_assert!(queue.last_key_value().is_none_or(|(last, _)| *last < waiter.wait.number));
-        queue.insert(waiter.wait.number, queued);
+        let is_last = queue.last_key_value().is_none_or(|(last, _)| *last < waiter.wait.number);
+        let is_new = queue.insert(waiter.wait.number, queued).is_none();
+        debug_assert!(is_new, "two waits have one number");
+        is_last
     }
 
     /// The first waiter of a key's queue whose wait is not over and whose number is at least `from`.
@@ -180,6 +187,14 @@ impl WaitQueues {
             }
         }
         Some(queued.waiter)
+    }
+
+    /// The waiters of all queues whose wait is not over: database, key and waiter of each.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u16, &Bytes, &Arc<Waiter>)> {
+        let all = self.queues.iter().flat_map(|(database, key, queue)| {
+            queue.values().map(move |queued| (database, key, &queued.waiter))
+        });
+        all.filter(|(.., waiter)| !waiter.wait.claim.is_taken())
     }
 
     /// How many entries the longest queue has.

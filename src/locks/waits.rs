@@ -91,7 +91,7 @@ impl LockWaits {
     pub fn overdue(&self, since: LockTime, most: usize) -> Overdue {
         let mut register = self.0.lock();
         let (mut waiters, mut next_since, mut from) = (Vec::new(), None, register.overdue_from);
-        // Numbers rise in the order in which waits begin.
+        // Numbers rise in the order in which waits begin, but for those that go on at an earlier place.
         for (number, waiter) in register.by_number.range(from..) {
             let Some(asker) = waiter.serve.asker() else { continue };
             if asker.since > since || waiters.len() == most {

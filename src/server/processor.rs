@@ -167,6 +167,8 @@ impl RequestProcessor {
     #[cold]
     fn hurry(&mut self) {
         match self.state {
+            // In a cluster the client comes back, and goes on waiting at its place.
+            State::Waiting if self.context.engine.shared().cluster.is_some() => self.state = State::Closing,
             State::Waiting => drop(self.session.client.unblock(Some(STOPPING))),
             State::Held(_) | State::Offload(_) | State::Stalled(_) => self.state = State::Closing,
             State::Open | State::Closing => {}

@@ -98,6 +98,7 @@ impl Holds {
                 Mutation::SetDeadline { database, key, deadline } => {
                     self.renew(&(node, *database, key.clone()), *deadline, now, &mut changes);
                 }
+                Mutation::Place { .. } => {}
                 Mutation::Remove { database, key, expired } => {
                     let place = (node, *database, key.clone());
                     let was_held = self.end(&place, Some((*expired, now)), &mut changes);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use redis_protocol::resp2::types::OwnedFrame;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use super::harness::{Etcd, Node, wait_until};
 use crate::support::wire::Link;
@@ -123,20 +123,103 @@ fn a_leader_that_was_stopped_answers_nothing_that_it_has_not_committed() {
     }
 }
 
+/// Calls of these owners begin to wait for `lock`, one after the other.
+fn wait_in_turn(node: &Node, owners: &[&str], waiting: usize) -> Vec<Link> {
+    let begin = |(number, owner): (usize, &&str)| {
+        let mut link = Link::to(node.address()).expect("a node");
+        link.send(&["LOCK.ACQUIRE", "lock", owner, "LEASE", "60000", "WAIT", "60000"]).expect("a socket");
+        wait_until("the wait", || waiting_owners(node).len() > waiting + number);
+        link
+    };
+    owners.iter().enumerate().map(begin).collect()
+}
+
+/// The owners that wait for `lock`, in order.
+fn waiting_owners(node: &Node) -> Vec<String> {
+    let Some(OwnedFrame::Array(waiters)) = node.ask(&["LOCK.WAITERS", "lock"]) else { return Vec::new() };
+    let owner = |waiter: &OwnedFrame| {
+        let OwnedFrame::Array(fields) = waiter else { return None };
+        let owner = fields.iter().skip_while(|field| field.as_str() != Some("owner")).nth(1)?;
+        owner.as_str().map(str::to_owned)
+    };
+    waiters.iter().filter_map(owner).collect()
+}
+
 #[test]
 #[ignore = "needs etcd"]
-fn a_waiter_that_comes_back_under_its_name_gets_the_lock() {
+fn waiters_that_come_back_under_their_names_keep_their_places() {
+    for end in [Signal::SIGKILL, Signal::SIGTERM] {
+        let etcd = Etcd::start_one(&[]);
+        let (mut leader, mut standby) = pair(&etcd, &[]);
+        assert!(standby.acquire("lock", "holder").is_some());
+        let before = wait_in_turn(&leader, &["one", "gone", "two", "three"], 0);
+        // One that has timed out has no place any more.
+        let mut short = Link::to(standby.address()).expect("a standby");
+        assert_eq!(
+            short.ask(&["LOCK.ACQUIRE", "lock", "late", "WAIT", "1"]).expect("an answer"),
+            OwnedFrame::Null
+        );
+        leader.signal(end);
+        standby.wait_for("This node leads");
+        for mut link in before {
+            assert!(link.next().is_err(), "a wait ends with its connection");
+        }
+
+        let mut back = wait_in_turn(&standby, &["late", "three", "two", "one"], 0);
+        assert_eq!(waiting_owners(&standby), ["one", "two", "three", "late"], "after {end}");
+        for owner in ["holder", "one", "two", "three"] {
+            let released = standby.ask(&["LOCK.RELEASE", "lock", owner]);
+            assert_eq!(released, Some(OwnedFrame::Integer(1)), "{owner} is the next holder");
+        }
+        assert!(super::harness::token_in(&back[0].next().expect("a grant")).is_some());
+    }
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_waiter_that_comes_back_before_one_that_waits_for_several_locks_need_not_wait() {
     let etcd = Etcd::start_one(&[]);
-    let (mut leader, standby) = pair(&etcd, &[]);
-    assert!(standby.acquire("lock", "holder").is_some());
-    leader.signal(Signal::SIGKILL);
-    let mut waiter = Link::to(standby.address()).expect("a standby");
-    waiter.send(&["LOCK.ACQUIRE", "lock", "waiter", "LEASE", "60000", "WAIT", "20000"]).expect("a socket");
-    wait_until("the release", || {
-        standby.ask(&["LOCK.RELEASE", "lock", "holder"]) == Some(OwnedFrame::Integer(1))
-    });
-    let granted = waiter.next().expect("a grant");
+    let (leader, mut standby) = pair(&etcd, &[]);
+    for key in ["lock", "other"] {
+        assert!(standby.acquire(key, "holder").is_some());
+    }
+    let _wait = wait_in_turn(&leader, &["one"], 0);
+    assert_eq!(leader.ask(&["SET", "k", "what was there before is committed"]), text("OK"));
+    drop(leader);
+    standby.wait_for("This node leads");
+    let mut both = Link::to(standby.address()).expect("a node");
+    both.send(&["LOCK.MACQUIRE", "2", "lock", "other", "both", "WAIT", "60000"]).expect("a socket");
+    wait_until("the wait", || waiting_owners(&standby) == ["both"]);
+    assert_eq!(standby.ask(&["LOCK.RELEASE", "lock", "holder"]), Some(OwnedFrame::Integer(1)));
+    assert_eq!(standby.acquire("lock", "another"), None, "it is kept for a request that waits");
+    let mut back = Link::to(standby.address()).expect("a node");
+    let granted = back.ask(&["LOCK.ACQUIRE", "lock", "one", "WAIT", "60000"]).expect("an answer");
     assert!(super::harness::token_in(&granted).is_some(), "{granted:?}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn places_outlive_two_leaders_and_a_copy_of_the_live_keys() {
+    let etcd = Etcd::start_one(&[]);
+    let (mut first, mut second) = pair(&etcd, &[]);
+    assert!(first.acquire("lock", "holder").is_some());
+    let _waits = wait_in_turn(&first, &["one", "two"], 0);
+    assert!(matches!(first.ask(&["BGREWRITEAOF"]), Some(OwnedFrame::SimpleString(_))));
+    wait_until("the copy", || {
+        let info = second.ask(&["INFO", "persistence"]);
+        info.and_then(|info| info.as_str().map(|text| text.contains("aof_rewrite_in_progress:0")))
+            == Some(true)
+    });
+    first.signal(Signal::SIGTERM);
+    second.wait_for("This node leads");
+    assert_eq!(first.end(), Some(0));
+    first.restart();
+    first.wait_for("Another node leads");
+    let _waits = wait_in_turn(&second, &["two"], 0);
+    second.signal(Signal::SIGTERM);
+    first.wait_for("This node leads");
+    let _waits = wait_in_turn(&first, &["two", "one"], 0);
+    assert_eq!(waiting_owners(&first), ["one", "two"]);
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
     let span = spans::wait(call.view, &keys, &request);
     let mut answer = Vec::new();
     Reply::new(&mut answer, call.reply.protocol()).null_array();
-    let place = (call.view.next_wait_number(), WaitFor::Locks);
+    let place = (call.view.lock_wait_number(&keys, &request.owner), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
     let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);

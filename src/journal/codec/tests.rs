@@ -213,6 +213,9 @@ fn mutation() -> BoxedStrategy<Mutation> {
             let (since, is_native, meta) = (LockTime::from_millis(since), token % 2 == 0, meta.into());
             Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta }
         }),
+        1 => (place(), bytes(), prop::option::of(number())).prop_map(|((database, key), owner, number)| {
+            Mutation::Place { database, key, owner, number }
+        }),
         6 => (place(), object(), deadline()).prop_map(|((database, key), object, deadline)| {
             Mutation::PutObject { database, key, object, deadline }
         }),
