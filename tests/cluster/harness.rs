@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,16 +61,20 @@ impl Host {
 pub(crate) struct Network {
     name: String,
     pub(crate) hosts: Vec<Host>,
+    /// Its names and addresses are those of the process: one at a time.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Network {
     /// A network of so many namespaces. Takes root and the program `ip`.
     pub(crate) fn new(count: u8) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // Names of interfaces have 15 characters at most.
         let id = std::process::id() % 100_000;
         let name = format!("rl{id}");
         let third = (id % 250) as u8;
-        let mut network = Self { name: name.clone(), hosts: Vec::new() };
+        let mut network = Self { name: name.clone(), hosts: Vec::new(), _alone: alone };
         ip(&["link", "add", &name, "type", "bridge"]);
         ip(&["addr", "add", &format!("10.231.{third}.1/24"), "dev", &name]);
         ip(&["link", "set", &name, "up"]);

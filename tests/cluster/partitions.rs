@@ -1,6 +1,5 @@
 //! Links that are down, members of etcd that are stopped: three members and two nodes, each in a network namespace.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -17,8 +16,6 @@ struct World {
     standby: Node,
     etcd: Etcd,
     network: Network,
-    /// The address of the network is that of the process: one at a time.
-    _alone: MutexGuard<'static, ()>,
 }
 
 /// The hosts of the nodes.
@@ -27,15 +24,13 @@ const STANDBY: usize = MEMBERS + 1;
 
 impl World {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let network = Network::new(MEMBERS as u8 + 2);
         let etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
         let mut leader = Node::start_on(&network.hosts[LEADER], &etcd, &[]);
         leader.wait_for("This node leads");
         let mut standby = Node::start_on(&network.hosts[STANDBY], &etcd, &[]);
         standby.wait_for("Another node leads");
-        Self { leader, standby, etcd, network, _alone: alone }
+        Self { leader, standby, etcd, network }
     }
 }
 
