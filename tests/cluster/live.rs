@@ -98,6 +98,7 @@ fn a_hand_over_gives_no_lock_twice() {
 #[ignore = "needs etcd, ip and root"]
 fn links_that_fail_and_members_that_stop_give_no_lock_twice() {
     const MEMBERS: usize = 3;
+    const SLOW_ROUNDS: u32 = 15;
     let network = Network::new((MEMBERS + NODES) as u8);
     let mut etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
     let nodes = start(&etcd, &network.hosts[MEMBERS..]);
@@ -109,7 +110,7 @@ fn links_that_fail_and_members_that_stop_give_no_lock_twice() {
             let others = (MEMBERS..MEMBERS + NODES).filter(|other| *other != host);
             others.for_each(|other| network.part(host, other, are_parted));
         };
-        match turn % 6 {
+        match turn % 7 {
             0 => {
                 // Its clients reach it still.
                 (0..MEMBERS).for_each(|member| network.part(host, member, true));
@@ -136,11 +137,18 @@ fn links_that_fail_and_members_that_stop_give_no_lock_twice() {
                 sleep(HARM_LASTS);
                 majority.iter().for_each(|member| etcd.signal(*member, Signal::SIGCONT));
             }
-            _ => {
+            5 => {
                 etcd.signal(member, Signal::SIGSTOP);
                 sleep(HARM_LASTS);
                 etcd.signal(member, Signal::SIGCONT);
             }
+            // A member that is slow, and that the others do not replace.
+            _ => (0..SLOW_ROUNDS).for_each(|_| {
+                etcd.signal(member, Signal::SIGSTOP);
+                sleep(HARM_LASTS / SLOW_ROUNDS);
+                etcd.signal(member, Signal::SIGCONT);
+                sleep(HARM_LASTS / SLOW_ROUNDS / 10);
+            }),
         }
     });
 }

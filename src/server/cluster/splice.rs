@@ -62,14 +62,14 @@ impl Splices {
             }
             return;
         };
-        let changed = self.leader.wait_for(|leader| leader.address(door).as_ref() != Some(&address));
+        let changed = self.changed(door, &address);
         tokio::select! {
             ended = copy_bidirectional(&mut client, &mut stream) => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, address = address.1, "a splice has ended");
                 }
             }
-            _ = changed => {}
+            () = changed => {}
         }
     }
 
@@ -79,7 +79,11 @@ impl Splices {
         loop {
             let known = self.leader.wait_for(|leader| leader.address(door).is_some());
             let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
-            if let Ok(Ok(stream)) = timeout(CONNECT_MAX, TcpStream::connect(&address.1)).await {
+            let connected = tokio::select! {
+                connected = timeout(CONNECT_MAX, TcpStream::connect(&address.1)) => connected,
+                () = self.changed(door, &address) => continue,
+            };
+            if let Ok(Ok(stream)) = connected {
                 set_options(&stream, self.keepalive_seconds);
                 return Some((stream, address));
             }
@@ -90,6 +94,12 @@ impl Splices {
             }
             sleep(CONNECT_AGAIN).await;
         }
+    }
+
+    /// Resolves when another node leads than the one at this address, or none.
+    async fn changed(&mut self, door: Door, address: &(i64, String)) {
+        // The sender ends with the node.
+        let _ = self.leader.wait_for(|leader| leader.address(door).as_ref() != Some(address)).await;
     }
 }
 
