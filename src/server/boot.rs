@@ -3,6 +3,9 @@
 //! Source  `/proc/sys/kernel/random/boot_id` and CLOCK_BOOTTIME of Linux, which counts on while the machine is suspended.
 //!         Other systems do not tell one boot from another.
 
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
 use crate::journal::recovery::Machine;
 
 /// This boot, and its clock.
@@ -23,18 +26,21 @@ fn id() -> Option<[u8; 16]> {
     None
 }
 
-/// The clock of the boot, in milliseconds.
-#[cfg(target_os = "linux")]
+/// The clock of the boot, in milliseconds. Where the system has none it is a monotonic clock: no boot is known by that, but
+/// what it counts within a process is right.
 pub(super) fn millis() -> u64 {
-    use nix::time::{ClockId, clock_gettime};
-    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(std::time::Duration::ZERO, Into::into);
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let time = since_boot().unwrap_or_else(|| ORIGIN.elapsed());
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A monotonic clock, in milliseconds: no boot is known by it, but what it counts within a process is right.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<Duration> {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Into::into)
+}
+
 #[cfg(not(target_os = "linux"))]
-pub(super) fn millis() -> u64 {
-    use std::{sync::LazyLock, time::Instant};
-    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    u64::try_from(ORIGIN.elapsed().as_millis()).unwrap_or(u64::MAX)
+fn since_boot() -> Option<Duration> {
+    None
 }

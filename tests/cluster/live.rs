@@ -58,6 +58,17 @@ fn try_while(
     println!("{name}: {strikes} strikes");
 }
 
+fn kill(node: &mut Node) {
+    node.signal(Signal::SIGKILL);
+    node.restart();
+}
+
+fn stop_for_a_while(node: &mut Node) {
+    node.signal(Signal::SIGSTOP);
+    sleep(HARM_LASTS);
+    node.signal(Signal::SIGCONT);
+}
+
 /// Like [`try_while`], on one machine with one member of etcd, with harm to the leader.
 fn try_while_leader(name: &str, mut strike: impl FnMut(&mut Node)) {
     let etcd = Etcd::start_one(&[]);
@@ -68,20 +79,13 @@ fn try_while_leader(name: &str, mut strike: impl FnMut(&mut Node)) {
 #[test]
 #[ignore = "needs etcd"]
 fn a_kill_of_the_leader_gives_no_lock_twice() {
-    try_while_leader("cluster, leader killed", |leader| {
-        leader.signal(Signal::SIGKILL);
-        leader.restart();
-    });
+    try_while_leader("cluster, leader killed", kill);
 }
 
 #[test]
 #[ignore = "needs etcd"]
 fn a_leader_that_is_stopped_and_continued_gives_no_lock_twice() {
-    try_while_leader("cluster, leader stopped", |leader| {
-        leader.signal(Signal::SIGSTOP);
-        sleep(HARM_LASTS);
-        leader.signal(Signal::SIGCONT);
-    });
+    try_while_leader("cluster, leader stopped", stop_for_a_while);
 }
 
 #[test]
@@ -94,61 +98,93 @@ fn a_hand_over_gives_no_lock_twice() {
     });
 }
 
+/// Members of etcd, on the first hosts of the network. The nodes are on the next ones.
+const MEMBERS: usize = 3;
+/// How often a slow member stops for a moment.
+const SLOW_ROUNDS: u32 = 15;
+
+/// What happens to the cluster.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    KillsLeader,
+    StopsLeader,
+    CutsLeader,
+    CutsStandby,
+    /// Its clients reach it still.
+    PartsLeaderFromEtcd,
+    PartsLeaderFromNodes,
+    KillsMember,
+    StopsMember,
+    CutsMember,
+    StopsMajority,
+    /// The others do not replace it.
+    SlowsMember,
+}
+
+const HARMS: [Harm; 11] = [
+    Harm::PartsLeaderFromEtcd,
+    Harm::KillsLeader,
+    Harm::CutsMember,
+    Harm::CutsLeader,
+    Harm::KillsMember,
+    Harm::PartsLeaderFromNodes,
+    Harm::StopsLeader,
+    Harm::StopsMajority,
+    Harm::CutsStandby,
+    Harm::StopsMember,
+    Harm::SlowsMember,
+];
+
+/// Carries out one harm, and undoes it.
+fn harm(network: &Network, etcd: &mut Etcd, nodes: &mut [Node], leader: usize, harm: Harm) {
+    let (host, member) = (MEMBERS + leader, etcd.leader());
+    let cut = |host| {
+        network.set_link(host, false);
+        sleep(HARM_LASTS);
+        network.set_link(host, true);
+    };
+    let part = |from: usize, count: usize| {
+        let others = (from..from + count).filter(|other| *other != host);
+        others.clone().for_each(|other| network.part(host, other, true));
+        sleep(HARM_LASTS);
+        others.for_each(|other| network.part(host, other, false));
+    };
+    let mut stop = |members: &[usize], lasts: Duration| {
+        members.iter().for_each(|member| etcd.signal(*member, Signal::SIGSTOP));
+        sleep(lasts);
+        members.iter().for_each(|member| etcd.signal(*member, Signal::SIGCONT));
+    };
+    match harm {
+        Harm::KillsLeader => kill(&mut nodes[leader]),
+        Harm::StopsLeader => stop_for_a_while(&mut nodes[leader]),
+        Harm::CutsLeader => cut(host),
+        Harm::CutsStandby => cut(MEMBERS + (leader + 1) % NODES),
+        Harm::PartsLeaderFromEtcd => part(0, MEMBERS),
+        Harm::PartsLeaderFromNodes => part(MEMBERS, NODES),
+        Harm::StopsMember => stop(&[member], HARM_LASTS),
+        Harm::CutsMember => cut(member),
+        Harm::StopsMajority => stop(&[member, (member + 1) % MEMBERS], HARM_LASTS),
+        Harm::SlowsMember => (0..SLOW_ROUNDS).for_each(|_| {
+            stop(&[member], HARM_LASTS / SLOW_ROUNDS);
+            sleep(HARM_LASTS / SLOW_ROUNDS / 10);
+        }),
+        Harm::KillsMember => {
+            etcd.signal(member, Signal::SIGKILL);
+            etcd.restart(member);
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs etcd, ip and root"]
-fn links_that_fail_and_members_that_stop_give_no_lock_twice() {
-    const MEMBERS: usize = 3;
-    const SLOW_ROUNDS: u32 = 15;
+fn no_harm_to_links_members_and_nodes_gives_a_lock_twice() {
     let network = Network::new((MEMBERS + NODES) as u8);
     let mut etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
     let nodes = start(&etcd, &network.hosts[MEMBERS..]);
     let mut turn = 0;
-    try_while(("cluster, links and members", 2 * WATCHED_FOR), nodes, |_, leader| {
+    try_while(("cluster in a network", 4 * WATCHED_FOR), nodes, |nodes, leader| {
+        harm(&network, &mut etcd, nodes, leader, HARMS[turn % HARMS.len()]);
         turn += 1;
-        let (host, member) = (MEMBERS + leader, etcd.leader());
-        let others = |are_parted| {
-            let others = (MEMBERS..MEMBERS + NODES).filter(|other| *other != host);
-            others.for_each(|other| network.part(host, other, are_parted));
-        };
-        match turn % 7 {
-            0 => {
-                // Its clients reach it still.
-                (0..MEMBERS).for_each(|member| network.part(host, member, true));
-                sleep(HARM_LASTS);
-                (0..MEMBERS).for_each(|member| network.part(host, member, false));
-            }
-            1 => {
-                network.set_link(host, false);
-                sleep(HARM_LASTS);
-                network.set_link(host, true);
-            }
-            2 => {
-                etcd.signal(member, Signal::SIGKILL);
-                etcd.restart(member);
-            }
-            3 => {
-                others(true);
-                sleep(HARM_LASTS);
-                others(false);
-            }
-            4 => {
-                let majority = [member, (member + 1) % MEMBERS];
-                majority.iter().for_each(|member| etcd.signal(*member, Signal::SIGSTOP));
-                sleep(HARM_LASTS);
-                majority.iter().for_each(|member| etcd.signal(*member, Signal::SIGCONT));
-            }
-            5 => {
-                etcd.signal(member, Signal::SIGSTOP);
-                sleep(HARM_LASTS);
-                etcd.signal(member, Signal::SIGCONT);
-            }
-            // A member that is slow, and that the others do not replace.
-            _ => (0..SLOW_ROUNDS).for_each(|_| {
-                etcd.signal(member, Signal::SIGSTOP);
-                sleep(HARM_LASTS / SLOW_ROUNDS);
-                etcd.signal(member, Signal::SIGCONT);
-                sleep(HARM_LASTS / SLOW_ROUNDS / 10);
-            }),
-        }
     });
+    assert!(turn >= HARMS.len(), "each harm has come");
 }
