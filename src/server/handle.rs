@@ -242,6 +242,13 @@ impl Server {
         self.context.stop();
     }
 
+    /// Sends a message to the subscribers of a channel, as PUBLISH does.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn publish(&self, channel: &str, message: &str) {
+        let channels = &self.context.engine.shared().registries.channels;
+        channels.publish(channel.as_bytes(), message.as_bytes());
+    }
+
     /// Resolves when the server has been ended, by [`Server::stop`] or by SHUTDOWN.
     pub async fn stopped(&self) {
         self.context.stopped().await;

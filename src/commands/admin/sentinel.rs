@@ -3,6 +3,7 @@
 //! Rule    without a cluster the command is unknown. The node that answers is the one that leads, since a standby splices its
 //!         clients to it; every node counts as a Sentinel.
 //! Rule    there are no replicas to read from, so that no client waits for one.
+//! Rule    `+switch-master` is the only event. The node publishes it when it has begun to lead, not this command.
 //! Source  Redis 7.0 `sentinel.c`: `sentinelCommand`, `addReplySentinelRedisInstance`.
 
 use crate::commands::help;

@@ -32,6 +32,7 @@ use crate::replication::standby::{Sight, SightError, Standby};
 use crate::replication::term::Term;
 use crate::server::clock::SystemClock;
 use crate::server::{Builder, Server, StartError, fresh_id, stored_files};
+use crate::state::cluster::ClusterFacts;
 use crate::state::settings::Settings;
 
 /// How many times a standby looks at etcd in the time of `cluster-takeover`.
@@ -47,6 +48,8 @@ const RELEASE_MAX: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How often a leader shows how far the log is.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// How long after the beginning of a term `+switch-master` is published. Its subscribers have come back by then.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// Called with the server of each term, before it is known to lead.
 pub(crate) type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
@@ -67,6 +70,8 @@ struct Inner {
     me: Member,
     members: Members,
     leader: watch::Sender<Leader>,
+    /// The last leader that this node has seen in etcd. It may be this one.
+    previous: Mutex<Option<Member>>,
     /// Whether this node leads: its own server accepts clients then.
     leads: watch::Sender<bool>,
     /// The server of the term.
@@ -109,6 +114,7 @@ impl Node {
             members,
             settings,
             leader: watch::Sender::new(Leader::default()),
+            previous: Mutex::default(),
             leads: watch::Sender::new(false),
             server: Mutex::default(),
             hint: Notify::new(),
@@ -239,6 +245,9 @@ impl Inner {
 
     /// Notes who leads.
     fn note(&self, sight: &Sight, is_mine: bool) {
+        if let Some(leader) = &sight.leader {
+            *self.previous.lock() = Some(leader.clone());
+        }
         let addresses = match &sight.leader {
             // A process that has ended may have led at the addresses of this one.
             Some(leader) if !is_mine && !leader.addresses.iter().any(|at| self.me.addresses.contains(at)) => {
@@ -300,10 +309,16 @@ impl Inner {
                 self.members.facts.set_term(epoch, term.head());
             }
         };
+        let tells = async {
+            sleep(TELL_AFTER).await;
+            self.tell_switch(&server);
+            std::future::pending().await
+        };
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => server.stop(),
             () = server.stopped() => {}
             () = shows => {}
+            () = tells => {}
         }
         let is_deposed = server.has_failed();
         if is_deposed {
@@ -320,6 +335,16 @@ impl Inner {
         self.release(term).await;
         tracing::info!(epoch, "This node has handed over");
         true
+    }
+
+    /// Tells the subscribers of `+switch-master` that another address leads, as a Sentinel does.
+    fn tell_switch(&self, server: &Server) {
+        let Some(old) = self.previous.lock().as_ref().map(leader::node) else { return };
+        let ClusterFacts { name, me: new, .. } = &*self.members.facts;
+        if (&old.host, old.port) != (&new.host, new.port) {
+            let message = format!("{name} {} {} {} {}", old.host, old.port, new.host, new.port);
+            server.publish("+switch-master", &message);
+        }
     }
 
     /// The server of a term, which goes on from the log.
