@@ -35,7 +35,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use clients::identity::Identity;
-use clients::installer::{self, Installer, projects};
+use clients::installer::{self, Installer, is_set};
 use clients::process::{Finished, run};
 use clients::restarts::Pair;
 use clients::table::{Client, clients};
@@ -85,9 +85,7 @@ fn report(client: &Client) -> Verdict {
 
 /// Prepares the installation of the client's project, and runs the client.
 fn check(client: &Client) -> Verdict {
-    let project = projects().iter().find(|project| project.name == client.project);
-    let project = project.expect("every client names a project of the table");
-    let installer = match Installer::open(project, is_set("REDLATCH_INSTALL_CLIENTS")) {
+    let installer = match Installer::open(&client.project) {
         Ok(installer) => installer,
         Err(installer::Closed::Broken(why)) => return Verdict::Failed(why),
         Err(installer::Closed::Missing(what)) => return Verdict::Skipped(what),
@@ -227,15 +225,6 @@ impl Selection {
             && !self.skips.iter().any(fits)
             && (self.words.is_empty() || self.words.iter().any(fits))
     }
-}
-
-fn is_set(variable: &str) -> bool {
-    std::env::var(variable).is_ok_and(|value| value == "1")
-}
-
-/// The file of that name in this repository's `tests/clients`.
-pub(crate) fn source_dir(project: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
 }
 
 /// A client's checks take a few seconds, Redisson's half a minute; a machine under load is given many times that.

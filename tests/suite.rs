@@ -68,9 +68,13 @@ mod support;
 mod tidy;
 mod transcripts;
 
-/// The table of clients, which the README's table is made from.
+/// The table of clients, which the README's table is made from, and the projects that the tests of a cluster run.
+#[allow(dead_code, reason = "`cargo test --test clients` uses the rest")]
 mod clients {
-    #[allow(dead_code, reason = "`cargo test --test clients` uses the other columns")]
+    #[cfg(feature = "etcd")]
+    pub(crate) mod installer;
+    #[cfg(feature = "etcd")]
+    mod process;
     pub(crate) mod table;
 }
 

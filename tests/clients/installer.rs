@@ -14,7 +14,6 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::process::run;
-use crate::source_dir;
 
 /// Clients that share a runtime, its packages and their pinned versions: a row of `projects.json`.
 #[derive(Deserialize)]
@@ -31,8 +30,7 @@ pub(crate) struct Project {
     inputs: Vec<String>,
 }
 
-/// Every project.
-pub(crate) fn projects() -> &'static [Project] {
+fn projects() -> &'static [Project] {
     static PROJECTS: OnceLock<Vec<Project>> = OnceLock::new();
     PROJECTS.get_or_init(|| serde_json::from_str(include_str!("projects.json")).expect("a table of projects"))
 }
@@ -51,8 +49,10 @@ pub(crate) enum Closed {
 }
 
 impl Installer {
-    /// Looks for the toolchain and the packages, and installs the packages if `may_install`.
-    pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
+    /// Looks for the toolchain and the packages of the project of that name. `REDLATCH_INSTALL_CLIENTS=1` installs the
+    /// packages.
+    pub(crate) fn open(project: &str) -> Result<Self, Closed> {
+        let project = projects().iter().find(|row| row.name == project).expect("a project of the table");
         let installer =
             Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(&project.name) };
         for source in project.borrows.iter().chain([&project.name]) {
@@ -74,7 +74,7 @@ impl Installer {
         if project.install.is_empty() || fs::read(&stamp_file).is_ok_and(|installed| installed == stamp) {
             return Ok(installer);
         }
-        if !may_install {
+        if !is_set("REDLATCH_INSTALL_CLIENTS") {
             let reason = "its packages are not installed; REDLATCH_INSTALL_CLIENTS=1 installs them";
             return Err(Closed::Missing(reason.to_owned()));
         }
@@ -107,6 +107,15 @@ impl Installer {
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// Whether a variable of the environment is 1.
+pub(crate) fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| value == "1")
+}
+
+fn source_dir(project: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
 }
 
 /// Copies only changed files, so that build tools see new times only for new text.

@@ -1,16 +1,23 @@
 //! Unchanged clients that ask a Sentinel who leads: every node answers as one.
+//!
+//! Each is a program that gets the ports of the nodes. It says `holds`, waits for a line while the leader is killed, and
+//! says `still` and the port of the new leader when it has found its lock there. It releases the lock, which is granted
+//! again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
-use redis_protocol::resp2::types::OwnedFrame;
+use parking_lot::Mutex;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
-use super::harness::{Etcd, Node};
+use super::harness::{Etcd, Node, wait_until};
+use crate::clients::installer::{Closed, Installer};
+use crate::support::wire::Link;
 
-/// Starts a program with the ports of three nodes, kills the leader while it holds a lock, and waits for what it says then.
-fn try_with(mut program: Command) {
+/// Starts a program of an installed project with the ports of three nodes, and kills the leader while it holds a lock.
+fn try_with(project: &str, words: &[&str]) {
     let etcd = Etcd::start_one(&[]);
     let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&etcd, &[])).collect();
     nodes[0].wait_for("This node leads");
@@ -19,40 +26,119 @@ fn try_with(mut program: Command) {
         Some(OwnedFrame::Array(others)) => others.len(),
         answer => panic!("{answer:?}"),
     };
-    super::harness::wait_until("the list of nodes", || others() == 2);
+    wait_until("the list of nodes", || others() == 2);
     // The leader is the last one that the program would ask by itself.
     let ports = nodes.iter().rev().map(|node| node.address().port().to_string());
+    let mut program = program(project, words);
     let child = program.args(ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.expect("the program starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
-    let mut said = || lines.next().expect("it says something").expect("a line");
+    let lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+    let mut lines = lines.map(|line| line.expect("a line")).filter(|line| !line.starts_with("ok "));
+    let mut said = || lines.next().expect("it says something");
     assert_eq!(said(), "holds");
     nodes[0].signal(Signal::SIGKILL);
     let killed = Instant::now();
     child.stdin.take().expect("its input is piped").write_all(b"killed\n").expect("it reads");
     let still = said();
-    println!("{still} holds its lock {:?} after kill -9 of the leader", killed.elapsed());
+    println!("{} {still} holds its lock {:?} after kill -9 of the leader", words.join(" "), killed.elapsed());
     let leader = nodes[1..].iter_mut().find_map(|node| node.leads().then_some(node.address().port()));
     assert_eq!(still, format!("still {}", leader.expect("a leader")));
+    assert_eq!(lines.next(), None);
     assert!(child.wait().expect("its end").success());
 }
 
-#[test]
-#[ignore = "needs etcd, and REDLATCH_CLUSTER_PYTHON, a Python with redis"]
-fn redis_py_follows_the_leader_by_sentinel() {
-    let mut python =
-        Command::new(std::env::var_os("REDLATCH_CLUSTER_PYTHON").expect("REDLATCH_CLUSTER_PYTHON"));
-    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/sentinel.py"));
-    try_with(python);
+/// A command of an installed project of `tests/clients`.
+fn program(project: &str, words: &[&str]) -> Command {
+    /// Only one test installs at a time.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _guard = INSTALLING.lock();
+    match Installer::open(project) {
+        Ok(installer) => installer.command(words),
+        Err(Closed::Broken(why) | Closed::Missing(why)) => panic!("{project}: {why}"),
+    }
+}
+
+fn java(project: &str, words: &[&str]) {
+    try_with(project, &[&["java", "-cp", "target/classes:target/lib/*"], words].concat());
 }
 
 #[test]
-#[ignore = "needs etcd, and REDLATCH_CLUSTER_NODE_PATH, a node_modules with ioredis"]
+#[ignore = "needs etcd and the packages of tests/clients/python"]
+fn redis_py_follows_the_leader_by_sentinel() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/sentinel.py");
+    try_with("python", &["venv/bin/python", script]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/node"]
 fn ioredis_follows_the_leader_by_sentinel() {
-    let modules = std::env::var_os("REDLATCH_CLUSTER_NODE_PATH").expect("REDLATCH_CLUSTER_NODE_PATH");
-    let mut node = Command::new("node");
-    node.env("NODE_PATH", modules).arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/sentinel.cjs"));
-    try_with(node);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/sentinel.cjs");
+    try_with("node", &["node", script]);
+}
+
+#[test]
+#[ignore = "needs etcd and Predis"]
+fn predis_follows_the_leader_by_sentinel() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/sentinel.php");
+    try_with("laravel", &["php", script]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/go"]
+fn redsync_follows_the_leader_by_sentinel() {
+    try_with("go", &["bin/locks", "sentinel"]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/java"]
+fn jedis_follows_the_leader_by_sentinel() {
+    java("java", &["JedisSentinel"]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/java"]
+fn lettuce_follows_the_leader_by_sentinel() {
+    java("java", &["LettuceSentinel", "plain"]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/java"]
+fn lettuce_with_a_topology_is_told_who_leads() {
+    java("java", &["LettuceSentinel", "topology"]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/redisson"]
+fn redisson_follows_the_leader_by_sentinel() {
+    java("redisson", &["RedissonSentinel"]);
+}
+
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/redisson3"]
+fn redisson_3_follows_the_leader_by_sentinel() {
+    java("redisson3", &["RedissonSentinel"]);
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn subscribers_are_told_of_a_new_leader() {
+    let etcd = Etcd::start_one(&[]);
+    let mut old = Node::start(&etcd, &[]);
+    old.wait_for("This node leads");
+    let mut new = Node::start(&etcd, &[]);
+    new.wait_for("Another node leads");
+    old.signal(Signal::SIGKILL);
+    // The node accepts them before it leads.
+    let mut links = [(); 2].map(|()| Link::to(new.address()).expect("a node"));
+    links[0].send(&["SUBSCRIBE", "+switch-master"]).expect("a socket");
+    links[1].send(&["PSUBSCRIBE", "*"]).expect("a socket");
+    let change = format!("mymaster 127.0.0.1 {} 127.0.0.1 {}", old.address().port(), new.address().port());
+    for link in &mut links {
+        link.next().expect("a confirmation");
+        let OwnedFrame::Array(message) = link.next().expect("a message") else { panic!("a message") };
+        let words: Vec<_> = message.iter().rev().take(2).map(|word| word.as_str()).collect();
+        assert_eq!(words, [Some(change.as_str()), Some("+switch-master")]);
+    }
 }
 
 #[test]

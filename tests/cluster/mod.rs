@@ -2,8 +2,8 @@
 //!
 //! Belongs here  what only processes show: ends of connections, takeovers, settings, what etcd refuses. The rules of
 //!               replication are tried in `simulation/`.
-//! Needs         etcd and etcdctl on PATH, or REDLATCH_ETCD; tests of partitions also root and the program `ip`.
-//!               `.ci/run cluster` has them.
+//! Needs         etcd and etcdctl on PATH, or REDLATCH_ETCD; tests of partitions also root and the program `ip`; tests of
+//!               clients the projects of `tests/clients/`. `.ci/run cluster` has them.
 //! Time          real. How long a takeover takes is printed, and asserted with room for a busy machine.
 
 mod bad_input;

@@ -4,7 +4,7 @@
 
 const assert = require("node:assert");
 const readline = require("node:readline");
-const Redis = require("ioredis");
+const Redis = require(require.resolve("ioredis", { paths: [process.cwd()] }));
 
 const sentinels = process.argv.slice(2).map((port) => ({ host: "127.0.0.1", port: Number(port) }));
 const retry = () => 50;
@@ -18,6 +18,9 @@ async function main() {
     assert.equal(await redis.get("by-ioredis"), "me");
     assert.equal(await redis.set("by-ioredis", "other", "PX", 60000, "NX"), null);
     console.log("still", redis.stream.remotePort);
+    const release = 'if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end';
+    assert.equal(await redis.eval(release, 1, "by-ioredis", "me"), 1);
+    assert.equal(await redis.set("by-ioredis", "other", "PX", 60000, "NX"), "OK");
     redis.disconnect();
 }
 

@@ -28,3 +28,4 @@ while True:
 assert not master.set("by-sentinel", "other", nx=True)
 print("still", sentinel.discover_master("mymaster")[1], flush=True)
 lock.release()
+assert master.lock("by-sentinel", timeout=60).acquire(blocking=False)

@@ -18,6 +18,10 @@ const (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "sentinel" {
+		useSentinel(os.Args[2:])
+		return
+	}
 	client := redis.NewClient(&redis.Options{Addr: address()})
 	defer client.Close()
 	clients := map[string]func(*redis.Client){

@@ -11,7 +11,11 @@ final class JedisLock implements HandLocks.Lock {
     private final String extend;
 
     private JedisLock(DefaultJedisClientConfig config) {
-        jedis = new Jedis(new HostAndPort(HandLocks.HOST, HandLocks.PORT), config);
+        this(new Jedis(new HostAndPort(HandLocks.HOST, HandLocks.PORT), config));
+    }
+
+    JedisLock(Jedis jedis) {
+        this.jedis = jedis;
         extend = jedis.scriptLoad(HandLocks.EXTEND);
     }
 

@@ -15,8 +15,8 @@ final class LettuceLock implements HandLocks.Lock {
     private final RedisCommands<String, String> commands;
     private final String extend;
 
-    private LettuceLock(RedisClient client) {
-        connection = client.connect();
+    LettuceLock(StatefulRedisConnection<String, String> connection) {
+        this.connection = connection;
         commands = connection.sync();
         extend = commands.scriptLoad(HandLocks.EXTEND);
     }
@@ -25,7 +25,7 @@ final class LettuceLock implements HandLocks.Lock {
         for (ProtocolVersion protocol : List.of(ProtocolVersion.RESP2, ProtocolVersion.RESP3)) {
             RedisClient client = RedisClient.create(RedisURI.create(HandLocks.HOST, HandLocks.PORT));
             client.setOptions(ClientOptions.builder().protocolVersion(protocol).build());
-            new HandLocks(protocol.name(), () -> new LettuceLock(client)).run();
+            new HandLocks(protocol.name(), () -> new LettuceLock(client.connect())).run();
             client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
         }
         System.out.println("done");
