@@ -78,6 +78,15 @@ mod the_wire {
     }
 
     #[test]
+    fn sends_two_requests_together() {
+        let [first, second] = [["GET", KEY], ["DEL", KEY]].map(|words| Template::new(&words));
+        let (mut apart, mut together) = (Vec::new(), Vec::new());
+        [&first, &second].map(|template| template.write(7, &mut apart));
+        first.then(&second).write(7, &mut together);
+        assert_eq!(together.escape_ascii().to_string(), apart.escape_ascii().to_string());
+    }
+
+    #[test]
     fn has_a_key_of_its_own_for_each_number() {
         let keys: BTreeSet<String> = (0..10_000).map(wire::key).collect();
         assert_eq!(keys.len(), 10_000);

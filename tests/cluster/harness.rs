@@ -227,6 +227,13 @@ impl Etcd {
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Bytes of the database of the first member: all of it, and what is in use.
+    pub(crate) fn database_bytes(&self) -> [u64; 2] {
+        let (_, status) = self.ctl(&["endpoint", "status", "--write-out", "json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).expect("etcdctl writes JSON");
+        ["dbSize", "dbSizeInUse"].map(|name| status[0]["Status"][name].as_u64().expect("a size"))
+    }
+
     /// Sends a signal to a member.
     pub(crate) fn signal(&mut self, number: usize, signal: Signal) {
         let process = self.members[number].process.as_mut().expect("a member that runs");

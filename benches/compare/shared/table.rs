@@ -14,6 +14,11 @@ pub(crate) fn markdown(results: &Results) -> String {
     format!("{}{}{}{}", costs(results), hand_offs(results), rest(results), circumstances(results))
 }
 
+/// The table of clusters, and the facts about the machine.
+pub(crate) fn replicated(results: &Results) -> String {
+    rest(results) + &circumstances(results)
+}
+
 /// The cost of a request, one load per line, each cell plain and pipelined.
 fn costs(results: &Results) -> String {
     let servers: Vec<&str> = results.servers.iter().map(|(name, _)| name.as_str()).collect();
