@@ -81,7 +81,7 @@ mod the_wire {
     fn sends_two_requests_together() {
         let [first, second] = [["GET", KEY], ["DEL", KEY]].map(|words| Template::new(&words));
         let (mut apart, mut together) = (Vec::new(), Vec::new());
-        [&first, &second].map(|template| template.write(7, &mut apart));
+        [&first, &second].iter().for_each(|template| template.write(7, &mut apart));
         first.then(&second).write(7, &mut together);
         assert_eq!(together.escape_ascii().to_string(), apart.escape_ascii().to_string());
     }

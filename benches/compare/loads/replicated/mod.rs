@@ -7,8 +7,6 @@
 
 mod clusters;
 
-use std::io;
-
 use crate::options::Options;
 use crate::results::Results;
 use clusters::Cluster;
@@ -16,6 +14,9 @@ use clusters::Cluster;
 const LOADS: [&str; 3] = [COMMIT, "acquire", "cycle"];
 /// The time that everything on etcd takes at least: one client of etcd writes again and again.
 const COMMIT: &str = "commit";
+
+/// Rounds that do not count: the JVM compiles what is used often.
+const ROUNDS_BEFORE: usize = 2;
 
 /// What a cluster has done in a turn.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ struct Turn {
 pub(crate) fn run(options: &Options, machine: Vec<(String, String)>) -> Results {
     let mut results = Results { scale: options.scale.name.to_owned(), machine, ..Results::default() };
     let mut clusters = start(options, &mut results);
-    for round in 0..options.scale.rounds {
+    for round in 0..ROUNDS_BEFORE + options.scale.rounds {
         for what in loads(options) {
             eprintln!("round {round}: {}, {} clients", what.0, what.1);
             // Every round begins with another cluster.
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &Options, machine: Vec<(String, String)>) -> Results 
                     continue;
                 }
                 match cluster.turn(what, options) {
-                    Ok(turn) => add(&mut results, what, name, &turn),
+                    Ok(turn) if round >= ROUNDS_BEFORE => add(&mut results, what, name, &turn),
+                    Ok(_) => {}
                     Err(error) => results.fail(what.0, name, &error.to_string()),
                 }
             }
@@ -66,7 +68,7 @@ fn start(options: &Options, results: &mut Results) -> Vec<(&'static str, Cluster
     let mut clusters = Vec::new();
     for (name, start) in clusters::ALL.into_iter().filter(|(name, _)| options.wants_server(name)) {
         eprintln!("start: {name}");
-        match start(options).and_then(|mut cluster| warm(&mut cluster, options).map(|()| cluster)) {
+        match start(options) {
             Ok(cluster) => {
                 results.servers.push((name.to_owned(), cluster.about.clone()));
                 clusters.push((name, cluster));
@@ -75,12 +77,6 @@ fn start(options: &Options, results: &mut Results) -> Vec<(&'static str, Cluster
         }
     }
     clusters
-}
-
-/// A turn that does not count: programs compile themselves, and files grow.
-fn warm(cluster: &mut Cluster, options: &Options) -> io::Result<()> {
-    let clients = options.scale.clients.iter().copied().max().unwrap_or(1);
-    cluster.turn(("cycle", clients), options).map(drop)
 }
 
 fn add(results: &mut Results, (load, clients): (&str, usize), name: &str, turn: &Turn) {
