@@ -186,6 +186,20 @@ mod results_are {
     }
 
     #[test]
+    fn shown_for_clusters_as_multiples_of_the_same_round() {
+        let mut race = race();
+        for (server, rates, cpu) in [(OURS, [10.0, 5.0, 10.0], 40.0), (VALKEY, [1.0, 1.0, 8.0], 400.0)] {
+            rates
+                .iter()
+                .for_each(|rate| race.add("cycle", "1 client, rate", "thousand per second", server, *rate));
+            race.add("cycle", "1 client, CPU", "us", server, cpu);
+        }
+        race.add("commit", "1 client, rate", "thousand per second", VALKEY, 1.0);
+        let lines: Vec<_> = table::clusters(&race).lines().skip(2).map(str::to_owned).collect();
+        assert_eq!(lines, ["| cycle, 1 client | 1.00 x, 40.0 | - | 0.20 x, 400 |", ""]);
+    }
+
+    #[test]
     fn read_as_they_were_written() {
         let (race, file) = (race(), std::env::temp_dir().join(format!("race-{}.json", std::process::id())));
         race.write(&file).unwrap();

@@ -87,14 +87,18 @@ fn report(race: &Race) -> Result<(), Box<dyn Error>> {
     end(options, results)
 }
 
-/// Like [`report`], for clusters.
+/// Like [`report`], for clusters. A test must have all of its own.
 fn report_replicated(options: &Options, results: &Results) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&options.out)?;
     results.write(&options.out.join("replicated.json"))?;
     let table = table::replicated(results);
     std::fs::write(options.out.join("replicated.md"), &table)?;
     println!("{table}\nreplicated.json and replicated.md are in {}", options.out.display());
-    end(options, results)
+    end(options, results)?;
+    match results.missing.first() {
+        Some((name, reason)) if options.is_test() => Err(format!("{name}: {reason}").into()),
+        _ => Ok(()),
+    }
 }
 
 /// A test leaves nothing, and has no failure.

@@ -1,14 +1,16 @@
 //! Locks that outlive a machine: redlatch on etcd, Redis with a replica and WAIT, etcd's own locks, Curator on ZooKeeper.
 //!
-//! Owns    the turns, and what is measured in them: a lock taken (`acquire`), a lock taken and released (`cycle`), and the time
-//!         of one write to etcd (`commit`).
+//! Owns    the rounds, and what is measured in them: a lock taken (`acquire`), a lock taken and released (`cycle`), and one
+//!         write to etcd (`commit`).
 //! Rule    all processes of a cluster share the first core, and their time counts. The clients have the last core.
 //! Rule    in each round, clusters take turns at the same load with the same number of clients.
 
+mod clients;
 mod clusters;
 
 use crate::options::Options;
 use crate::results::Results;
+use clients::Turn;
 use clusters::Cluster;
 
 const LOADS: [&str; 3] = [COMMIT, "acquire", "cycle"];
@@ -17,20 +19,6 @@ const COMMIT: &str = "commit";
 
 /// Rounds that do not count: the JVM compiles what is used often.
 const ROUNDS_BEFORE: usize = 2;
-
-/// What a cluster has done in a turn.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    operations: f64,
-    seconds: f64,
-    /// Milliseconds that an operation took, median and 99 %.
-    p50: f64,
-    p99: f64,
-    /// Processor time of all servers.
-    cpu_seconds: f64,
-    /// Milliseconds of one commit, as redlatch counts them.
-    commit: Option<f64>,
-}
 
 /// Measures all clusters that can be started. The others are reported with the reason.
 pub(crate) fn run(options: &Options, machine: Vec<(String, String)>) -> Results {
@@ -46,7 +34,7 @@ pub(crate) fn run(options: &Options, machine: Vec<(String, String)>) -> Results 
                 if results.has_failed(what.0, name) || (what.0 == COMMIT && *name != clusters::ETCD) {
                     continue;
                 }
-                match cluster.turn(what, options) {
+                match cluster.turn(what, &options.scale) {
                     Ok(turn) if round >= ROUNDS_BEFORE => add(&mut results, what, name, &turn),
                     Ok(_) => {}
                     Err(error) => results.fail(what.0, name, &error.to_string()),
