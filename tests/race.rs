@@ -78,6 +78,15 @@ mod the_wire {
     }
 
     #[test]
+    fn sends_two_requests_together() {
+        let [first, second] = [["GET", KEY], ["DEL", KEY]].map(|words| Template::new(&words));
+        let (mut apart, mut together) = (Vec::new(), Vec::new());
+        [&first, &second].iter().for_each(|template| template.write(7, &mut apart));
+        first.then(&second).write(7, &mut together);
+        assert_eq!(together.escape_ascii().to_string(), apart.escape_ascii().to_string());
+    }
+
+    #[test]
     fn has_a_key_of_its_own_for_each_number() {
         let keys: BTreeSet<String> = (0..10_000).map(wire::key).collect();
         assert_eq!(keys.len(), 10_000);
@@ -174,6 +183,20 @@ mod results_are {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
         }
+    }
+
+    #[test]
+    fn shown_for_clusters_as_multiples_of_the_same_round() {
+        let mut race = race();
+        for (server, rates, cpu) in [(OURS, [10.0, 5.0, 10.0], 40.0), (VALKEY, [1.0, 1.0, 8.0], 400.0)] {
+            rates
+                .iter()
+                .for_each(|rate| race.add("cycle", "1 client, rate", "thousand per second", server, *rate));
+            race.add("cycle", "1 client, CPU", "us", server, cpu);
+        }
+        race.add("commit", "1 client, rate", "thousand per second", VALKEY, 1.0);
+        let lines: Vec<_> = table::clusters(&race).lines().skip(2).map(str::to_owned).collect();
+        assert_eq!(lines, ["| cycle, 1 client | 1.00 x, 40.0 | - | 0.20 x, 400 |", ""]);
     }
 
     #[test]

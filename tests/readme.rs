@@ -31,6 +31,7 @@ const SECTIONS: &[Section] = &[
     ("docs/commands.md", "commands", commands),
     #[cfg(feature = "http")]
     ("docs/metrics.md", "metrics", metrics::table),
+    ("docs/replication.md", "clusters", race::clusters),
     ("docs/scripts.md", "scripts", scripts),
     ("docs/settings.md", "settings", settings),
 ];
@@ -38,7 +39,8 @@ const SECTIONS: &[Section] = &[
 /// A file that is generated as a whole, and what makes its text.
 type Generated = (&'static str, fn() -> String);
 
-const FILES: &[Generated] = &[(race::PLOT, race::drawing), (race::TABLE, race::tables)];
+const FILES: &[Generated] =
+    &[(race::PLOT, race::drawing), (race::TABLE, race::tables), (race::CLUSTER_TABLES, race::cluster_tables)];
 
 /// The limit for the README: short enough to read in one sitting.
 const README_BYTES_MAX: usize = 15_000;

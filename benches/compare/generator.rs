@@ -14,11 +14,11 @@ use mio::{Events, Interest, Poll, Token};
 use crate::servers::{REPLY_TIMEOUT, Running};
 use crate::wire::{self, Answer, Template};
 
-/// A request, and its required reply.
+/// One or more requests that are sent together, and their required replies.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) request: Template,
-    pub(crate) answer: Answer,
+    pub(crate) answers: Vec<Answer>,
 }
 
 /// Work for all connections together: for each key, each step.
@@ -171,7 +171,7 @@ impl Turn<'_> {
         for n in first..first + self.work.depth as u64 {
             self.work.steps[lane.step].request.write(n, &mut lane.output);
         }
-        lane.awaited = self.work.depth;
+        lane.awaited = self.work.depth * self.work.steps[lane.step].answers.len();
         lane.flush()
     }
 
@@ -199,8 +199,9 @@ impl Turn<'_> {
     /// Checks the complete replies.
     fn take(&mut self, lane: &mut Lane) -> io::Result<()> {
         let mut at = 0;
-        let wanted = self.work.steps[lane.step].answer;
+        let wanted = &self.work.steps[lane.step].answers;
         while let Some((answer, length)) = wire::answer(&lane.input[at..lane.filled])? {
+            let wanted = wanted[(wanted.len() - lane.awaited % wanted.len()) % wanted.len()];
             let is_right = if self.is_deaf { answer == Answer::Simple } else { answer == wanted };
             if !is_right || lane.awaited == 0 {
                 let shown = lane.input[at..at + length].escape_ascii();

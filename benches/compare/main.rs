@@ -55,6 +55,9 @@ fn race(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
     machine::raise_file_limit()?;
     let machine = machine::description();
     machine::keep_to(Cores::Generator)?;
+    if options.replicated {
+        return report_replicated(&options, &loads::replicated::run(&options, machine));
+    }
     let (servers, missing) = servers::find(&options);
     let columns = servers.iter().map(|server| (server.row.name.to_owned(), server.about.clone()));
     let results = Results {
@@ -81,6 +84,25 @@ fn report(race: &Race) -> Result<(), Box<dyn Error>> {
     std::fs::write(options.out.join("table.md"), &table)?;
     std::fs::write(options.out.join("plot.svg"), plot::svg(results))?;
     println!("{table}\nresults.json, table.md and plot.svg are in {}", options.out.display());
+    end(options, results)
+}
+
+/// Like [`report`], for clusters. A test must have all of its own.
+fn report_replicated(options: &Options, results: &Results) -> Result<(), Box<dyn Error>> {
+    std::fs::create_dir_all(&options.out)?;
+    results.write(&options.out.join("replicated.json"))?;
+    let table = table::replicated(results);
+    std::fs::write(options.out.join("replicated.md"), &table)?;
+    println!("{table}\nreplicated.json and replicated.md are in {}", options.out.display());
+    end(options, results)?;
+    match results.missing.first() {
+        Some((name, reason)) if options.is_test() => Err(format!("{name}: {reason}").into()),
+        _ => Ok(()),
+    }
+}
+
+/// A test leaves nothing, and has no failure.
+fn end(options: &Options, results: &Results) -> Result<(), Box<dyn Error>> {
     if options.is_test() {
         std::fs::remove_dir_all(&options.out)?;
         if let Some((load, server, reason)) = results.failed.first() {

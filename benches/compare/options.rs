@@ -17,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
     /// Whether to keep the results of loads that are not run.
     pub(crate) again: bool,
+    /// Whether to measure clusters, and nothing else.
+    pub(crate) replicated: bool,
 }
 
 /// How much is done.
@@ -53,6 +55,12 @@ pub(crate) struct Scale {
     pub(crate) client_locks: u64,
     /// Starts of each server.
     pub(crate) starts: usize,
+    /// Clients of a cluster.
+    pub(crate) clients: &'static [usize],
+    /// Locks of a cluster for each client, where clients count.
+    pub(crate) locks_each: u64,
+    /// How long a turn takes where clients look at the time.
+    pub(crate) turn: Duration,
 }
 
 /// Connections that work.
@@ -77,6 +85,9 @@ const FULL: Scale = Scale {
     herd: 1_000,
     client_locks: 3_000,
     starts: 20,
+    clients: &[1, 50, 500],
+    locks_each: 200,
+    turn: Duration::from_secs(3),
 };
 
 const QUICK: Scale = Scale {
@@ -94,6 +105,8 @@ const QUICK: Scale = Scale {
     herd: 200,
     client_locks: 300,
     starts: 5,
+    locks_each: 100,
+    turn: Duration::from_secs(1),
     ..FULL
 };
 
@@ -115,29 +128,40 @@ const SMOKE: Scale = Scale {
     herd: 20,
     client_locks: 5,
     starts: 1,
+    clients: &[1, 50],
+    locks_each: 5,
+    turn: Duration::from_millis(100),
 };
 
 /// The usage text.
 pub(crate) const USAGE: &str = "\
-cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again]
+cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated]
 
   --quick        a minute or two instead of half an hour, and figures as rough
   --only LOAD    only loads whose name holds LOAD
   --servers A,B  only these servers; see the table in benches/compare/servers.rs
   --out DIR      where results.json, table.md and plot.svg go [default: target/compare]
-  --again        only the loads that are run replace what DIR has of this very race";
+  --again        only the loads that are run replace what DIR has of this very race
+  --replicated   locks that outlive a machine, on etcd, Redis with a replica and ZooKeeper; takes the feature etcd";
 
 impl Options {
     /// Reads the arguments of the program. Without `--bench`, which cargo adds, it runs as a test.
     pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut options =
-            Self { scale: FULL, only: None, servers: None, out: "target/compare".into(), again: false };
+        let mut options = Self {
+            scale: FULL,
+            only: None,
+            servers: None,
+            out: "target/compare".into(),
+            again: false,
+            replicated: false,
+        };
         let (mut is_bench, mut arguments) = (false, arguments.into_iter());
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value\n{USAGE}"));
             match argument.as_str() {
                 "--bench" => is_bench = true,
                 "--again" => options.again = true,
+                "--replicated" => options.replicated = true,
                 "--quick" => options.scale = QUICK,
                 "--only" => options.only = Some(value()?),
                 "--out" => options.out = value()?.into(),

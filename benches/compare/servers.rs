@@ -124,7 +124,7 @@ impl Program {
     }
 }
 
-fn in_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
@@ -139,7 +139,7 @@ fn in_python(pattern: &str) -> Option<PathBuf> {
 /// A server process; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
-    child: Child,
+    process: Process,
     pub(crate) port: u16,
     /// From its start to its first PONG.
     pub(crate) to_pong: Duration,
@@ -162,8 +162,7 @@ impl Server {
     }
 
     fn spawn(&self, more: &[String]) -> io::Result<Running> {
-        // The port is free now. A program that takes it first makes the start fail.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let [port] = free_ports()?;
         let (log, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);
         match self.row.program {
@@ -181,15 +180,28 @@ impl Server {
         command.current_dir(std::env::temp_dir());
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let begun = Instant::now();
-        let child = command.spawn()?;
+        let process = Process(command.spawn()?);
         // Its ends of the pipe go, so that the log ends with the process.
         drop(command);
-        let mut running = Running { child, port, to_pong: Duration::ZERO, _log: BufReader::new(log) };
+        let mut running = Running { process, port, to_pong: Duration::ZERO, _log: BufReader::new(log) };
         await_line(&mut running._log, "ready to accept connections")?;
         running.ask(&mut running.connect()?, &["PING"])?;
         running.to_pong = begun.elapsed();
         Ok(running)
     }
+}
+
+/// Ports that are free now. A program that takes one first makes the start fail.
+pub(crate) fn free_ports<const COUNT: usize>() -> io::Result<[u16; COUNT]> {
+    let mut listeners = Vec::new();
+    for _ in 0..COUNT {
+        listeners.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+    }
+    let mut ports = [0; COUNT];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
 }
 
 fn await_line(log: &mut impl BufRead, words: &str) -> io::Result<()> {
@@ -237,20 +249,40 @@ impl Running {
 
     /// Processor time used so far.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
-        machine::cpu_time(self.child.id())
+        self.process.cpu_time()
     }
 
     /// Its resident memory.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
-        machine::resident_bytes(self.child.id())
+        machine::resident_bytes(self.process.0.id())
     }
 }
 
-impl Drop for Running {
+/// A process that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts a program on the core of the servers. Nobody reads what it prints.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        machine::keep_to(Cores::Server)?;
+        let child = command.spawn();
+        machine::keep_to(Cores::Generator)?;
+        Ok(Self(child?))
+    }
+
+    /// Processor time used so far.
+    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
+        machine::cpu_time(self.0.id())
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself, and is gone either way.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 

@@ -232,6 +232,13 @@ impl Etcd {
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Bytes that the database of the first member has on its disk, those that were in use once included.
+    pub(crate) fn database_bytes(&self) -> u64 {
+        let (_, status) = self.ctl(&["endpoint", "status", "--write-out", "json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).expect("etcdctl writes JSON");
+        status[0]["Status"]["dbSize"].as_u64().expect("a size")
+    }
+
     /// Sends a signal to a member.
     pub(crate) fn signal(&mut self, number: usize, signal: Signal) {
         let process = self.members[number].process.as_mut().expect("a member that runs");

@@ -8,6 +8,7 @@
 
 mod bad_input;
 mod clients;
+mod growth;
 mod harness;
 mod live;
 mod partitions;

@@ -10,6 +10,9 @@ pub(crate) const PLOT: &str = "benches/results/plot.svg";
 /// The file besides docs/benchmarks.md that has the tables.
 pub(crate) const TABLE: &str = "benches/results/table.md";
 
+/// All figures of clusters, from the root of the repository.
+pub(crate) const CLUSTER_TABLES: &str = "benches/results/replicated.md";
+
 /// All tables.
 pub(crate) fn tables() -> String {
     table::markdown(&kept())
@@ -56,12 +59,31 @@ pub(crate) fn main_rows() -> String {
     )
 }
 
+/// The table of docs/replication.md.
+pub(crate) fn clusters() -> String {
+    format!("\n{}\n", table::clusters(&kept_clusters()).trim_end())
+}
+
+/// All figures of clusters.
+pub(crate) fn cluster_tables() -> String {
+    table::replicated(&kept_clusters())
+}
+
 /// The plot.
 pub(crate) fn drawing() -> String {
     plot::svg(&kept())
 }
 
 fn kept() -> Results {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results/results.json");
-    Results::read(&file).expect("`cargo bench --bench compare -- --out benches/results` writes it")
+    read("results.json", "cargo bench --bench compare -- --out benches/results")
+}
+
+fn kept_clusters() -> Results {
+    let command = "cargo bench --features etcd --bench compare -- --replicated --out benches/results";
+    read("replicated.json", command)
+}
+
+fn read(name: &str, written_by: &str) -> Results {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results").join(name);
+    Results::read(&file).unwrap_or_else(|error| panic!("`{written_by}` writes it: {error}"))
 }

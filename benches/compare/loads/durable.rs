@@ -99,8 +99,10 @@ pub(super) fn restart(race: &mut Race, name: &str) {
 /// Takes so many locks, in whole waves; returns how many, and the bytes of memory for each.
 fn fill(running: &Running, locks: u64) -> io::Result<(u64, f64)> {
     let empty = running.resident_bytes()?;
-    let step =
-        Step { request: Template::new(&["SET", KEY, OWNER, "NX", "PX", HELD_MS]), answer: Answer::Simple };
+    let step = Step {
+        request: Template::new(&["SET", KEY, OWNER, "NX", "PX", HELD_MS]),
+        answers: vec![Answer::Simple],
+    };
     let mut generator = Generator::new(running, CONNECTIONS, false)?;
     let run = generator.run(running, &Work { steps: &[step], first: 0, keys: locks, depth: DEPTH })?;
     drop(generator);

@@ -6,6 +6,7 @@ mod clients;
 mod crowd;
 mod durable;
 mod hand_off;
+pub(crate) mod replicated;
 mod requests;
 mod start;
 mod storm;

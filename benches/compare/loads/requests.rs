@@ -127,7 +127,7 @@ pub(super) fn plan(name: &str) -> Plan {
 }
 
 fn step(words: &[&str], answer: Answer) -> Step {
-    Step { request: Template::new(words), answer }
+    Step { request: Template::new(words), answers: vec![answer] }
 }
 
 /// The request of the crowd, which leaves the store unchanged.

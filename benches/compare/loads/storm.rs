@@ -99,7 +99,7 @@ fn take_locks(running: &Running, scale: &Scale, first_end: Instant) -> io::Resul
     for moment in 0..MOMENTS {
         let end = first_end + scale.storm_span * moment as u32 / MOMENTS as u32;
         let words = ["SET", KEY, OWNER, "NX", "PXAT", &end.as_millis().to_string()];
-        let step = Step { request: Template::new(&words), answer: Answer::Simple };
+        let step = Step { request: Template::new(&words), answers: vec![Answer::Simple] };
         let work = Work { steps: &[step], first: taken, keys, depth: DEPTH };
         taken += generator.run(running, &work)?.requests;
     }

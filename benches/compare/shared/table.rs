@@ -14,6 +14,36 @@ pub(crate) fn markdown(results: &Results) -> String {
     format!("{}{}{}{}", costs(results), hand_offs(results), rest(results), circumstances(results))
 }
 
+/// All figures of clusters, and the facts about the machine.
+pub(crate) fn replicated(results: &Results) -> String {
+    format!("{}{}{}", clusters(results), rest(results), circumstances(results))
+}
+
+/// Throughput as a multiple of redlatch's in the same round, and processor time: one load per line.
+pub(crate) fn clusters(results: &Results) -> String {
+    let servers: Vec<&str> = results.servers.iter().map(|(name, _)| name.as_str()).collect();
+    let mut text = String::new();
+    let mut head = vec!["throughput, us of CPU".to_owned()];
+    head.extend(servers.iter().map(|name| (*name).to_owned()));
+    line(&mut text, &head);
+    line(&mut text, &rule(head.len()));
+    for rate in &results.figures {
+        let Some(clients) = rate.what.strip_suffix(", rate") else { continue };
+        let cpu = results.figure(&rate.load, &format!("{clients}, CPU"));
+        let cell = |name: &&str| {
+            let both = rate.multiple(name, OURS).zip(cpu.and_then(|cpu| cpu.median(name)));
+            both.map_or("-".to_owned(), |(times, cpu)| format!("{times:.2} x, {}", number(cpu)))
+        };
+        // A load that redlatch does not have is compared with nothing.
+        if rate.values.contains_key(OURS) {
+            let mut cells = vec![format!("{}, {clients}", rate.load)];
+            cells.extend(servers.iter().map(cell));
+            line(&mut text, &cells);
+        }
+    }
+    text + "\n"
+}
+
 /// The cost of a request, one load per line, each cell plain and pipelined.
 fn costs(results: &Results) -> String {
     let servers: Vec<&str> = results.servers.iter().map(|(name, _)| name.as_str()).collect();

@@ -39,6 +39,13 @@ impl Template {
         Self { bytes, slots }
     }
 
+    /// Both requests, sent together.
+    pub(crate) fn then(mut self, next: &Self) -> Self {
+        self.slots.extend(next.slots.iter().map(|slot| slot + self.bytes.len()));
+        self.bytes.extend_from_slice(&next.bytes);
+        self
+    }
+
     /// Appends the request for key number `n`.
     pub(crate) fn write(&self, n: u64, into: &mut Vec<u8>) {
         let start = into.len();
