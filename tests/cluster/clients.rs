@@ -48,7 +48,7 @@ fn try_with(project: &str, words: &[&str]) {
 }
 
 /// A command of an installed project of `tests/clients`.
-fn program(project: &str, words: &[&str]) -> Command {
+pub(super) fn program(project: &str, words: &[&str]) -> Command {
     /// Only one test installs at a time.
     static INSTALLING: Mutex<()> = Mutex::new(());
     let _guard = INSTALLING.lock();

@@ -1,12 +1,15 @@
 //! The live checker of mutual exclusion on a cluster whose leader is killed, stopped or cut off, again and again.
 
 use std::cell::RefCell;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
+use crate::mutex::harness::python;
 use crate::mutex::{check_run, lasts};
 
 /// Nodes of the cluster.
@@ -27,11 +30,12 @@ fn start(etcd: &Etcd, hosts: &[Host]) -> Vec<Node> {
     nodes
 }
 
-/// Runs the clients through the first node while `strike` harms what it likes: it is given the nodes, and the number of the
-/// one that leads.
+/// Runs the clients through the first node, and other programs, while `strike` harms what it likes: it is given the nodes,
+/// and the number of the one that leads.
 fn try_while(
     (name, lasts_min): (&str, Duration),
     nodes: Vec<Node>,
+    others: Vec<Command>,
     mut strike: impl FnMut(&mut [Node], usize),
 ) {
     let address = nodes[0].address();
@@ -47,7 +51,7 @@ fn try_while(
         }
         Ok(())
     };
-    let verdict = check_run(name, address, lasts().max(lasts_min), &mut restart);
+    let verdict = check_run(name, address, lasts().max(lasts_min), others, &mut restart);
     let found = verdict.unsafe_findings();
     for node in nodes.borrow_mut().iter_mut().filter(|_| !found.is_empty()) {
         println!("The node at {}:\n{}", node.address(), node.log());
@@ -73,7 +77,7 @@ fn stop_for_a_while(node: &mut Node) {
 fn try_while_leader(name: &str, mut strike: impl FnMut(&mut Node)) {
     let etcd = Etcd::start_one(&[]);
     let nodes = start(&etcd, &[Host::local(), Host::local(), Host::local()]);
-    try_while((name, WATCHED_FOR), nodes, |nodes, leader| strike(&mut nodes[leader]));
+    try_while((name, WATCHED_FOR), nodes, python(), |nodes, leader| strike(&mut nodes[leader]));
 }
 
 #[test]
@@ -175,14 +179,31 @@ fn harm(network: &Network, etcd: &mut Etcd, nodes: &mut [Node], leader: usize, h
     }
 }
 
+/// Unchanged clients: redis-py through the first node, and others that ask all nodes, as Sentinels, who leads.
+fn unchanged_clients(nodes: &[Node]) -> Vec<Command> {
+    let addresses: Vec<String> = nodes.iter().map(|node| node.address().to_string()).collect();
+    let script = |name: &str| format!("{}/tests/mutex/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut commands = vec![
+        program("python", &["venv/bin/python", &script("redis_py_lock.py")]),
+        program("node", &["node", &script("ioredis_lock.cjs")]),
+        program("go", &["bin/locks", "history"]),
+        program("redisson", &["java", "-cp", "target/classes:target/lib/*", "RedissonHistory"]),
+    ];
+    for command in &mut commands {
+        command.env("REDLATCH_MUTEX_SENTINELS", addresses.join(","));
+    }
+    commands
+}
+
 #[test]
-#[ignore = "needs etcd, ip and root"]
+#[ignore = "needs etcd, ip, root, and the packages of tests/clients"]
 fn no_harm_to_links_members_and_nodes_gives_a_lock_twice() {
     let network = Network::new((MEMBERS + NODES) as u8);
     let mut etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
     let nodes = start(&etcd, &network.hosts[MEMBERS..]);
     let mut turn = 0;
-    try_while(("cluster in a network", 4 * WATCHED_FOR), nodes, |nodes, leader| {
+    let clients = unchanged_clients(&nodes);
+    try_while(("cluster in a network", 4 * WATCHED_FOR), nodes, clients, |nodes, leader| {
         harm(&network, &mut etcd, nodes, leader, HARMS[turn % HARMS.len()]);
         turn += 1;
     });

@@ -25,7 +25,7 @@ use crate::support::wire::Link;
 pub(crate) type Restart<'r> = &'r mut dyn FnMut() -> Result<(), String>;
 
 /// Runs clients on the server for a duration, with a kill of the server every second or so if it can be restarted; returns
-/// their calls.
+/// their calls. `others` are programs that take part, besides those of this program.
 ///
 /// # Errors
 /// A process that fails to start or ends with an error, or a malformed history.
@@ -33,6 +33,7 @@ pub(crate) fn run(
     server: SocketAddr,
     seed: u64,
     lasts: Duration,
+    others: Vec<Command>,
     mut restart: Option<Restart<'_>>,
 ) -> Result<Vec<Call>, String> {
     let is_native = prepare(server).map_err(|error| format!("a server that answers: {error}"))?;
@@ -45,8 +46,8 @@ pub(crate) fn run(
     for _ in 0..PROCESSES {
         run.start(myself()?, lasts)?;
     }
-    if let Some(python) = python() {
-        run.start(python, lasts)?;
+    for other in others {
+        run.start(other, lasts)?;
     }
     loop {
         run.rest(80);
@@ -183,14 +184,14 @@ fn myself() -> Result<Command, String> {
 }
 
 /// redis-py's Lock, where the packages of `clients.rs` are installed.
-pub(crate) fn python() -> Option<Command> {
+pub(crate) fn python() -> Vec<Command> {
     let shop = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients/python");
     let mut command = Command::new(shop.join("venv/bin/python"));
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutex/redis_py_lock.py"));
-    shop.join(".installed").exists().then_some(command)
+    if shop.join(".installed").exists() { vec![command] } else { Vec::new() }
 }
 
 /// From a start of the server to its next kill, about.
 const KILL_EVERY: Duration = Duration::from_secs(1);
-/// Processes of clients at a time, besides redis-py's.
+/// Processes of clients at a time, besides the other programs.
 const PROCESSES: usize = 2;

@@ -24,11 +24,13 @@ pub(crate) mod broken;
 mod cases;
 mod checker;
 mod client;
-mod harness;
+pub(crate) mod harness;
 mod history;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+#[cfg(feature = "etcd")]
+use std::process::Command;
 use std::time::Duration;
 
 use crate::support::binary::Directory;
@@ -71,7 +73,10 @@ mod live {
         for (fault, law) in FAULTS {
             let broken = Broken::before(server.address, *fault).expect("a port for the broken server");
             let run = |round| {
-                check(&harness::run(broken.address, seed() + round, ROUND, None).expect("a whole run"))
+                check(
+                    &harness::run(broken.address, seed() + round, ROUND, harness::python(), None)
+                        .expect("a whole run"),
+                )
             };
             let caught = (0..ROUNDS_MAX).find_map(|round| {
                 let verdict = run(round);
@@ -134,7 +139,8 @@ mod killed {
         };
         let lasts = lasts().max(KILLED_FOR);
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let calls = harness::run(address, seed(), lasts, Some(&mut restart)).expect("a whole run");
+        let calls = harness::run(address, seed(), lasts, harness::python(), Some(&mut restart));
+        let calls = calls.expect("a whole run");
         let verdict = check(&calls);
         report(&format!("{name}, killed {kills} times"), &verdict);
         assert!(kills > 0, "{name} was not killed");
@@ -184,19 +190,20 @@ impl RunningServer {
     }
 
     fn try_for(&self, lasts: Duration) -> Verdict {
-        check(&harness::run(self.address, seed(), lasts, None).expect("a whole run"))
+        check(&harness::run(self.address, seed(), lasts, harness::python(), None).expect("a whole run"))
     }
 }
 
-/// Runs clients on a server that `restart` harms every second or so; prints and returns the verdict.
+/// Runs clients, and other programs, on a server that `restart` harms every second or so; prints and returns the verdict.
 #[cfg(feature = "etcd")]
 pub(crate) fn check_run(
     name: &str,
     address: SocketAddr,
     lasts: Duration,
+    others: Vec<Command>,
     restart: harness::Restart<'_>,
 ) -> Verdict {
-    let verdict = check(&harness::run(address, seed(), lasts, Some(restart)).expect("a whole run"));
+    let verdict = check(&harness::run(address, seed(), lasts, others, Some(restart)).expect("a whole run"));
     report(name, &verdict);
     verdict
 }
@@ -213,7 +220,7 @@ fn report(name: &str, verdict: &Verdict) {
         verdict.unsafe_findings().len(),
         verdict.broken.iter().filter(|broken| broken.law == Law::Exclusion).count(),
         verdict.broken.len() - verdict.unsafe_findings().len(),
-        if harness::python().is_some() { "took part" } else { "is not installed" },
+        if harness::python().is_empty() { "is not installed" } else { "took part" },
     );
 }
 

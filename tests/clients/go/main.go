@@ -22,6 +22,10 @@ func main() {
 		useSentinel(os.Args[2:])
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == "history" {
+		useInHistory()
+		return
+	}
 	client := redis.NewClient(&redis.Options{Addr: address()})
 	defer client.Close()
 	clients := map[string]func(*redis.Client){
