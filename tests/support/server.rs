@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -144,10 +144,22 @@ fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
     });
 }
 
-/// A currently free port, for servers that cannot pick one.
+/// A currently free port, for servers that cannot pick one. No other call in this process gets it, and no connection: it is
+/// below those that systems pick by themselves.
 pub(crate) fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    // Programs that run at the same time begin at different ports.
+    let start = std::process::id() * 61;
+    let mut ports = (0..PORTS).map(|_| {
+        let number = start + u32::from(TRIED.fetch_add(1, Ordering::Relaxed));
+        FIRST_PORT + (number % u32::from(PORTS)) as u16
+    });
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.find(is_free).ok_or_else(|| "no free port".to_owned())
 }
+
+/// The ports of [`free_port`]. Linux gives 32768 and higher ones to who asks for any, others 49152 and higher ones.
+const FIRST_PORT: u16 = 12_000;
+const PORTS: u16 = 20_000;
 
 const READY_TIME_MAX: Duration = Duration::from_secs(30);
