@@ -45,10 +45,11 @@ impl Keyspace {
         }
         let Some(mut held) = self.hold(cursor.shard, LockWait::Short) else { return Copied::Nothing };
         let now = held.shard.advance(now);
+        let shard = cursor.shard;
         let mut mutations = cursor.step(&held);
-        if cursor.table == 0 && self.keeps_places {
-            // The shard is done.
-            copy_places(&held, now, &mut mutations);
+        if cursor.shard > shard && self.keeps_places {
+            held.places.drop_late(now);
+            copy_places(&held, &mut mutations);
         }
         if !mutations.is_empty() {
             // A copy changes nothing, so no reply has to wait for it.
@@ -84,12 +85,12 @@ impl CopyCursor {
 }
 
 /// The places of all calls that wait in a shard, and those that nobody has come back to yet.
-fn copy_places(held: &ShardState, now: LockTime, mutations: &mut Mutations) {
+fn copy_places(held: &ShardState, mutations: &mut Mutations) {
     let mut push = |database, key: &Bytes, owner: &Bytes, number| {
         let (key, owner) = (&key[..], &owner[..]);
         mutations.push(&Mutation::Place { database, key, owner, number: Some(number) });
     };
-    held.places.kept(now).for_each(|(database, key, owner, number)| push(database, key, owner, number));
+    held.places.all().for_each(|(database, key, owner, number)| push(database, key, owner, number));
     for (database, key, waiter) in held.queues.locks.all() {
         if let Some(asker) = waiter.serve.asker().filter(|_| waiter.wait.keys.len() == 1) {
             push(database, key, asker.owner, waiter.wait.number);

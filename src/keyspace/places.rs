@@ -25,11 +25,14 @@ pub(super) struct Places {
 
 impl Places {
     /// The owner has this place; `None`: none any more.
-    pub(super) fn set(&mut self, (database, key): (u16, &Bytes), owner: &Bytes, number: Option<u64>) {
-        match number {
-            Some(number) => _ = self.numbers.entry(database, key).insert(owner.clone(), number),
-            None => _ = self.remove(database, key, owner),
-        }
+    pub(super) fn set(&mut self, (database, key): (u16, &[u8]), owner: &[u8], number: Option<u64>) {
+        let Some(number) = number else {
+            self.remove(database, key, owner);
+            return;
+        };
+        // Copies, so that a place does not keep the whole journal in memory.
+        let (key, owner) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(owner));
+        self.numbers.entry(database, &key).insert(owner, number);
     }
 
     /// From now on, owners come back.
@@ -43,16 +46,20 @@ impl Places {
         if self.numbers.is_empty() {
             return None;
         }
-        if now > self.kept_until {
-            self.numbers = ByKey::default();
-        }
+        self.drop_late(now);
         self.remove(database, key, owner)
     }
 
-    /// The places that are still kept: database, key, owner and number of each.
-    pub(super) fn kept(&self, now: LockTime) -> impl Iterator<Item = (u16, &Bytes, &Bytes, u64)> {
-        let kept = self.numbers.iter().filter(move |_| now <= self.kept_until);
-        kept.flat_map(|(database, key, owners)| {
+    /// Drops all places, if those who have not come back are late.
+    pub(super) fn drop_late(&mut self, now: LockTime) {
+        if now > self.kept_until {
+            self.numbers = ByKey::default();
+        }
+    }
+
+    /// The places: database, key, owner and number of each.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u16, &Bytes, &Bytes, u64)> {
+        self.numbers.iter().flat_map(|(database, key, owners)| {
             owners.iter().map(move |(owner, number)| (database, key, owner, *number))
         })
     }
@@ -73,16 +80,15 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_once_and_in_time() {
-        let (key, owners) = (Bytes::from_static(b"k"), [&b"a"[..], b"b", b"c"].map(Bytes::from_static));
         let mut places = Places::default();
-        for (owner, number) in owners.iter().zip(5..) {
-            places.set((0, &key), owner, Some(number));
+        for (owner, number) in [b"a", b"b", b"c"].into_iter().zip(5..) {
+            places.set((0, b"k"), owner, Some(number));
         }
-        places.set((0, &key), &owners[1], None);
+        places.set((0, b"k"), b"b", None);
         places.keep_from(LockTime::from_millis(100));
         let (in_time, late) = (LockTime::from_millis(100 + KEPT_MS), LockTime::from_millis(101 + KEPT_MS));
-        let kept = |places: &Places, now| places.kept(now).map(|(.., number)| number).collect::<Vec<_>>();
-        assert_eq!((kept(&places, in_time), kept(&places, late)), (vec![5, 7], vec![]));
+        places.drop_late(in_time);
+        assert_eq!(places.all().map(|(.., number)| number).collect::<Vec<_>>(), [5, 7]);
         assert_eq!(places.take((1, b"k"), b"a", in_time), None, "another database");
         assert_eq!(places.take((0, b"k"), b"a", in_time), Some(5));
         assert_eq!(places.take((0, b"k"), b"a", in_time), None);

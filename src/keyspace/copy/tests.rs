@@ -374,3 +374,40 @@ fn an_edit_of_a_key_that_is_not_copied_yet_does_no_harm() {
         }
     }
 }
+
+/// Counts the places that it receives.
+#[derive(Debug, Default)]
+struct PlaceCounter(Mutex<usize>);
+
+impl Journal for PlaceCounter {
+    fn append(&self, record: &Record<'_>) {
+        let mutations = record.mutations.to_vec();
+        *self.0.lock() += mutations.iter().filter(|what| matches!(what, Mutation::Place { .. })).count();
+    }
+
+    fn keeps_places(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_place_is_copied_once_though_its_shard_takes_many_steps() {
+    let counter = Arc::new(PlaceCounter::default());
+    let keyspace = keyspace(1, 7, Some(counter.clone()));
+    let mut replay = keyspace.replay();
+    for number in 0..1_000_u32 {
+        let (key, value) = (Bytes::from(number.to_string()), Bytes::from_static(b"v"));
+        replay.apply(&Mutation::Put { database: 0, key, value, deadline: None });
+    }
+    for owner in [&b"one"[..], b"two"].map(Bytes::from_static) {
+        let (key, number) = (Bytes::from_static(b"lock"), Some(3));
+        replay.apply(&Mutation::Place { database: 0, key, owner, number });
+    }
+    replay.finish(LockTime::from_millis(1));
+    let (mut cursor, mut steps) = (CopyCursor::default(), 0);
+    while keyspace.copy(&mut cursor, LockTime::from_millis(2)) == Copied::Some {
+        steps += 1;
+    }
+    assert!(steps > 2, "{steps} steps");
+    assert_eq!(*counter.0.lock(), 2);
+}
