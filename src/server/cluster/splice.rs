@@ -80,6 +80,8 @@ impl Splices {
             let known = self.leader.wait_for(|leader| leader.address(door).is_some());
             let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
             let connected = tokio::select! {
+                // A connection that is there is that of its leader, and ends with its term.
+                biased;
                 connected = timeout(CONNECT_MAX, TcpStream::connect(&address.1)) => connected,
                 () = self.changed(door, &address) => continue,
             };
