@@ -47,7 +47,7 @@ impl Keyspace {
         let now = held.shard.advance(now);
         let shard = cursor.shard;
         let mut mutations = cursor.step(&held);
-        if cursor.shard > shard && self.keeps_places {
+        if cursor.shard > shard && self.keeps_places() {
             held.places.drop_late(now);
             copy_places(&held, &mut mutations);
         }

@@ -98,8 +98,6 @@ pub struct Keyspace {
     seed: Seed,
     databases: u16,
     journal: Option<Arc<dyn Journal>>,
-    /// Whether the journal receives the places of calls that wait for locks.
-    keeps_places: bool,
     next_record: AtomicU64,
     /// The number of the next wait.
     waits: AtomicU64,
@@ -280,7 +278,6 @@ impl Keyspace {
             hasher: RandomState::with_seeds(a, b, c, d),
             seed,
             databases: layout.databases,
-            keeps_places: layout.journal.as_ref().is_some_and(|journal| journal.keeps_places()),
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -314,8 +311,12 @@ impl Keyspace {
 
     /// Gives the effects of all later calls to a journal.
     pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
-        self.keeps_places = journal.keeps_places();
         self.journal = Some(journal);
+    }
+
+    /// Whether the journal receives the places of calls that wait for locks.
+    fn keeps_places(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.keeps_places())
     }
 
     /// The seed of the hash tables inside of objects.

@@ -29,8 +29,6 @@ pub struct Replay<'k> {
     now: LockTime,
     highest: Replayed,
     largest_bytes: usize,
-    /// Above the numbers of all places.
-    next_wait: u64,
 }
 
 /// What the mutations of a replay have named.
@@ -47,7 +45,7 @@ impl Keyspace {
     pub fn replay(&self) -> Replay<'_> {
         let held = (0..self.shards()).map(|index| self.hold_on(index)).collect();
         let now = LockTime::from_millis(0);
-        Replay { keyspace: self, held, now, highest: Replayed::default(), largest_bytes: 0, next_wait: 0 }
+        Replay { keyspace: self, held, now, highest: Replayed::default(), largest_bytes: 0 }
     }
 
     /// Applies one effect of a journal at this time: a replay of its own.
@@ -97,7 +95,10 @@ impl Replay<'_> {
                 }
             }
             Mutation::Place { database, key, owner, number } => {
-                self.next_wait = self.next_wait.max(number.map_or(0, |number| number.saturating_add(1)));
+                if let Some(number) = number {
+                    // The next wait is behind all places.
+                    self.keyspace.waits.fetch_max(number.saturating_add(1), Ordering::Relaxed);
+                }
                 let index = self.keyspace.shard_of(self.keyspace.hash(key));
                 self.held[index].places.set((*database, key), owner, *number);
             }
@@ -214,7 +215,6 @@ impl Drop for Replay<'_> {
         let Keyspace { memory, largest, .. } = self.keyspace;
         largest.update(self.largest_bytes);
         self.keyspace.raise_tokens(self.highest.token);
-        self.keyspace.waits.fetch_max(self.next_wait, Ordering::Relaxed);
         for held in &mut self.held {
             if memory.is_measured() {
                 memory.update(held);

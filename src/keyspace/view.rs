@@ -266,7 +266,7 @@ impl<'k> View<'k> {
     /// Tells the journal of a cluster at which place a call waits for a lock; `None`: it waits no longer. A call that waits
     /// for several locks has no place that is kept.
     pub(super) fn record_place(&mut self, waiter: &Waiter, number: Option<u64>) {
-        if !self.keyspace.keeps_places {
+        if !self.keyspace.keeps_places() {
             return;
         }
         if let (Some(asker), [key]) = (waiter.serve.asker(), &waiter.wait.keys[..]) {

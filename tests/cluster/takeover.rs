@@ -124,11 +124,11 @@ fn a_leader_that_was_stopped_answers_nothing_that_it_has_not_committed() {
 }
 
 /// Calls of these owners begin to wait for `lock`, one after the other.
-fn wait_in_turn(node: &Node, owners: &[&str], waiting: usize) -> Vec<Link> {
+fn wait_in_turn(node: &Node, owners: &[&str]) -> Vec<Link> {
     let begin = |(number, owner): (usize, &&str)| {
         let mut link = Link::to(node.address()).expect("a node");
         link.send(&["LOCK.ACQUIRE", "lock", owner, "LEASE", "60000", "WAIT", "60000"]).expect("a socket");
-        wait_until("the wait", || waiting_owners(node).len() > waiting + number);
+        wait_until("the wait", || waiting_owners(node).len() > number);
         link
     };
     owners.iter().enumerate().map(begin).collect()
@@ -152,7 +152,7 @@ fn waiters_that_come_back_under_their_names_keep_their_places() {
         let etcd = Etcd::start_one(&[]);
         let (mut leader, mut standby) = pair(&etcd, &[]);
         assert!(standby.acquire("lock", "holder").is_some());
-        let before = wait_in_turn(&leader, &["one", "gone", "two", "three"], 0);
+        let before = wait_in_turn(&leader, &["one", "gone", "two", "three"]);
         // One that has timed out has no place any more.
         let mut short = Link::to(standby.address()).expect("a standby");
         assert_eq!(
@@ -165,7 +165,7 @@ fn waiters_that_come_back_under_their_names_keep_their_places() {
             assert!(link.next().is_err(), "a wait ends with its connection");
         }
 
-        let mut back = wait_in_turn(&standby, &["late", "three", "two", "one"], 0);
+        let mut back = wait_in_turn(&standby, &["late", "three", "two", "one"]);
         assert_eq!(waiting_owners(&standby), ["one", "two", "three", "late"], "after {end}");
         for owner in ["holder", "one", "two", "three"] {
             let released = standby.ask(&["LOCK.RELEASE", "lock", owner]);
@@ -183,7 +183,7 @@ fn a_waiter_that_comes_back_before_one_that_waits_for_several_locks_need_not_wai
     for key in ["lock", "other"] {
         assert!(standby.acquire(key, "holder").is_some());
     }
-    let _wait = wait_in_turn(&leader, &["one"], 0);
+    let _wait = wait_in_turn(&leader, &["one"]);
     assert_eq!(leader.ask(&["SET", "k", "what was there before is committed"]), text("OK"));
     drop(leader);
     standby.wait_for("This node leads");
@@ -203,7 +203,7 @@ fn places_outlive_two_leaders_and_a_copy_of_the_live_keys() {
     let etcd = Etcd::start_one(&[]);
     let (mut first, mut second) = pair(&etcd, &[]);
     assert!(first.acquire("lock", "holder").is_some());
-    let _waits = wait_in_turn(&first, &["one", "two"], 0);
+    let _waits = wait_in_turn(&first, &["one", "two"]);
     assert!(matches!(first.ask(&["BGREWRITEAOF"]), Some(OwnedFrame::SimpleString(_))));
     wait_until("the copy", || {
         let info = second.ask(&["INFO", "persistence"]);
@@ -215,10 +215,10 @@ fn places_outlive_two_leaders_and_a_copy_of_the_live_keys() {
     assert_eq!(first.end(), Some(0));
     first.restart();
     first.wait_for("Another node leads");
-    let _waits = wait_in_turn(&second, &["two"], 0);
+    let _waits = wait_in_turn(&second, &["two"]);
     second.signal(Signal::SIGTERM);
     first.wait_for("This node leads");
-    let _waits = wait_in_turn(&first, &["two", "one"], 0);
+    let _waits = wait_in_turn(&first, &["two", "one"]);
     assert_eq!(waiting_owners(&first), ["one", "two"]);
 }
 
