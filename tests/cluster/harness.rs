@@ -3,7 +3,7 @@
 //! Owns    the processes, their files, and the network namespaces where a test asks for these.
 //! Time    real; a test waits for a line of a log or for an answer.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -187,6 +187,11 @@ impl Etcd {
         all.collect::<Vec<_>>().join(",")
     }
 
+    /// Where clients reach the first member.
+    pub(crate) fn address(&self) -> SocketAddr {
+        (self.members[0].host.ip, self.members[0].client).into()
+    }
+
     fn url(&self, member: &Member, port: u16) -> String {
         let is_tls = self.tls.is_some() && port == member.client;
         format!("{}://{}:{port}", if is_tls { "https" } else { "http" }, member.host.ip)
@@ -225,11 +230,24 @@ impl Etcd {
 
     /// Runs etcdctl; whether it succeeds, and what it prints.
     pub(crate) fn ctl(&self, words: &[&str]) -> (bool, String) {
+        let output = self.etcdctl(words).output().expect("etcdctl is beside etcd");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Puts any bytes under a key.
+    pub(crate) fn put(&self, key: &[u8], value: &[u8]) {
+        let key = std::str::from_utf8(key).expect("a key is text");
+        let mut command = self.etcdctl(&["put", key]);
+        let mut process = command.stdin(Stdio::piped()).spawn().expect("etcdctl is beside etcd");
+        let written = process.stdin.take().expect("its input is piped").write_all(value);
+        assert!(written.is_ok() && process.wait().is_ok_and(|status| status.success()), "put {key}");
+    }
+
+    fn etcdctl(&self, words: &[&str]) -> Command {
         let mut command = Command::new(program().with_file_name("etcdctl"));
         command.args(["--endpoints", &self.endpoints(), "--command-timeout", "3s"]);
-        command.args(self.tls.iter().flatten()).args(words);
-        let output = command.env("ETCDCTL_API", "3").output().expect("etcdctl is beside etcd");
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+        command.args(self.tls.iter().flatten()).args(words).env("ETCDCTL_API", "3");
+        command
     }
 
     /// Bytes that the database of the first member has on its disk, those that were in use once included.
@@ -306,7 +324,12 @@ impl Node {
 
     /// Starts a node on a host.
     pub(crate) fn start_on(host: &Host, etcd: &Etcd, more: &[&str]) -> Self {
-        let mut args = vec!["--cluster-etcd".to_owned(), etcd.endpoints()];
+        Self::start_with(host, &etcd.endpoints(), more)
+    }
+
+    /// Starts a node on a host, with these endpoints of etcd.
+    pub(crate) fn start_with(host: &Host, endpoints: &str, more: &[&str]) -> Self {
+        let mut args = vec!["--cluster-etcd".to_owned(), endpoints.to_owned()];
         args.extend(more.iter().map(|word| (*word).to_owned()));
         if host.namespace.is_some() {
             args.extend([

@@ -30,7 +30,7 @@ fn start(etcd: &Etcd, hosts: &[Host]) -> Vec<Node> {
     nodes
 }
 
-/// Runs the clients through the first node, and other programs, while `strike` harms what it likes: it is given the nodes,
+/// Runs the clients through all nodes, and other programs through the first, while `strike` harms what it likes: it is given the nodes,
 /// and the number of the one that leads.
 fn try_while(
     (name, lasts_min): (&str, Duration),
@@ -38,20 +38,17 @@ fn try_while(
     others: Vec<Command>,
     mut strike: impl FnMut(&mut [Node], usize),
 ) {
-    let address = nodes[0].address();
+    let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
     let nodes = RefCell::new(nodes);
     let mut strikes = 0;
     let mut restart = || {
-        let mut nodes = nodes.borrow_mut();
-        let leaders: Vec<usize> = (0..NODES).filter(|number| nodes[*number].leads()).collect();
-        // One that was cut off may not know yet that another one leads.
-        if let [leader] = leaders[..] {
+        strike_leader(&mut nodes.borrow_mut(), |nodes, leader| {
             strikes += 1;
-            strike(&mut nodes, leader);
-        }
+            strike(nodes, leader);
+        });
         Ok(())
     };
-    let verdict = check_run(name, address, lasts().max(lasts_min), others, &mut restart);
+    let verdict = check_run(name, &addresses, lasts().max(lasts_min), others, &mut restart);
     let found = verdict.unsafe_findings();
     for node in nodes.borrow_mut().iter_mut().filter(|_| !found.is_empty()) {
         println!("The node at {}:\n{}", node.address(), node.log());
@@ -62,12 +59,21 @@ fn try_while(
     println!("{name}: {strikes} strikes");
 }
 
+/// Harms the nodes, unless it is not clear which one leads.
+pub(super) fn strike_leader(nodes: &mut [Node], strike: impl FnOnce(&mut [Node], usize)) {
+    let leaders: Vec<usize> = (0..nodes.len()).filter(|number| nodes[*number].leads()).collect();
+    // One that was cut off may not know yet that another one leads.
+    if let [leader] = leaders[..] {
+        strike(nodes, leader);
+    }
+}
+
 fn kill(node: &mut Node) {
     node.signal(Signal::SIGKILL);
     node.restart();
 }
 
-fn stop_for_a_while(node: &mut Node) {
+pub(super) fn stop_for_a_while(node: &mut Node) {
     node.signal(Signal::SIGSTOP);
     sleep(HARM_LASTS);
     node.signal(Signal::SIGCONT);

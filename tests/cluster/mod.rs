@@ -7,6 +7,8 @@
 //! Time          real. How long a takeover takes is printed, and asserted with room for a busy machine.
 
 mod bad_input;
+mod broken;
+mod canaries;
 mod clients;
 mod growth;
 mod harness;

@@ -25,29 +25,30 @@ use crate::support::wire::Link;
 pub(crate) type Restart<'r> = &'r mut dyn FnMut() -> Result<(), String>;
 
 /// Runs clients on the server for a duration, with a kill of the server every second or so if it can be restarted; returns
-/// their calls. `others` are programs that take part, besides those of this program.
+/// their calls. `others` are programs that take part, besides those of this program. Where several servers serve the same
+/// locks, the processes have them in turn, and the other programs the first one.
 ///
 /// # Errors
 /// A process that fails to start or ends with an error, or a malformed history.
 pub(crate) fn run(
-    server: SocketAddr,
+    servers: &[SocketAddr],
     seed: u64,
     lasts: Duration,
     others: Vec<Command>,
     mut restart: Option<Restart<'_>>,
 ) -> Result<Vec<Call>, String> {
-    let is_native = prepare(server).map_err(|error| format!("a server that answers: {error}"))?;
+    let is_native = prepare(servers[0]).map_err(|error| format!("a server that answers: {error}"))?;
     let (directory, rng) = (Directory::new(), Rng::new(seed));
     let is_killed = restart.is_some();
     let mut run =
-        Run { directory, server, is_native, is_killed, rng, members: Vec::new(), restarts: Vec::new() };
+        Run { directory, servers, is_native, is_killed, rng, members: Vec::new(), restarts: Vec::new() };
     let end = Instant::now() + lasts;
     let mut next_kill = Instant::now() + KILL_EVERY;
     for _ in 0..PROCESSES {
-        run.start(myself()?, lasts)?;
+        run.start_own(lasts)?;
     }
     for other in others {
-        run.start(other, lasts)?;
+        run.start(other, servers[0], lasts)?;
     }
     loop {
         run.rest(80);
@@ -73,9 +74,9 @@ fn prepare(server: SocketAddr) -> std::io::Result<bool> {
     Ok(!matches!(link.ask(&["LOCK.TOKEN", "lock", "owner"])?, OwnedFrame::Error(_)))
 }
 
-struct Run {
+struct Run<'r> {
     directory: Directory,
-    server: SocketAddr,
+    servers: &'r [SocketAddr],
     is_native: bool,
     is_killed: bool,
     rng: Rng,
@@ -91,11 +92,17 @@ struct Member {
     killed_ns: Option<(u64, u64)>,
 }
 
-impl Run {
-    fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
+impl Run<'_> {
+    /// Starts a process of this program.
+    fn start_own(&mut self, lasts: Duration) -> Result<(), String> {
+        let server = self.servers[self.members.len() % self.servers.len()];
+        self.start(myself()?, server, lasts)
+    }
+
+    fn start(&mut self, mut command: Command, server: SocketAddr, lasts: Duration) -> Result<(), String> {
         let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
-        let Self { server, is_native, is_killed, .. } = *self;
+        let Self { is_native, is_killed, .. } = *self;
         let history_file = history.display().to_string();
         let orders = Orders { server, is_native, is_killed, history: history_file, seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();
@@ -122,7 +129,7 @@ impl Run {
             // The system closes the connections of a process before it can be waited for.
             self.members[at].process.wait().map_err(|error| error.to_string())?;
             self.members[at].killed_ns = Some((before_ns, now_ns()));
-            return self.start(myself()?, left);
+            return self.start_own(left);
         }
         self.members[at].signal(Signal::SIGSTOP)?;
         self.rest(200);

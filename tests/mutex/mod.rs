@@ -22,7 +22,7 @@
 pub(crate) mod broken;
 #[cfg(test)]
 mod cases;
-mod checker;
+pub(crate) mod checker;
 mod client;
 pub(crate) mod harness;
 mod history;
@@ -74,7 +74,7 @@ mod live {
             let broken = Broken::before(server.address, *fault).expect("a port for the broken server");
             let run = |round| {
                 check(
-                    &harness::run(broken.address, seed() + round, ROUND, harness::python(), None)
+                    &harness::run(&[broken.address], seed() + round, ROUND, harness::python(), None)
                         .expect("a whole run"),
                 )
             };
@@ -139,7 +139,7 @@ mod killed {
         };
         let lasts = lasts().max(KILLED_FOR);
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let calls = harness::run(address, seed(), lasts, harness::python(), Some(&mut restart));
+        let calls = harness::run(&[address], seed(), lasts, harness::python(), Some(&mut restart));
         let calls = calls.expect("a whole run");
         let verdict = check(&calls);
         report(&format!("{name}, killed {kills} times"), &verdict);
@@ -190,20 +190,20 @@ impl RunningServer {
     }
 
     fn try_for(&self, lasts: Duration) -> Verdict {
-        check(&harness::run(self.address, seed(), lasts, harness::python(), None).expect("a whole run"))
+        check(&harness::run(&[self.address], seed(), lasts, harness::python(), None).expect("a whole run"))
     }
 }
 
-/// Runs clients, and other programs, on a server that `restart` harms every second or so; prints and returns the verdict.
+/// Runs clients, and other programs, on servers that `restart` harms every second or so; prints and returns the verdict.
 #[cfg(feature = "etcd")]
 pub(crate) fn check_run(
     name: &str,
-    address: SocketAddr,
+    servers: &[SocketAddr],
     lasts: Duration,
     others: Vec<Command>,
     restart: harness::Restart<'_>,
 ) -> Verdict {
-    let verdict = check(&harness::run(address, seed(), lasts, others, Some(restart)).expect("a whole run"));
+    let verdict = check(&harness::run(servers, seed(), lasts, others, Some(restart)).expect("a whole run"));
     report(name, &verdict);
     verdict
 }

@@ -1,0 +1,133 @@
+//! Clusters that are broken on purpose, as processes: the live checker must catch each.
+//!
+//! The same defects, and two more, are tried in `simulation::replicating`.
+
+use std::net::SocketAddr;
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use nix::sys::signal::Signal;
+use redlatch::internals::clock::LockTime;
+use redlatch::internals::journal::frame;
+use redlatch::internals::journal::item::Item;
+use redlatch::internals::replication::cluster::Keys;
+use serde_json::Value;
+
+use super::broken::{Fault, Gateway};
+use super::harness::{Etcd, Host, Node};
+use super::live::{stop_for_a_while, strike_leader};
+use crate::mutex::check_run;
+use crate::mutex::checker::Verdict;
+use crate::mutex::harness::python;
+
+/// How long a broken cluster is watched per attempt, and how many attempts: a defect needs two clients that meet.
+const ROUND: Duration = Duration::from_secs(4);
+const ROUNDS_MAX: u32 = 20;
+
+/// Watches clusters until the checker finds what is wrong with one.
+fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
+    for _ in 0..ROUNDS_MAX {
+        let verdict = round();
+        if let Some(finding) = verdict.unsafe_findings().first() {
+            println!("{fault}: {finding:?}");
+            return;
+        }
+    }
+    panic!("{fault} went unnoticed for {ROUNDS_MAX} rounds");
+}
+
+/// Two nodes, of which the first leads.
+fn start(endpoints: &str) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for role in ["This node leads", "Another node leads"] {
+        let mut node = Node::start_with(&Host::local(), endpoints, &[]);
+        node.wait_for(role);
+        nodes.push(node);
+    }
+    nodes
+}
+
+/// Runs clients through all nodes, while `strike` harms the leader.
+fn watch(name: &str, mut nodes: Vec<Node>, mut strike: impl FnMut(&mut Node)) -> Verdict {
+    let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
+    let mut restart = || {
+        strike_leader(&mut nodes, |nodes, leader| strike(&mut nodes[leader]));
+        Ok(())
+    };
+    check_run(name, &addresses, ROUND, python(), &mut restart)
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn commits_without_the_fence_are_caught() {
+    must_be_caught("commits without the fence", || {
+        let etcd = Etcd::start_one(&[]);
+        let gateway = Gateway::before(etcd.address(), Fault::NoFence);
+        watch("cluster without the fence", start(&gateway.endpoint()), stop_for_a_while)
+    });
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn replies_before_the_commit_are_caught() {
+    must_be_caught("replies before the commit", || {
+        let etcd = Etcd::start_one(&[]);
+        let gateway = Gateway::before(etcd.address(), Fault::EarlyReplies);
+        watch("cluster with early replies", start(&gateway.endpoint()), |leader| {
+            leader.signal(Signal::SIGKILL);
+            gateway.lose_commits();
+            leader.restart();
+        })
+    });
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_lock_time_that_does_not_go_on_is_caught() {
+    must_be_caught("lock time ahead of that of the leader before", || {
+        let etcd = Etcd::start_one(&[]);
+        let mut jumps = 0;
+        watch("cluster with another lock time", start(&etcd.endpoints()), |leader| {
+            leader.signal(Signal::SIGKILL);
+            jumps += 1;
+            set_lock_time(&etcd, jumps);
+            leader.restart();
+        })
+    });
+}
+
+/// Adds a record to the log, without changes, that was decided so many hours after the present. Nobody leads meanwhile.
+fn set_lock_time(etcd: &Etcd, hours: u32) {
+    // Lock time has begun with the wall clock.
+    let now = UNIX_EPOCH.elapsed().expect("a year after 1970") + hours * Duration::from_secs(3600);
+    let now = LockTime::from_millis(now.as_millis() as u64);
+    let mut bytes = Vec::new();
+    frame::body_start(&mut bytes);
+    Item::Record { now, mutations: Vec::new() }.encode(&mut bytes);
+    frame::seal(&mut bytes).expect("a short frame");
+    let (keys, head) = (Keys::under("/redlatch/"), head(etcd));
+    // An entry begins with the number of its file and the offset in it. One without bytes belongs to none.
+    let mut entries = (0..head).rev().map(|sequence| value(etcd, &keys.log(sequence)));
+    let last = entries.find(|entry| !entry.is_empty()).expect("a log");
+    let (number, offset) = (last.slice(..8), last.slice(8..16));
+    let offset = u64::from_le_bytes(offset[..].try_into().expect("eight bytes")) + last.len() as u64 - 16;
+    let entry = [&number[..], &offset.to_le_bytes(), &bytes].concat();
+    etcd.put(&keys.log(head), &entry);
+    etcd.put(&keys.head(), (head + 1).to_string().as_bytes());
+}
+
+fn head(etcd: &Etcd) -> u64 {
+    let text = value(etcd, &Keys::under("/redlatch/").head());
+    std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).expect("a number")
+}
+
+/// The bytes under a key; empty if there is none.
+fn value(etcd: &Etcd, key: &[u8]) -> Bytes {
+    let key = std::str::from_utf8(key).expect("a key is text");
+    let (_, found) = etcd.ctl(&["get", key, "--write-out", "json"]);
+    let found: Value = serde_json::from_str(&found).expect("etcdctl writes JSON");
+    let value = found["kvs"][0]["value"].as_str().unwrap_or_default();
+    STANDARD.decode(value).expect("base64").into()
+}
