@@ -41,7 +41,7 @@ async function record(lock, verb, token, leaseMs, act) {
 }
 
 async function use(lock) {
-    const leaseMs = 1 + Math.floor(Math.random() * 1500);
+    const leaseMs = 1 + Math.floor(Math.random() * 4000);
     const token = `io-${process.pid}-${calls}-lock`;
     const acquire = async () => (await redis.set(lock, token, "PX", leaseMs, "NX")) === "OK";
     if (!(await record(lock, "acquire", token, leaseMs, acquire))) return;

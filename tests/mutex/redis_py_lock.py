@@ -44,7 +44,7 @@ def seconds(lease_ms):
 
 
 def use(name):
-    lease_ms = dice.randint(1, 1500 if IS_KILLED else 150)
+    lease_ms = dice.randint(1, 4000 if IS_KILLED else 150)
     lock = client.lock(name, timeout=seconds(lease_ms), thread_local=False)
     token = f"py-{os.getpid()}-{calls}-lock"
     if not record(name, "acquire", token, lease_ms, lambda: lock.acquire(blocking=False, token=token)):

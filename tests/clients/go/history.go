@@ -42,7 +42,7 @@ func useInHistory() {
 }
 
 func (h *history) use(locks *redsync.Redsync, lock string) {
-	lease := 1 + rand.IntN(1500)
+	lease := 1 + rand.IntN(4000)
 	token := fmt.Sprintf("go-%d-%d", os.Getpid(), h.calls)
 	mutex := locks.NewMutex(lock, redsync.WithTries(1), redsync.WithTimeoutFactor(1),
 		redsync.WithExpiry(time.Duration(lease)*time.Millisecond),

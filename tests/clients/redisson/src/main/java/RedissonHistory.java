@@ -46,7 +46,7 @@ final class RedissonHistory {
         ThreadLocalRandom random = ThreadLocalRandom.current();
         while (System.nanoTime() < END_NS) {
             try {
-                use(lock, 1 + random.nextInt(1500));
+                use(lock, 1 + random.nextInt(4000));
             } catch (Exception error) {
                 // The call stays without an answer.
             }
