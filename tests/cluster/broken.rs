@@ -28,7 +28,9 @@ use tokio::time::sleep;
 /// What is wrong with the cluster behind the gateway.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
-    /// A commit has no conditions: whoever has led goes on leading.
+    /// Nothing, for comparison.
+    None,
+    /// A commit has no conditions: a leader that was replaced leads on.
     NoFence,
     /// A commit is answered before it is made.
     EarlyReplies,

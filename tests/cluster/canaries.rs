@@ -61,6 +61,16 @@ fn watch(name: &str, mut nodes: Vec<Node>, mut strike: impl FnMut(&mut Node)) ->
 
 #[test]
 #[ignore = "needs etcd"]
+fn a_cluster_behind_a_whole_gateway_is_not_caught() {
+    let etcd = Etcd::start_one(&[]);
+    let gateway = Gateway::before(etcd.address(), Fault::None);
+    let verdict = watch("cluster behind a gateway", start(&gateway.endpoint()), stop_for_a_while);
+    assert!(verdict.unsafe_findings().is_empty(), "{:?}", verdict.unsafe_findings());
+    assert!(verdict.grants > 0, "{verdict:?}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
 fn commits_without_the_fence_are_caught() {
     must_be_caught("commits without the fence", || {
         let etcd = Etcd::start_one(&[]);

@@ -30,8 +30,8 @@ fn start(etcd: &Etcd, hosts: &[Host]) -> Vec<Node> {
     nodes
 }
 
-/// Runs the clients through all nodes, and other programs through the first, while `strike` harms what it likes: it is given the nodes,
-/// and the number of the one that leads.
+/// Runs the clients through all nodes, and other programs through the first, while `strike` harms what it likes: it is
+/// given the nodes, and the number of the one that leads.
 fn try_while(
     (name, lasts_min): (&str, Duration),
     nodes: Vec<Node>,
