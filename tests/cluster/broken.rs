@@ -3,7 +3,6 @@
 //! Owns    a port, and a runtime with a thread of its own.
 //! Rule    what is no commit passes as it is.
 
-use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,7 +46,7 @@ pub(crate) struct Gateway {
 }
 
 /// Commits that have been answered and not made; `None`: each is made before its answer.
-type Late = Arc<Mutex<Option<VecDeque<Bytes>>>>;
+type Late = Arc<Mutex<Option<Vec<Bytes>>>>;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -58,7 +57,7 @@ impl Gateway {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let address = listener.local_addr().expect("a port");
         let is_early = fault == Fault::EarlyReplies;
-        let late = Late::new(Mutex::new(is_early.then(VecDeque::new)));
+        let late = Late::new(Mutex::new(is_early.then(Vec::new)));
         runtime.spawn(make(member, Arc::clone(&late)));
         let of_clients = Arc::clone(&late);
         runtime.spawn(async move {
@@ -94,7 +93,7 @@ async fn relay(
     let mut body = body.collect().await?.to_bytes();
     if let Some(mut commit) = commit(&body) {
         if let Some(late) = &mut *late.lock().expect("no panic") {
-            late.push_back(body);
+            late.push(body);
             let done = Full::from(r#"{"header":{},"succeeded":true}"#);
             return Ok(Response::new(done.map_err(|never| match never {}).boxed()));
         }

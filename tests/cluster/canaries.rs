@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::broken::{Fault, Gateway};
 use super::harness::{Etcd, Host, Node};
-use super::live::{stop_for_a_while, strike_leader};
+use super::live::{start, stop_for_a_while, strike_leader};
 use crate::mutex::check_run;
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::python;
@@ -38,19 +38,16 @@ fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
     panic!("{fault} went unnoticed for {ROUNDS_MAX} rounds");
 }
 
-/// Two nodes, of which the first leads.
-fn start(endpoints: &str) -> Vec<Node> {
-    let mut nodes = Vec::new();
-    for role in ["This node leads", "Another node leads"] {
-        let mut node = Node::start_with(&Host::local(), endpoints, &[]);
-        node.wait_for(role);
-        nodes.push(node);
-    }
-    nodes
+/// A member of etcd, and a broken gateway before it.
+fn behind(fault: Fault) -> (Etcd, Gateway) {
+    let etcd = Etcd::start_one(&[]);
+    let gateway = Gateway::before(etcd.address(), fault);
+    (etcd, gateway)
 }
 
-/// Runs clients through all nodes, while `strike` harms the leader.
-fn watch(name: &str, mut nodes: Vec<Node>, mut strike: impl FnMut(&mut Node)) -> Verdict {
+/// Runs clients through two nodes, while `strike` harms the one that leads.
+fn watch(name: &str, endpoints: &str, mut strike: impl FnMut(&mut Node)) -> Verdict {
+    let mut nodes = start(endpoints, &[Host::local(), Host::local()]);
     let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
     let mut restart = || {
         strike_leader(&mut nodes, |nodes, leader| strike(&mut nodes[leader]));
@@ -62,9 +59,8 @@ fn watch(name: &str, mut nodes: Vec<Node>, mut strike: impl FnMut(&mut Node)) ->
 #[test]
 #[ignore = "needs etcd"]
 fn a_cluster_behind_a_whole_gateway_is_not_caught() {
-    let etcd = Etcd::start_one(&[]);
-    let gateway = Gateway::before(etcd.address(), Fault::None);
-    let verdict = watch("cluster behind a gateway", start(&gateway.endpoint()), stop_for_a_while);
+    let (_etcd, gateway) = behind(Fault::None);
+    let verdict = watch("cluster behind a gateway", &gateway.endpoint(), stop_for_a_while);
     assert!(verdict.unsafe_findings().is_empty(), "{:?}", verdict.unsafe_findings());
     assert!(verdict.grants > 0, "{verdict:?}");
 }
@@ -73,9 +69,8 @@ fn a_cluster_behind_a_whole_gateway_is_not_caught() {
 #[ignore = "needs etcd"]
 fn commits_without_the_fence_are_caught() {
     must_be_caught("commits without the fence", || {
-        let etcd = Etcd::start_one(&[]);
-        let gateway = Gateway::before(etcd.address(), Fault::NoFence);
-        watch("cluster without the fence", start(&gateway.endpoint()), stop_for_a_while)
+        let (_etcd, gateway) = behind(Fault::NoFence);
+        watch("cluster without the fence", &gateway.endpoint(), stop_for_a_while)
     });
 }
 
@@ -83,9 +78,8 @@ fn commits_without_the_fence_are_caught() {
 #[ignore = "needs etcd"]
 fn replies_before_the_commit_are_caught() {
     must_be_caught("replies before the commit", || {
-        let etcd = Etcd::start_one(&[]);
-        let gateway = Gateway::before(etcd.address(), Fault::EarlyReplies);
-        watch("cluster with early replies", start(&gateway.endpoint()), |leader| {
+        let (_etcd, gateway) = behind(Fault::EarlyReplies);
+        watch("cluster with early replies", &gateway.endpoint(), |leader| {
             leader.signal(Signal::SIGKILL);
             gateway.lose_commits();
             leader.restart();
@@ -99,7 +93,7 @@ fn a_lock_time_that_does_not_go_on_is_caught() {
     must_be_caught("lock time ahead of that of the leader before", || {
         let etcd = Etcd::start_one(&[]);
         let mut jumps = 0;
-        watch("cluster with another lock time", start(&etcd.endpoints()), |leader| {
+        watch("cluster with another lock time", &etcd.endpoints(), |leader| {
             leader.signal(Signal::SIGKILL);
             jumps += 1;
             set_lock_time(&etcd, jumps);
@@ -117,7 +111,8 @@ fn set_lock_time(etcd: &Etcd, hours: u32) {
     frame::body_start(&mut bytes);
     Item::Record { now, mutations: Vec::new() }.encode(&mut bytes);
     frame::seal(&mut bytes).expect("a short frame");
-    let (keys, head) = (Keys::under("/redlatch/"), head(etcd));
+    let keys = Keys::under("/redlatch/");
+    let head: u64 = String::from_utf8_lossy(&value(etcd, &keys.head())).parse().expect("a number");
     // An entry begins with the number of its file and the offset in it. One without bytes belongs to none.
     let mut entries = (0..head).rev().map(|sequence| value(etcd, &keys.log(sequence)));
     let last = entries.find(|entry| !entry.is_empty()).expect("a log");
@@ -126,11 +121,6 @@ fn set_lock_time(etcd: &Etcd, hours: u32) {
     let entry = [&number[..], &offset.to_le_bytes(), &bytes].concat();
     etcd.put(&keys.log(head), &entry);
     etcd.put(&keys.head(), (head + 1).to_string().as_bytes());
-}
-
-fn head(etcd: &Etcd) -> u64 {
-    let text = value(etcd, &Keys::under("/redlatch/").head());
-    std::str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok()).expect("a number")
 }
 
 /// The bytes under a key; empty if there is none.

@@ -20,10 +20,10 @@ const WATCHED_FOR: Duration = Duration::from_secs(12);
 const HARM_LASTS: Duration = Duration::from_millis(1_500);
 
 /// Nodes on these hosts, of which the first leads.
-fn start(etcd: &Etcd, hosts: &[Host]) -> Vec<Node> {
+pub(super) fn start(endpoints: &str, hosts: &[Host]) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     for host in hosts {
-        let mut node = Node::start_on(host, etcd, &[]);
+        let mut node = Node::start_with(host, endpoints, &[]);
         node.wait_for(if nodes.is_empty() { "This node leads" } else { "Another node leads" });
         nodes.push(node);
     }
@@ -82,7 +82,7 @@ pub(super) fn stop_for_a_while(node: &mut Node) {
 /// Like [`try_while`], on one machine with one member of etcd, with harm to the leader.
 fn try_while_leader(name: &str, mut strike: impl FnMut(&mut Node)) {
     let etcd = Etcd::start_one(&[]);
-    let nodes = start(&etcd, &[Host::local(), Host::local(), Host::local()]);
+    let nodes = start(&etcd.endpoints(), &[Host::local(), Host::local(), Host::local()]);
     try_while((name, WATCHED_FOR), nodes, python(), |nodes, leader| strike(&mut nodes[leader]));
 }
 
@@ -206,7 +206,7 @@ fn unchanged_clients(nodes: &[Node]) -> Vec<Command> {
 fn no_harm_to_links_members_and_nodes_gives_a_lock_twice() {
     let network = Network::new((MEMBERS + NODES) as u8);
     let mut etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
-    let nodes = start(&etcd, &network.hosts[MEMBERS..]);
+    let nodes = start(&etcd.endpoints(), &network.hosts[MEMBERS..]);
     let mut turn = 0;
     let clients = unchanged_clients(&nodes);
     try_while(("cluster in a network", 4 * WATCHED_FOR), nodes, clients, |nodes, leader| {
