@@ -139,7 +139,11 @@ impl<'a> LeaseOption<'a> {
 }
 
 /// Sets the deadline of a key, or deletes the key if the deadline has passed.
-pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: Now) {
+///
+/// # Errors
+/// The key is a lock that has a lease of its own.
+pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: Now) -> Result<(), Refusal> {
+    refuse_own_lease(found)?;
     // Redis deletes a key whose lease ends now, and publishes the event of a deletion.
     if deadline.time() <= now.lock {
         found.event(b'g', "del");
@@ -148,15 +152,31 @@ pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: N
         found.set_deadline(Some(deadline));
         found.event(b'g', "expire");
     }
+    Ok(())
 }
 
 /// Removes the deadline of a key. Returns false if there was none.
-pub(super) fn persist(view: &mut View<'_>, name: &[u8]) -> bool {
-    let Some(mut found) = view.entry(name).occupied() else { return false };
+///
+/// # Errors
+/// As [`set_or_delete`].
+pub(super) fn persist(view: &mut View<'_>, name: &[u8]) -> Result<bool, Refusal> {
+    let Some(mut found) = view.entry(name).occupied() else { return Ok(false) };
     if found.deadline().is_none() {
-        return false;
+        return Ok(false);
     }
+    refuse_own_lease(&found)?;
     found.set_deadline(None);
     found.event(b'g', "persist");
-    true
+    Ok(true)
+}
+
+/// A lock whose holders have leases of their own, or a session, has no second one.
+#[inline]
+fn refuse_own_lease(found: &Occupied<'_>) -> Result<(), Refusal> {
+    if found.has_own_lease() {
+        return Err(Refusal::said(
+            "ERR the lease of this lock is that of its holders: use LOCK.EXTEND, LOCK.RELEASE or LOCK.BREAK",
+        ));
+    }
+    Ok(())
 }

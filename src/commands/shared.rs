@@ -17,7 +17,7 @@ use crate::commands::{Command, table};
 use crate::error::Refusal;
 use crate::journal::log::Log;
 use crate::keyspace::{Keyspace, LockGroups, ShardSet, View};
-use crate::locks::LockWaits;
+use crate::locks::{Linter, LockLint, LockWaits};
 use crate::resp::Request;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
@@ -60,6 +60,8 @@ pub struct Shared {
     pub libraries: Libraries,
     /// Lock requests that wait.
     pub lock_waits: LockWaits,
+    /// What clients do wrong with locks.
+    pub lock_lint: Arc<LockLint>,
     /// Locks that are waited for or held for long.
     pub lock_watch: LockWatch,
     /// The slow log.
@@ -164,7 +166,7 @@ impl Pause {
 
 impl Shared {
     /// The state of a server that starts.
-    pub fn new(keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
+    pub fn new(mut keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let started = clock.now().lock;
         if settings.text("appendonly") == "auto" {
             // A server with a directory has decided already.
@@ -174,6 +176,8 @@ impl Shared {
         if let Some(groups) = LockGroups::new(settings.text("lock-metrics-prefix").split_whitespace()) {
             keyspace.group_locks(&groups);
         }
+        let lock_lint = Arc::<LockLint>::default();
+        keyspace.observe_locks(Box::new(Linter(Arc::clone(&lock_lint))));
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
         let shared = Self {
@@ -187,6 +191,7 @@ impl Shared {
             running,
             libraries: Libraries::default(),
             lock_waits: LockWaits::default(),
+            lock_lint,
             lock_watch: LockWatch::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),

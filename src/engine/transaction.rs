@@ -154,11 +154,13 @@ impl Engine {
     ) -> Flow {
         Reply::new(out, session.protocol).array(steps.len());
         session.is_nested = true;
+        view.set_nested(true);
         let mut flow = Flow::Next;
         for step in steps {
             flow = self.step(session, *step, view, batch, out, flow);
         }
         session.is_nested = false;
+        view.set_nested(false);
         flow
     }
 

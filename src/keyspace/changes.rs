@@ -9,19 +9,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::ends::Ends;
-use super::history::PastLock;
 use super::observers::Observers;
-use super::shard::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
 use crate::journal::{Mutation, Mutations};
+use crate::locks::{EndReason, LockEvent};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
-use crate::state::ended_lock::{EndReason, EndedLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Notice, Readers, Stale};
 use crate::types::Object;
-use crate::types::lock::Holder;
 
 /// The changes of a call so far. Small, because every call has one, and most calls have nothing to publish.
 #[derive(Debug)]
@@ -34,7 +31,10 @@ pub struct Changes {
     pub(super) earliest_ms: u64,
     /// The client of the call; zero: none.
     pub(super) author: ClientId,
-    /// Why locks that the call removes have ended.
+    /// Whether the call is part of a transaction or script.
+    pub(super) is_nested: bool,
+    wants_locks: bool,
+    /// Why locks that the call removes end.
     pub(super) end_reason: EndReason,
     /// Bytes of the largest value written by the call.
     pub(super) largest: usize,
@@ -61,10 +61,12 @@ struct Effects {
     addressed: Addressed,
     /// Clients whose wait is over, and their answers.
     answers: Vec<(Arc<Client>, Vec<u8>)>,
-    /// Locks of LOCK commands that have ended.
-    ended: Vec<EndedLock>,
-    /// Holders of values of the type lock that have ended, for the history of their shards.
-    past: Vec<(u16, Bytes, PastLock)>,
+    /// What has happened to locks, in order.
+    locks: VecDeque<LockEvent>,
+    /// Keys that were no locks and have expired, if every event is wanted.
+    expired: Vec<Bytes>,
+    /// What is said about locks that end now.
+    end_note: Option<Bytes>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
 }
@@ -90,13 +92,15 @@ struct KeyEvent {
 
 impl Changes {
     #[inline]
-    pub(super) fn new(is_recorded: bool, events: Events) -> Self {
+    pub(super) fn new(is_recorded: bool, events: Events, wants_locks: bool) -> Self {
         Self {
             is_recorded,
             events,
             is_dirty: false,
             earliest_ms: u64::MAX,
             author: 0,
+            is_nested: false,
+            wants_locks: wants_locks || events.wants_locks(),
             end_reason: EndReason::Deleted,
             largest: 0,
             effects: None,
@@ -128,9 +132,15 @@ impl Changes {
         }
     }
 
+    /// Which keyspace events are published, and whether LOCK.LINT is on.
+    pub(super) fn events(&self) -> Events {
+        self.events
+    }
+
     /// Sets which keyspace events are published.
     pub(super) fn set_events(&mut self, events: Events) {
         self.events = events;
+        self.wants_locks |= events.wants_locks();
     }
 
     /// Records an effect. `mutation` is called only if there is a journal.
@@ -226,80 +236,52 @@ impl Changes {
         self.effects.as_mut()?.ready.pop_front()
     }
 
-    /// A lock of a LOCK command has ended.
-    pub(super) fn lock_ended(&mut self, ended: EndedLock) {
-        self.effects().ended.push(ended);
-    }
-
-    /// An entry that is a lock of a LOCK command goes, or its grant does.
-    #[cold]
-    pub(super) fn grant_ended(&mut self, shard: &Shard, id: EntryId, reason: EndReason) {
-        let Some(grant) = shard.granted(id) else { return };
-        let session = shard.grant_details(id).and_then(|details| details.session);
-        // Nobody is told of a release, and no session has to forget this one.
-        if reason == EndReason::Released && session.is_none() {
-            return;
-        }
-        let reason = after_delay(reason, session.is_some());
-        self.lock_ended(EndedLock {
-            database: shard.db(id),
-            key: Bytes::copy_from_slice(shard.key(id)),
-            token: grant.token,
-            holder: grant.holder,
-            session: session.map(|(id, _)| id),
-            reason,
-        });
-    }
-
-    /// A holder does not hold a lock any more.
-    pub(super) fn holder_ended(
-        &mut self,
-        database: u16,
-        key: &[u8],
-        (owner, holder): (&[u8], &Holder),
-        reason: EndReason,
-    ) {
-        let (author, past) = (self.author, PastLock::of_holder(key, owner, holder));
-        self.effects().past.push((
-            database,
-            Bytes::copy_from_slice(key),
-            PastLock { author, reason, ..past },
-        ));
-        self.lock_ended(EndedLock {
-            database,
-            key: Bytes::copy_from_slice(key),
-            token: holder.token,
-            holder: holder.client,
-            session: holder.session.map(|(id, _)| id),
-            reason: after_delay(reason, holder.session.is_some()),
-        });
-    }
-
-    /// If the object is a lock: nobody holds it any more.
+    /// Whether every event of every lock is wanted.
     #[inline]
-    pub(super) fn holders_ended(
-        &mut self,
-        database: u16,
-        key: &[u8],
-        object: &Option<Object>,
-        reason: EndReason,
-    ) {
-        if let Some(Object::Lock(lock)) = object {
-            lock.holders().for_each(|(owner, holder)| {
-                self.holder_ended(database, key, (owner, holder), reason);
-            });
+    pub(super) fn wants_locks(&self) -> bool {
+        self.wants_locks
+    }
+
+    /// Notes what has happened to a lock, for its observers.
+    pub(super) fn lock_event(&mut self, event: LockEvent) {
+        let event = LockEvent { author: self.author, is_nested: self.is_nested, ..event };
+        self.effects().locks.push_back(event);
+    }
+
+    /// Whether the observers of locks have something to see.
+    #[inline]
+    pub(super) fn has_lock_events(&self) -> bool {
+        self.effects.as_ref().is_some_and(|effects| !effects.locks.is_empty() || !effects.expired.is_empty())
+    }
+
+    /// Sets what is said about locks that the call ends; `None`: nothing.
+    pub(super) fn set_end_note(&mut self, note: Option<Bytes>) {
+        if note.is_some() || self.effects.is_some() {
+            self.effects().end_note = note;
         }
     }
 
-    /// Whether holders have ended.
-    #[inline]
-    pub(super) fn has_past(&self) -> bool {
-        self.effects.as_ref().is_some_and(|effects| !effects.past.is_empty())
+    /// What is said about the lock that ends now.
+    pub(super) fn end_note(&self) -> Option<Bytes> {
+        self.effects.as_ref()?.end_note.clone()
     }
 
-    /// The next holder that has ended, with its database and key.
-    pub(super) fn next_past(&mut self) -> Option<(u16, Bytes, PastLock)> {
-        self.effects.as_mut()?.past.pop()
+    /// The next event that the observers of locks have not seen.
+    pub(super) fn next_lock_event(&mut self) -> Option<LockEvent> {
+        self.effects.as_mut()?.locks.pop_front()
+    }
+
+    /// Notes that a key which was no lock has expired, if every event is wanted.
+    #[inline]
+    pub(super) fn key_expired(&mut self, key: &[u8]) {
+        if self.wants_locks {
+            self.effects().expired.push(Bytes::copy_from_slice(key));
+        }
+    }
+
+    /// The keys of [`Changes::key_expired`].
+    pub(super) fn take_expired(&mut self) -> Vec<Bytes> {
+        self.effects.as_mut().map(|effects| std::mem::take(&mut effects.expired)).unwrap_or_default()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
@@ -335,9 +317,6 @@ impl Changes {
             effects.answers.drain(..).for_each(|(client, answer)| client.answer(&answer));
             if !effects.events.is_empty() {
                 effects.publish_events(self.events, &registries.channels);
-            }
-            if !effects.ended.is_empty() {
-                effects.ended.drain(..).for_each(|ended| ended.publish(registries, author));
             }
             if !effects.stale.is_empty() {
                 effects.send_invalidations(registries, author);
@@ -377,8 +356,19 @@ impl Effects {
     /// Whether nothing is left but a small record.
     #[inline]
     fn is_small(&self) -> bool {
-        let Self { mutations, ends: _, events, ready, stale, addressed, answers, ended, past, garbage } =
-            self;
+        let Self {
+            mutations,
+            ends: _,
+            events,
+            ready,
+            stale,
+            addressed,
+            answers,
+            locks,
+            expired,
+            end_note,
+            garbage,
+        } = self;
         events.is_empty()
             && ready.is_empty()
             && stale.is_empty()
@@ -386,8 +376,9 @@ impl Effects {
             && addressed.new_prefixes.is_empty()
             && !addressed.all_informed
             && answers.is_empty()
-            && ended.is_empty()
-            && past.is_empty()
+            && locks.is_empty()
+            && expired.is_empty()
+            && end_note.is_none()
             && garbage.is_empty()
             && mutations.capacity() <= SMALL_RECORD_BYTES
     }
@@ -424,11 +415,6 @@ impl Effects {
             tracking.broadcast(clients, &self.stale, &self.addressed.new_prefixes, author);
         }
     }
-}
-
-/// A lock of a session has a lease only after its connection has ended: the end of the lease is that of the session.
-fn after_delay(reason: EndReason, is_of_session: bool) -> EndReason {
-    if reason == EndReason::Expired && is_of_session { EndReason::Session } else { reason }
 }
 
 /// Bytes of a record whose memory is kept for the next call.

@@ -85,6 +85,7 @@ mod tests {
     use crate::clock::{LockTime, Now};
     use crate::journal::{Journal, Record};
     use crate::keyspace::{GrantDetails, Keyspace, Layout, Lease, ShardSet, View};
+    use crate::locks::EndReason;
     use crate::state::registries::Registries;
     use crate::state::settings::Events;
     use crate::sync::Mutex;
@@ -212,10 +213,10 @@ mod tests {
             (
                 "PEXPIRE",
                 leased,
-                |view| view.renew(b"k", &Bytes::new(), Some(now(0).deadline_in(700)), None),
+                |view| view.renew(b"k", &Bytes::new(), (Some(now(0).deadline_in(700)), None), None),
                 700,
             ),
-            ("PERSIST", leased, |view| view.renew(b"k", &Bytes::new(), None, None), MAX),
+            ("PERSIST", leased, |view| view.renew(b"k", &Bytes::new(), (None, None), None), MAX),
             (
                 "SET, then PEXPIRE",
                 nothing,
@@ -297,7 +298,7 @@ mod tests {
                 "a holder leaves",
                 semaphore,
                 |view| {
-                    view.open::<Lock>(b"k").unwrap().remove(b"b");
+                    view.open::<Lock>(b"k").unwrap().remove(b"b", EndReason::Released);
                 },
                 500,
             ),

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::Changes;
 use super::grant::Grant;
-use super::history;
 use super::observers::Observers;
 use super::shard::grants::GrantDetails;
 use super::shard::{EntryId, Form, Shard};
@@ -14,8 +13,6 @@ use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::Mutation;
-use crate::state::clients::ClientId;
-use crate::state::polling::Polling;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
@@ -123,23 +120,26 @@ impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
         let before_ms = self.end_ms();
-        if self.place.shard.is_granted(self.id) {
-            let is_same = self.form() != Form::Object && self.place.shard.value(self.id) == value;
-            if !is_same {
-                self.clear_grant();
-            }
+        let is_same =
+            self.form() != Form::Object && self.place.shard.value(self.id) == value && !self.has_own_lease();
+        let before = if is_same { self.before() } else { None };
+        if !is_same {
+            self.clear_lock();
         }
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
         self.set_lease(lease);
         self.changed(before_ms);
+        if lease != Lease::Keep {
+            self.renewed(before);
+        }
     }
 
     /// Stores an object in place of the value.
     pub fn put_object(&mut self, object: Object, lease: Lease) {
         let before_ms = self.end_ms();
-        self.clear_grant();
+        self.clear_lock();
         self.discard_object();
         self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
@@ -150,7 +150,7 @@ impl Occupied<'_> {
 
     /// Adds bytes at the end of the string; returns its length.
     pub fn append(&mut self, tail: &[u8]) -> usize {
-        self.clear_grant();
+        self.clear_lock();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed(self.end_ms());
         let len = self.place.shard.value(self.id).len();
@@ -160,7 +160,7 @@ impl Occupied<'_> {
 
     /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
-        self.clear_grant();
+        self.clear_lock();
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -171,28 +171,14 @@ impl Occupied<'_> {
 
     /// Sets or removes the deadline.
     pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
-        let before_ms = self.end_ms();
+        let (before_ms, before) = (self.end_ms(), self.before());
         self.place.shard.set_deadline(self.id, deadline);
         self.note_end(before_ms);
         self.place.changes.arm(deadline);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.record(|| Mutation::SetDeadline { database, key, deadline });
         self.place.touched();
-    }
-
-    /// Makes the key a lock, granted to a client now. Its lease is what its deadline says.
-    ///
-    /// A later deadline counts as a renewal; another value, or the removal of the key, ends the grant.
-    #[inline]
-    pub fn grant(&mut self, token: u64, holder: ClientId, is_native: bool) {
-        self.place.shard.grant(self.id, token, holder, is_native);
-        self.grant_changed();
-    }
-
-    /// Gives the lock to another connection of its owner.
-    pub(super) fn set_holder(&mut self, holder: ClientId) {
-        self.place.shard.set_holder(self.id, holder);
-        self.grant_changed();
+        self.renewed(before);
     }
 
     /// Records the grant of the lock.
@@ -212,34 +198,6 @@ impl Occupied<'_> {
         }
     }
 
-    /// The lock was granted to a client. If the client has polled it, counts how long it was free.
-    #[cold]
-    pub fn count_polled(&mut self, polling: &Polling) {
-        let place = history::place(self.place.hash, self.place.database);
-        if polling.is_of(place, self.place.shard.time()) {
-            self.place.shard.count_handover(place);
-        }
-    }
-
-    /// Ends the grant, if there is one; the value stays.
-    #[inline]
-    pub fn clear_grant(&mut self) {
-        if self.place.shard.is_granted(self.id) {
-            self.grant_ends();
-            self.place.shard.clear_grant(self.id);
-        }
-    }
-
-    /// Notes that the lock has ended, if the entry is one.
-    #[inline]
-    fn grant_ends(&mut self) {
-        let Vacant { shard, changes, hash, database, .. } = &mut self.place;
-        if shard.is_native(self.id) {
-            changes.grant_ended(shard, self.id, changes.end_reason);
-        }
-        shard.keep_end(self.id, history::place(*hash, *database), changes.end_reason, changes.author);
-    }
-
     /// Removes the key.
     pub fn remove(mut self) {
         self.remove_entry();
@@ -249,14 +207,9 @@ impl Occupied<'_> {
     pub fn remove_entry(&mut self) {
         let before_ms = self.end_ms();
         self.place.ends_at(before_ms, 0);
-        self.grant_ends();
+        self.lock_ends();
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
-        if let Some(Object::Lock(_)) = object {
-            self.place.shard.note_end(history::place(self.place.hash, database));
-        }
-        let reason = self.place.changes.end_reason;
-        self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
         self.place.lock_ended();
         self.place.changes.record(|| Mutation::Remove { database, key, expired: false });
@@ -364,8 +317,6 @@ impl Occupied<'_> {
 
     fn discard_object(&mut self) {
         let object = self.place.shard.take_object(self.id);
-        let (database, key, reason) = (self.place.database, self.place.key, self.place.changes.end_reason);
-        self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
     }
 
@@ -391,7 +342,7 @@ impl Occupied<'_> {
     }
 
     /// Records the current value and deadline. `before_ms`: [`Occupied::end_ms`] before the change.
-    fn changed(&mut self, before_ms: u64) {
+    pub(super) fn changed(&mut self, before_ms: u64) {
         self.note_end(before_ms);
         let (shard, id) = (&*self.place.shard, self.id);
         let (database, key) = (self.place.database, self.place.key);

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::grant::Grant;
 use crate::clock::{Deadline, LockTime};
+use crate::locks::EndReason;
 use crate::state::clients::ClientId;
-use crate::state::ended_lock::EndReason;
 use crate::sync::AtomicBool;
 use crate::types::lock::Holder;
 
@@ -29,7 +29,7 @@ pub struct History {
 }
 
 /// A lock that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PastLock {
     /// The hash of its key and database; see [`View::key_hash`](super::View::key_hash).
     pub(super) hash: u64,
@@ -55,12 +55,14 @@ pub struct PastLock {
     pub reason: EndReason,
     /// The first request of its holder that came too late to extend or release it, and when.
     pub late: Option<(&'static str, LockTime)>,
+    /// What was said about the end: the REASON of LOCK.BREAK.
+    pub note: Option<Box<[u8]>>,
 }
 
 /// The first bytes of a text, and its length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Excerpt {
-    len: usize,
+    len: u32,
     bytes: [u8; EXCERPT_BYTES],
 }
 
@@ -75,17 +77,17 @@ impl Excerpt {
         let mut bytes = [0; EXCERPT_BYTES];
         let kept = text.len().min(EXCERPT_BYTES);
         bytes[..kept].copy_from_slice(&text[..kept]);
-        Self { len: text.len(), bytes }
+        Self { len: u32::try_from(text.len()).unwrap_or(u32::MAX), bytes }
     }
 
     /// The bytes that were kept.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len.min(EXCERPT_BYTES)]
+        &self.bytes[..EXCERPT_BYTES.min(self.len as usize)]
     }
 
     /// Whether all of the text was kept.
     pub fn is_whole(&self) -> bool {
-        self.len <= EXCERPT_BYTES
+        self.len as usize <= EXCERPT_BYTES
     }
 }
 
@@ -105,6 +107,7 @@ impl PastLock {
             renewals: grant.renewals.into(),
             reason: EndReason::Deleted,
             late: None,
+            note: None,
         }
     }
 
@@ -123,6 +126,7 @@ impl PastLock {
             renewals: holder.renewals,
             reason: EndReason::Deleted,
             late: None,
+            note: None,
         }
     }
 
@@ -192,7 +196,7 @@ impl History {
     pub fn of(&self, hash: u64, key: &[u8]) -> Vec<PastLock> {
         let key = Excerpt::of(key);
         let is_of_key = |record: &&PastLock| record.hash == hash && record.key == key;
-        let mut found: Vec<_> = self.all().filter(is_of_key).copied().collect();
+        let mut found: Vec<_> = self.all().filter(is_of_key).cloned().collect();
         found.sort_by_key(|record| std::cmp::Reverse((record.ended, record.token)));
         found
     }
@@ -246,7 +250,7 @@ mod tests {
     fn history(len_max: usize, records: &[PastLock]) -> History {
         let mut history = History::default();
         history.set_len_max(len_max);
-        records.iter().for_each(|record| history.push(*record));
+        records.iter().for_each(|record| history.push(record.clone()));
         history
     }
 

@@ -39,6 +39,7 @@ mod ends;
 mod entry;
 mod grant;
 mod history;
+mod life;
 mod locked;
 mod long_call;
 mod memory;
@@ -61,6 +62,8 @@ use smallvec::SmallVec;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutations, Record};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
+use crate::locks::LockObserver;
+use crate::locks::observers::{Messages, Sessions};
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -98,6 +101,10 @@ pub struct Keyspace {
     seed: Seed,
     databases: u16,
     journal: Option<Arc<dyn Journal>>,
+    /// They see what happens to locks, in this order.
+    lock_observers: Vec<Box<dyn LockObserver>>,
+    /// Whether one of them wants every event.
+    shows_all_locks: bool,
     next_record: AtomicU64,
     /// The number of the next wait.
     waits: AtomicU64,
@@ -279,6 +286,8 @@ impl Keyspace {
             seed,
             databases: layout.databases,
             journal: layout.journal,
+            lock_observers: vec![Box::new(Sessions), Box::new(Messages)],
+            shows_all_locks: false,
             next_record: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             last_token: AtomicU64::new(0),
@@ -307,6 +316,12 @@ impl Keyspace {
     pub fn keep_history(&self, len: usize) {
         let of_shard = len.div_ceil(self.cells.len());
         self.cells.iter().for_each(|cell| cell.held.lock().shard.keep_history(of_shard));
+    }
+
+    /// Shows what happens to locks to one more observer.
+    pub fn observe_locks(&mut self, observer: Box<dyn LockObserver>) {
+        self.shows_all_locks |= observer.wants_all();
+        self.lock_observers.push(observer);
     }
 
     /// Gives the effects of all later calls to a journal.

@@ -28,9 +28,9 @@ use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
+use crate::locks::EndReason;
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
-use crate::state::ended_lock::EndReason;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
@@ -146,7 +146,7 @@ impl<'k> View<'k> {
         events: Events,
     ) -> Self {
         let instant = locked.advance(now.lock);
-        let mut changes = Changes::new(keyspace.journal.is_some(), events);
+        let mut changes = Changes::new(keyspace.journal.is_some(), events, keyspace.shows_all_locks);
         if keyspace.journal.is_some()
             && let Some(held) = locked.first()
         {
@@ -186,8 +186,8 @@ impl<'k> View<'k> {
                 self.locked.each(|_, held| memory.update(held));
             }
         }
-        if self.changes.has_past() {
-            self.keep_past_locks();
+        if self.changes.has_lock_events() {
+            self.show_lock_events(registries);
         }
         self.changes.publish(registries);
         if self.changes.is_recorded()
@@ -200,14 +200,17 @@ impl<'k> View<'k> {
         self.long_call = None;
     }
 
-    /// Adds the holders that have ended to the history of their shards, which are still locked.
+    /// Shows what the call has done to locks to the observers of locks.
     #[cold]
-    fn keep_past_locks(&mut self) {
-        while let Some((database, key, past)) = self.changes.next_past() {
-            let hash = self.keyspace.hash(&key);
-            let ended = if past.reason == EndReason::Expired { past.ended } else { self.now.lock };
-            let shard = &mut self.locked.held(self.keyspace.shard_of(hash)).shard;
-            shard.keep_past_lock(PastLock { hash: history::place(hash, database), ended, ..past });
+    fn show_lock_events(&mut self, registries: &Registries) {
+        let (keyspace, selected) = (self.keyspace, self.database);
+        while let Some(event) = self.changes.next_lock_event() {
+            self.database = event.database;
+            keyspace.lock_observers.iter().for_each(|observer| observer.see(&event, self, registries));
+        }
+        self.database = selected;
+        for key in self.changes.take_expired() {
+            keyspace.lock_observers.iter().for_each(|observer| observer.key_expired(&key));
         }
     }
 
@@ -451,12 +454,22 @@ impl<'k> View<'k> {
             return None;
         }
         let history = self.shard_state(key).shard.history();
-        history.note_late((place, key), (author, owner), (request, now)).copied()
+        history.note_late((place, key), (author, owner), (request, now)).cloned()
     }
 
     /// Says why locks that the call removes from now on have ended.
     pub fn set_end_reason(&mut self, reason: EndReason) {
         self.changes.end_reason = reason;
+    }
+
+    /// Whether LOCK.LINT notes what clients do wrong.
+    pub fn lints_locks(&self) -> bool {
+        self.changes.events().wants_locks()
+    }
+
+    /// Says whether what the call does from now on is part of a transaction or script.
+    pub fn set_nested(&mut self, is_nested: bool) {
+        self.changes.is_nested = is_nested;
     }
 
     /// The hash of a key in the selected database, for those who keep no keys.

@@ -82,11 +82,7 @@ pub fn attempt(
     number: Option<u64>,
 ) -> Result<Option<Granted>, Refusal> {
     let granted = match current_of(view, key, request)? {
-        Current::Mine(token) => {
-            let token = token.unwrap_or_else(|| view.next_token());
-            view.leave_session(key, &request.owner, token, request.term.session());
-            Granted { token, is_new: false }
-        }
+        Current::Mine(token) => Granted { token: token.unwrap_or_else(|| view.next_token()), is_new: false },
         Current::Open if !others_wait(view, key, number) => {
             Granted { token: view.next_token(), is_new: true }
         }
@@ -122,7 +118,6 @@ pub fn attempt_all(
     let kept = tokens.first().copied().flatten().filter(|_| is_again);
     let token = kept.unwrap_or_else(|| view.next_token());
     for key in keys {
-        view.leave_session(key, &request.owner, token, request.term.session());
         grant(view, key, request, token);
     }
     Ok(Some(Granted { token, is_new: !is_again }))
@@ -207,9 +202,6 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
     } else {
         let now = view.now().lock;
         let held = view.holder_of(key, &request.owner);
-        if held.is_none() {
-            view.count_acquired(key, request.kind);
-        }
         let again = u32::from(request.kind == LockKind::Reentrant);
         let holder = Holder {
             token,

@@ -110,11 +110,10 @@ impl Blueprint {
     fn engine(&self, settings: Settings, clock: AnyClock, place: Place) -> Result<ServerContext, StartError> {
         let ticker = Arc::new(Notify::new());
         let journal = self.journal.clone().filter(|_| !place.is_named());
-        let journal = match self.tests {
-            Some(_) => Some(place.recorder.journal(place.number(), clock.shared(), journal)),
-            None => journal,
-        };
-        let keyspace = self.keyspace(&settings, journal, (place.is_named(), &ticker));
+        let mut keyspace = self.keyspace(&settings, journal, (place.is_named(), &ticker));
+        if self.tests.is_some() {
+            keyspace.observe_locks(place.recorder.observer(place.number(), clock.shared()));
+        }
         self.assemble(settings, (keyspace, clock, ticker), Some(place), None)
     }
 

@@ -1,10 +1,7 @@
 //! The registries of clients that receive messages about the effects of a call.
 
-use std::sync::Arc;
-
 use super::channels::Channels;
 use super::clients::Clients;
-use super::lock_lint::LockLint;
 use super::lock_sessions::LockSessions;
 use super::tracking::Tracking;
 
@@ -19,8 +16,6 @@ pub struct Registries {
     pub tracking: Tracking,
     /// Sessions of locks.
     pub lock_sessions: LockSessions,
-    /// What clients do wrong with locks.
-    pub lock_lint: Arc<LockLint>,
 }
 
 impl Registries {

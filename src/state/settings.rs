@@ -373,7 +373,8 @@ impl Settings {
         self.lints_locks.store(self.text("lock-lint") == "yes", Relaxed);
         self.lock_wait_warn_ms.store(self.integer("lock-wait-warn").unsigned_abs(), Relaxed);
         self.lock_held_warn_ms.store(self.integer("lock-held-warn").unsigned_abs(), Relaxed);
-        self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
+        let events = Events::parse(&self.text("notify-keyspace-events")).unwrap_or_default();
+        self.events.store(events.with_locks(self.lints_locks()).0, Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
         self.memory_max.store(self.integer("maxmemory") as u64, Relaxed);
@@ -498,6 +499,8 @@ const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
 
 /// The bit of [`Events::with_names`], above those of the letters.
 const NAMES: u32 = 1 << 31;
+/// The bit of [`Events::with_locks`].
+const LOCKS: u32 = 1 << 30;
 
 impl Events {
     /// The set of these letters; `None` if one is unknown.
@@ -521,6 +524,18 @@ impl Events {
     #[must_use]
     pub fn with_names(self, wanted: bool) -> Self {
         Self(self.0 | if wanted { NAMES } else { 0 })
+    }
+
+    /// The set, and whether every event of every lock is wanted: for LOCK.LINT.
+    #[must_use]
+    pub fn with_locks(self, wanted: bool) -> Self {
+        Self(self.0 | if wanted { LOCKS } else { 0 })
+    }
+
+    /// Whether every event of every lock is wanted.
+    #[inline]
+    pub fn wants_locks(self) -> bool {
+        self.0 & LOCKS != 0
     }
 
     /// Whether the name of every changed key is wanted.

@@ -1,6 +1,6 @@
 //! The checker of locks: what is wrong in a history, as TEST.CHECK shows it.
 //!
-//! Owns    the rules. docs/testing.md says what each is about.
+//! Owns    how mistakes show in a history. The rules are those of LOCK.LINT, see `locks::lint`; docs/testing.md lists them.
 //! Rule    a finding names the events that show it. What a history does not show is not found.
 //! Rule    a lock that is taken on several nodes (Redlock) has two holders if both have a majority of them.
 
@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::event::{Event, EventKind, shown};
 use super::intent::{Intent, What};
+use crate::locks::Rule;
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -105,13 +106,13 @@ impl<'e> Checker<'e> {
         event.at.saturating_add_signed(steps.map_or(0, |(_, millis)| millis.saturating_neg()))
     }
 
-    fn find(&mut self, rule: &'static str, key: &Bytes, text: String, events: &[&Event]) {
+    fn find(&mut self, rule: Rule, key: &Bytes, text: String, events: &[&Event]) {
         let mut events: Vec<&Event> = events.to_vec();
         events.sort_by_key(|event| event.id);
         events.dedup_by_key(|event| event.id);
         let lines = events.iter().map(|event| event.line()).collect();
         let events = events.iter().map(|event| event.id).collect();
-        self.findings.push(Finding { rule, key: key.clone(), text, events, lines });
+        self.findings.push(Finding { rule: rule.name(), key: key.clone(), text, events, lines });
     }
 
     fn requested(&mut self, event: &'e Event) {
@@ -145,13 +146,13 @@ impl<'e> Checker<'e> {
                 let late = self.time(event).saturating_sub(self.time(end));
                 let text = format!("{who} {does} {name} {late} ms after its lease has ended");
                 let events = [*granted, *latest, *end, event];
-                self.find("work-after-lease", key, text, &events);
+                self.find(Rule::Late, key, text, &events);
             }
             None if does == "releases" && self.events.first().is_some_and(|first| first.id == 1) => {
                 if let Some(held) = holds.iter().rfind(|held| held.end.is_none()) {
                     let granted = held.granted;
                     let text = format!("{who} releases {name}, which {} holds", granted.who());
-                    self.find("foreign-release", key, text, &[granted, event]);
+                    self.find(Rule::ForeignDelete, key, text, &[granted, event]);
                 }
             }
             _ => {}
@@ -170,7 +171,7 @@ impl<'e> Checker<'e> {
         if let Some((first, left_ms)) = before {
             let (name, other) = (shown(key, 40), first.who());
             let text = format!("{} gets {name}, whose lease {other} has for {left_ms} ms more", event.who());
-            self.find("two-holders", key, text, &[first, event]);
+            self.find(Rule::TwoHolders, key, text, &[first, event]);
         }
     }
 
@@ -225,7 +226,7 @@ impl<'e> Checker<'e> {
             let name = shown(key, 40);
             let text =
                 format!("{} extends {name} with {left} ms of its {lease_ms} ms lease left", event.who());
-            self.find("late-extend", key, text, &[before, event]);
+            self.find(Rule::LateRenewal, key, text, &[before, event]);
         }
     }
 
@@ -262,11 +263,11 @@ impl<'e> Checker<'e> {
         let (who, holder) = (author.who(), granted.who());
         if end == End::Foreign && !is_meant {
             let text = format!("{who} ends {name}, which {holder} holds");
-            self.find("foreign-release", key, text, &[granted, author, event]);
+            self.find(Rule::ForeignDelete, key, text, &[granted, author, event]);
         }
         if is_blind {
             let text = format!("{who} deletes {name} without a comparison of its value");
-            self.find("blind-delete", key, text, &[granted, author, event]);
+            self.find(Rule::BlindDelete, key, text, &[granted, author, event]);
         }
     }
 
@@ -284,7 +285,7 @@ impl<'e> Checker<'e> {
         let is_leased = has_had_lease || self.is_of_session(granted);
         if let Some(key) = granted.key.as_ref().filter(|_| !is_leased) {
             let text = format!("{} takes {} without a lease", granted.who(), shown(key, 40));
-            self.find("no-lease", key, text, &[granted]);
+            self.find(Rule::NoLease, key, text, &[granted]);
         }
     }
 
@@ -308,7 +309,7 @@ impl<'e> Checker<'e> {
                 let (who, name) = (request.who(), shown(key, 40));
                 let text = format!("{who} waits {waited} ms more for {name}, which is free");
                 let events: Vec<_> = [Some(request), Some(event), reply].into_iter().flatten().collect();
-                self.find("never-served", key, text, &events);
+                self.find(Rule::NeverServed, key, text, &events);
             }
         }
     }

@@ -7,7 +7,6 @@
 mod check;
 mod event;
 mod faults;
-mod holds;
 mod host;
 mod intent;
 mod picture;

@@ -2,7 +2,7 @@
 //!
 //! Owns    the events, the requests that are not answered yet, and a place to write every event to, if there is one.
 //! Time    comes in as an argument, see [`Moment`]; for grants and expiries, the clock of the node is read.
-//! Locks   one mutex, under which nothing else is locked. The journal of a node takes it while shards are locked.
+//! Locks   one mutex, under which nothing else is locked. The observer of a node takes it while shards are locked.
 //! Bounds  [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes; the oldest go first.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,13 +13,15 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::event::{Event, EventKind};
-use super::holds::{Change, Holds};
 use super::reply_text::reply_text;
-use crate::clock::Clock;
-use crate::journal::{Journal, Record};
+use crate::clock::{Clock, Now};
+use crate::keyspace::View;
+use crate::locks::{EndReason, LockChange, LockEvent, LockObserver};
 use crate::scripts::{Known, digest};
 use crate::state::clients::{Client, ClientId};
+use crate::state::registries::Registries;
 use crate::types::glob;
+use crate::types::lock::LockKind;
 
 /// Events of one history.
 const EVENTS_MAX: usize = 10_000;
@@ -75,7 +77,6 @@ struct History {
     real_micros: u64,
     /// The clients, by node and number.
     clients: BTreeMap<(u16, ClientId), KnownClient>,
-    holds: Holds,
     sink: Option<Box<dyn EventSink>>,
     /// Events that were written to it.
     written: usize,
@@ -106,7 +107,6 @@ impl Default for Recorder {
             last_id: 0,
             real_micros: 0,
             clients: BTreeMap::new(),
-            holds: Holds::default(),
             sink: None,
             written: 0,
         }))
@@ -120,15 +120,9 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// The journal of one node, for [`crate::keyspace::Layout`]: it records grants, renewals, releases and expiries. `next`
-    /// receives every record, too.
-    pub fn journal(
-        self: &Arc<Self>,
-        node: u16,
-        clock: Arc<dyn Clock>,
-        next: Option<Arc<dyn Journal>>,
-    ) -> Arc<dyn Journal> {
-        Arc::new(NodeJournal { recorder: Arc::clone(self), node, clock, next })
+    /// Records what happens to the locks of one node.
+    pub fn observer(self: &Arc<Self>, node: u16, clock: Arc<dyn Clock>) -> Box<dyn LockObserver> {
+        Box::new(NodeObserver { recorder: Arc::clone(self), node, clock })
     }
 
     /// A client has gone.
@@ -299,41 +293,38 @@ impl History {
         self.last_id
     }
 
-    /// The request that changes a key of a node now: the latest one that is not answered and names the key, or else the
-    /// latest one that names no key, like EXEC. The request of `holder` comes first, and may be one that waited.
-    fn author(&self, node: u16, key: &[u8], holder: Option<ClientId>) -> Option<u64> {
-        let open =
-            self.clients.range((node, 0)..=(node, ClientId::MAX)).filter_map(|((_, client), known)| {
-                let open = known.open.as_ref()?;
-                let (names, is_holder) =
-                    (open.keys.iter().any(|named| named == key), holder == Some(*client));
-                let may_act = (names || open.keys.is_empty()) && (!open.waits || is_holder);
-                may_act.then_some((names, is_holder, open.id))
-            });
-        open.max().map(|(.., id)| id)
+    /// The request of a client that is not answered yet.
+    fn request_of(&self, node: u16, client: ClientId) -> Option<u64> {
+        self.clients.get(&(node, client))?.open.as_ref().map(|open| open.id)
     }
 
-    /// Records what a mutation did to a lock.
-    fn changed(&mut self, moment: Moment, change: Change) {
-        let Change { kind, key, hold, lease } = change;
-        let client = hold.as_ref().map(|hold| hold.client).filter(|client| *client != 0);
-        let begins = matches!(kind, EventKind::Granted | EventKind::Renewed);
-        let key = shortened(&key, KEY_BYTES_MAX);
-        let request = match kind {
-            EventKind::Expired => None,
-            _ => self.author(moment.node, &key, client.filter(|_| begins)),
+    /// Records what has happened to a lock.
+    fn changed(&mut self, moment: Moment, event: &LockEvent) {
+        let (kind, request) = match &event.change {
+            // A request that waits may be granted by the request of another client.
+            LockChange::Granted => (EventKind::Granted, [event.client, event.author]),
+            LockChange::Renewed(_) => (EventKind::Renewed, [event.author, event.client]),
+            LockChange::Ended(EndReason::Expired, _) => (EventKind::Expired, [0, 0]),
+            LockChange::Ended(..) => (EventKind::Released, [event.author, 0]),
         };
-        let text = hold.as_ref().and_then(|hold| hold.note).filter(|_| begins).map(str::to_owned);
-        let event = Event {
-            request,
-            key: Some(key),
-            token: hold.as_ref().map(|hold| hold.token),
-            holder: hold.map(|hold| shortened(&hold.owner, KEY_BYTES_MAX)).filter(|owner| !owner.is_empty()),
-            lease,
-            text,
+        let text = match &event.change {
+            LockChange::Ended(EndReason::Expired | EndReason::Released, _) => None,
+            LockChange::Ended(reason, _) => Some(reason.name()),
+            _ if event.session.is_some() => Some("session"),
+            _ => matches!(event.kind, LockKind::Shared | LockKind::Permits(_)).then_some("shared"),
+        };
+        let begins = matches!(kind, EventKind::Granted | EventKind::Renewed);
+        let owner = event.owner.as_ref().filter(|owner| !owner.is_empty());
+        let recorded = Event {
+            request: request.into_iter().find_map(|client| self.request_of(moment.node, client)),
+            key: Some(shortened(&event.key, KEY_BYTES_MAX)),
+            token: Some(event.token),
+            holder: owner.map(|owner| shortened(owner, KEY_BYTES_MAX)),
+            lease: event.lease_ms.filter(|_| begins),
+            text: text.map(str::to_owned),
             ..Event::new(kind)
         };
-        self.push(moment, client, event);
+        self.push(moment, Some(event.client).filter(|client| *client != 0), recorded);
     }
 }
 
@@ -358,32 +349,41 @@ impl Filter {
     }
 }
 
-/// The journal of one node.
-struct NodeJournal {
+/// Sees what happens to the locks of one node.
+struct NodeObserver {
     recorder: Arc<Recorder>,
     node: u16,
     clock: Arc<dyn Clock>,
-    next: Option<Arc<dyn Journal>>,
 }
 
-impl fmt::Debug for NodeJournal {
+impl fmt::Debug for NodeObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeJournal").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("NodeObserver").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
-impl Journal for NodeJournal {
-    fn append(&self, record: &Record<'_>) {
-        if let Some(next) = &self.next {
-            next.append(record);
-        }
-        let now = self.clock.now();
-        let mut history = self.recorder.0.lock();
-        let moment =
-            Moment { node: self.node, unix_ms: now.wall().as_millis(), real_micros: history.real_micros };
-        for change in history.holds.follow(self.node, &record.mutations.to_vec(), now) {
-            history.changed(moment, change);
-        }
+impl NodeObserver {
+    fn moment(&self, now: Now, history: &History) -> Moment {
+        Moment { node: self.node, unix_ms: now.wall().as_millis(), real_micros: history.real_micros }
+    }
+}
+
+impl LockObserver for NodeObserver {
+    fn wants_all(&self) -> bool {
+        true
+    }
+
+    fn see(&self, event: &LockEvent, _view: &mut View<'_>, _registries: &Registries) {
+        let (mut history, now) = (self.recorder.0.lock(), self.clock.now());
+        let moment = self.moment(now, &history);
+        history.changed(moment, event);
+    }
+
+    fn key_expired(&self, key: &Bytes) {
+        let (mut history, now) = (self.recorder.0.lock(), self.clock.now());
+        let moment = self.moment(now, &history);
+        let event = Event { key: Some(shortened(key, KEY_BYTES_MAX)), ..Event::new(EventKind::Expired) };
+        history.push(moment, None, event);
     }
 }
 

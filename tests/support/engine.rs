@@ -75,9 +75,11 @@ impl EngineTarget {
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let testing = has_tests.then(|| backend::testing(Arc::clone(&clock)));
-        let journal = testing.as_ref().map(|testing| testing.recorder.journal(1, Arc::clone(&time), None));
-        let layout = Layout { journal: journal.or(layout.journal), ..layout };
-        let shared = Shared::new(Keyspace::new(layout, || {}), settings, time, 7);
+        let mut keyspace = Keyspace::new(layout, || {});
+        if let Some(testing) = &testing {
+            keyspace.observe_locks(testing.recorder.observer(1, Arc::clone(&time)));
+        }
+        let shared = Shared::new(keyspace, settings, time, 7);
         let shared = match testing {
             Some(testing) => shared.with_testing(testing),
             None => shared,

@@ -4,7 +4,7 @@
 
 use crate::clock::{Deadline, Now};
 use crate::commands::expiry::{self, Unit};
-use crate::commands::lock::lint::{Asked, Linter};
+use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, token, unix_time};
 use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
@@ -134,29 +134,25 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    let asking = Asking::new(call.shared, call.session, call.now);
     let mut is_holders = false;
     // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
         Entry::Occupied(found) => {
             let old = found.deadline();
-            // Looked up only if somebody wants to know.
-            let grant = if linter.is_on() || found.has_lost() { found.granted() } else { None };
+            // Looked up only if a lock was lost.
+            let grant = if found.has_lost() { found.granted() } else { None };
             is_holders = grant.is_none_or(|grant| grant.holder == call.session.client.id);
             let holds = conditions.hold(old, deadline);
             if holds {
-                if linter.is_on() {
-                    let lease_ms = grant.and_then(|grant| grant.lease_ms);
-                    linter.renews(name, lease_ms.map(u64::from), old);
-                }
-                expiry::set_or_delete(found, deadline, call.now);
+                expiry::set_or_delete(found, deadline, call.now)?;
             }
             holds
         }
         Entry::Vacant(_) => false,
     };
     if !is_holders {
-        linter.late(call.view, (name, None), (Asked::Extend, call.command.row.name));
+        asking.late(call.view, (name, None), (Asked::Extend, call.command.row.name));
     }
 
     call.reply.integer(i64::from(is_set));
@@ -201,7 +197,7 @@ pub(in crate::commands) const fn nearest_second(millis: i64) -> i64 {
 fn persist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let had_deadline = expiry::persist(call.view, name);
+    let had_deadline = expiry::persist(call.view, name)?;
 
     call.reply.integer(i64::from(had_deadline));
     Ok(Outcome::Replied)

@@ -8,7 +8,7 @@ pub(in crate::commands) mod object;
 pub(in crate::commands) mod scan;
 
 use crate::clock::Deadline;
-use crate::commands::lock::lint::{Asked, Linter};
+use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::row::{Flags, Group, Row, integer, key, token};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
@@ -61,18 +61,13 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 fn del(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut deleted = 0_i64;
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
-    // A script has compared the value before.
-    let is_linted = linter.is_on() && !call.session.is_nested;
+    let asking = Asking::new(call.shared, call.session, call.now);
     for name in call.args.rest() {
-        if is_linted {
-            linter.deletes(call.view, name);
-        }
         if call.view.remove(name) {
             call.view.event(b'g', "del", name);
             deleted = deleted.saturating_add(1);
         } else {
-            linter.late(call.view, (name, None), (Asked::Release, call.command.row.name));
+            asking.late(call.view, (name, None), (Asked::Release, call.command.row.name));
         }
     }
 
@@ -213,8 +208,11 @@ enum Value {
 impl Content {
     fn of(found: Occupied<'_>) -> Result<Self, Refusal> {
         let value = match found.object() {
-            // Its holders hold it under its key.
-            Some(Object::Lock(_)) => return Err(Refusal::WrongType),
+            Some(Object::Lock(_)) => {
+                return Err(Refusal::said(
+                    "ERR a lock is held under its key: use LOCK.RELEASE here and LOCK.ACQUIRE there",
+                ));
+            }
             Some(object) => Value::Object(object.clone()),
             None => Value::String(found.string()?.to_vec(), found.form()),
         };

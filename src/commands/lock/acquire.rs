@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::lint::Linter;
+use super::asking::Asking;
 use super::replies::{answer_grant, answer_refusal};
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
@@ -126,7 +126,6 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
     let keys = vec![key];
-    lint_request(call, &keys, &request);
     let granted = match waits_for_end(call, wait_ms)? {
         true => None,
         false => attempt(call.view, &keys[0], &request, None)?,
@@ -154,7 +153,6 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     keys.dedup();
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
-    lint_request(call, &keys, &request);
     let granted = match waits_for_end(call, wait_ms)? {
         true => None,
         false => attempt_all(call.view, &keys, &request, None)?,
@@ -190,14 +188,6 @@ fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
     if may_wait { Ok(permission.is_err()) } else { permission.map(|()| false) }
 }
 
-/// Looks for mistakes in a request before it is granted.
-fn lint_request(call: &mut Call<'_, '_>, keys: &[Bytes], request: &LockRequest) {
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
-    if linter.is_on() {
-        linter.asks(call.view, keys, &request.owner);
-    }
-}
-
 /// Answers a request that was granted, or may not wait; else it waits.
 fn finish(
     call: &mut Call<'_, '_>,
@@ -206,10 +196,10 @@ fn finish(
     granted: Option<Granted>,
     wait_ms: u64,
 ) -> Result<Outcome, Refusal> {
+    let asking = Asking::new(call.shared, call.session, call.now);
     if let Some(Granted { token, is_new }) = granted {
-        let linter = Linter::new(call.shared, &call.session.client, call.now);
-        if is_new && linter.is_on() {
-            linter.granted(call.view, &keys, &request.owner, request.term.lease_ms());
+        if is_new && call.session.client.polling.is_on() {
+            asking.polls_no_more(call.view, &keys[0]);
         }
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
         spans::grant(&keys, &request, token, None);
@@ -218,6 +208,7 @@ fn finish(
     }
     if wait_ms == 0 || call.session.is_nested {
         call.view.count_refused(&keys[0]);
+        asking.refused(call.view, &keys[0], Some(&request.owner));
         answer_refusal(call.view, &keys, &mut call.reply);
         return Ok(Outcome::Replied);
     }
@@ -251,7 +242,6 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
         granted: OnceLock::new(),
         is_reported: AtomicBool::new(false),
         span,
-        lint: call.shared.settings.lints_locks().then(|| Arc::clone(&call.shared.registries.lock_lint)),
     };
     let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
     call.shared.lock_waits.enter(&waiter);

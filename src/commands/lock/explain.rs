@@ -11,8 +11,8 @@ use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::{Excerpt, HeldLock, LockHolder, PastLock, Shown};
+use crate::locks::EndReason;
 use crate::state::clients::ClientId;
-use crate::state::ended_lock::EndReason;
 use crate::types::lock::LockKind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Lock, "LOCK.EXPLAIN", SINCE, explain)
@@ -150,7 +150,12 @@ impl Teller<'_> {
                 )
             }
             EndReason::Broken => {
-                format!("lost: the lock{of} was broken at {at} by {}", self.client(ended.author))
+                let said = ended.note.as_ref().map(|note| format!(": {}", note.escape_ascii()));
+                let by = self.client(ended.author);
+                format!("lost: the lock{of} was broken at {at} by {by}{}", said.unwrap_or_default())
+            }
+            EndReason::Flushed => {
+                format!("lost: the keys{of} were all flushed at {at} by {}", self.client(ended.author))
             }
             EndReason::Session => format!("lost: the session{of} ended at {at}"),
             EndReason::Released => {

@@ -28,7 +28,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.view.each_past_lock(|past| {
         let key = past.key.bytes();
         if options.fits(key) && reader.may_see(key) {
-            ends.push(*past);
+            ends.push(past.clone());
         }
     })?;
     ends.sort_by_key(|past| std::cmp::Reverse((past.ended, past.token)));
@@ -41,7 +41,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock) {
     let wall = |time: LockTime| number(Now { lock: time, ..now }.wall().as_millis());
-    reply.map(11);
+    reply.map(14);
     reply.bulk(b"key");
     reply.bulk(past.key.bytes());
     reply.bulk(b"owner");
@@ -68,6 +68,18 @@ fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock)
     reply.integer(past.renewals.into());
     reply.bulk(b"reason");
     reply.bulk(past.reason.name().as_bytes());
+    reply.bulk(b"by-id");
+    maybe_integer(reply, Some(past.author).filter(|author| *author > 0));
+    reply.bulk(b"by");
+    match shared.registries.clients.get(past.author) {
+        Some(client) => answer_client(reply, client.id, &client.peer, &client.names.lock().clone()),
+        None => reply.null(),
+    }
+    reply.bulk(b"text");
+    match &past.note {
+        Some(note) => reply.bulk(note),
+        None => reply.null(),
+    }
     reply.bulk(b"late");
     maybe_integer(reply, past.late.map(|(_, late)| late.millis_since(past.ended)));
 }

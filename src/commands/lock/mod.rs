@@ -4,6 +4,7 @@
 //! Rule    every grant takes the next fencing token of the server.
 
 mod acquire;
+pub(in crate::commands) mod asking;
 pub(in crate::commands) mod explain;
 pub(in crate::commands) mod history;
 pub(in crate::commands) mod holders;

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::lint::{Asked, Linter};
+use super::asking::{Asked, Asking};
 use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Hold, Lease};
-use crate::state::ended_lock::EndReason;
+use crate::locks::EndReason;
 use crate::state::log_name::LogName;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -22,11 +22,9 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
     let is_released = call.view.end_hold(key, owner, EndReason::Released, is_meant);
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
     if !is_released {
-        linter.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
-    } else if linter.is_on() && call.view.hold_of(key, owner).is_none() {
-        linter.releases(key);
+        let asking = Asking::new(call.shared, call.session, call.now);
+        asking.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
     }
 
     call.reply.integer(i64::from(is_released));
@@ -42,20 +40,17 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
     let Some(hold) = call.view.hold_of(key, &owner) else {
-        linter.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
+        let asking = Asking::new(call.shared, call.session, call.now);
+        asking.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
         return Ok(Outcome::Replied);
     };
     // A lock of a session has no lease to extend.
     let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
     if let Some(millis) = lease_ms {
-        if linter.is_on() {
-            linter.renews(key, hold.lease_ms, hold.deadline);
-        }
         let deadline = call.now.deadline_in(number(millis));
-        call.view.renew(key, &owner, Some(deadline), lease_ms);
+        call.view.renew(key, &owner, (Some(deadline), lease_ms), None);
     }
 
     call.reply.map(2);
@@ -73,19 +68,22 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let token = token_of(call.args.integer()?)?;
     let reason = match call.args.take("REASON") {
-        true => call.args.word()?,
-        false => b"",
+        true => Some(call.args.word()?).filter(|reason| !reason.is_empty()),
+        false => None,
     };
     call.args.finish()?;
+    if reason.is_some_and(|reason| reason.len() > REASON_BYTES_MAX) {
+        return Err(Refusal::said(format!("ERR reason is longer than {REASON_BYTES_MAX} bytes")));
+    }
 
-    let owner = call.view.owner_of_token(key, token);
-    if let Some(owner) = &owner {
-        call.view.end_hold(key, owner, EndReason::Broken, |hold| hold.token == token);
+    let is_broken = call.view.break_hold(key, token, reason);
+    if is_broken {
+        let reason = reason.unwrap_or_default();
         let (client, key, reason) = (call.session.client.id, LogName(key), LogName(reason));
         tracing::info!(client, %key, token, %reason, "A lock is broken");
     }
 
-    call.reply.integer(i64::from(owner.is_some()));
+    call.reply.integer(i64::from(is_broken));
     Ok(Outcome::Replied)
 }
 
@@ -108,3 +106,6 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.integer(1);
     Ok(Outcome::Replied)
 }
+
+/// Bytes of the longest reason.
+const REASON_BYTES_MAX: usize = 256;

@@ -8,17 +8,15 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tracing::Span;
 
-use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::{session, spans, watch};
 use crate::clock::LockTime;
 use crate::commands::Shared;
 use crate::keyspace::{Asker, Hold, Serve, View, Waited, Waiter};
+use crate::locks::EndReason;
 use crate::locks::{Circle, Granted, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
-use crate::state::ended_lock::EndReason;
-use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
 use crate::state::log_limiter::LineBudget;
 use crate::state::log_name::shown;
@@ -45,8 +43,6 @@ pub(super) struct Waiting {
     pub(super) is_reported: AtomicBool,
     /// The span of the wait; disabled if nobody wants it.
     pub(super) span: Span,
-    /// Where mistakes are noted, if they were when it began to wait.
-    pub(super) lint: Option<Arc<LockLint>>,
 }
 
 impl Serve for Waiting {
@@ -57,11 +53,7 @@ impl Serve for Waiting {
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
-        let (keys, owner) = (&self.wait.keys, &self.request.owner);
-        let linter = Linter::after_wait(self.lint.as_deref(), &self.client, view.now());
-        if linter.is_on() {
-            linter.asks(view, keys, owner);
-        }
+        let keys = &self.wait.keys;
         let granted = match &keys[..] {
             _ if self.session_has_ended() => Err(session::no_such()),
             [key] => attempt(view, key, &self.request, Some(self.wait.number)),
@@ -74,9 +66,6 @@ impl Serve for Waiting {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
-                if granted.is_new && linter.is_on() {
-                    linter.granted(view, keys, owner, self.request.term.lease_ms());
-                }
                 if granted.is_new {
                     view.count_wait(&keys[0], self.since, Waited::Granted);
                 }

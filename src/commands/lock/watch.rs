@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::clock::{LockTime, Now};
-use crate::commands::{Call, Shared};
+use crate::commands::Shared;
 use crate::keyspace::{Due, HeldLock, LockHolder, ShardSet, Shown, View, Waiter};
 use crate::state::clients::{Client, ClientId};
 use crate::state::log_limiter::LineBudget;
@@ -140,26 +140,30 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
     view.finish(&shared.registries);
 }
 
-/// Logs that the client of this call polls a lock. `owner` is the name that it asks under, if that is known.
+/// Logs that a client polls a lock. `owner` is the name that it asks under, if that is known.
 #[cold]
-pub(in crate::commands) fn report_polling(call: &mut Call<'_, '_>, key: &[u8], owner: Option<&[u8]>) {
-    let (shared, client, now) = (call.shared, &call.session.client, call.now.lock);
+pub(super) fn report_polling(
+    (shared, client, now): (&Shared, &Client, Now),
+    view: &mut View<'_>,
+    key: &[u8],
+    owner: Option<&[u8]>,
+) {
+    let now = now.lock;
     if !shared.lock_watch.waits.allows(now) {
         return client.polling.forget_report();
     }
     let since = client.polling.reported().1;
-    let held = call.view.held_lock(key, Shown::First(HOLDERS_MAX));
+    let held = view.held_lock(key, Shown::First(HOLDERS_MAX));
     let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
     line.log(shared, held.as_ref(), now);
 }
 
-/// The client of this call has taken a lock after [`report_polling`]. Logs that, if it is the lock that it polled.
+/// A client has taken a lock after [`report_polling`]. Logs that, if it is the lock that the client polled.
 #[cold]
-pub(in crate::commands) fn report_polled(call: &Call<'_, '_>, key: &[u8]) {
-    let client = &call.session.client;
+pub(super) fn report_polled((shared, client, now): (&Shared, &Client, Now), view: &View<'_>, key: &[u8]) {
     let (polled, since) = client.polling.reported();
-    if call.view.key_hash(key) == polled && call.shared.lock_watch.ends.allows(call.now.lock) {
-        log_end(key, None, client, (since, call.now.lock), ("granted", None));
+    if view.key_hash(key) == polled && shared.lock_watch.ends.allows(now.lock) {
+        log_end(key, None, client, (since, now.lock), ("granted", None));
     }
 }
 

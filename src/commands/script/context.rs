@@ -9,19 +9,19 @@ use std::sync::Arc;
 use crate::clock::{Deadline, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
-use crate::commands::lock::lint::{Asked, Linter};
+use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Occupied, View};
+use crate::locks::EndReason;
 use crate::number::integer;
 use crate::resp::{Protocol, Reply, Request};
 use crate::scripts::Purpose;
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
 use crate::scripts::native::{Calls, Change};
-use crate::state::ended_lock::EndReason;
 use crate::state::running::Running;
 #[cfg(feature = "lua")]
 use crate::state::running::{Function, Script};
@@ -72,6 +72,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
+        view.set_nested(true);
         Self {
             view,
             now,
@@ -100,6 +101,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     pub(in crate::commands) fn end(self) {
         self.session.database = self.database;
         self.session.is_nested = self.was_nested;
+        self.view.set_nested(self.was_nested);
         self.view.select(self.database);
     }
 
@@ -271,20 +273,20 @@ impl Calls for ScriptContext<'_, '_> {
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
         self.session.called.note(get.index, &self.shared.stats);
-        let linter = Linter::new(self.shared, &self.session.client, self.now);
+        let mut failing = get;
         // A script that compares the owner first does not take a lock from another one.
         self.view.set_end_reason(EndReason::Released);
         // The entry is changed in place, because moving it costs as much as changing it.
         let is_held = match &mut self.view.counted(change.key) {
             Entry::Vacant(_) => Ok(false),
             Entry::Occupied(found) => {
-                let is_held = is_held(found, change.value);
+                let mut is_held = is_held(found, change.value);
                 if is_held == Ok(true) {
-                    if linter.is_on() {
-                        lint_change(linter, change.key, found, deadline);
-                    }
                     self.session.called.note(changes.index, &self.shared.stats);
-                    change_entry(found, deadline, self.now);
+                    if let Err(refusal) = change_entry(found, deadline, self.now) {
+                        failing = changes;
+                        is_held = Err(refusal);
+                    }
                 }
                 is_held
             }
@@ -295,34 +297,24 @@ impl Calls for ScriptContext<'_, '_> {
                 Some(_) => (Asked::Extend, "extending script"),
                 None => (Asked::Release, "releasing script"),
             };
-            linter.late(self.view, (change.key, Some(change.value)), request);
+            let asking = Asking::new(self.shared, self.session, self.now);
+            asking.late(self.view, (change.key, Some(change.value)), request);
         }
-        Some(is_held.map_err(|refusal| self.failed(get, &refusal)))
-    }
-}
-
-/// Looks for mistakes in how a script extends or releases a lock.
-#[cold]
-fn lint_change(linter: Linter<'_>, key: &[u8], found: &Occupied<'_>, deadline: Option<Deadline>) {
-    match deadline {
-        Some(_) => {
-            let lease_ms = found.granted().and_then(|grant| grant.lease_ms);
-            linter.renews(key, lease_ms.map(u64::from), found.deadline());
-        }
-        None => linter.releases(key),
+        Some(is_held.map_err(|refusal| self.failed(failing, &refusal)))
     }
 }
 
 /// Sets the deadline, or removes the key.
 #[inline]
-fn change_entry(found: &mut Occupied<'_>, deadline: Option<Deadline>, now: Now) {
+fn change_entry(found: &mut Occupied<'_>, deadline: Option<Deadline>, now: Now) -> Result<(), Refusal> {
     match deadline {
-        Some(deadline) => expiry::set_or_delete(found, deadline, now),
+        Some(deadline) => expiry::set_or_delete(found, deadline, now)?,
         None => {
             found.remove_entry();
             found.event(b'g', "del");
         }
     }
+    Ok(())
 }
 
 /// Reads the key as GET does. Returns true if its value is `value`.

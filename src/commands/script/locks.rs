@@ -5,8 +5,7 @@
 //! Rule    a script that is not known costs one branch, and so does a known one that acquires nothing.
 
 use crate::commands::Call;
-use crate::commands::lock::lint::{Asked, Linter};
-use crate::commands::lock::{spans, watch};
+use crate::commands::lock::asking::{Asked, Asking};
 use crate::keyspace::Entry;
 use crate::scripts::{Inputs, Known, Purpose};
 
@@ -20,63 +19,37 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
         Purpose::Break | Purpose::Inspect | Purpose::Other => return,
     };
     let is_granted = granted.is(call.reply.since(mark));
-    if !is_granted {
-        note_refused(call, known, inputs);
-    }
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    let asking = Asking::new(call.shared, call.session, call.now);
     for (place, key) in known.keys(inputs).enumerate() {
         let owner = known.lock.and_then(|lock| lock.owner(inputs, place));
-        if is_granted
-            && let Entry::Occupied(mut found) = call.view.entry(key)
+        if !is_granted {
+            // Of several keys the first counts.
+            call.view.count_refused(key);
+            return asking.refused(call.view, key, owner);
+        }
+        if let Entry::Occupied(mut found) = call.view.entry(key)
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
-            found.count_polled(&call.session.client.polling);
-            spans::taken(call.view, key, owner);
+            asking.granted(call.view, key, owner);
+        } else if call.session.client.polling.is_on() {
+            asking.polls_no_more(call.view, key);
         }
-        if linter.is_on()
-            && let Some(owner) = owner
-        {
-            match is_granted {
-                true => linter.taken(call.view, key, owner),
-                false => linter.refused(call.view, key, owner),
-            }
-        }
-    }
-    if is_granted
-        && call.session.client.polling.end()
-        && let Some(key) = known.keys(inputs).next()
-    {
-        watch::report_polled(call, key);
-    }
-}
-
-/// Notes that the client polls a lock. Of several keys the first counts.
-fn note_refused(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>) {
-    let Some(key) = known.keys(inputs).next() else { return };
-    call.view.count_refused(key);
-    let (hash, long_ms) = (call.view.key_hash(key), call.shared.settings.lock_wait_warn_ms());
-    if call.session.client.polling.note(hash, call.now.lock, long_ms) {
-        let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
-        watch::report_polling(call, key, owner);
     }
 }
 
 /// Notes a script that extends or releases locks which its owner does not hold any more.
 fn note_late(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, (asked, mark): (Asked, usize)) {
     let Some(lock) = known.lock else { return };
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
-    if !linter.is_on() && !known.keys(inputs).any(|key| call.view.has_lost(key)) {
+    if !known.keys(inputs).any(|key| call.view.has_lost(key)) {
         return;
     }
+    let asking = Asking::new(call.shared, call.session, call.now);
     // The reply of most scripts that have found their lock.
     let has_found = call.reply.since(mark) == b":1\r\n" || call.reply.since(mark) == b"+OK\r\n";
     for (place, key) in known.keys(inputs).enumerate() {
-        if linter.is_on() && asked == Asked::Release {
-            linter.releases(key);
-        }
         if !has_found && let Some(owner) = lock.owner(inputs, place) {
-            linter.late(call.view, (key, Some(owner)), (asked, known.script()));
+            asking.late(call.view, (key, Some(owner)), (asked, known.script()));
         }
     }
 }

@@ -28,10 +28,10 @@ use crate::commands::{Args, Call, Command, Outcome, Shared, has_many_patterns, q
 use crate::error::Refusal;
 use crate::keyspace::ShardSet;
 use crate::limits::LARGE_BYTES;
+use crate::locks::EndReason;
 use crate::resp::{Reply, Request};
 use crate::scripts::native::{Program, Raised};
 use crate::scripts::{Inputs, Known, Purpose, SHA_DIGITS, digest};
-use crate::state::ended_lock::EndReason;
 use crate::state::running::Unkillable;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);

@@ -7,12 +7,12 @@ pub(in crate::commands) mod number;
 
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
-use crate::commands::lock::lint::Linter;
-use crate::commands::lock::{spans, watch};
+use crate::commands::lock::asking::Asking;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease, Occupied};
+use crate::locks::EndReason;
 use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -202,8 +202,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let mut stored = entry.put(value, lease);
         if options.condition == Condition::Absent {
             grant(&mut stored, call.session, call.shared);
-            end_polling(call, [name].into_iter());
-            taken(call, name, value);
+            granted(call, name, value);
         }
         announce(call, name, lease);
     } else if options.condition == Condition::Absent {
@@ -226,43 +225,20 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[inline]
 fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
     stored.grant(shared.keyspace.next_token(), session.client.id, false);
-    if session.client.polling.is_on() {
-        stored.count_polled(&session.client.polling);
-    }
 }
 
-/// The client has been granted the lock of this key, and polls no more. The log says so if it says that the client has
-/// polled the lock.
+/// The client has been granted the lock of a key that was stored because it did not exist.
 #[inline]
-fn end_polling<'n>(call: &Call<'_, '_>, names: impl Iterator<Item = &'n [u8]>) {
-    let polling = &call.session.client.polling;
-    if polling.is_on() && polling.end() {
-        names.for_each(|name| watch::report_polled(call, name));
-    }
+fn granted(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+    let Call { view, session, shared, now, .. } = call;
+    Asking::new(shared, session, *now).granted(view, name, Some(value));
 }
 
 /// A key that was not stored because it exists may be a lock, for which the client asks again and again.
 #[inline]
 fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
-    let (hash, long_ms) = (call.view.key_hash(name), call.shared.settings.lock_wait_warn_ms());
-    if call.session.client.polling.note(hash, call.now.lock, long_ms) {
-        watch::report_polling(call, name, Some(value));
-    }
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
-    if linter.is_on() && !call.session.is_nested {
-        linter.refused(call.view, name, value);
-    }
-}
-
-/// Tells who observes locks that the client has taken one. A script or transaction may set its lease next: then nothing is
-/// said of mistakes.
-#[inline]
-fn taken(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
-    spans::taken(call.view, name, Some(value));
-    let linter = Linter::new(call.shared, &call.session.client, call.now);
-    if linter.is_on() && !call.session.is_nested {
-        linter.taken(call.view, name, value);
-    }
+    let Call { view, session, shared, now, .. } = call;
+    Asking::new(shared, session, *now).refused(view, name, Some(value));
 }
 
 /// Publishes the events of a key that was set.
@@ -301,8 +277,7 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     };
     if is_new {
-        end_polling(call, [name].into_iter());
-        taken(call, name, value);
+        granted(call, name, value);
         announce(call, name, Lease::Never);
     } else {
         refused(call, name, value);
@@ -369,12 +344,12 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     match option {
         LeaseOption::Keep | LeaseOption::Absent => {}
         LeaseOption::Persist => {
-            expiry::persist(call.view, name);
+            expiry::persist(call.view, name)?;
         }
         LeaseOption::Until(unit, number) => {
             let deadline = expiry::lease(unit, number, call.now, "getex")?;
             if let Entry::Occupied(found) = &mut call.view.entry(name) {
-                expiry::set_or_delete(found, deadline, call.now);
+                expiry::set_or_delete(found, deadline, call.now)?;
             }
         }
     }
@@ -413,12 +388,11 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Entry::Vacant(place) => !place.is_awaited(),
     });
     if is_free {
-        for (name, value) in pairs.clone() {
+        for (name, value) in pairs {
             grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
-            spans::taken(call.view, name, Some(value));
+            granted(call, name, value);
             announce(call, name, Lease::Never);
         }
-        end_polling(call, pairs.map(|(name, _)| name));
     }
 
     call.reply.integer(i64::from(is_free));
@@ -465,6 +439,12 @@ fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn delete_if(call: &mut Call<'_, '_>, name: &[u8], condition: Condition<'_>) -> Result<Outcome, Refusal> {
     let mut is_deleted = false;
+    // Who compares the value first releases the lock, on whatever connection.
+    let reason = match condition {
+        Condition::Equal(_) => EndReason::Released,
+        _ => EndReason::Deleted,
+    };
+    call.view.set_end_reason(reason);
     if let Some(mut found) = call.view.entry(name).occupied()
         && (!condition.is_comparison() || condition.holds(Some(found.string()?)))
     {
@@ -472,6 +452,7 @@ fn delete_if(call: &mut Call<'_, '_>, name: &[u8], condition: Condition<'_>) -> 
         found.remove();
         is_deleted = true;
     }
+    call.view.set_end_reason(EndReason::Deleted);
 
     call.reply.integer(i64::from(is_deleted));
     Ok(Outcome::Replied)

@@ -189,7 +189,7 @@ fn lock(view: &mut View<'_>, key: &[u8], random: &mut Random) {
                 Holder { token, client, permits, since, deadline, lease_ms, renewals, session, meta };
             view.put_holder(key, LockKind::Permits(9), &owner, holder);
         }
-        2 => edit::<Lock>(view, key, |lock| drop(lock.remove(&owner))),
+        2 => edit::<Lock>(view, key, |lock| lock.remove(&owner, crate::locks::EndReason::Released)),
         _ => {
             if let Entry::Occupied(mut found) = view.entry(key) {
                 found.grant(token, client, false);

@@ -9,6 +9,7 @@ mod types;
 
 use std::marker::PhantomData;
 
+use super::shard::grants::sole_owner;
 use super::{Lease, Occupied, Vacant};
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -85,6 +86,15 @@ impl<'v, T: Typed> Editor<'v, T> {
     /// Marks the object as changed: watches of the key break and cached values are invalidated.
     pub fn touch(&mut self) {
         self.is_changed = true;
+    }
+
+    /// An element is removed next. If it is the last one, the lock of an unchanged client ends, if the key is one: its owner is
+    /// known as long as the element is there.
+    fn lock_ends_with(&mut self, element: &[u8]) {
+        let object = self.occupied.object();
+        if self.get().len() == 1 && object.and_then(sole_owner) == Some(element) {
+            self.occupied.clear_lock();
+        }
     }
 
     fn object(&mut self) -> &mut T {

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use super::Editor;
 use crate::clock::Deadline;
 use crate::journal::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
+use crate::keyspace::{Occupied, history, life};
+use crate::locks::EndReason;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::stream::{StreamId, Trim};
@@ -28,6 +30,7 @@ impl Editor<'_, Hash> {
 
     /// Removes a field. Returns false if it did not exist.
     pub fn remove(&mut self, field: &[u8]) -> bool {
+        self.lock_ends_with(field);
         let removed = self
             .try_change(|hash| hash.remove(field).then_some(()), |()| Edit::Hash(HashEdit::Remove(field)));
         removed.is_some()
@@ -92,14 +95,19 @@ impl Editor<'_, List> {
 impl Editor<'_, Lock> {
     /// Adds a holder, or replaces what is known of it.
     pub fn put(&mut self, kind: LockKind, owner: &Bytes, holder: Holder) {
+        let Occupied { place, id } = &mut self.occupied;
+        life::put_holder(place.shard, place.changes, *id, (kind, owner, &holder));
         let effect = || Edit::Lock(LockEdit::Put(kind, &owner[..], holder.clone()));
         self.change(|lock| lock.put(kind, owner, holder.clone()), effect);
     }
 
-    /// Removes a holder, and returns what was known of it.
-    pub fn remove(&mut self, owner: &[u8]) -> Option<Holder> {
+    /// Ends what an owner holds.
+    pub fn remove(&mut self, owner: &[u8], reason: EndReason) {
+        let Occupied { place, id } = &mut self.occupied;
+        let hash = history::place(place.hash, place.database);
+        life::end_holder(place.shard, place.changes, *id, hash, (owner, reason));
         let effect = |_: &Holder| Edit::Lock(LockEdit::Remove(owner));
-        self.try_change(|lock| lock.remove(owner), effect)
+        self.try_change(|lock| lock.remove(owner), effect);
     }
 }
 
@@ -136,6 +144,7 @@ impl Editor<'_, SortedSet> {
 
     /// Removes a member. Returns its score, if it existed.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        self.lock_ends_with(member);
         let effect = |_: &f64| Edit::SortedSet(SortedSetEdit::Remove(member));
         self.try_change(|set| set.remove(member), effect)
     }

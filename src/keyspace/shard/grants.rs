@@ -12,11 +12,12 @@ use super::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::grant::{self, Grant, Latest, LockKindIndex, Packed};
 use crate::keyspace::history::{History, PastLock};
+use crate::keyspace::life;
+use crate::locks::EndReason;
 use crate::number;
 use crate::state::clients::ClientId;
-use crate::state::ended_lock::EndReason;
+use crate::types::Object;
 use crate::types::lock::LockKind;
-use crate::types::{Lock, Object};
 
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
@@ -174,22 +175,12 @@ impl Shard {
         self.granted.native > 0 && self.arena.grant(id.0).is_some_and(|(_, is_native)| is_native)
     }
 
-    /// The entries of a database that LOCK commands have granted.
-    pub fn natives(&self, db: u16) -> Vec<EntryId> {
-        if self.granted.native == 0 {
+    /// The entries of a database that are locks.
+    pub fn locks_in(&self, db: u16) -> Vec<EntryId> {
+        if self.granted.counts.all_held() == 0 && self.counted.has_no_locks() {
             return Vec::new();
         }
-        self.keys(db).table.ids().map(EntryId).filter(|id| self.is_native(*id)).collect()
-    }
-
-    /// The values of a database that are locks, each with its key.
-    pub fn locks_of(&self, db: u16) -> impl Iterator<Item = (&[u8], &Lock)> {
-        let has_objects = !self.objects.is_empty();
-        let ids = self.keys(db).table.ids().take_while(move |_| has_objects).map(EntryId);
-        ids.filter_map(|id| match self.object(id) {
-            Some(Object::Lock(lock)) => Some((self.key(id), lock)),
-            _ => None,
-        })
+        self.keys(db).table.ids().map(EntryId).filter(|id| self.is_lock(*id)).collect()
     }
 
     /// Sets what is known of a grant beside its record. It goes with the grant.
@@ -235,55 +226,64 @@ impl Shard {
         ids.filter(|id| matches!(self.object(*id), Some(Object::Lock(_)))).collect()
     }
 
-    /// Counts and records that an entry which is a lock ends now, by a call of that client. `place` is the hash of its key
-    /// and database.
+    /// Counts that the grant of an entry ends now, by a call of that client. `place` is the hash of its key and database.
+    /// Returns the reason that is told.
     #[inline]
-    pub fn keep_end(&mut self, id: EntryId, place: u64, reason: EndReason, author: ClientId) {
-        let Some((packed, _)) = self.arena.grant(id.0) else { return };
-        // A holder that deletes its own lock releases it.
-        let is_own = reason == EndReason::Deleted && packed.is_of(author);
-        let reason = if is_own { EndReason::Released } else { reason };
+    pub(in crate::keyspace) fn count_end(
+        &mut self,
+        id: EntryId,
+        place: u64,
+        reason: EndReason,
+        author: ClientId,
+    ) -> EndReason {
+        let Some((packed, is_native)) = self.arena.grant(id.0) else { return reason };
+        let is_of_session = reason == EndReason::Expired && is_native && self.is_of_session(id);
+        let told = life::told_reason(reason, packed.is_of(author), is_of_session);
         let ended = self.end_time(id, reason);
-        let held_ms = packed.held_ms(ended);
-        self.granted.count_end(held_ms, reason);
+        self.granted.count_end(packed.held_ms(ended), told);
         self.granted.recent_ends.note(place, ended);
-        let is_kept = reason != EndReason::Released || self.history.keeps_releases();
-        if is_kept && self.history.is_on() {
-            self.record_end(id, place, reason, author);
+        if told == EndReason::Expired {
+            self.count_expired(id);
         }
+        told
+    }
+
+    /// Counts the end of a holder of the value of an entry, which is of the type lock.
+    pub(in crate::keyspace) fn count_holder_end(&mut self, id: EntryId, past: &PastLock) {
+        self.granted.count_end(past.ended.millis_since(past.since), past.reason);
+        self.granted.recent_ends.note(past.hash, past.ended);
+        if past.reason == EndReason::Expired {
+            self.count_expired(id);
+        }
+    }
+
+    /// Whether the history keeps a lock that has ended for this reason.
+    #[inline]
+    pub(in crate::keyspace) fn keeps_end(&self, reason: EndReason) -> bool {
+        (reason != EndReason::Released || self.history.keeps_releases()) && self.history.is_on()
     }
 
     /// When a lock that ends now for this reason has ended: the lease ends at the deadline, even if somebody looks later.
     #[inline]
-    fn end_time(&self, id: EntryId, reason: EndReason) -> LockTime {
+    pub(in crate::keyspace) fn end_time(&self, id: EntryId, reason: EndReason) -> LockTime {
         let deadline = if reason == EndReason::Expired { self.deadline(id) } else { None };
         deadline.map_or(self.time, Deadline::time)
     }
 
-    #[cold]
-    fn record_end(&mut self, id: EntryId, place: u64, reason: EndReason, author: ClientId) {
-        let Some(grant) = self.granted(id) else { return };
-        let owner = match self.object(id) {
-            None => Some(self.value(id)),
-            Some(object) => sole_owner(object),
-        };
-        let past = PastLock {
-            reason,
-            author,
-            ended: self.end_time(id, reason),
-            ..PastLock::new(place, self.key(id), owner, &grant)
-        };
-        self.history.push(past);
+    /// Whether the lock of an entry belongs to a session.
+    pub(in crate::keyspace) fn is_of_session(&self, id: EntryId) -> bool {
+        self.grant_details(id).is_some_and(|details| details.session.is_some())
     }
 
-    /// Counts and records the end of a holder.
-    pub fn keep_past_lock(&mut self, past: PastLock) {
-        let is_own = past.reason == EndReason::Deleted && past.author == past.holder;
-        let reason = if is_own { EndReason::Released } else { past.reason };
-        self.granted.count_end(past.ended.millis_since(past.since), reason);
-        if self.history.is_on() {
-            self.history.push(past);
-        }
+    /// Whether anything is known of any grant beside its record.
+    #[inline]
+    pub(in crate::keyspace) fn has_grant_details(&self) -> bool {
+        !self.granted.details.is_empty()
+    }
+
+    /// The kind of the lock that an entry is.
+    pub(in crate::keyspace) fn lock_kind(&self, id: EntryId) -> LockKind {
+        self.object(id).map_or(LockKind::Exclusive, kind_of)
     }
 
     /// Keeps that many ends of locks.
@@ -333,30 +333,26 @@ impl Shard {
         }
     }
 
-    /// Counts a new holder of a value of the type lock.
-    pub fn count_acquired(&mut self, key: &[u8], kind: LockKind) {
+    /// Counts a new holder of the value of an entry, which is of the type lock.
+    pub(in crate::keyspace) fn count_acquired(&mut self, id: EntryId, kind: LockKind) {
         self.granted.counts.acquired[kind.index()] += 1;
-        if let Some(groups) = &mut self.granted.groups {
-            groups.of(key).acquired += 1;
+        if self.granted.groups.is_some() {
+            self.count_in_group(id, |counts| counts.acquired += 1);
         }
     }
 
-    /// Counts locks, or holders of the lock of a key, whose lease has ended.
-    pub fn count_expired(&mut self, id: EntryId, count: u64) {
-        self.granted.counts.expired += count;
+    /// Counts a lock, or a holder of one, whose lease has ended.
+    #[inline]
+    fn count_expired(&mut self, id: EntryId) {
+        self.granted.counts.expired += 1;
         if self.granted.groups.is_some() {
-            self.count_in_group(id, |counts| counts.expired += count);
+            self.count_in_group(id, |counts| counts.expired += 1);
         }
     }
 
     /// Counts how long a request has waited for a lock, and how that has ended.
     pub fn count_wait(&mut self, waited_ms: u64, waited: Waited) {
         self.granted.counts.waits[waited as usize].add(waited_ms);
-    }
-
-    /// Notes that a lock, or a holder of one, has ended now; `place` is the hash of its key and database.
-    pub(in crate::keyspace) fn note_end(&mut self, place: u64) {
-        self.granted.recent_ends.note(place, self.time);
     }
 
     /// Counts how long the lock at `place` was free before it was granted now, if that is known.
@@ -375,9 +371,12 @@ impl Shard {
         }
     }
 
-    /// An entry with a grant has got a new deadline.
+    /// An entry with a grant has got a new deadline. The deadline of a lock of a session is no lease.
     #[inline]
     pub(super) fn renew_grant(&mut self, id: EntryId, deadline: Option<Deadline>) {
+        if self.has_grant_details() && self.is_of_session(id) {
+            return;
+        }
         if let Some(packed) = self.arena.grant_mut(id.0) {
             packed.renew(grant::lease_ms(deadline, self.time));
         }

@@ -8,8 +8,8 @@ use super::View;
 use crate::clock::LockTime;
 use crate::journal::{Edit, Mutation};
 use crate::keyspace::shard::EntryId;
-use crate::keyspace::{Changes, ShardState, history};
-use crate::state::ended_lock::EndReason;
+use crate::keyspace::{Changes, ShardState, history, life};
+use crate::locks::EndReason;
 use crate::state::tracking::Cause;
 use crate::types::Object;
 
@@ -58,10 +58,10 @@ impl ShardState {
         let mut ended = 0;
         while ended < elements_max {
             if let Some(Object::Lock(lock)) = self.shard.object(id)
-                && let Some(owner) = lock.due(now)
-                && let Some(holder) = lock.holder(owner)
+                && let Some(owner) = lock.due(now).cloned()
             {
-                changes.holder_ended(database, &key, (owner, holder), EndReason::Expired);
+                let (place, reason) = (history::place(hash, database), EndReason::Expired);
+                life::end_holder(&mut self.shard, changes, id, place, (&owner, reason));
             }
             let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now)) else {
                 break;
@@ -70,13 +70,8 @@ impl ShardState {
             ended += 1;
         }
         if ended > 0 {
-            match self.shard.object(id) {
-                Some(Object::Hash(_)) => changes.event(b'x', "hexpired", database, &key),
-                Some(Object::Lock(_)) => {
-                    self.shard.count_expired(id, ended as u64);
-                    self.shard.note_end(history::place(hash, database));
-                }
-                _ => {}
+            if let Some(Object::Hash(_)) = self.shard.object(id) {
+                changes.event(b'x', "hexpired", database, &key);
             }
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
             if !self.queues.locks.is_empty() {
@@ -100,26 +95,11 @@ impl ShardState {
         if !self.queues.locks.is_empty() {
             changes.ready(database, Bytes::copy_from_slice(key));
         }
-        if self.shard.is_native(id) {
-            changes.grant_ended(&self.shard, id, EndReason::Expired);
+        if self.shard.is_lock(id) {
+            life::end(&mut self.shard, changes, id, history::place(hash, database), EndReason::Expired);
+        } else {
+            changes.key_expired(key);
         }
-        if let Some(Object::Lock(lock)) = self.shard.object(id) {
-            lock.holders().for_each(|(owner, holder)| {
-                changes.holder_ended(database, key, (owner, holder), EndReason::Expired);
-            });
-        }
-        let ended = match self.shard.object(id) {
-            Some(Object::Lock(lock)) => lock.holders().len(),
-            _ => usize::from(self.shard.is_granted(id)),
-        };
-        let place = history::place(hash, database);
-        if let Some(Object::Lock(_)) = self.shard.object(id) {
-            self.shard.note_end(place);
-        }
-        if ended > 0 {
-            self.shard.count_expired(id, ended as u64);
-        }
-        self.shard.keep_end(id, place, EndReason::Expired, 0);
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }

@@ -9,9 +9,10 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::shard::grants::GrantDetails;
 use crate::keyspace::{Entry, Lease, Occupied, Waited};
+use crate::locks::EndReason;
 use crate::state::clients::ClientId;
-use crate::state::ended_lock::{EndReason, EndedLock};
 use crate::state::lock_sessions::{LockSession, SessionLock};
+use crate::state::polling::Polling;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object, Typed};
 
@@ -31,7 +32,8 @@ pub struct Hold {
 }
 
 impl View<'_> {
-    /// Writes an exclusive lock: the string that SET NX would have written, and its grant.
+    /// Writes an exclusive lock: the string that SET NX would have written, and its grant. The owner that holds it with this
+    /// token keeps its grant; the lease begins anew.
     pub fn hold_exclusive(
         &mut self,
         key: &[u8],
@@ -41,20 +43,23 @@ impl View<'_> {
         details: GrantDetails,
     ) {
         let mut occupied = match self.entry(key) {
-            // The same owner again: the grant stays, its lease begins anew.
             Entry::Occupied(mut found) if found.granted().is_some_and(|grant| grant.token == token) => {
-                found.put(owner, lease);
-                found.place.shard.set_holder(found.id, client);
+                found.renew_native(lease, client, details);
                 found
             }
             entry => {
-                let occupied = entry.put(owner, lease);
-                occupied.place.shard.grant(occupied.id, token, client, true);
+                let mut occupied = match entry {
+                    Entry::Occupied(mut found) => {
+                        found.give_up();
+                        found.put(owner, lease);
+                        found
+                    }
+                    Entry::Vacant(place) => place.insert(owner, lease),
+                };
+                occupied.grant_native(token, client, details);
                 occupied
             }
         };
-        occupied.place.shard.set_grant_details(occupied.id, details);
-        occupied.grant_changed();
         occupied.event(b'$', "set");
         if let Lease::Until(_) = lease {
             occupied.event(b'g', "expire");
@@ -69,14 +74,17 @@ impl View<'_> {
         self.update_deadline(key);
     }
 
-    /// Counts a new holder of a lock that is not exclusive.
-    pub fn count_acquired(&mut self, key: &[u8], kind: LockKind) {
-        self.shard_state(key).shard.count_acquired(key, kind);
-    }
-
     /// Counts a request for the lock of a key that was refused because the lock is held.
     pub fn count_refused(&mut self, key: &[u8]) {
         self.shard_state(key).shard.count_refused(key);
+    }
+
+    /// The lock of a key was granted to a client. If the client has polled it, counts how long it was free.
+    pub fn count_polled(&mut self, key: &[u8], polling: &Polling) {
+        let (place, now) = (self.key_hash(key), self.now().lock);
+        if polling.is_of(place, now) {
+            self.shard_state(key).shard.count_handover(place);
+        }
     }
 
     /// Counts a request that has waited for the lock of a key until now.
@@ -102,18 +110,30 @@ impl View<'_> {
         self.entry(key).occupied()?.hold_of(owner)
     }
 
-    /// Begins the lease of a holder anew; `None`: it has no lease from now on. The owner holds the lock.
-    pub fn renew(&mut self, key: &[u8], owner: &Bytes, deadline: Option<Deadline>, lease_ms: Option<u64>) {
+    /// Begins the lease of a holder anew; `None`: it has no lease from now on. With a client, the lock belongs to that
+    /// connection from now on. The owner holds the lock.
+    pub fn renew(
+        &mut self,
+        key: &[u8],
+        owner: &Bytes,
+        (deadline, lease_ms): (Option<Deadline>, Option<u64>),
+        client: Option<ClientId>,
+    ) {
         match self.holder_of(key, owner) {
             Some(holder) => {
-                let renewals = holder.renewals.saturating_add(1);
-                let kind = self.lock_kind(key);
-                self.put_holder(key, kind, owner, Holder { deadline, lease_ms, renewals, ..holder });
+                // The end of a connection, and a new one, are no renewals.
+                let again = u32::from(holder.session.is_none());
+                let (kind, renewals) = (self.lock_kind(key), holder.renewals.saturating_add(again));
+                let client = client.unwrap_or(holder.client);
+                self.put_holder(key, kind, owner, Holder { deadline, lease_ms, renewals, client, ..holder });
             }
             None => {
                 if let Entry::Occupied(mut found) = self.entry(key) {
                     found.set_deadline(deadline);
                     found.event(b'g', if deadline.is_some() { "expire" } else { "persist" });
+                    if let Some(client) = client {
+                        found.set_holder(client);
+                    }
                 }
             }
         }
@@ -139,7 +159,7 @@ impl View<'_> {
                 let (owner, permits) = (Bytes::copy_from_slice(owner), holder.permits - 1);
                 self.put_holder(key, LockKind::Reentrant, &owner, Holder { permits, ..holder });
             }
-            Some((_, holder)) => self.remove_holder(key, owner, &holder, reason),
+            Some(_) => self.remove_holder(key, owner, reason),
             None => {
                 found.event(b'g', "del");
                 found.remove_entry();
@@ -149,16 +169,12 @@ impl View<'_> {
         true
     }
 
-    fn remove_holder(&mut self, key: &[u8], owner: &[u8], holder: &Holder, reason: EndReason) {
-        let database = self.database;
-        self.changes.holder_ended(database, key, (owner, holder), reason);
+    fn remove_holder(&mut self, key: &[u8], owner: &[u8], reason: EndReason) {
         let mut is_last = false;
         if let Ok(Some(mut lock)) = self.find::<Lock>(key) {
-            lock.remove(owner);
+            lock.remove(owner, reason);
             is_last = lock.get().holders().len() == 0;
         }
-        let place = self.key_hash(key);
-        self.shard_state(key).shard.note_end(place);
         if is_last {
             self.event(b'g', "del", key);
         } else {
@@ -179,7 +195,7 @@ impl View<'_> {
         }
         let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
         let deadline = self.now().deadline_in(delay_ms);
-        self.renew(key, &lock.owner, Some(deadline), None);
+        self.renew(key, &lock.owner, (Some(deadline), None), None);
     }
 
     /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
@@ -193,18 +209,7 @@ impl View<'_> {
         if !self.is_of_session(key, lock, session) {
             return false;
         }
-        self.renew(key, &lock.owner, None, None);
-        match self.holder_of(key, &lock.owner) {
-            Some(holder) => {
-                let kind = self.lock_kind(key);
-                self.put_holder(key, kind, &lock.owner, Holder { client, ..holder });
-            }
-            None => {
-                if let Entry::Occupied(mut found) = self.entry(key) {
-                    found.set_holder(client);
-                }
-            }
-        }
+        self.renew(key, &lock.owner, (None, None), Some(client));
         true
     }
 
@@ -213,37 +218,29 @@ impl View<'_> {
         hold.and_then(|hold| hold.session).is_some_and(|(id, _)| id == session.id)
     }
 
-    /// An owner is about to take its lock anew, with this token and session: the session that the lock belonged to forgets
-    /// it, unless both stay.
-    pub fn leave_session(&mut self, key: &[u8], owner: &[u8], token: u64, session: Option<(u64, u64)>) {
-        let Some(hold) = self.hold_of(key, owner) else { return };
-        let Some((left, _)) = hold.session else { return };
-        if hold.token == token && session.is_some_and(|(id, _)| id == left) {
-            return;
-        }
-        self.changes.lock_ended(EndedLock {
-            database: self.database,
-            key: Bytes::copy_from_slice(key),
-            token: hold.token,
-            holder: 0,
-            session: Some(left),
-            reason: EndReason::Released,
-        });
-    }
-
-    /// The owner that holds a lock with this token.
-    pub fn owner_of_token(&mut self, key: &[u8], token: u64) -> Option<Bytes> {
-        let found = self.entry(key).occupied()?;
-        match found.object().map(Lock::of) {
+    /// Ends the hold with this token, of whatever kind. Returns false if no holder has it.
+    pub fn break_hold(&mut self, key: &[u8], token: u64, note: Option<&[u8]>) -> bool {
+        let Some(mut found) = self.entry(key).occupied() else { return false };
+        let owner = match found.object().and_then(Lock::of) {
+            None if found.granted().is_none_or(|grant| grant.token != token) => return false,
+            None => None,
+            Some(lock) => match lock.holders().find(|(_, holder)| holder.token == token) {
+                Some((owner, _)) => Some(owner.clone()),
+                None => return false,
+            },
+        };
+        found.place.changes.end_reason = EndReason::Broken;
+        found.place.changes.set_end_note(note.map(Bytes::copy_from_slice));
+        match owner {
+            Some(owner) => self.remove_holder(key, &owner, EndReason::Broken),
             None => {
-                let is_it = found.granted().is_some_and(|grant| grant.token == token);
-                is_it.then(|| found.string().ok().map(Bytes::copy_from_slice)).flatten()
-            }
-            Some(lock) => {
-                let mut holders = lock?.holders();
-                holders.find(|(_, holder)| holder.token == token).map(|(owner, _)| owner.clone())
+                found.event(b'g', "del");
+                found.remove_entry();
             }
         }
+        self.changes.set_end_note(None);
+        self.changes.end_reason = EndReason::Deleted;
+        true
     }
 
     /// Visits who holds the lock: at most `limit` owners, each with its client and its token, in no order. A string that

@@ -4,8 +4,8 @@
 
 use super::View;
 use crate::journal::Mutation;
-use crate::keyspace::ShardState;
-use crate::state::ended_lock::EndReason;
+use crate::keyspace::{ShardState, history, life};
+use crate::locks::EndReason;
 
 impl View<'_> {
     /// Removes every key of a database. The view must have locked all shards.
@@ -29,13 +29,9 @@ impl View<'_> {
             let ShardState { shard, observers, queues, .. } = held;
             observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
             tracked += observers.forget_readers();
-            for id in shard.natives(database) {
-                changes.grant_ended(shard, id, EndReason::Deleted);
-            }
-            for (key, lock) in shard.locks_of(database) {
-                lock.holders().for_each(|(owner, holder)| {
-                    changes.holder_ended(database, key, (owner, holder), EndReason::Deleted);
-                });
+            for id in shard.locks_in(database) {
+                let place = history::place(keyspace.hash(shard.key(id)), database);
+                life::end(shard, changes, id, place, EndReason::Flushed);
             }
             shard.clear(database);
             // Commands that wait for a lock of the database may have it now.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::*;
 use crate::clock::{LockTime, Now};
-use crate::journal::{Edit, HashEdit, Mutation};
-use crate::types::lock::{Holder, LockKind};
+use crate::keyspace::{Keyspace, Layout, ShardSet};
+use crate::state::settings::Events;
 
 /// A clock that tests set.
 #[derive(Default)]
@@ -45,25 +45,33 @@ fn lines(recorder: &Recorder) -> Vec<String> {
     shown.map(|event| format!("{} {}", event.who(), event.what())).collect()
 }
 
-fn append(journal: &dyn Journal, number: u64, mutations: &[Mutation]) {
-    let mutations = &mutations.iter().collect();
-    journal.append(&Record { number, now: LockTime::from_millis(0), lasts_until: LockTime::MAX, mutations });
+/// An event of the lock `k`, which `client` holds, by a call of `author`.
+fn lock_event(change: LockChange, token: u64, (client, author): (ClientId, ClientId)) -> LockEvent {
+    LockEvent {
+        change,
+        database: 0,
+        key: Bytes::from_static(b"k"),
+        owner: Some(Bytes::from_static(b"mine")),
+        kind: LockKind::Exclusive,
+        token,
+        client,
+        is_native: false,
+        session: None,
+        lease_ms: Some(100),
+        author,
+        is_nested: false,
+    }
 }
 
-fn grant(token: u64, holder: ClientId) -> Mutation {
-    let (database, key, lease_ms) = (0, Bytes::from_static(b"k"), Some(100));
-    let since = LockTime::from_millis(0);
-    let (is_native, session, meta) = (false, None, Box::default());
-    Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta }
+fn ended(reason: EndReason, token: u64, clients: (ClientId, ClientId)) -> LockEvent {
+    lock_event(LockChange::Ended(reason, None), token, clients)
 }
 
-fn put(value: &'static str) -> Mutation {
-    let (key, value) = (Bytes::from_static(b"k"), Bytes::from_static(value.as_bytes()));
-    Mutation::Put { database: 0, key, value, deadline: None }
-}
-
-fn removed(expired: bool) -> Mutation {
-    Mutation::Remove { database: 0, key: Bytes::from_static(b"k"), expired }
+/// Shows an event to the observer of node 1.
+fn show(recorder: &Arc<Recorder>, clock: &Arc<SetClock>, event: &LockEvent) {
+    let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
+    let mut view = View::lock(&keyspace, ShardSet::Nothing, 0, clock.now(), Events::default());
+    recorder.observer(1, clock.clone()).see(event, &mut view, &Registries::default());
 }
 
 #[test]
@@ -113,15 +121,15 @@ fn a_request_that_is_tried_again_is_recorded_once() {
 #[test]
 fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
     let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
-    let journal = recorder.journal(1, clock.clone(), None);
     let [holder, waiter, thief] = [(1, "a"), (2, "b"), (3, "c")].map(|(id, name)| client(id, name));
     recorder.request(moment(1), &holder, "SET", &[b"k", b"mine", b"NX"], &[b"k"]);
-    append(&*journal, 0, &[put("mine"), grant(1, 1)]);
+    show(&recorder, &clock, &lock_event(LockChange::Granted, 1, (1, 1)));
     recorder.reply(moment(1), &holder, b"+OK\r\n");
     recorder.request(moment(2), &waiter, "LOCK.ACQUIRE", &[b"k", b"b", b"WAIT", b"9"], &[b"k"]);
     recorder.waits(moment(2), &waiter);
     recorder.request(moment(3), &thief, "DEL", &[b"k"], &[b"k"]);
-    append(&*journal, 1, &[removed(false), put("b"), grant(2, 2)]);
+    show(&recorder, &clock, &ended(EndReason::Deleted, 1, (1, 3)));
+    show(&recorder, &clock, &lock_event(LockChange::Granted, 2, (2, 3)));
     recorder.reply(moment(3), &thief, b":1\r\n");
     let events = all(&recorder);
     let request_of = |kind, token| {
@@ -132,8 +140,10 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
     assert_eq!(request_of(EventKind::Granted, 1).as_deref(), Some("SET"));
     assert_eq!(request_of(EventKind::Released, 1).as_deref(), Some("DEL"));
     assert_eq!(request_of(EventKind::Granted, 2).as_deref(), Some("LOCK.ACQUIRE"), "it was served");
+    let released = events.iter().find(|event| event.kind == EventKind::Released);
+    assert_eq!(released.and_then(|event| event.text.as_deref()), Some("deleted"));
     clock.0.store(500, Relaxed);
-    append(&*journal, 2, &[removed(true)]);
+    show(&recorder, &clock, &ended(EndReason::Expired, 2, (2, 0)));
     let last = all(&recorder).pop().expect("an event");
     assert_eq!(
         (last.kind, last.request, last.client, last.at),
@@ -145,65 +155,18 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
 }
 
 #[test]
-fn a_value_that_changes_ends_a_lock_and_a_new_deadline_renews_it() {
-    let recorder = Arc::new(Recorder::default());
-    let journal = recorder.journal(1, Arc::new(SetClock::default()), None);
-    let deadline = |at| Some(crate::clock::Deadline::at(LockTime::from_millis(at)));
-    let set_deadline =
-        |at| Mutation::SetDeadline { database: 0, key: Bytes::from_static(b"k"), deadline: deadline(at) };
-    append(&*journal, 0, &[put("mine"), grant(1, 0), set_deadline(300)]);
-    append(&*journal, 1, &[put("another")]);
-    append(&*journal, 2, &[set_deadline(400), removed(false), removed(true)]);
-    let field = Edit::Hash(HashEdit::Set("owner".into(), "1".into()));
-    let edit = Mutation::Edit { database: 0, key: Bytes::from_static(b"k"), edit: field };
-    append(&*journal, 3, &[edit, set_deadline(100), grant(2, 0), Mutation::Swap { a: 0, b: 3 }]);
-    append(&*journal, 4, &[Mutation::Clear { database: 0 }]);
-    append(&*journal, 5, &[Mutation::Clear { database: 3 }]);
-    let seen = lines(&recorder);
-    assert_eq!(
-        seen,
-        [
-            "nobody holds k, token 1 for 100 ms", "nobody renews k, token 1 for 300 ms",
-            "nobody holds k no more, token 1", "nobody k has expired", "nobody holds k, token 2 for 100 ms",
-            "nobody holds k no more, token 2",
-        ]
-    );
-    let events = all(&recorder);
-    assert_eq!(events[4].holder.as_deref(), Some(&b"owner"[..]), "the field of the hash");
-}
-
-#[test]
-fn holders_of_a_shared_lock_come_and_go_by_themselves() {
+fn an_event_says_whether_a_lock_is_shared_or_of_a_session() {
     let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
-    let journal = recorder.journal(1, clock.clone(), None);
-    let edit = |edit| Mutation::Edit { database: 0, key: Bytes::from_static(b"k"), edit: Edit::Lock(edit) };
-    let put = |owner: &'static str, token, until| {
-        let holder = Holder {
-            token,
-            client: 0,
-            permits: 1,
-            since: LockTime::from_millis(0),
-            deadline: Some(crate::clock::Deadline::at(LockTime::from_millis(until))),
-            lease_ms: Some(until),
-            renewals: 0,
-            session: None,
-            meta: Box::default(),
-        };
-        edit(crate::journal::LockEdit::Put(LockKind::Shared, owner.into(), holder))
-    };
-    let leave = |owner: &'static str| edit(crate::journal::LockEdit::Remove(owner.into()));
-    append(&*journal, 0, &[put("a", 1, 50)]);
-    append(&*journal, 1, &[put("b", 2, 90)]);
-    append(&*journal, 2, &[put("a", 1, 70)]);
-    append(&*journal, 3, &[put("a", 1, 70)]);
-    clock.0.store(71, Relaxed);
-    append(&*journal, 4, &[leave("a")]);
-    append(&*journal, 5, &[leave("b"), removed(false)]);
-    let kinds: Vec<_> = all(&recorder).iter().map(|event| (event.kind, event.token)).collect();
-    use EventKind::{Expired, Granted, Released, Renewed};
-    let expected = [(Granted, 1), (Granted, 2), (Renewed, 1), (Expired, 1), (Released, 2)];
-    assert_eq!(kinds, expected.map(|(kind, token)| (kind, Some(token))));
-    assert_eq!(all(&recorder)[0].text.as_deref(), Some("shared"));
+    let granted = lock_event(LockChange::Granted, 1, (1, 1));
+    show(&recorder, &clock, &LockEvent { kind: LockKind::Shared, ..granted.clone() });
+    show(&recorder, &clock, &LockEvent { session: Some(9), lease_ms: None, ..granted.clone() });
+    show(&recorder, &clock, &granted);
+    show(&recorder, &clock, &ended(EndReason::Released, 1, (1, 1)));
+    let events = all(&recorder);
+    let texts: Vec<_> = events.iter().map(|event| event.text.as_deref()).collect();
+    assert_eq!(texts, [Some("shared"), Some("session"), None, None]);
+    let leases: Vec<_> = events.iter().map(|event| event.lease).collect();
+    assert_eq!(leases, [Some(100), None, Some(100), None]);
 }
 
 #[test]
