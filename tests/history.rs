@@ -186,7 +186,7 @@ mod history {
         b.ask("DELEX lock IFEQ b");
         let findings = maps(b.ask("TEST.CHECK"));
         let rules: Vec<_> = findings.iter().filter_map(|finding| field(finding, "rule")).collect();
-        assert_eq!(rules, ["foreign-release", "blind-delete", "two-holders", "work-after-lease"]);
+        assert_eq!(rules, ["foreign-delete", "blind-delete", "two-holders", "late"]);
         assert_eq!(field(&findings[2], "text").unwrap(), "B gets lock, whose lease A has for 30000 ms more");
         let lines = field(&findings[3], "lines").unwrap();
         assert!(lines.contains("B: DELEX lock IFEQ b"), "{lines}");

@@ -59,6 +59,7 @@ mod differential;
 mod fuzz;
 #[cfg(feature = "lua")]
 mod grants;
+mod lock_law;
 mod quarantine;
 mod race;
 mod readme;

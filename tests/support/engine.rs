@@ -60,7 +60,12 @@ impl EngineTarget {
 
     /// A server that has just started, with TEST commands.
     pub(crate) fn start_with_tests() -> Self {
-        Self::start_as(LAYOUT, START_UNIX_MS, true)
+        Self::start_with_tests_and(LAYOUT)
+    }
+
+    /// Starts with TEST commands, and with another keyspace or a journal.
+    pub(crate) fn start_with_tests_and(layout: Layout) -> Self {
+        Self::start_as(layout, START_UNIX_MS, true)
     }
 
     /// Starts with another keyspace, or with a journal.
@@ -84,6 +89,15 @@ impl EngineTarget {
             Some(testing) => shared.with_testing(testing),
             None => shared,
         };
+        Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
+    }
+
+    /// Starts on a keyspace that a journal has restored, at this time. Clients get numbers above `client`.
+    pub(crate) fn restarted(keyspace: Keyspace, now: Now, client: u64) -> Self {
+        let clock = StillClock::new(now.lock.as_millis(), now.wall_offset_ms);
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        let shared = Shared::new(keyspace, Settings::default(), time, 7);
+        shared.registries.clients.raise_ids(client);
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
     }
 

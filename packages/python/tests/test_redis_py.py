@@ -32,4 +32,4 @@ def test_work_after_the_lease_is_found(redlatch, connect):
     redlatch.clock.advance(30.001)
     with pytest.raises(LockNotOwnedError):
         lock.release()
-    assert {finding["rule"] for finding in redlatch.check()} == {"work-after-lease"}
+    assert {finding["rule"] for finding in redlatch.check()} == {"late"}

@@ -136,8 +136,8 @@ fn on_several_nodes_only_a_majority_holds_a_lock() {
 fn a_release_by_another_client_is_found() {
     let taken = "0 A holds k 1 a 30000";
     let foreign = [taken, "5 B EVAL x 1 k", "5 A ends k 1 a"];
-    assert_eq!(rules(&foreign), ["foreign-release"]);
-    assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k b"]), ["foreign-release"], "it was refused, and is wrong");
+    assert_eq!(rules(&foreign), ["foreign-delete"]);
+    assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k b"]), ["foreign-delete"], "it was refused, and is wrong");
     assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k a", "5 A ends k 1 a"]), NONE, "another connection of A");
     assert_eq!(rules(&[taken, "5 A EVAL x 1 k", "5 A ends k 1 a"]), NONE);
     assert_eq!(rules(&[taken, "5 B LOCK.BREAK k", "5 A ends k 1 a"]), NONE, "that is meant");
@@ -147,12 +147,12 @@ fn a_release_by_another_client_is_found() {
 fn work_after_the_lease_is_found() {
     let late = ["0 A holds k 1 a 100", "101 A expired k 1 a", "150 A LOCK.RELEASE k a"];
     let findings = check(&history(&late));
-    assert_eq!((findings[0].rule, &findings[0].events[..]), ("work-after-lease", &[1, 2, 3][..]));
+    assert_eq!((findings[0].rule, &findings[0].events[..]), ("late", &[1, 2, 3][..]));
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
     assert_eq!(findings.len(), 1);
     let script = [late[0], late[1], "150 A EVAL text 1 k a"];
-    assert_eq!(rules(&script), ["work-after-lease"], "a script that is not known");
+    assert_eq!(rules(&script), ["late"], "a script that is not known");
     let taken = [script[0], script[1], script[2], "150 A holds k 2 a 100"];
     assert_eq!(rules(&taken), NONE, "the script takes the lock");
     let again = [late[0], late[1], "120 A holds k 2 a 100", late[2]];
@@ -164,7 +164,7 @@ fn work_after_the_lease_is_found() {
 fn an_extension_in_the_last_third_of_the_lease_is_late() {
     let at = |at: u64| rules(&["0 A holds k 1 a 300", &format!("{at} A renews k 1 a 300")]);
     assert_eq!([at(200).len(), at(201).len(), at(299).len()], [0, 1, 1]);
-    assert_eq!(at(299), ["late-extend"]);
+    assert_eq!(at(299), ["late-renewal"]);
     let stepped = ["0 A holds k 1 a 300", "9 B TEST.CLOCK STEP-WALL 250", "259 A renews k 1 a 300"];
     assert_eq!(rules(&stepped), NONE, "a step of the wall clock is no time");
 }
@@ -173,7 +173,7 @@ fn an_extension_in_the_last_third_of_the_lease_is_late() {
 fn a_delete_without_comparison_is_found_even_by_the_holder() {
     let taken = "0 A holds k 1 a 30000";
     assert_eq!(rules(&[taken, "5 A DEL k", "5 A ends k 1 a"]), ["blind-delete"]);
-    assert_eq!(rules(&[taken, "5 B DEL k", "5 A ends k 1 a"]), ["foreign-release", "blind-delete"]);
+    assert_eq!(rules(&[taken, "5 B DEL k", "5 A ends k 1 a"]), ["foreign-delete", "blind-delete"]);
     assert_eq!(rules(&[taken, "5 A DELEX k IFEQ a", "5 A ends k 1 a"]), NONE);
     assert_eq!(rules(&["5 A DEL k"]), NONE, "it was no lock");
 }

@@ -1,0 +1,170 @@
+//! One answer about one lock: every kind of lock, every way in which it ends or changes, every view of it.
+//!
+//! Belongs here  promises for all kinds and ways: rows and columns are in `table`, what is true in `model`, what
+//!               must be shown in `views`.
+//! Rule          `exceptions.txt` lists what is not so today. What it lists must be wrong: a view that is right again is
+//!               struck from it.
+//! Time          stands still; a way moves it.
+
+mod model;
+mod table;
+mod views;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Answer, Model, Reason, Role, place};
+use table::{KINDS, Kind, WAYS, Way};
+use views::View;
+use world::World;
+
+use crate::support::reply::Reply;
+
+/// The wall time at which a cell begins, in milliseconds.
+const START_UNIX_MS: u64 = 1_700_000_001_000;
+/// A wall time two minutes after it, in seconds.
+const SECONDS: u64 = START_UNIX_MS / 1_000 + 121;
+/// How long a lock has been held when a way begins, in milliseconds.
+const HELD_MS: u64 = 1_500;
+/// After the end of a lock, its holder asks for it so much later, in milliseconds.
+const LATE_MS: u64 = 41;
+
+/// A view that does not say what is true: kind and way, view, and both.
+#[derive(Debug)]
+struct Broken {
+    kind: String,
+    way: &'static str,
+    view: String,
+    expected: String,
+    seen: String,
+}
+
+/// Runs one cell. `is_awaited`: a call waits for the lock.
+fn cell(kind: &Kind, way: &Way, is_awaited: bool) -> Vec<Broken> {
+    let (mut world, mut model, mut broken) = (World::start(), Model::new(), Vec::new());
+    let name = if is_awaited { format!("{}, awaited", kind.name) } else { kind.name.to_owned() };
+    let mut note = |stage: &str, views: Vec<View>| {
+        broken.extend(views.into_iter().filter(|view| !view.agrees).map(|view| Broken {
+            kind: name.clone(),
+            way: way.name,
+            view: format!("{stage}{}", view.name),
+            expected: view.expected,
+            seen: view.seen,
+        }));
+    };
+
+    kind.takes.iter().for_each(|line| world.run(kind, line));
+    kind.take(&mut model);
+    if is_awaited {
+        world.send(Role::Waiter, &["LOCK.ACQUIRE", "k", "next", "LEASE", "600000", "WAIT", "3600000"]);
+        model.waits_for = Some(place("k"));
+    }
+    world.pass(HELD_MS);
+    model.pass(HELD_MS);
+
+    world.answer = None;
+    way.does.iter().for_each(|line| world.run(kind, line));
+    (way.law)(&mut model);
+    note("", vec![answer(&world, &model)]);
+    note("", views::views(&mut world, &model, !model.is_restarted));
+    world.assert_laws();
+    if is_awaited {
+        return broken;
+    }
+
+    note("", late(kind, &mut world, &mut model));
+    if model.keys.values().all(|slot| slot.holds().is_empty()) {
+        return broken;
+    }
+    let later = model.last_due().map_or(300_000, |due| due + 1 - model.now);
+    world.pass(later);
+    model.pass(later);
+    note("later: ", views::views(&mut world, &model, false));
+    world.assert_laws();
+    broken
+}
+
+/// The reply to the last command: an error or none.
+fn answer(world: &World, model: &Model) -> View {
+    let seen = world.answer.as_ref().map_or(String::new(), Reply::spell_line);
+    let is_error = matches!(world.answer, Some(Reply::Error(_)));
+    let (expected, agrees) = match model.answer {
+        Answer::Done => ("no error".to_owned(), !is_error),
+        Answer::Refused(with) => (format!("an error with {with:?}"), is_error && seen.contains(with)),
+    };
+    View { name: "reply".to_owned(), expected, seen, agrees }
+}
+
+/// A holder that has lost its lock releases it: LOCK.HISTORY says how much too late.
+fn late(kind: &Kind, world: &mut World, model: &mut Model) -> Vec<View> {
+    let is_lost = |end: &&model::End| {
+        end.place == place("k") && end.hold.owner == "a" && end.reason != Reason::Released
+    };
+    let Some(end) = model.ends.iter().find(is_lost).cloned() else { return Vec::new() };
+    // A script of an unchanged client fails on a value of another type.
+    let is_blocked = !end.hold.is_native
+        && match model.keys.get(&place("k")) {
+            Some(model::Slot::Plain { value, .. }) => kind.name == "Redisson" || value.is_none(),
+            _ => false,
+        };
+    if model.closed.contains(&Role::Holder) || end.hold.by != Role::Holder || is_blocked {
+        return Vec::new();
+    }
+    world.pass(LATE_MS);
+    model.pass(LATE_MS);
+    world.run(kind, if end.hold.is_native { "h: LOCK.RELEASE k a" } else { "h: $RELEASE" });
+    let (expected, seen) = ((model.now - end.at).to_string(), views::late(world, &end.place, end.hold.token));
+    let agrees = expected == seen;
+    vec![View { name: "late".to_owned(), expected, seen, agrees }]
+}
+
+/// What is wrong today, from lines `way | view | kind, kind`: kind, way and view of each.
+fn exceptions() -> BTreeSet<Id> {
+    let lines =
+        include_str!("exceptions.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let ids = lines.flat_map(|line| {
+        let parts: Vec<&str> = line.split(" | ").collect();
+        let [way, view, kinds, ..] = parts[..] else { panic!("no `way | view | kinds`: {line}") };
+        kinds.split("; ").map(|kind| (way.to_owned(), view.to_owned(), kind.to_owned())).collect::<Vec<_>>()
+    });
+    ids.collect()
+}
+
+/// Way, view and kind.
+type Id = (String, String, String);
+
+/// The lines of `exceptions.txt` for what is wrong now, each with what the first of its kinds expects and shows.
+fn listed(broken: &BTreeMap<Id, Broken>) -> String {
+    let mut lines: BTreeMap<(&str, &str), (Vec<&str>, &Broken)> = BTreeMap::new();
+    for ((way, view, kind), one) in broken {
+        lines.entry((way, view)).or_insert_with(|| (Vec::new(), one)).0.push(kind);
+    }
+    let line = |((way, view), (kinds, one)): (&(&str, &str), &(Vec<&str>, &Broken))| {
+        format!("{way} | {view} | {} | expected: {} | seen: {}\n", kinds.join("; "), one.expected, one.seen)
+    };
+    lines.iter().map(line).collect()
+}
+
+#[test]
+fn every_view_says_the_same_of_every_lock() {
+    let mut broken: BTreeMap<Id, Broken> = BTreeMap::new();
+    for kind in KINDS {
+        for way in WAYS {
+            for is_awaited in [false, true] {
+                for one in cell(kind, way, is_awaited) {
+                    broken.insert((one.way.to_owned(), one.view.clone(), one.kind.clone()), one);
+                }
+            }
+        }
+    }
+    let known = exceptions();
+    let news: Vec<&Id> = broken.keys().filter(|id| !known.contains(*id)).collect();
+    let mended: Vec<&Id> = known.iter().filter(|id| !broken.contains_key(*id)).collect();
+    if !news.is_empty() || !mended.is_empty() {
+        println!("{}", listed(&broken));
+    }
+    assert!(
+        news.is_empty() && mended.is_empty(),
+        "wrong: {news:#?}\nright again, strike it from exceptions.txt: {mended:#?}"
+    );
+}

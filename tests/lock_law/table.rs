@@ -1,0 +1,345 @@
+//! The two sides of the table: kinds of locks, and ways in which a lock ends or changes.
+//!
+//! Rule    a kind and a way are lines that clients send, and what the model makes of them.
+//! Lines   `h: DEL k` is a command of the holder; `+100` passes milliseconds; `close h` and `crash` end connections.
+//! Source  the texts of Redisson's scripts are those of its Java package; their digests are in `src/scripts/known.rs`.
+
+use super::model::Role::{Holder, Other, Second};
+use super::model::{Form, Hold, Model, Role, place};
+
+/// A kind of lock, as it is taken 1,500 ms before a way begins.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) takes: &'static [&'static str],
+    form: Form,
+    kind: &'static str,
+    limit: Option<u64>,
+    /// Client, lease, permits, renewals of each holder. The owners are `a` and `b`.
+    holds: &'static [(Role, Option<u64>, u32, u32)],
+    delay: Option<u64>,
+    /// Further keys of the same owner, with the same token.
+    more: &'static [&'static str],
+    is_native: bool,
+}
+
+/// A lock of a LOCK command with one holder.
+const ONE: Kind = Kind {
+    name: "exclusive",
+    takes: &["h: LOCK.ACQUIRE k a LEASE 60000"],
+    form: Form::String,
+    kind: "exclusive",
+    limit: None,
+    holds: &[(Holder, Some(60_000), 1, 0)],
+    delay: None,
+    more: &[],
+    is_native: true,
+};
+
+pub(crate) const KINDS: &[Kind] = &[
+    Kind { name: "SET NX", takes: &["h: SET k a NX PX 60000"], is_native: false, ..ONE },
+    ONE,
+    Kind { name: "several keys", takes: &["h: LOCK.MACQUIRE 2 k m a LEASE 60000"], more: &["m"], ..ONE },
+    Kind {
+        name: "session",
+        takes: &["h: LOCK.ACQUIRE k a SESSION"],
+        holds: &[(Holder, None, 1, 0)],
+        delay: Some(0),
+        ..ONE
+    },
+    Kind {
+        name: "session with delay",
+        takes: &["h: LOCK.ACQUIRE k a SESSION DELAY 5000"],
+        holds: &[(Holder, None, 1, 0)],
+        delay: Some(5_000),
+        ..ONE
+    },
+    Kind {
+        name: "shared",
+        takes: &["h: LOCK.ACQUIRE k a LEASE 60000 SHARED"],
+        form: Form::Value,
+        kind: "shared",
+        ..ONE
+    },
+    Kind {
+        name: "shared by two",
+        takes: &["h: LOCK.ACQUIRE k a LEASE 60000 SHARED", "g: LOCK.ACQUIRE k b LEASE 80000 SHARED"],
+        form: Form::Value,
+        kind: "shared",
+        holds: &[(Holder, Some(60_000), 1, 0), (Second, Some(80_000), 1, 0)],
+        ..ONE
+    },
+    Kind {
+        name: "shared session",
+        takes: &["h: LOCK.ACQUIRE k a SHARED SESSION"],
+        form: Form::Value,
+        kind: "shared",
+        holds: &[(Holder, None, 1, 0)],
+        delay: Some(0),
+        ..ONE
+    },
+    Kind {
+        name: "shared session with delay",
+        takes: &["h: LOCK.ACQUIRE k a SHARED SESSION DELAY 5000"],
+        form: Form::Value,
+        kind: "shared",
+        holds: &[(Holder, None, 1, 0)],
+        delay: Some(5_000),
+        ..ONE
+    },
+    Kind {
+        name: "permits",
+        takes: &["h: LOCK.ACQUIRE k a LEASE 60000 PERMITS 2 OF 5"],
+        form: Form::Value,
+        kind: "permits",
+        limit: Some(5),
+        holds: &[(Holder, Some(60_000), 2, 0)],
+        ..ONE
+    },
+    Kind {
+        name: "permits of two",
+        takes: &[
+            "h: LOCK.ACQUIRE k a LEASE 60000 PERMITS 2 OF 5",
+            "g: LOCK.ACQUIRE k b LEASE 80000 PERMITS 1 OF 5",
+        ],
+        form: Form::Value,
+        kind: "permits",
+        limit: Some(5),
+        holds: &[(Holder, Some(60_000), 2, 0), (Second, Some(80_000), 1, 0)],
+        ..ONE
+    },
+    Kind {
+        name: "reentrant",
+        takes: &["h: LOCK.ACQUIRE k a LEASE 60000 REENTRANT"],
+        form: Form::Value,
+        kind: "reentrant",
+        ..ONE
+    },
+    Kind {
+        name: "reentrant twice",
+        takes: &["h: LOCK.ACQUIRE k a LEASE 60000 REENTRANT", "h: LOCK.ACQUIRE k a LEASE 60000 REENTRANT"],
+        form: Form::Value,
+        kind: "reentrant",
+        holds: &[(Holder, Some(60_000), 2, 1)],
+        ..ONE
+    },
+    Kind {
+        name: "Redisson",
+        takes: &["h: $REDISSON-LOCK"],
+        form: Form::Hash,
+        kind: "reentrant",
+        is_native: false,
+        ..ONE
+    },
+];
+
+impl Kind {
+    /// The lock is held.
+    pub(crate) fn take(&self, model: &mut Model) {
+        for key in ["k"].iter().chain(self.more) {
+            for (index, (by, lease, permits, renewals)) in self.holds.iter().enumerate() {
+                let hold = Hold {
+                    owner: ["a", "b"][index].to_owned(),
+                    by: *by,
+                    token: index as u64 + 1,
+                    since: model.now,
+                    lease: *lease,
+                    until: lease.map(|lease| model.now + lease),
+                    renewals: *renewals,
+                    permits: *permits,
+                    is_native: self.is_native,
+                    delay: self.delay,
+                };
+                let at = place(key);
+                model.grant(&at, self.form, (self.kind, self.limit), hold);
+                for _ in 0..*renewals {
+                    model.events.push((at.clone(), format!("renewed {} {}", index + 1, ["a", "b"][index])));
+                }
+            }
+        }
+    }
+}
+
+/// A way in which a lock ends or changes.
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) does: &'static [&'static str],
+    pub(crate) law: fn(&mut Model),
+}
+
+const fn way(name: &'static str, does: &'static [&'static str], law: fn(&mut Model)) -> Way {
+    Way { name, does, law }
+}
+
+pub(crate) const WAYS: &[Way] = &[
+    way("nothing", &[], |_| {}),
+    // Releases.
+    way("LOCK.RELEASE", &["h: LOCK.RELEASE k a"], |model| {
+        if model.form() != Form::Hash {
+            model.release(Holder);
+        }
+    }),
+    way("LOCK.RELEASE by another connection", &["o: LOCK.RELEASE k a"], |model| {
+        if model.form() != Form::Hash {
+            model.release(Other);
+        }
+    }),
+    way("release script", &["h: $RELEASE"], |model| match model.form() {
+        Form::Value => model.if_string(|_| {}),
+        _ => model.release(Holder),
+    }),
+    way("DELIFEQ by another", &["o: DELIFEQ k a"], |model| model.if_string(|model| model.release(Other))),
+    way("DELEX IFEQ by another", &["o: DELEX k IFEQ a"], |model| match model.form() {
+        Form::String => model.release(Other),
+        _ => model.answer = super::model::Answer::Refused(""),
+    }),
+    way("LOCK.BREAK", &["o: LOCK.BREAK k TOKEN 1 REASON deploy-7"], |model| {
+        model.break_lock(Other, "deploy-7");
+    }),
+    way("LOCK.BREAK by the holder", &["h: LOCK.BREAK k TOKEN 1 REASON deploy-7"], |model| {
+        model.break_lock(Holder, "deploy-7");
+    }),
+    // The key is deleted.
+    way("DEL by the holder", &["h: DEL k"], |model| model.delete(Holder)),
+    way("DEL", &["o: DEL k"], |model| model.delete(Other)),
+    way("UNLINK by the holder", &["h: UNLINK k"], |model| model.delete(Holder)),
+    way("UNLINK", &["o: UNLINK k"], |model| model.delete(Other)),
+    way("GETDEL by the holder", &["h: GETDEL k"], |model| model.if_string(|model| model.delete(Holder))),
+    way("GETDEL", &["o: GETDEL k"], |model| model.if_string(|model| model.delete(Other))),
+    way("DELEX by the holder", &["h: DELEX k"], |model| model.delete(Holder)),
+    way("DELEX", &["o: DELEX k"], |model| model.delete(Other)),
+    way("DEL in a script", &["o: EVAL return(redis.call('del',KEYS[1])) 1 k"], |model| model.delete(Other)),
+    way("DEL in EXEC", &["o: MULTI", "o: DEL k", "o: EXEC"], |model| model.delete(Other)),
+    way("HDEL by the holder", &["h: HDEL k a"], |model| match model.form() {
+        Form::Hash => model.delete(Holder),
+        _ => model.answer = super::model::Answer::Refused("WRONGTYPE"),
+    }),
+    way("HDEL", &["o: HDEL k a"], |model| match model.form() {
+        Form::Hash => model.delete(Other),
+        _ => model.answer = super::model::Answer::Refused("WRONGTYPE"),
+    }),
+    // The value is replaced.
+    way("SET by the holder", &["h: SET k v"], |model| model.overwrite(Holder, Some("v"))),
+    way("SET", &["o: SET k v"], |model| model.overwrite(Other, Some("v"))),
+    way("SET of the same value", &["h: SET k a PX 30000"], |model| match model.form() {
+        Form::String if !model.is_of_session() => model.set_lease(Some(30_000)),
+        _ => {
+            model.overwrite(Holder, Some("a"));
+            model.put(&place("k"), Some("a"), Some(model.now + 30_000));
+        }
+    }),
+    way("SET NX", &["o: SET k v NX PX 1000"], |_| {}),
+    way("MSET", &["o: MSET k v"], |model| model.overwrite(Other, Some("v"))),
+    way("GETSET by the holder", &["h: GETSET k v"], |model| {
+        model.if_string(|model| model.overwrite(Holder, Some("v")));
+    }),
+    way("GETSET", &["o: GETSET k v"], |model| model.if_string(|model| model.overwrite(Other, Some("v")))),
+    way("APPEND", &["o: APPEND k v"], |model| {
+        model.if_string(|model| {
+            let until = model.keys[&place("k")].until();
+            model.overwrite(Other, Some("av"));
+            model.put(&place("k"), Some("av"), until);
+        });
+    }),
+    way("RENAME over it by the holder", &["h: SET s v", "h: RENAME s k"], |model| {
+        model.overwrite(Holder, Some("v"));
+    }),
+    way("RENAME over it", &["o: SET s v", "o: RENAME s k"], |model| model.overwrite(Other, Some("v"))),
+    way("COPY over it by the holder", &["h: SET s v", "h: COPY s k REPLACE"], |model| {
+        model.overwrite(Holder, Some("v"));
+        model.put(&place("s"), Some("v"), None);
+    }),
+    way("COPY over it", &["o: SET s v", "o: COPY s k REPLACE"], |model| {
+        model.overwrite(Other, Some("v"));
+        model.put(&place("s"), Some("v"), None);
+    }),
+    way("ZRANGESTORE over it", &["o: ZADD z 1 m", "o: ZRANGESTORE k z 0 -1"], |model| {
+        model.overwrite(Other, None);
+        model.put(&place("z"), None, None);
+    }),
+    // The key goes elsewhere.
+    way("RENAME by the holder", &["h: RENAME k away"], |model| model.move_away(Holder, &place("away"))),
+    way("RENAME", &["o: RENAME k away"], |model| model.move_away(Other, &place("away"))),
+    way("MOVE by the holder", &["h: MOVE k 1"], |model| model.move_away(Holder, &(1, "k".to_owned()))),
+    way("MOVE", &["o: MOVE k 1"], |model| model.move_away(Other, &(1, "k".to_owned()))),
+    way("COPY", &["o: COPY k away"], |model| model.copy(&place("away"))),
+    way("SWAPDB", &["o: SWAPDB 0 1"], Model::swap),
+    way("SWAPDB twice", &["o: SWAPDB 0 1", "o: SWAPDB 1 0"], |model| {
+        model.swap();
+        model.swap();
+    }),
+    way("SWAPDB, then the connection ends", &["o: SWAPDB 0 1", "close h"], |model| {
+        model.swap();
+        model.close(Holder);
+    }),
+    way("FLUSHDB by the holder", &["h: FLUSHDB"], |model| model.flush(&[0], Holder)),
+    way("FLUSHDB", &["o: FLUSHDB"], |model| model.flush(&[0], Other)),
+    way("FLUSHALL by the holder", &["h: FLUSHALL"], |model| model.flush(&[0, 1, 2], Holder)),
+    way("FLUSHALL", &["o: FLUSHALL"], |model| model.flush(&[0, 1, 2], Other)),
+    // The lease.
+    way("LOCK.EXTEND", &["h: LOCK.EXTEND k a LEASE 90000"], |model| {
+        if model.form() != Form::Hash && !model.is_of_session() {
+            model.renew(&place("k"), "a", Some(90_000));
+        }
+    }),
+    way("PEXPIRE to the past by the holder", &["h: PEXPIRE k -1"], |model| model.end_lease(Holder)),
+    way("PEXPIRE to the past", &["o: PEXPIRE k -1"], |model| model.end_lease(Other)),
+    way("EXPIRE 0", &["o: EXPIRE k 0"], |model| model.end_lease(Other)),
+    way("EXPIREAT to the past", &["o: EXPIREAT k 1"], |model| model.end_lease(Other)),
+    way("GETEX to the past", &["o: GETEX k PXAT 1"], |model| {
+        model.if_string(|model| model.end_lease(Other));
+    }),
+    way("PEXPIRE shorter by the holder", &["h: PEXPIRE k 20000"], |model| model.set_lease(Some(20_000))),
+    way("PEXPIRE shorter", &["o: PEXPIRE k 20000"], |model| model.set_lease(Some(20_000))),
+    way("PEXPIRE longer", &["o: PEXPIRE k 120000"], |model| model.set_lease(Some(120_000))),
+    way("EXPIRE longer", &["h: EXPIRE k 120"], |model| model.set_lease(Some(120_000))),
+    way("EXPIREAT longer", &["o: EXPIREAT k $SECONDS"], |model| {
+        let at = super::SECONDS * 1_000 - super::START_UNIX_MS;
+        model.set_lease(Some(at - model.now));
+    }),
+    way("PEXPIREAT longer", &["o: PEXPIREAT k $MILLIS"], |model| {
+        let at = super::SECONDS * 1_000 - super::START_UNIX_MS;
+        model.set_lease(Some(at - model.now));
+    }),
+    way("PERSIST by the holder", &["h: PERSIST k"], |model| model.set_lease(None)),
+    way("PERSIST", &["o: PERSIST k"], |model| model.set_lease(None)),
+    way("PERSIST, then PEXPIRE", &["o: PERSIST k", "o: PEXPIRE k 20000"], |model| {
+        model.set_lease(None);
+        model.set_lease(Some(20_000));
+    }),
+    way("GETEX", &["o: GETEX k"], |model| model.if_string(|_| {})),
+    way("GETEX PX", &["o: GETEX k PX 20000"], |model| {
+        model.if_string(|model| model.set_lease(Some(20_000)));
+    }),
+    way("GETEX PERSIST", &["o: GETEX k PERSIST"], |model| model.if_string(|model| model.set_lease(None))),
+    way("lease end", &["+60001"], |model| model.pass(60_001)),
+    way("the last millisecond", &["+58500"], |model| model.pass(58_500)),
+    // Connections and processes.
+    way("the connection ends", &["close h"], |model| model.close(Holder)),
+    way("the session is attached", &["$ATTACH"], |model| {
+        model.close(Holder);
+        model.attach(Other);
+    }),
+    way("crash", &["crash"], Model::crash),
+    way("DEL by its address, after the connection has ended", &["close h", "o: DEL k"], |model| {
+        model.close(Holder);
+        if model.keys.contains_key(&place("k")) {
+            model.delete(Other);
+        }
+    }),
+];
+
+/// Compare-and-delete, as most lock clients send it.
+pub(crate) const RELEASE: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+/// Redisson: Lock tryLock.
+pub(crate) const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', \
+     KEYS[1], ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], \
+     ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);";
+
+/// Redisson: Lock unlock.
+pub(crate) const REDISSON_UNLOCK: &str = "local val = redis.call('get', KEYS[3]); if val ~= false then return \
+     tonumber(val);end; if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; local counter = \
+     redis.call('hincrby', KEYS[1], ARGV[3], -1); if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); \
+     redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0; else redis.call('del', KEYS[1]); redis.call(ARGV[4], \
+     KEYS[2], ARGV[1]); redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end; ";
