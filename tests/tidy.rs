@@ -68,6 +68,8 @@ const SHELL: usize = 7;
 /// Modules that may import a neighbour on the same layer.
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("keyspace", "journal"),
+    // The header of an entry is the record of a lock, and a lock is found by its key: they know each other.
+    ("keyspace", "locks"),
     ("locks", "keyspace"),
     ("replication", "journal"),
     ("testing", "scripts"),

@@ -161,10 +161,10 @@ pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: N
 /// As [`set_or_delete`].
 pub(super) fn persist(view: &mut View<'_>, name: &[u8]) -> Result<bool, Refusal> {
     let Some(mut found) = view.entry(name).occupied() else { return Ok(false) };
+    refuse_own_lease(&found)?;
     if found.deadline().is_none() {
         return Ok(false);
     }
-    refuse_own_lease(&found)?;
     found.set_deadline(None);
     found.event(b'g', "persist");
     Ok(true)

@@ -1,7 +1,7 @@
 //! The life of a lock: granted, renewed, ended. Every grant in the keyspace changes here and nowhere else.
 //!
-//! Owns    the functions that change a grant. Each counts, records and announces what it does: to the counters and the history
-//!         of the shard at once, to the observers of locks at the end of the call.
+//! Owns    the functions that change a grant. Each tells the counters and the history of the shard at once, and the
+//!         observers of locks at the end of the call.
 //! Rule    an entry is a lock in one of two forms: a grant beside its value, or a value of the type lock, which has a record
 //!         for each holder. Callers need not know which.
 //! Rule    where nobody looks, an event costs one branch.

@@ -145,7 +145,8 @@ impl Replay<'_> {
             shard.insert(database, hash, key, value, deadline, stamp);
             return;
         };
-        let is_same = shard.object(id).is_none() && shard.value(id) == value;
+        // A SET over a lock of a session ends it; a request of its owner is followed by its grant.
+        let is_same = shard.object(id).is_none() && shard.value(id) == value && !shard.is_of_session(id);
         if !is_same && shard.is_granted(id) {
             shard.clear_grant(id);
         }

@@ -258,15 +258,18 @@ impl Noting<'_> {
 
     fn renewed(&self, event: &LockEvent, before: &Before) {
         let author = if event.author == 0 { event.client } else { event.author };
+        // Another client has asked under the same name, and has the same grant now; or it has attached to the session.
+        let attaches = before.session.is_some() && before.session == event.session;
+        if before.client != event.client && before.client != 0 {
+            if !attaches {
+                self.note(Rule::SharedValue, &event.key, event.client);
+            }
+            return;
+        }
         if let (Some(lease_ms), Some(until), Some(_)) = (before.lease_ms, before.deadline, event.lease_ms)
             && until.time().millis_since(self.now).saturating_mul(3) < lease_ms
         {
             self.note(Rule::LateRenewal, &event.key, author);
-        }
-        // Another client has asked under the same name, and has the same grant now; or it has attached to the session.
-        let attaches = before.session.is_some() && before.session == event.session;
-        if before.client != event.client && before.client != 0 && !attaches {
-            self.note(Rule::SharedValue, &event.key, event.client);
         }
     }
 

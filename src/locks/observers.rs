@@ -1,8 +1,8 @@
 //! The observers of locks that every server has: sessions, and messages to those who lose a lock.
 //!
 //! Owns    the push message `lock-lost`, and the channel `__lock__:key`.
-//! Rule    the holder of a lock is told of its end unless it has ended the lock itself. A client without LOCK commands is told
-//!         nothing.
+//! Rule    the holder of a lock is told of its end unless it has ended the lock itself. A client that has not taken the
+//!         lock by a LOCK command is told nothing.
 
 use super::event::{EndReason, LockChange, LockEvent, LockObserver};
 use crate::keyspace::View;

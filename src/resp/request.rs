@@ -112,7 +112,7 @@ impl<'a> Words<'a> {
 
     /// All words in order.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let this = *self;
         (this.start..this.end).map(move |index| this.request.word(index))
     }

@@ -159,7 +159,7 @@ impl Known {
     }
 
     /// The lock's keys in these inputs.
-    pub fn keys<'a>(&self, inputs: Inputs<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn keys<'a>(&self, inputs: Inputs<'a>) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (from, count) = match self.lock.map(|lock| lock.key) {
             Some(Input::Key(place)) => (usize::from(place), 1),
             Some(Input::EachKey) => (0, usize::MAX),

@@ -2,8 +2,6 @@
 //!
 //! Belongs here  promises for all kinds and ways: rows and columns are in `table`, what is true in `model`, what
 //!               must be shown in `views`.
-//! Rule          `exceptions.txt` lists what is not so today. What it lists must be wrong: a view that is right again is
-//!               struck from it.
 //! Time          stands still; a way moves it.
 
 mod model;
@@ -11,7 +9,7 @@ mod table;
 mod views;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use model::{Answer, Model, Reason, Role, place};
 use table::{KINDS, Kind, WAYS, Way};
@@ -118,22 +116,10 @@ fn late(kind: &Kind, world: &mut World, model: &mut Model) -> Vec<View> {
     vec![View { name: "late".to_owned(), expected, seen, agrees }]
 }
 
-/// What is wrong today, from lines `way | view | kind, kind`: kind, way and view of each.
-fn exceptions() -> BTreeSet<Id> {
-    let lines =
-        include_str!("exceptions.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let ids = lines.flat_map(|line| {
-        let parts: Vec<&str> = line.split(" | ").collect();
-        let [way, view, kinds, ..] = parts[..] else { panic!("no `way | view | kinds`: {line}") };
-        kinds.split("; ").map(|kind| (way.to_owned(), view.to_owned(), kind.to_owned())).collect::<Vec<_>>()
-    });
-    ids.collect()
-}
-
 /// Way, view and kind.
 type Id = (String, String, String);
 
-/// The lines of `exceptions.txt` for what is wrong now, each with what the first of its kinds expects and shows.
+/// A line for each way and view that is wrong: the kinds, and what the first of them expects and shows.
 fn listed(broken: &BTreeMap<Id, Broken>) -> String {
     let mut lines: BTreeMap<(&str, &str), (Vec<&str>, &Broken)> = BTreeMap::new();
     for ((way, view, kind), one) in broken {
@@ -157,14 +143,5 @@ fn every_view_says_the_same_of_every_lock() {
             }
         }
     }
-    let known = exceptions();
-    let news: Vec<&Id> = broken.keys().filter(|id| !known.contains(*id)).collect();
-    let mended: Vec<&Id> = known.iter().filter(|id| !broken.contains_key(*id)).collect();
-    if !news.is_empty() || !mended.is_empty() {
-        println!("{}", listed(&broken));
-    }
-    assert!(
-        news.is_empty() && mended.is_empty(),
-        "wrong: {news:#?}\nright again, strike it from exceptions.txt: {mended:#?}"
-    );
+    assert!(broken.is_empty(), "{} views are wrong:\n{}", broken.len(), listed(&broken));
 }

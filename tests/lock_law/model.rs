@@ -225,6 +225,11 @@ impl Model {
         self.keys[&place("k")].holds().iter().any(|hold| hold.delay.is_some())
     }
 
+    /// The lease belongs to the holders, or to a session: commands on keys do not change it.
+    fn has_own_lease(&self) -> bool {
+        self.form() == Form::Value || self.is_of_session()
+    }
+
     /// A new hold.
     pub(crate) fn grant(
         &mut self,
@@ -375,9 +380,9 @@ impl Model {
         }
     }
 
-    /// The lease of the key: that of all its holders.
+    /// The lease of the key.
     pub(crate) fn set_lease(&mut self, lease: Option<u64>) {
-        if self.is_of_session() {
+        if self.has_own_lease() {
             self.answer = Answer::Refused("LOCK.");
             return;
         }
@@ -388,7 +393,7 @@ impl Model {
 
     /// A lease that has ended already: the client deletes the key.
     pub(crate) fn end_lease(&mut self, by: Role) {
-        if self.is_of_session() {
+        if self.has_own_lease() {
             self.answer = Answer::Refused("LOCK.");
             return;
         }

@@ -211,10 +211,10 @@ impl Views {
             self.push(format!("push to {}", role.letter()), expected.join(", "), seen.join(", "));
         }
         let told = model.ends.iter().filter(|end| end.is_told);
-        let expected =
-            sorted(told.map(|end| {
-                format!("__lock__:{} lost {} {}", end.place.1, end.hold.token, end.reason.name())
-            }));
+        let expected = sorted(told.map(|end| {
+            let why = end.text.map(|text| format!(" {text}")).unwrap_or_default();
+            format!("__lock__:{} lost {} {}{why}", end.place.1, end.hold.token, end.reason.name())
+        }));
         let seen = sorted(heard(Role::Listener).iter().map(|message| match message {
             Reply::List(_, words) => format!("{} {}", plain(&words[2]), plain(&words[3])),
             other => other.spell(),

@@ -243,7 +243,12 @@ impl Model {
     pub(super) fn set_end(&mut self, who: usize, key: &str, lease_ms: Option<u64>) {
         let now_ms = self.now_ms;
         let mut is_changed = false;
-        if let Some(Held::Lock(Kind::Exclusive, holders)) = self.keys.get_mut(key) {
+        if let Some(Held::Lock(kind, holders)) = self.keys.get_mut(key) {
+            if *kind != Kind::Exclusive || holders[0].session.is_some() {
+                let text = "-ERR the lease of this lock is that of its holders: use LOCK.EXTEND, LOCK.RELEASE or \
+                            LOCK.BREAK\r\n";
+                return self.reply(who, text.to_owned());
+            }
             is_changed = lease_ms.is_some() || holders[0].until_ms.is_some();
             holders[0].until_ms = lease_ms.map(|lease_ms| now_ms + lease_ms);
         }

@@ -198,8 +198,8 @@ fn finish(
 ) -> Result<Outcome, Refusal> {
     let asking = Asking::new(call.shared, call.session, call.now);
     if let Some(Granted { token, is_new }) = granted {
-        if is_new && call.session.client.polling.is_on() {
-            asking.polls_no_more(call.view, &keys[0]);
+        if is_new {
+            asking.has_got(call.view, keys.iter().map(|key| &key[..]));
         }
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
         spans::grant(&keys, &request, token, None);

@@ -66,19 +66,28 @@ impl<'c> Asking<'c> {
     /// The client was granted the lock of a key by a command or script of unchanged clients, under this name.
     #[inline]
     pub(in crate::commands) fn granted(self, view: &mut View<'_>, key: &[u8], owner: Option<&[u8]>) {
-        if self.client.polling.is_on() {
-            self.polls_no_more(view, key);
-        }
+        self.has_got(view, [key].into_iter());
         spans::taken(view, key, owner);
     }
 
-    /// The client has the lock of a key. If it has polled the lock, counts how long the lock was free; the log says so if it
-    /// says that the client has polled.
+    /// The client has got locks, all at once, and polls no more. If it has polled one of them, counts how long that lock was
+    /// free; the log says so if it says that the client has polled.
+    #[inline]
+    pub(in crate::commands) fn has_got<'n>(
+        self,
+        view: &mut View<'_>,
+        keys: impl Iterator<Item = &'n [u8]> + Clone,
+    ) {
+        if self.client.polling.is_on() {
+            self.polls_no_more(view, keys);
+        }
+    }
+
     #[cold]
-    pub(in crate::commands) fn polls_no_more(self, view: &mut View<'_>, key: &[u8]) {
-        view.count_polled(key, &self.client.polling);
+    fn polls_no_more<'n>(self, view: &mut View<'_>, keys: impl Iterator<Item = &'n [u8]> + Clone) {
+        keys.clone().for_each(|key| view.count_polled(key, &self.client.polling));
         if self.client.polling.end() {
-            watch::report_polled((self.shared, self.client, self.now), view, key);
+            keys.for_each(|key| watch::report_polled((self.shared, self.client, self.now), view, key));
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::commands::Call;
 use crate::commands::lock::asking::{Asked, Asking};
+use crate::commands::lock::spans;
 use crate::keyspace::Entry;
 use crate::scripts::{Inputs, Known, Purpose};
 
@@ -31,11 +32,10 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
-            asking.granted(call.view, key, owner);
-        } else if call.session.client.polling.is_on() {
-            asking.polls_no_more(call.view, key);
+            spans::taken(call.view, key, owner);
         }
     }
+    asking.has_got(call.view, known.keys(inputs));
 }
 
 /// Notes a script that extends or releases locks which its owner does not hold any more.

@@ -8,6 +8,7 @@ pub(in crate::commands) mod number;
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use crate::commands::lock::asking::Asking;
+use crate::commands::lock::spans;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -388,11 +389,12 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Entry::Vacant(place) => !place.is_awaited(),
     });
     if is_free {
-        for (name, value) in pairs {
+        for (name, value) in pairs.clone() {
             grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
-            granted(call, name, value);
+            spans::taken(call.view, name, Some(value));
             announce(call, name, Lease::Never);
         }
+        Asking::new(call.shared, call.session, call.now).has_got(call.view, pairs.map(|(name, _)| name));
     }
 
     call.reply.integer(i64::from(is_free));

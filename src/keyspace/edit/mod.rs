@@ -88,8 +88,8 @@ impl<'v, T: Typed> Editor<'v, T> {
         self.is_changed = true;
     }
 
-    /// An element is removed next. If it is the last one, the lock of an unchanged client ends, if the key is one: its owner is
-    /// known as long as the element is there.
+    /// An element is removed next. If it is the last one and the key is the lock of an unchanged client, the lock ends: its
+    /// owner is known as long as the element is there.
     fn lock_ends_with(&mut self, element: &[u8]) {
         let object = self.occupied.object();
         if self.get().len() == 1 && object.and_then(sole_owner) == Some(element) {
