@@ -6,6 +6,9 @@
 //! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; [`CLIENTS_MAX`] clients are followed, each for
 //!         [`HELD_MAX`] locks at a time.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -150,7 +153,7 @@ impl LockLint {
         }
         let held = findings.held.entry(client).or_default();
         held.retain(|(other, until)| !keys.contains(other) && until.is_none_or(|until| until > now));
-        if findings.pairs.len() + held.len() * keys.len() > PAIRS_MAX {
+        if findings.pairs.len().saturating_add(held.len().saturating_mul(keys.len())) > PAIRS_MAX {
             findings.pairs.clear();
         }
         let mut opposite = Vec::new();
