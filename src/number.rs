@@ -30,6 +30,40 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
+/// The sum of all numbers; the highest number that there is in place of a higher one.
+pub fn total(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
+/// A mean of numbers of any size: the sum of 2^64 of them fits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mean {
+    sum: u128,
+    count: u64,
+}
+
+impl Mean {
+    /// Counts one number.
+    pub fn add(&mut self, number: u64) {
+        self.sum = self.sum.saturating_add(number.into());
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The mean, rounded down; 0 without a number.
+    pub fn get(&self) -> u64 {
+        let mean = self.sum.checked_div(self.count.into()).unwrap_or(0);
+        u64::try_from(mean).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromIterator<u64> for Mean {
+    fn from_iter<I: IntoIterator<Item = u64>>(numbers: I) -> Self {
+        let mut mean = Self::default();
+        numbers.into_iter().for_each(|number| mean.add(number));
+        mean
+    }
+}
+
 /// The text that INCRBYFLOAT answers and stores: the shortest one that reads back as `value`, without an exponent, and with
 /// at most 17 decimals.
 pub fn float_text(value: f64) -> String {

@@ -1,5 +1,5 @@
-//! bit, cjson, cmsgpack, searches and error handling with random values: the same EVAL on redlatch and on a real Redis gives
-//! equal bytes.
+//! bit, cjson, cmsgpack, struct, searches and error handling with random values: the same EVAL on redlatch and on a real
+//! Redis gives equal bytes.
 //!
 //! Belongs here  random cases; single ones are transcripts.
 //! Real server   the program that `REDLATCH_REDIS_SERVER` names.
@@ -63,12 +63,13 @@ fn compare(library: fn(&mut Rng) -> Case) {
 #[test]
 #[ignore = "needs REDLATCH_REDIS_SERVER"]
 fn every_library_answers_as_in_redis() {
-    let libraries: [fn(&mut Rng) -> Case; 8] = [
+    let libraries: [fn(&mut Rng) -> Case; 9] = [
         cases::bit,
         cases::json_out,
         cases::json_in,
         cases::pack_out,
         cases::pack_in,
+        cases::structs,
         cases::searches,
         cases::basics,
         misuse::misuse,

@@ -15,6 +15,7 @@ mod linearizable;
 mod lock_model;
 mod lock_queues;
 mod locks;
+mod panics;
 pub(crate) mod parts;
 mod replicated;
 mod replicated_etcd;

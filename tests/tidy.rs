@@ -50,6 +50,15 @@ const BANNED_WORDS: &[(&str, &str)] = &[
 const BANNED_PHRASES: &[&str] = &["the same, but", "what is to be"];
 /// Files whose tests must wait for real time: that of a real server or of a client library.
 const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests/cluster/", "tests/mutex/"];
+/// Modules that sum and scale what clients have stored, for replies that anybody may ask for. One number must not end them
+/// all, so clippy refuses arithmetic there that could overflow. A folder's `mod.rs` stands for the folder.
+const STATISTICS: &[&str] = &[
+    "src/commands/admin/mod.rs", "src/keyspace/counts.rs", "src/keyspace/shard/lock_counts.rs",
+    "src/keyspace/view/survey.rs", "src/server/http/api.rs", "src/server/http/contention.rs",
+    "src/server/http/metrics.rs", "src/server/http/sampler.rs", "src/server/probe.rs",
+    "src/state/acl/log.rs", "src/state/latency.rs", "src/state/lock_lint.rs", "src/state/log_limiter.rs",
+    "src/state/metrics.rs", "src/state/polling.rs", "src/state/slowlog.rs",
+];
 /// The modules of each layer, bottom first.
 const LAYERS: &[&[&str]] = &[
     &["clock", "limits", "error", "number", "sync"],
@@ -250,6 +259,16 @@ fn sleepy(source: &Source) -> Vec<String> {
     }
     // A method of that name counts too: where it comes from cannot be seen here.
     source.lines_saying("sleep").into_iter().map(|line| format!("{line}: a test sleeps")).collect()
+}
+
+/// A module of statistics without the lints that keep its sums from overflowing.
+fn may_overflow(source: &Source) -> Vec<String> {
+    let words = ["deny", "arithmetic_side_effects", "disallowed_methods"];
+    let denies = |line: &str| line.starts_with("#![") && words.iter().all(|word| line.contains(word));
+    match STATISTICS.contains(&source.path.as_str()) && !source.code.lines().any(denies) {
+        true => vec!["1: arithmetic that could overflow is not denied".to_owned()],
+        false => Vec::new(),
+    }
 }
 
 /// Values passed between layers have a named type.
@@ -530,6 +549,16 @@ fn no_test_sleeps() {
     );
     assert_law(sleepy, "src/server/ticker.rs", &[], &calls);
     uphold(sleepy);
+}
+
+#[test]
+fn statistics_cannot_overflow() {
+    let denied = "#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]";
+    assert_law(may_overflow, STATISTICS[0], &["mod x;", "// x\n#![deny(clippy::all)]"], &[denied]);
+    assert_law(may_overflow, "src/types/list.rs", &[], &["mod x;"]);
+    uphold(may_overflow);
+    let missing = STATISTICS.iter().filter(|path| sources().iter().all(|source| source.path != **path));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "renamed?");
 }
 
 #[test]

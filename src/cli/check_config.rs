@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use super::file::Directive;
 use super::flags::Request;
 use super::sources::{self, Sources};
-use super::{Fault, directives, otlp, print, serve, systemd, warn};
+use super::{Fault, otlp, print, serve, systemd, warn};
+use crate::state::directives;
 use crate::state::settings::Settings;
 
 /// Checks the configuration that `request` and the environment name. Prints every fault and every ignored directive, with

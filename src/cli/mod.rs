@@ -8,7 +8,6 @@
 mod check_config;
 mod child;
 mod descriptors;
-mod directives;
 mod duration;
 mod exit;
 mod file;

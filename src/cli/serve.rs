@@ -16,8 +16,9 @@ use super::served::{Listening, Served};
 use super::signals::{Caught, Signals};
 use super::sources::Configuration;
 use super::systemd::{NotifyState, Supervisor};
-use super::{Fault, descriptors, directives, harness, log, print};
+use super::{Fault, descriptors, harness, log, print};
 use crate::server::{self, Builder, Inherited, Server};
+use crate::state::directives;
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 

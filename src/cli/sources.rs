@@ -5,9 +5,10 @@
 use std::io::Read;
 use std::path::Path;
 
+use super::Fault;
 use super::file::{self, Directive, Found};
 use super::flags::Request;
-use super::{Fault, directives};
+use crate::state::directives;
 use crate::state::settings::Settings;
 use crate::state::settings_table::ROWS;
 

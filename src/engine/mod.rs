@@ -22,11 +22,14 @@ use crate::state::session::{Replies, Session};
 use crate::state::wait::{WaitEnd, WaitFor};
 
 mod offload;
+mod panic;
 pub mod question;
 mod spans;
 mod tested;
 mod transaction;
 mod unknown;
+
+use panic::finish_at_panic;
 
 /// One server, which executes requests.
 #[derive(Clone, Debug)]
@@ -471,7 +474,9 @@ impl Engine {
         }
         view.on_behalf_of(session.client.id);
         let mut lock_waiter = None;
-        let result = self.perform(session, command, request, view, batch, out);
+        let result = finish_at_panic(view, &shared.registries, |view| {
+            self.perform(session, command, request, view, batch, out)
+        });
         let flow = match result {
             Err(Refusal::Occupied) => self.retry_later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,

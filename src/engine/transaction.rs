@@ -4,6 +4,7 @@
 //!         the check of the watches and the last request.
 //! Source  Redis 7.0 `multi.c`.
 
+use super::panic::finish_at_panic;
 use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
@@ -126,7 +127,9 @@ impl Engine {
             Reply::new(out, session.protocol).null_array();
             Flow::Next
         } else {
-            self.execute_queued(session, &steps, &mut view, batch, out)
+            finish_at_panic(&mut view, &shared.registries, |view| {
+                self.execute_queued(session, &steps, view, batch, out)
+            })
         };
         self.count((command.index, 1));
         if shared.monitors.is_any() {

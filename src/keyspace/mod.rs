@@ -34,6 +34,7 @@
 mod arena;
 mod changes;
 mod copy;
+mod counts;
 mod edit;
 mod ends;
 mod entry;
@@ -81,6 +82,7 @@ use waiting::Queues;
 
 pub use changes::Changes;
 pub use copy::{Copied, CopyCursor};
+pub use counts::Counts;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use grant::Grant;
@@ -173,59 +175,6 @@ pub struct Layout {
     pub journal: Option<Arc<dyn Journal>>,
 }
 
-/// The counters of all shards.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Reads that found their key.
-    pub hits: u64,
-    /// Reads that did not find their key.
-    pub misses: u64,
-    /// Keys removed because their deadline had passed.
-    pub expired: u64,
-    /// Bytes of keys and values.
-    pub bytes: usize,
-    /// Keys that CLIENT TRACKING tracks.
-    pub tracked_keys: usize,
-    /// Clients that have cached one of these keys, summed over the keys.
-    pub copies: usize,
-    /// The counters of locks.
-    pub locks: LockCounts,
-    /// Some of these counters by groups, if locks are grouped.
-    pub lock_groups: Option<LockGroups>,
-    /// Commands in the queues of locks.
-    pub lock_waiters: usize,
-    /// Commands in the longest of these queues.
-    pub lock_queue_longest: usize,
-}
-
-impl Counts {
-    fn with(self, held: &ShardState) -> Self {
-        let (tracked_keys, copies) = held.observers.tracked();
-        Self {
-            hits: self.hits + held.hits,
-            misses: self.misses + held.misses,
-            expired: self.expired + held.expired,
-            bytes: self.bytes + held.shard.used_bytes(),
-            tracked_keys: self.tracked_keys + tracked_keys,
-            copies: self.copies + copies,
-            locks: self.locks.with(&held.shard.lock_counts()),
-            lock_groups: sum_of_groups(self.lock_groups, held.shard.lock_groups()),
-            lock_waiters: self.lock_waiters + held.queues.locks.len(),
-            lock_queue_longest: self.lock_queue_longest.max(held.queues.locks.longest()),
-        }
-    }
-}
-
-fn sum_of_groups(sum: Option<LockGroups>, more: Option<&LockGroups>) -> Option<LockGroups> {
-    match (sum, more) {
-        (Some(mut sum), Some(more)) => {
-            sum.add_all(more);
-            Some(sum)
-        }
-        (sum, more) => sum.or_else(|| more.cloned()),
-    }
-}
-
 impl ShardState {
     fn reset_counts(&mut self) {
         (self.hits, self.misses, self.expired) = (0, 0, 0);
@@ -234,7 +183,8 @@ impl ShardState {
 
     /// Keys of a database, and keys with a deadline, added to those of other shards.
     fn add_size(&self, database: u16, (keys, deadlines): (usize, usize)) -> (usize, usize) {
-        (keys + self.shard.len(database), deadlines + self.shard.deadlines(database))
+        let shard = &self.shard;
+        (keys.saturating_add(shard.len(database)), deadlines.saturating_add(shard.deadlines(database)))
     }
 }
 

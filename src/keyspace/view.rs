@@ -652,12 +652,9 @@ impl<'k> View<'k> {
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
     pub fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
-        let (mut keys, mut deadlines) = (0, 0);
-        self.each_shard(|held| {
-            keys += held.shard.len(database);
-            deadlines += held.shard.deadlines(database);
-        })?;
-        Ok((keys, deadlines))
+        let mut size = (0, 0);
+        self.each_shard(|held| size = held.add_size(database, size))?;
+        Ok(size)
     }
 
     /// The sum of all shards' counters, locked by this view or not.

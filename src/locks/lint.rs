@@ -7,6 +7,9 @@
 //! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; [`CLIENTS_MAX`] clients are followed, each for
 //!         [`HELD_MAX`] locks at a time.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -172,7 +175,7 @@ impl LockLint {
         }
         let held = held.entry(client).or_default();
         held.retain(|other| other.key != lock.key && other.until.is_none_or(|until| until > now));
-        if pairs.len() + held.len() > PAIRS_MAX {
+        if pairs.len().saturating_add(held.len()) > PAIRS_MAX {
             pairs.clear();
         }
         let earlier = || held.iter().filter(|other| other.token != lock.token);

@@ -2,6 +2,9 @@
 //!
 //! Source  `proc(5)`. Where /proc cannot be read, a fact is zero or empty.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::fs;
 use std::io::Read;
 
@@ -51,7 +54,7 @@ fn system() -> String {
 fn kibibytes(text: &str, label: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(label));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    number.unwrap_or(0) * 1024
+    number.unwrap_or(0).saturating_mul(1024)
 }
 
 /// Time in user mode and in the kernel, in microseconds: fields 14 and 15 of /proc/self/stat.
@@ -61,7 +64,8 @@ fn processor_micros(stat: &str) -> (u64, u64) {
     let mut fields = behind_name.split_whitespace().skip(11);
     let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
     let (user, kernel) = (next(), next());
-    (user * 1_000_000 / TICKS_PER_SEC, kernel * 1_000_000 / TICKS_PER_SEC)
+    let micros = |ticks: u64| ticks.saturating_mul(1_000_000) / TICKS_PER_SEC;
+    (micros(user), micros(kernel))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use super::polling::{Pollers, Polling, Polls};
 use super::transaction::{Watch, Watching};
 use super::wait::Wait;
 use crate::clock::LockTime;
+use crate::number::total;
 use crate::resp::{Protocol, Reply};
 
 /// The number of a client. It rises with every connection and is never reused.
@@ -428,13 +429,14 @@ impl Client {
     /// Approximate bytes of memory that it uses: its buffers, its transaction, its outbox and itself.
     pub fn held_bytes(&self) -> u64 {
         let buffers = [&self.query_bytes, &self.query_room, &self.queued_bytes];
-        CLIENT_BYTES + self.unsent_bytes() + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
+        let held = buffers.map(|bytes| bytes.load(Relaxed));
+        total([CLIENT_BYTES, self.unsent_bytes()].into_iter().chain(held))
     }
 
     /// Bytes of replies and messages that were not sent yet.
     pub fn unsent_bytes(&self) -> u64 {
         let messages = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
-        self.reply_bytes.load(Relaxed) + messages
+        total([self.reply_bytes.load(Relaxed), messages])
     }
 
     /// Asks the connection to release its buffers if it has been idle for [`RELEASE_AFTER_MS`].

@@ -3,6 +3,9 @@
 //! Owns    the last spikes of every event, and the buckets of a histogram.
 //! Source  Redis 7.0 `latency.c`: 160 samples an event, one a second; histogram bounds of its HDR histogram.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -11,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use parking_lot::Mutex;
 
 use super::metrics::Counter;
+use crate::number::total;
 
 /// Spikes kept of an event.
 const SAMPLES_MAX: usize = 160;
@@ -97,7 +101,7 @@ impl Histogram {
         let mut sum = 0;
         let mut steps = Vec::new();
         for (bucket, counter) in self.counters().enumerate().filter(|(_, counter)| counter.get() > 0) {
-            sum += counter.get();
+            sum = total([sum, counter.get()]);
             steps.push((bound_nanos(bucket) / 1000, sum));
         }
         steps
@@ -105,11 +109,11 @@ impl Histogram {
 
     /// The microseconds that `percent` of the durations did not exceed, rounded up to the bound of a bucket.
     pub fn percentile(&self, percent: f64) -> f64 {
-        let total: u64 = self.counters().map(Counter::get).sum();
-        let wanted = (total as f64 * percent / 100.0).ceil() as u64;
+        let all = total(self.counters().map(Counter::get));
+        let wanted = (all as f64 * percent / 100.0).ceil() as u64;
         let mut sum = 0;
         for (bucket, counter) in self.counters().enumerate() {
-            sum += counter.get();
+            sum = total([sum, counter.get()]);
             if sum >= wanted && sum > 0 {
                 return bound_nanos(bucket) as f64 / 1000.0;
             }
@@ -129,7 +133,7 @@ impl Histogram {
 
 /// The upper bound of a bucket, in nanoseconds: 1024 << bucket, and the width of an HDR sub-bucket.
 const fn bound_nanos(bucket: usize) -> u64 {
-    (1024 << bucket) + (8 << bucket) - 1
+    (((1024 + 8) << bucket) as u64).saturating_sub(1)
 }
 
 /// Error replies by their first word.
@@ -145,7 +149,7 @@ impl ErrorCodes {
         let code = text.split(' ').next().unwrap_or_default();
         let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(code) {
-            *count += 1;
+            *count = count.saturating_add(1);
         } else if counts.len() < CODES_MAX {
             counts.insert(code.into(), 1);
         }

@@ -1,5 +1,8 @@
 //! Rate limits for log lines that any client can cause.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
@@ -59,7 +62,7 @@ impl LineBudget {
         }
         let is_allowed = budget.lines < LINES_PER_SECOND;
         if is_allowed {
-            budget.lines += 1;
+            budget.lines = budget.lines.saturating_add(1);
         } else {
             budget.left_out = budget.left_out.saturating_add(1);
         }

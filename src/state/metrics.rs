@@ -2,6 +2,9 @@
 //!
 //! Rule    counters are relaxed atomics. A connection adds to them once per batch, not once per command.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::latency::{ErrorCodes, Histogram, Rates};
@@ -78,7 +81,7 @@ impl Tally {
     pub fn note(&mut self, index: u16, stats: &[CommandStats]) {
         let known = self.0.iter_mut().find(|(known, _)| *known == index);
         match known {
-            Some((_, times)) => *times += 1,
+            Some((_, times)) => *times = times.saturating_add(1),
             None => self.note_another(index, stats),
         }
     }
@@ -162,7 +165,11 @@ impl CommandStats {
     /// of the timed calls are scaled up to all calls.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let (timed, calls) = (self.timed.get().max(1), self.calls.get());
-        let scaled = |count: u64| match u128::from(count) * u128::from(calls) / u128::from(timed) {
+        let scaled = |count: u64| match u128::from(count)
+            .saturating_mul(calls.into())
+            .checked_div(timed.into())
+            .unwrap_or(0)
+        {
             count if calls >= timed => count as u64,
             _ => count,
         };

@@ -5,6 +5,9 @@
 //!         between two refusals.
 //! Bounds  no key is stored, but its hash; a client counts for one key at a time.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::clock::LockTime;
@@ -53,9 +56,9 @@ impl Pollers {
         let Self { clients, since, refusals } =
             pollers.unwrap_or(Self { clients: 0, since: polls.since, refusals: 0 });
         Self {
-            clients: clients + 1,
+            clients: clients.saturating_add(1),
             since: since.min(polls.since),
-            refusals: refusals + u64::from(polls.refusals),
+            refusals: refusals.saturating_add(polls.refusals.into()),
         }
     }
 }
@@ -133,7 +136,7 @@ impl Polling {
         let quiet = now.millis_since(LockTime::from_millis(self.last_ms.load(Relaxed)));
         let allowed = match self.refusals.load(Relaxed) {
             1 => INTERVAL_MS_MAX,
-            _ => INTERVALS_MISSED * u64::from(self.mean_ms.load(Relaxed)) + SLACK_MS,
+            _ => INTERVALS_MISSED.saturating_mul(self.mean_ms.load(Relaxed).into()).saturating_add(SLACK_MS),
         };
         quiet > allowed
     }

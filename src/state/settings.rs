@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::directives::Directives;
 use super::output_limits::{self, OutputLimits};
 use super::proposal::{Proposal, Validators};
 use super::settings_table::ROWS;
@@ -106,6 +107,8 @@ pub struct Settings {
     /// Called after CONFIG SET has changed something.
     on_change: OnceLock<OnChange>,
     validators: Validators,
+    /// Directives of redis.conf without an effect.
+    pub directives: Directives,
 }
 
 type OnChange = Box<dyn Fn(&Settings) + Send + Sync>;
@@ -133,6 +136,7 @@ impl Default for Settings {
             is_protected: AtomicBool::new(true),
             on_change: OnceLock::new(),
             validators: Validators::default(),
+            directives: Directives::default(),
         };
         settings.refresh();
         settings
@@ -399,7 +403,12 @@ fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
 
 impl Kind {
     /// Checks a value and returns it in its normal form.
-    fn check(self, name: &'static str, value: &str, current: &str) -> Result<String, SettingError> {
+    pub(super) fn check(
+        self,
+        name: &'static str,
+        value: &str,
+        current: &str,
+    ) -> Result<String, SettingError> {
         let refuse = |expected: String, reply: String| {
             Err(SettingError::Value { name, value: value.to_owned(), expected, reply })
         };

@@ -4,6 +4,9 @@
 //! Rule    the size of an entry is bounded.
 //! Source  Redis 7.0 `slowlog.c`: 32 words of 128 bytes, and the texts for what was left out.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -46,7 +49,7 @@ impl Slowlog {
     pub fn push(&self, call: SlowCall, len_max: usize) {
         let mut log = self.0.lock();
         let id = log.next_id;
-        log.next_id += 1;
+        log.next_id = id.saturating_add(1);
         log.calls.push_front(SlowCall { id, ..call });
         log.calls.truncate(len_max);
     }
@@ -77,7 +80,7 @@ pub fn shortened<'a>(words: impl Iterator<Item = &'a [u8]>, count: usize) -> Vec
     let kept = if count > WORDS_MAX { WORDS_MAX - 1 } else { count };
     let mut short: Vec<Bytes> = words.take(kept).map(shorten).collect();
     if count > kept {
-        short.push(format!("... ({} more arguments)", count - kept).into());
+        short.push(format!("... ({} more arguments)", count.saturating_sub(kept)).into());
     }
     short
 }
@@ -87,7 +90,9 @@ fn shorten(word: &[u8]) -> Bytes {
         return Bytes::copy_from_slice(word);
     }
     let mut short = word[..WORD_BYTES_MAX].to_vec();
-    short.extend_from_slice(format!("... ({} more bytes)", word.len() - WORD_BYTES_MAX).as_bytes());
+    short.extend_from_slice(
+        format!("... ({} more bytes)", word.len().saturating_sub(WORD_BYTES_MAX)).as_bytes(),
+    );
     short.into()
 }
 

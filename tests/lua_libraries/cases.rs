@@ -226,6 +226,46 @@ pub(crate) fn pack_in(rng: &mut Rng) -> Case {
     Case { code, args: vec![data] }
 }
 
+/// Values as the bytes of a C struct, and back; a third of the formats has a damaged part.
+pub(crate) fn structs(rng: &mut Rng) -> Case {
+    const OPTIONS: &[&str] = &[
+        "b", "B", "h", "H", "l", "L", "T", "i", "I", "f", "d", "x", "s", "c0", "c", "c3", "i1", "I3", "i5",
+        "i8", "I9", "I16", "I32", "<", ">", "!", "!2", "!4", "!16", " ", "Lc0", "Bc0", "\\0",
+    ];
+    const DAMAGED: &[&str] =
+        &["i33", "i99999999999", "!3", "!0", "z", "4", "%", "c9999999999", "c200", "\\255", "i0", "I0", "Q"];
+    let count = rng.below(7);
+    let mut format: String = (0..count).map(|_| rng.pick(OPTIONS)).collect();
+    if rng.one_in(3) {
+        format += rng.pick(DAMAGED);
+    }
+    let code = match rng.below(5) {
+        0 => format!("return struct.size('{format}')"),
+        1 => format!("return struct.unpack('{format}', ARGV[1])"),
+        2 => {
+            let offset = rng.pick(&["1", "2", "3", "0", "-1", "-7", "'4'", "nil", "{}", "2^53", "2.7"]);
+            format!("return struct.unpack('{format}', ARGV[1], {offset})")
+        }
+        // Mostly what the format wants: a text for c and s, a number for the others.
+        _ => {
+            let wants = format.chars().filter(char::is_ascii_alphabetic);
+            let values: Vec<String> = wants
+                .map(|option| match option {
+                    _ if rng.one_in(12) => value(rng),
+                    'c' | 's' => rng.pick(&["ARGV[1]", "'abc'", "''", "12.5"]).to_owned(),
+                    _ => number(rng),
+                })
+                .collect();
+            let call = std::iter::once(format!("'{format}'")).chain(values).collect::<Vec<_>>().join(", ");
+            match rng.below(3) {
+                0 => format!("return struct.unpack('{format}', struct.pack({call}))"),
+                _ => format!("return struct.pack({call})"),
+            }
+        }
+    };
+    Case { code, args: vec![bytes(rng, 40)] }
+}
+
 const TEXTS: &[&str] = &[
     "''", "'a'", "'hello world'", "'key:123:456'", "'a,b,,c'", "'%1 %% \\0 x'", "('ab'):rep(40)",
     "('x'):rep(700)", "12.5", "ARGV[1]",

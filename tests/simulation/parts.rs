@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     LosesExpiries,
     /// The journal does not record new deadlines.
     LosesDeadlines,
+    /// TIME panics: no canary, but a defect of one command.
+    PanicsAtTime,
 }
 
 /// The true lock time and wall time, and the times that the server sees.
@@ -91,6 +93,7 @@ impl Clock for SimulatedClock {
     }
 
     fn wall_micros(&self) -> u64 {
+        assert!(self.fault != Fault::PanicsAtTime, "a defect of TIME");
         self.truth().wall().as_millis() * 1_000
     }
 }

@@ -37,7 +37,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (commits, commit_micros) = cluster.commits();
-    let nodes = cluster.others().len() + 1;
+    let nodes = cluster.others().len().saturating_add(1);
     let lines = [
         ("cluster_state", "ok".to_owned()),
         ("cluster_known_nodes", nodes.to_string()),

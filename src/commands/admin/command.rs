@@ -5,6 +5,7 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
+    clippy::disallowed_methods,
     reason = "numbers come from our own rows, and from positions in a bounded request"
 )]
 

@@ -8,8 +8,8 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, block, pattern, text};
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::error::Refusal;
+use crate::state::directives::{self, Directives};
 use crate::state::settings::{self, SettingError, Settings, shown};
-use crate::state::settings_fixed::FIXED;
 use crate::types::glob;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::container(Group::Server, "CONFIG", "2.0.0", SUBCOMMANDS)
@@ -67,7 +67,7 @@ fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Every setting and its value, including settings with a fixed value.
+/// Every setting and its value, including directives without an effect.
 fn all(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut all = shared.settings.fitting(&[b"*"]);
     for (name, value) in &mut all {
@@ -78,7 +78,7 @@ fn all(shared: &Shared) -> Vec<(&'static str, String)> {
             _ => {}
         }
     }
-    all.extend(FIXED.iter().map(|(name, value)| (*name, (*value).to_owned())));
+    all.extend(shared.settings.directives.all());
     all
 }
 
@@ -91,12 +91,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::Syntax);
     }
     let pairs: Vec<(&str, &str)> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    let settable = checked(&pairs)?;
+    let (settable, ignored) = checked(&pairs, call.shared)?;
 
-    call.shared.settings.set_live(&settable).map_err(|error| match error {
-        SettingError::Value { name, reply, .. } => refused(name, &reply),
-        error => refused("", &error.to_string()),
-    })?;
+    call.shared.settings.set_live(&settable).map_err(wrong_value)?;
+    call.shared.settings.directives.keep(ignored);
     for (name, value) in &settable {
         let value = shown(name, value);
         tracing::debug!(client = call.session.client.id, setting = name, value, "CONFIG SET");
@@ -109,34 +107,54 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The pairs of settings that can change. All names are checked.
+/// Settings that only the start can change, and that Redis can change live: they take the value that they have.
+const KEPT: &[&str] = &["appendfsync", "appendonly", "bind", "dir", "port", "tls-port"];
+
+/// Names and values for the settings, and for the directives without an effect.
+type Checked<'a> = (Vec<(&'a str, &'a str)>, Vec<(&'static str, String)>);
+
+/// The pairs of those that can change. All names are checked.
 ///
 /// # Errors
-/// A name is unknown, given twice, or cannot be set at run time.
-fn checked<'a>(pairs: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str, &'a str)>, Refusal> {
-    let mut settable = Vec::with_capacity(pairs.len());
+/// A name is unknown, given twice, or cannot be set to that value at run time.
+fn checked<'a>(pairs: &[(&'a str, &'a str)], shared: &Shared) -> Result<Checked<'a>, Refusal> {
+    let (mut settable, mut ignored) = (Vec::with_capacity(pairs.len()), Vec::new());
+    let is_kept = |name: &str, value: &str| {
+        let is_it = |(known, now): &(&str, String)| *known == name && now.eq_ignore_ascii_case(value);
+        KEPT.contains(&name) && all(shared).iter().any(is_it)
+    };
     for (at, (name, value)) in pairs.iter().enumerate() {
         let row = Settings::row(name);
-        let fixed = FIXED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        if row.is_none() && fixed.is_none() {
+        let (directive, fixed) = (directives::ignored(name), directives::fixed(name));
+        if row.is_none() && directive.is_none() && fixed.is_none() {
             let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
             return Err(Refusal::said(text));
         }
-        if row.is_some_and(|row| !row.live) {
+        if row.is_some_and(|row| !row.live && !is_kept(row.name, value)) {
             return Err(refused(name, "can't set immutable config"));
         }
         if pairs[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
             return Err(refused(name, "duplicate parameter"));
         }
-        match fixed {
-            Some((_, only)) if only.eq_ignore_ascii_case(value) => {}
-            Some((_, only)) => {
+        match (row, directive, fixed) {
+            (Some(row), ..) if row.live => settable.push((*name, *value)),
+            (_, Some(directive), _) => {
+                ignored.push((directive.0, Directives::check(directive, value).map_err(wrong_value)?));
+            }
+            (_, _, Some((_, only))) if !only.eq_ignore_ascii_case(value) => {
                 return Err(refused(name, &format!("this server knows no other value than '{only}'")));
             }
-            None => settable.push((*name, *value)),
+            _ => {}
         }
     }
-    Ok(settable)
+    Ok((settable, ignored))
+}
+
+fn wrong_value(error: SettingError) -> Refusal {
+    match error {
+        SettingError::Value { name, reply, .. } => refused(name, &reply),
+        error => refused("", &error.to_string()),
+    }
 }
 
 fn refused(name: &str, why: &str) -> Refusal {

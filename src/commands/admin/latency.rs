@@ -9,6 +9,7 @@ use crate::commands::row::{Flags, Group, Row, integer, text};
 use crate::commands::{Call, Command, Outcome, table};
 use crate::error::Refusal;
 use crate::number;
+use crate::number::Mean;
 use crate::state::latency::Event;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -120,8 +121,7 @@ fn doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let _ = writeln!(report, "Nothing has taken {threshold} ms or longer since the watch began.");
     }
     for (name, event) in &events {
-        let count = event.spikes.len() as u64;
-        let mean = event.spikes.iter().map(|spike| spike.millis).sum::<u64>().checked_div(count).unwrap_or(0);
+        let mean = event.spikes.iter().map(|spike| spike.millis).collect::<Mean>().get();
         let _ = writeln!(
             report,
             "{name}: {} spikes, {mean} ms on average, {} ms at most. SLOWLOG GET may name the commands.",

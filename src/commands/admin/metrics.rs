@@ -12,6 +12,7 @@ use crate::commands::Shared;
 use crate::commands::admin::persistence;
 use crate::journal::log::{Log, Status};
 use crate::keyspace::Counts;
+use crate::number::total;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 
@@ -78,7 +79,7 @@ impl<'s> Snapshot<'s> {
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
-        let used_bytes = [counts.bytes as u64, buffer_bytes, shared.scripts.bytes() as u64].iter().sum();
+        let used_bytes = total([counts.bytes as u64, buffer_bytes, shared.scripts.bytes() as u64]);
         let traffic = shared.metrics.traffic();
         Self {
             shared,
@@ -135,7 +136,7 @@ pub(in crate::commands) fn client_bytes(shared: &Shared) -> u64 {
 }
 
 fn buffered(clients: &[Arc<Client>]) -> u64 {
-    clients.iter().map(|client| client.held_bytes()).sum()
+    total(clients.iter().map(|client| client.held_bytes()))
 }
 
 /// A counter.

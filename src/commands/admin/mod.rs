@@ -2,7 +2,8 @@
 //!
 //! Source  Redis 7.0.
 
-#![allow(clippy::arithmetic_side_effects, reason = "sums of what memory holds")]
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
 
 pub(in crate::commands) mod acl;
 pub(in crate::commands) mod acl_categories;
@@ -30,7 +31,7 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
-use crate::number;
+use crate::number::{self, total};
 use crate::resp::Reply;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -193,7 +194,7 @@ fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (held, process) = (call.view.counts()?.bytes as u64, call.shared.process());
-    let text = if held > 0 && process.resident_bytes > 16 * held.max(1 << 24) {
+    let text = if held > 0 && process.resident_bytes > held.max(1 << 24).saturating_mul(16) {
         format!(
             "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
              or many clients have large buffers.",
@@ -226,19 +227,20 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let shared = call.shared;
     let held = call.view.counts()?.bytes as u64;
     let process = shared.process();
-    let mut keys = 0;
+    let mut keys = 0_u64;
     for database in 0..shared.keyspace.databases() {
-        keys += call.view.size(database)?.0;
+        keys = keys.saturating_add(call.view.size(database)?.0 as u64);
     }
-    let buffers: u64 = crate::commands::admin::metrics::client_bytes(shared);
+    let buffers = crate::commands::admin::metrics::client_bytes(shared);
+    let allocated = total([held, buffers]);
     let facts = [
-        ("peak.allocated", shared.metrics.peak_bytes.raise_to(held + buffers)),
-        ("total.allocated", held + buffers),
+        ("peak.allocated", shared.metrics.peak_bytes.raise_to(allocated)),
+        ("total.allocated", allocated),
         ("replication.backlog", 0),
         ("clients.normal", buffers),
         ("aof.buffer", 0),
-        ("keys.count", keys as u64),
-        ("keys.bytes-per-key", held.checked_div(keys as u64).unwrap_or(0)),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", held.checked_div(keys).unwrap_or(0)),
         ("dataset.bytes", held),
         ("allocator.resident", process.resident_bytes),
     ];

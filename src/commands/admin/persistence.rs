@@ -29,7 +29,8 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS)),
     Row::new(Group::Generic, "WAITAOF", "7.2.0", wait_aof)
         .summary("Waits until every change so far is on the disk; for replicas, of which there are none, until the timeout.")
-        .flags(Flags::BLOCKING)
+        // As WAIT in Redis 7.0: a script does not wait.
+        .flags(Flags::BLOCKING.with(Flags::NOSCRIPT))
         .args(&[integer("numlocal"), integer("numreplicas"), integer("timeout")]),
 ];
 

@@ -57,7 +57,7 @@ fn named<'k>(call: &mut Call<'_, 'k>) -> Result<&'k ClusterFacts, Refusal> {
 }
 
 fn ckquorum(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let usable = named(call)?.others().len() + 1;
+    let usable = named(call)?.others().len().saturating_add(1);
 
     let text = format!("OK {usable} usable Sentinels. Quorum and failover authorization can be reached");
     call.reply.status_bytes(text.as_bytes());
@@ -153,7 +153,7 @@ fn node_of(call: &mut Call<'_, '_>, (name, node, flags): (&str, &ClusterNode, &s
         ("last-ping-reply", "0"),
         ("down-after-milliseconds", &takeover),
     ];
-    call.reply.map(fields.len() + own.len());
+    call.reply.map(fields.len().saturating_add(own.len()));
     for (field, value) in fields.iter().chain(own) {
         call.reply.bulk(field.as_bytes());
         call.reply.bulk(value.as_bytes());

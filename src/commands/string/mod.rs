@@ -420,16 +420,33 @@ pub(in crate::commands) fn pairs<'a>(
 
 fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let mut condition = Condition::Always;
-    if !call.args.is_empty() {
-        let option = call.args.option()?;
-        if !condition.take(option, &mut call.args)? || !condition.is_comparison() {
-            return Err(Refusal::Syntax);
-        }
-    }
-    call.args.finish()?;
+    let condition = match call.args.len() {
+        0 => None,
+        2 => Some((call.args.word()?, call.args.word()?)),
+        _ => return Err(Refusal::Arity("delex".into())),
+    };
 
-    delete_if(call, name, condition)
+    // As in Redis, a key that does not exist is not deleted under any condition, and only that of a string is read.
+    let comparison = match (condition, call.view.entry(name).string()) {
+        (None, _) => Condition::Always,
+        (Some((word, value)), Ok(Some(_))) => comparison(word, value)?,
+        (Some((_, value)), Ok(None)) => Condition::Equal(value),
+        (Some(_), Err(_)) => {
+            return Err(Refusal::said("ERR Key should be of string type if conditions are specified"));
+        }
+    };
+    delete_if(call, name, comparison)
+}
+
+/// The condition that a word of DELEX names.
+fn comparison<'a>(word: &[u8], value: &'a [u8]) -> Result<Condition<'a>, Refusal> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"ifeq" => Ok(Condition::Equal(value)),
+        b"ifne" => Ok(Condition::Unequal(value)),
+        // Redis compares a digest, which this server does not compute.
+        b"ifdeq" | b"ifdne" => Err(Refusal::said("ERR IFDEQ and IFDNE are not supported by this server")),
+        _ => Err(Refusal::said("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")),
+    }
 }
 
 fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -4,11 +4,15 @@
 //! Time    durations are whole milliseconds of lock time.
 //! Rule    plain numbers under the mutex of their shard: an event costs a few instructions. Sums are made by the reader.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::clock::LockTime;
+use crate::number::total;
 use crate::types::lock::LockKind;
 
 /// How many kinds of locks there are.
@@ -54,15 +58,14 @@ impl Waited {
 impl LockCounts {
     /// Keys that are locks of any kind.
     pub fn all_held(&self) -> usize {
-        self.held.iter().sum()
+        self.held.iter().fold(0, |sum, held| sum.saturating_add(*held))
     }
 
     /// The sum of both.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
-        let add = |sum: &mut u64, more: u64| *sum += more;
-        self.held.iter_mut().zip(other.held).for_each(|(sum, more)| *sum += more);
-        self.acquired.iter_mut().zip(other.acquired).for_each(|(sum, more)| *sum += more);
+        self.held.iter_mut().zip(other.held).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.acquired.iter_mut().zip(other.acquired).for_each(|(sum, more)| add(sum, more));
         add(&mut self.refused, other.refused);
         add(&mut self.expired, other.expired);
         add(&mut self.deleted_by_others, other.deleted_by_others);
@@ -91,10 +94,11 @@ impl Durations {
     pub fn add(&mut self, millis: u64) {
         let bucket = match millis {
             0 => 0,
-            _ => 1 + (u64::BITS - (millis - 1).leading_zeros()) as usize,
+            _ => (u64::BITS.saturating_sub(millis.saturating_sub(1).leading_zeros()) as usize)
+                .saturating_add(1),
         };
-        self.buckets[bucket.min(BUCKETS - 1)] += 1;
-        self.total_ms = self.total_ms.saturating_add(millis);
+        add(&mut self.buckets[bucket.min(BUCKETS - 1)], 1);
+        add(&mut self.total_ms, millis);
     }
 
     /// The sum of all durations, in milliseconds.
@@ -104,7 +108,7 @@ impl Durations {
 
     /// How many durations there are.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
+        total(self.buckets)
     }
 
     /// For each bucket: the milliseconds that its durations have at most, `None` for the last one; and how many it counts.
@@ -114,9 +118,13 @@ impl Durations {
     }
 
     fn add_all(&mut self, other: &Self) {
-        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, more)| *sum += more);
-        self.total_ms = self.total_ms.saturating_add(other.total_ms);
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, more)| add(sum, more));
+        add(&mut self.total_ms, other.total_ms);
     }
+}
+
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }
 
 /// Counters of the locks whose keys have one prefix.
@@ -148,7 +156,7 @@ impl LockGroups {
             prefixes.map(|prefix| Bytes::copy_from_slice(prefix.as_bytes())).collect();
         prefixes.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         prefixes.dedup();
-        let counts = vec![GroupCounts::default(); prefixes.len() + 1].into();
+        let counts = vec![GroupCounts::default(); prefixes.len().saturating_add(1)].into();
         (!prefixes.is_empty()).then(|| Self { prefixes: prefixes.into(), counts })
     }
 
@@ -166,10 +174,10 @@ impl LockGroups {
     /// Adds the counters of another shard, which has the same prefixes.
     pub(in crate::keyspace) fn add_all(&mut self, other: &Self) {
         for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
-            sum.held += more.held;
-            sum.acquired += more.acquired;
-            sum.refused += more.refused;
-            sum.expired += more.expired;
+            sum.held = sum.held.saturating_add(more.held);
+            add(&mut sum.acquired, more.acquired);
+            add(&mut sum.refused, more.refused);
+            add(&mut sum.expired, more.expired);
         }
     }
 

@@ -216,8 +216,8 @@ impl View<'_> {
 impl HeldLock {
     /// Counts clients that poll the lock.
     pub fn add_pollers(&mut self, pollers: &Pollers) {
-        self.waiters += pollers.clients;
-        self.polls += pollers.refusals;
+        self.waiters = self.waiters.saturating_add(pollers.clients);
+        self.polls = self.polls.saturating_add(pollers.refusals);
         let since = pollers.since;
         self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
     }

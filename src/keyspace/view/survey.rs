@@ -2,10 +2,14 @@
 //!
 //! Rule    a survey changes nothing: it shows entries that have expired and are not removed yet, and does not remove them.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use super::View;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::keyspace::Grant;
+use crate::number::Mean;
 use crate::types::Object;
 
 /// One entry of a database.
@@ -37,7 +41,7 @@ impl View<'_> {
     /// [`Refusal::Occupied`] when a long call holds a shard.
     pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> Result<u64, Refusal> {
         let now = self.now;
-        let (mut sum_ms, mut samples) = (0_u64, 0_u64);
+        let mut mean_ms = Mean::default();
         self.each_shard(|held| {
             let shard = &held.shard;
             if shard.deadlines(database) == 0 {
@@ -47,12 +51,11 @@ impl View<'_> {
                 let bits = entropy.wrapping_mul(sample.wrapping_mul(2).wrapping_add(0x9E37_79B9_7F4A_7C15));
                 let id = shard.random(database, bits >> 16).filter(|id| !shard.has_ended(*id, now.lock));
                 if let Some(deadline) = id.and_then(|id| shard.deadline(id)) {
-                    sum_ms += u64::try_from(now.millis_until(deadline)).unwrap_or(0);
-                    samples += 1;
+                    mean_ms.add(u64::try_from(now.millis_until(deadline)).unwrap_or(0));
                 }
             }
         })?;
-        Ok(sum_ms.checked_div(samples).unwrap_or(0))
+        Ok(mean_ms.get())
     }
 
     /// Visits every entry of the database in the locked shards, expired or not, in no order. Counts neither hits nor

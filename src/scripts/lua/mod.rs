@@ -20,6 +20,7 @@ mod patterns;
 mod redis;
 mod sandbox;
 mod strings;
+mod structs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

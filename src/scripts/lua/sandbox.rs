@@ -1,4 +1,5 @@
-//! What a script finds around itself: Lua's functions as far as Redis leaves them, `redis`, `cjson`, `cmsgpack` and `bit`.
+//! What a script finds around itself: Lua's functions as far as Redis leaves them, `redis`, `bit`,
+//! `cjson`, `cmsgpack` and `struct`.
 //!
 //! Owns    the globals of scripts, built once for a state. What loops or computes sizes is in the prelude or in Rust.
 //! Rule    nothing in them can be changed by a script, and no file, process, clock or bytecode be reached from them.
@@ -14,7 +15,7 @@ use super::args::{Library, type_name};
 use super::budget::Budget;
 use super::fault::{self, Fault, OUT_OF_MEMORY, PRELUDE_NAME, Place, Stopped, error_table, refused};
 use super::redis::{self, Host, Shared};
-use super::{Failure, bit, cjson, cmsgpack, math, strings};
+use super::{Failure, bit, cjson, cmsgpack, math, strings, structs};
 
 /// How the run failed and where, if it did.
 type FailureSlot = Arc<Mutex<Option<(Failure, Option<Place>)>>>;
@@ -66,6 +67,7 @@ impl Sandbox {
         globals.raw_set("bit", bit::install(lua, budget)?)?;
         globals.raw_set("cjson", cjson::install(lua, budget)?)?;
         globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
+        globals.raw_set("struct", structs::install(lua, budget)?)?;
         let redis = redis::install(lua, budget, &shared)?;
         globals.raw_set("redis", &redis)?;
         // Valkey's name for the same.

@@ -2,6 +2,9 @@
 //!
 //! Bounds  a list has at most [`LIST_MAX`] entries; the lists of the engine have bounds of their own.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -114,7 +117,7 @@ async fn contended_locks(context: &HttpContext, request: &Request<Bytes>) -> Res
     let ends = ask(context, &[b"LOCK.HISTORY", b"COUNT", ENDS_LOOKED_AT]).await?;
     let (mut locks, mut bytes) = (Vec::new(), 0);
     let keep = |mut lock: Value| {
-        bytes += lock["key"].as_str().map_or(0, str::len);
+        bytes = usize::saturating_add(bytes, lock["key"].as_str().map_or(0, str::len));
         // Its holders may be long, and are of no use here.
         lock["holders"].take();
         locks.push(lock);
@@ -163,7 +166,7 @@ async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<
     let text = reply.as_str().ok_or_else(ApiError::unexpected)?;
     let (mut shown, mut total) = (Vec::new(), 0);
     for client in text.lines().filter_map(connection) {
-        total += 1;
+        total = u64::saturating_add(total, 1);
         if shown.len() < LIST_MAX as usize {
             shown.push(client);
         }

@@ -2,12 +2,16 @@
 //!
 //! Owns    the figures of `/api/contention`, made from answers of LOCK.LIST and LOCK.HISTORY.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::json::{self, bytes_of};
+use crate::number::total;
 
 /// Locks that one response shows.
 pub(super) const CONTENDED_MAX: usize = 100;
@@ -41,8 +45,9 @@ pub(super) fn contended(listed: &[Value], ends: &[Value]) -> Vec<Value> {
         let Some(key) = bytes_of(end, "key") else { continue };
         let contended = all.entry(key).or_default();
         contended.held.extend(number(end, "held"));
-        contended.lost += usize::from(end["reason"] != "released");
-        *contended.clients.entry(number(end, "client-id").unwrap_or(0)).or_default() += 1;
+        contended.lost = contended.lost.saturating_add((end["reason"] != "released").into());
+        let holds = contended.clients.entry(number(end, "client-id").unwrap_or(0)).or_default();
+        *holds = holds.saturating_add(1);
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_by_key(|(_, contended)| Reverse((contended.waited, contended.waiters, contended.held.len())));
@@ -73,16 +78,16 @@ impl Contended {
 
 /// The least value that `percent` of these, which are in order, do not exceed.
 fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
+    let rank = sorted.len().saturating_mul(percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
 /// Jain's index of how equal the shares of the clients are: 1 if all are equal, 1/n if one of n has everything. `None` for
 /// a client alone.
 fn fairness(shares: &[u64]) -> Option<f64> {
-    let sum: u64 = shares.iter().sum();
-    let squares: u64 = shares.iter().map(|share| share * share).sum();
-    (shares.len() > 1).then(|| (sum * sum) as f64 / (shares.len() as u64 * squares) as f64)
+    let sum = total(shares.iter().copied()) as f64;
+    let squares = total(shares.iter().map(|share| share.saturating_mul(*share))) as f64;
+    (shares.len() > 1).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
 #[cfg(test)]

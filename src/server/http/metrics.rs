@@ -2,6 +2,9 @@
 //!
 //! Owns    the way from a family to the text, by prometheus-client, and the families of this process' runtime.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::fmt;
 
 use bytes::Bytes;

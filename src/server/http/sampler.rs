@@ -4,6 +4,9 @@
 //! Rule    times are sent as moments, not as durations, so that a lock which only grows older has not changed.
 //! Bounds  [`LOCKS_MAX`] locks, [`BYTES_MAX`] of JSON, and [`STEPS_MAX`] commands; a sample beyond these is cut.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::HttpContext;
 use super::json::{self, bytes_of};
 use super::questions::{ApiError, ask};
+use crate::number::total;
 
 /// Locks of a sample. The page shows twice as many as it promises to be smooth with.
 const LOCKS_MAX: usize = 20_000;
@@ -81,7 +85,7 @@ impl Seen {
     fn take(&mut self, lock: Value, now_ms: u64, known: &BTreeMap<Vec<u8>, String>) -> bool {
         let Some(key) = bytes_of(&lock, "key") else { return true };
         let text = lock_event(lock, now_ms).to_string();
-        self.bytes += text.len();
+        self.bytes = self.bytes.saturating_add(text.len());
         if self.bytes > BYTES_MAX {
             return false;
         }
@@ -168,7 +172,11 @@ impl Sampler {
         let fields = Value::Object(fields).to_string();
         let locks: Vec<&str> = locks.map(String::as_str).collect();
         // JSON on one line, as an event wants it: serde_json escapes the ends of lines in texts.
-        format!("event: {name}\ndata: {},\"locks\":[{}]}}\n\n", &fields[..fields.len() - 1], locks.join(","))
+        format!(
+            "event: {name}\ndata: {},\"locks\":[{}]}}\n\n",
+            fields.strip_suffix('}').unwrap_or(&fields),
+            locks.join(",")
+        )
     }
 }
 
@@ -180,7 +188,8 @@ pub(super) fn unix_ms(context: &HttpContext) -> u64 {
 /// A lock as events tell it: `until` in place of `left`, `waits_since` of `waited`, and no `held`.
 fn lock_event(mut lock: Value, now_ms: u64) -> Value {
     // The instant of the command, if a holder tells it: later than that of this sample's clock by some milliseconds.
-    let instant = |holder: &Value| Some(holder.get("since")?.as_u64()? + holder.get("held")?.as_u64()?);
+    let instant =
+        |holder: &Value| Some(total([holder.get("since")?.as_u64()?, holder.get("held")?.as_u64()?]));
     let now_ms = lock["holders"].as_array().and_then(|all| all.iter().find_map(instant)).unwrap_or(now_ms);
     for holder in lock["holders"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         holder.remove("held");
@@ -211,6 +220,7 @@ fn totals(info: &str) -> Value {
 }
 
 #[cfg(test)]
+#[allow(clippy::arithmetic_side_effects, reason = "of constants")]
 mod tests {
     use super::*;
 

@@ -4,6 +4,9 @@
 //! Rule    the size of an entry is bounded. A repeated event within a minute is counted and not logged again.
 //! Source  Redis 7.0 `acl.c`, `addACLLogEntry`; numbers and times of entries as Redis 7.2 has them.
 
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -124,8 +127,9 @@ impl Log {
                 ..entry
             },
             None => {
-                log.next_id += 1;
-                Entry { id: log.next_id - 1, ..entry }
+                let id = log.next_id;
+                log.next_id = id.saturating_add(1);
+                Entry { id, ..entry }
             }
         };
         log.entries.push_front(entry);

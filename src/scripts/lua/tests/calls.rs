@@ -226,6 +226,7 @@ fn room_that_a_library_function_has_written_into_is_given_back() {
         "local t = {} for i = 1, 1e5 do t[i] = 'a text' end return #cjson.encode(t)",
         "return #('x'):gsub('x', ('y'):rep(2^22))",
         "return #cmsgpack.pack(('x'):rep(2^22))",
+        "return #struct.pack('c0', ('x'):rep(2^22))",
     ] {
         run(&mut interpreter, text).unwrap();
         let kept = interpreter.reply.capacity();

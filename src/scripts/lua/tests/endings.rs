@@ -48,6 +48,7 @@ const STATEMENTS: &[&str] = &[
     "local t = {} for i = 1, 600 do t[i] = i % 7 end table.sort(t)",
     "collectgarbage()",
     "cjson.encode({1, {2}}) cmsgpack.pack({1})",
+    "struct.unpack('>i2s', struct.pack('>i2s', 7, 'x'))",
 ];
 const AROUND: &[&str] = &[
     "pcall(function() @ end)",

@@ -15,6 +15,9 @@ fn no_library_holds_more_memory_than_a_script_may() {
         "local t = cjson.decode('[' .. ('{},'):rep(2^16) .. '1]') return #t",
         "local t = cmsgpack.unpack('\\221\\0\\255\\255\\255' .. ('\\144'):rep(2^18)) return #t",
         "local t = {1} for i = 1, 30 do t = {a = t, b = t} end return #cjson.encode(t)",
+        "local s = ('x'):rep(2^20) return #struct.pack('c0c0c0c0c0c0c0c0', s, s, s, s, s, s, s, s)",
+        "local s = ('i32'):rep(2^18) local t = {} for i = 1, 2^18 do t[i] = 1 end return #struct.pack(s, 1)",
+        "local s = ('x'):rep(2^20) local t = {} for i = 1, 9 do t[i] = struct.unpack('c1048576', s) .. i end",
     ] {
         let error = run_watched(&mut interpreter, text, After::polls(2_000_000)).unwrap_err();
         assert!(error.contains("more memory than its limit of 4194304 bytes"), "{text}: {error}");
@@ -34,6 +37,9 @@ fn no_library_survives_a_kill() {
         "local t = {} for i = 1, 1000 do t[i] = i end while true do pcall(cjson.encode, t) end",
         "local t = {} for i = 1, 1000 do t[i] = i end while true do pcall(cmsgpack.pack, t) end",
         "while true do pcall(cjson.decode, 'x') end",
+        "while true do pcall(struct.pack, 'i', 1) end",
+        "local s = (' '):rep(2^20) while true do struct.pack(s) struct.size(s) struct.unpack(s, '') end",
+        "local s = ('x'):rep(2^24) while true do pcall(struct.unpack, 's', s) end",
     ] {
         let error = run_watched(&mut interpreter, text, After::polls(100)).unwrap_err();
         assert!(error.contains("Script killed by user with SCRIPT KILL."), "{text}: {error}");

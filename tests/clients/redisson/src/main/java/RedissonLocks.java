@@ -56,6 +56,7 @@ final class RedissonLocks {
         sections.put("permits", Semaphores::expirable);
         sections.put("latch", Latches::run);
         sections.put("values", MultiLocks::ofValues);
+        sections.put("objects", OtherObjects::run);
         sections.put("native", NativeHolders::run);
         sections.put("restarts", (here, there) -> Restarts.run());
         // Last: it ends a server.
