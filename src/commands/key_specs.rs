@@ -133,8 +133,6 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("copy", &[&["RO", "access"], &["OW", "update"]]),
     ("move", &[&["RW", "access", "update"]]),
     ("xadd", &[&["RW", "update"]]),
-    ("xdel", &[&["RW", "delete"]]),
-    ("xlen", &[&["RO"]]),
     ("xtrim", &[&["RW", "delete"]]),
     ("zcard", &[&["RO"]]),
     ("zincrby", &[&["RW", "access", "update"]]),

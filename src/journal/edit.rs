@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::clock::{Deadline, LockTime};
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Hash, List, Lock, Object, Seed, Set, Shape, SortedSet, Stream, Typed};
 
 /// One change inside of an object.
@@ -254,10 +254,11 @@ pub enum StreamEdit<B = Bytes> {
         /// Fields and values in turn.
         words: Vec<B>,
     },
-    /// The entry is removed.
-    Delete(StreamId),
-    /// Entries at the front are removed; the earlier edits determine which.
-    Trim(Trim),
+    /// The oldest entries are removed, so that at most this many stay.
+    Trim {
+        /// How many.
+        len_max: u64,
+    },
 }
 
 impl StreamEdit {
@@ -267,11 +268,8 @@ impl StreamEdit {
                 let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
                 stream.append(*id, &words);
             }
-            Self::Delete(id) => {
-                stream.delete(*id);
-            }
-            Self::Trim(trim) => {
-                stream.trim(*trim);
+            Self::Trim { len_max } => {
+                stream.trim(*len_max);
             }
         }
     }

@@ -257,7 +257,6 @@ impl Comparison {
             b"list" => &["LRANGE", "key", "0", "-1"],
             b"set" => &["SMEMBERS", "key"],
             b"zset" => &["ZRANGE", "key", "0", "-1", "WITHSCORES"],
-            b"stream" => &["XRANGE", "key", "-", "+"],
             _ => return Ok(()),
         };
         self.ask(&words(look), order, at).map(drop)

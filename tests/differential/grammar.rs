@@ -103,12 +103,7 @@ impl Maker<'_> {
             }
             _ if arg.name == "cursor" => self.rng.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
             _ if arg.name == "timeout" => words::timeout(self.rng),
-            Kind::Text
-                if self.group == Group::Stream
-                    && matches!(arg.name, "id" | "start" | "end" | "threshold") =>
-            {
-                words::stream_id(self.rng)
-            }
+            Kind::Text if self.group == Group::Stream && arg.name == "id" => words::stream_id(self.rng),
             Kind::Key => words::key(self.group, self.rng),
             Kind::KeyCount => self.counted(),
             Kind::Integer if arg.name.starts_with("num") => self.counted(),

@@ -132,9 +132,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "XADD x * f v",
     "XADD x MAXLEN n * f v f v",
     "XADD x n-n f v",
-    "XDEL x 1-1 2-2",
     "XTRIM x MAXLEN n",
-    "XTRIM x MINID n",
     // Blocking commands do not wait in a transaction.
     "MULTI | BLMOVE l l LEFT RIGHT 0 | BRPOPLPUSH l l 0 | EXEC",
     "MULTI | BLPOP l 0 | BRPOP l l 0 | BLMPOP 0 2 l l LEFT COUNT n | EXEC",

@@ -115,11 +115,9 @@ fn edit() -> BoxedStrategy<Edit> {
         (0..99_usize, 0..99_usize)
             .prop_map(|(from, more)| SortedSetEdit::RemoveRange { from, to: from + more }),
     ];
-    let keep = prop_oneof![number().prop_map(Keep::Last), id().prop_map(Keep::From)];
     let stream = prop_oneof![
         (id(), pairs(4)).prop_map(|(id, words)| StreamEdit::Append { id, words }),
-        id().prop_map(StreamEdit::Delete),
-        (keep, number()).prop_map(|(keep, limit)| StreamEdit::Trim(Trim { keep, limit })),
+        number().prop_map(|len_max| StreamEdit::Trim { len_max }),
     ];
     prop_oneof![
         hash.prop_map(Edit::Hash),
@@ -196,7 +194,8 @@ fn object() -> BoxedStrategy<Object> {
             stream.append(StreamId { ms, seq: *seq }, &words);
         }
         if shrinks {
-            stream.delete(stream.last_id());
+            stream.trim(1);
+            stream.raise_last_id(StreamId::MAX);
         }
         Object::from(stream)
     });
@@ -237,7 +236,7 @@ fn encoded(mutation: &Mutation) -> Vec<u8> {
     out
 }
 
-fn decoded(bytes: &[u8]) -> Result<Mutation, Damaged> {
+fn decoded(bytes: &[u8]) -> Result<Mutation, DecodeError> {
     decode(&mut Bytes::copy_from_slice(bytes), Seed::of(11))
 }
 
@@ -299,7 +298,7 @@ proptest! {
 }
 
 /// A mutation that puts the object of these bytes under an empty key, without a deadline.
-fn put_of(object: &[u8]) -> Result<Mutation, Damaged> {
+fn put_of(object: &[u8]) -> Result<Mutation, DecodeError> {
     decoded(&[&[tag::PUT_OBJECT, 0, 0, 0], object].concat())
 }
 
@@ -329,6 +328,19 @@ fn an_object_that_breaks_a_rule_of_its_type_is_damage() {
         assert_eq!(put_of(&object), Err(Damaged), "{why}");
     }
     assert!(put_of(&[&[tag::LOCK, tag::SHARED, 1], &holder[..]].concat()).is_ok());
+}
+
+#[test]
+fn what_only_earlier_programs_have_written_is_refused_by_name() {
+    let edit = |edit: &[u8]| decoded(&[&[tag::EDIT, 0, 1, b'k'], edit].concat());
+    let old_trim = [tag::STREAM_TRIM, tag::KEEP_LAST, 7, 9];
+    assert!(matches!(
+        edit(&old_trim),
+        Ok(Mutation::Edit { edit: Edit::Stream(StreamEdit::Trim { len_max: 7 }), .. })
+    ));
+    for removed in [&[tag::STREAM_DELETE, 1, 1][..], &[tag::STREAM_TRIM, 2, 1, 1, 0]] {
+        assert_eq!(edit(removed), Err(DecodeError::Removed("an XDEL or a MINID")));
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{Keep, StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Hash, List, Lock, Object, Set, Shape, SortedSet, Stream, Typed};
 
 const DATABASES: u16 = 3;
@@ -161,7 +161,7 @@ fn edit_object(view: &mut View<'_>, key: &[u8], random: &mut Random) {
         }),
         _ => edit::<Stream>(view, key, |stream| match action {
             0 => {
-                stream.trim(Trim { keep: Keep::Last(2), limit: 0 });
+                stream.trim(2);
             }
             _ => {
                 let StreamId { ms, .. } = stream.get().last_id();
@@ -347,8 +347,7 @@ fn an_edit_of_a_key_that_is_not_copied_yet_does_no_harm() {
         Edit::SortedSet(SortedSetEdit::Remove(Bytes::from_static(b"m"))),
         Edit::SortedSet(SortedSetEdit::RemoveRange { from: 3, to: 9 }),
         Edit::SortedSet(SortedSetEdit::RemoveRange { from: 9, to: 3 }),
-        Edit::Stream(StreamEdit::Delete(StreamId { ms: 1, seq: 1 })),
-        Edit::Stream(StreamEdit::Trim(Trim { keep: Keep::Last(0), limit: 0 })),
+        Edit::Stream(StreamEdit::Trim { len_max: 0 }),
     ];
     for first in &edits {
         for second in &edits {

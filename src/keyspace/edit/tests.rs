@@ -10,7 +10,7 @@ use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
-use crate::types::stream::{Keep, StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{List, Set, Shape, SortedSet, Stream};
 
 /// All mutations of a keyspace.
@@ -98,11 +98,7 @@ fn edit_stream(editor: &mut Editor<'_, Stream>, random: &mut impl FnMut(usize) -
     let StreamId { ms, seq } = editor.get().last_id();
     match random(9) {
         0 => {
-            editor.delete(StreamId { ms, seq: seq.saturating_sub(random(9) as u64) });
-        }
-        1 => {
-            let keep = Keep::Last(random(160) as u64);
-            editor.trim(Trim { keep, limit: 0 });
+            editor.trim(random(160) as u64);
         }
         _ => editor.append(StreamId { ms: ms + 1, seq: seq + 1 }, &[b"field", &[b'a'; 300][..random(300)]]),
     }
@@ -159,11 +155,7 @@ fn an_edit_that_changes_nothing_leaves_no_record_and_no_key() {
         sorted.remove_range(0..0);
     }
     assert!(view.read_as::<SortedSet>(b"sorted").unwrap().is_none());
-    {
-        let mut stream = view.open::<Stream>(b"stream").unwrap();
-        let trim = Trim { keep: Keep::Last(0), limit: 0 };
-        assert!(!stream.delete(StreamId::MIN) && stream.trim(trim) == 0);
-    }
+    assert_eq!(view.open::<Stream>(b"stream").unwrap().trim(0), 0);
     assert!(view.read_as::<Stream>(b"stream").unwrap().is_none());
     assert!(view.read_as::<List>(b"list").unwrap().is_none());
     assert!(view.read_as::<Set>(b"set").unwrap().is_none());

@@ -9,7 +9,7 @@ use crate::clock::Deadline;
 use crate::journal::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Element, Hash, List, Lock, Set, Shape, SortedSet, Stream};
 
 impl Editor<'_, Hash> {
@@ -160,15 +160,9 @@ impl Editor<'_, Stream> {
         self.change(|stream| stream.append(id, words), effect);
     }
 
-    /// Deletes an entry. Returns false if it does not exist.
-    pub fn delete(&mut self, id: StreamId) -> bool {
-        let effect = |(): &()| Edit::Stream(StreamEdit::Delete(id));
-        self.try_change(|stream| stream.delete(id).then_some(()), effect).is_some()
-    }
-
-    /// Removes entries from the front. Returns their number.
-    pub fn trim(&mut self, trim: Trim) -> usize {
-        let effect = |_: &usize| Edit::Stream(StreamEdit::Trim(trim));
-        self.try_change(|stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect).unwrap_or(0)
+    /// Removes the oldest entries, so that at most `len_max` stay. Returns how many it removed.
+    pub fn trim(&mut self, len_max: u64) -> usize {
+        let effect = |_: &usize| Edit::Stream(StreamEdit::Trim { len_max });
+        self.try_change(|stream| Some(stream.trim(len_max)).filter(|gone| *gone > 0), effect).unwrap_or(0)
     }
 }
