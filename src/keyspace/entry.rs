@@ -148,9 +148,11 @@ impl Occupied<'_> {
         self.announce();
     }
 
-    /// Adds bytes at the end of the string; returns its length.
+    /// Adds bytes at the end of the string; returns its length. As in [`Occupied::put`], an equal value keeps the grant.
     pub fn append(&mut self, tail: &[u8]) -> usize {
-        self.clear_grant();
+        if !tail.is_empty() {
+            self.clear_grant();
+        }
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed(self.end_ms());
         let len = self.place.shard.value(self.id).len();
@@ -158,9 +160,12 @@ impl Occupied<'_> {
         len
     }
 
-    /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
+    /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length. An equal
+    /// value keeps the grant.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
-        self.clear_grant();
+        if self.place.shard.value(self.id).get(offset..offset + bytes.len()) != Some(bytes) {
+            self.clear_grant();
+        }
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
