@@ -261,10 +261,8 @@ const TIPS: &[(&str, &[&str])] = &[
     ("memory|doctor", &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
     ("module|list", &["nondeterministic_output_order"]),
     ("latency|latest", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    ("latency|doctor", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
     ("latency|reset", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     ("latency|history", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
-    ("latency|graph", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
     (
         "latency|histogram",
         &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
