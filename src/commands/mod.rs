@@ -104,7 +104,6 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     string::number::ROWS,
     hash::ROWS,
     hash::scan::ROWS,
-    hash::expire::ROWS,
     list::ROWS,
     list::search::ROWS,
     list::moves::ROWS,

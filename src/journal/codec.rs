@@ -213,10 +213,6 @@ fn put_edit(out: &mut Vec<u8>, edit: &Edit<impl AsRef<[u8]>>) {
 
 fn put_hash_edit(out: &mut Vec<u8>, edit: &HashEdit<impl AsRef<[u8]>>) {
     match edit {
-        HashEdit::Deadline(field, deadline) => {
-            put_tagged(out, tag::HASH_DEADLINE, field);
-            put_deadline(out, *deadline);
-        }
         HashEdit::Remove(field) => put_tagged(out, tag::HASH_REMOVE, field),
         HashEdit::Set(field, value) => {
             put_tagged(out, tag::HASH_SET, field);
@@ -284,7 +280,8 @@ fn put_object(out: &mut Vec<u8>, object: &Object) {
             for (field, value) in hash.iter() {
                 put_bytes(out, field);
                 put_bytes(out, value);
-                put_deadline(out, hash.deadline(field));
+                // Earlier programs had deadlines of fields.
+                put_deadline(out, None);
             }
         }
         Object::List(list) => {
@@ -432,6 +429,9 @@ pub(super) fn take_number(from: &mut Bytes) -> Result<u64, DecodeError> {
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
+/// A deadline of a hash field, which no command sets any more.
+const FIELD_DEADLINE: DecodeError = DecodeError::Removed("an HEXPIRE");
+
 /// Reads fields from the front of the bytes.
 struct Reader<'a> {
     from: &'a mut Bytes,
@@ -441,7 +441,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn edit(&mut self) -> Result<Edit, DecodeError> {
         Ok(match self.byte()? {
-            tag::HASH_DEADLINE => Edit::Hash(HashEdit::Deadline(self.bytes()?, self.deadline()?)),
+            tag::HASH_DEADLINE => return Err(FIELD_DEADLINE),
             tag::HASH_REMOVE => Edit::Hash(HashEdit::Remove(self.bytes()?)),
             tag::HASH_SET => Edit::Hash(HashEdit::Set(self.bytes()?, self.bytes()?)),
             tag @ tag::LIST_DROP..=tag::LIST_SET => Edit::List(self.list_edit(tag)?),
@@ -524,11 +524,11 @@ impl Reader<'_> {
         }
         for _ in 0..self.count()? {
             let (field, value, deadline) = (self.bytes()?, self.bytes()?, self.deadline()?);
+            if deadline.is_some() {
+                return Err(FIELD_DEADLINE);
+            }
             if !hash.set(&field, &value) {
                 return Err(Damaged);
-            }
-            if deadline.is_some() {
-                hash.set_deadline(&field, deadline);
             }
         }
         Ok(hash)

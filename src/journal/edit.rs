@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use crate::clock::{Deadline, LockTime};
+use crate::clock::LockTime;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::stream::StreamId;
@@ -31,7 +31,6 @@ impl Edit {
     /// Removes the element of an object that expired first, if an element has expired. Returns the edit.
     pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
         match object {
-            Object::Hash(hash) => Some(Self::Hash(HashEdit::Remove(hash.take_due(now)?.into()))),
             Object::Lock(lock) => {
                 let owner = lock.due(now)?.clone();
                 lock.remove(&owner);
@@ -81,18 +80,15 @@ impl Edit {
 /// One change of a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HashEdit<B = Bytes> {
-    /// The field has this deadline, if it exists.
-    Deadline(B, Option<Deadline>),
-    /// The field is removed with its deadline.
+    /// The field is removed.
     Remove(B),
-    /// The field has this value; its deadline stays.
+    /// The field has this value.
     Set(B, B),
 }
 
 impl HashEdit {
     fn apply(&self, hash: &mut Hash) {
         match self {
-            Self::Deadline(field, deadline) => hash.set_deadline(field, *deadline),
             Self::Remove(field) => {
                 hash.remove(field);
             }

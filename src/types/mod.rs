@@ -1,7 +1,7 @@
 //! The types of values, and glob patterns.
 //!
 //! Owns    [`Object`]: a value that is not a string. The types do not depend on each other.
-//! Knows   bytes and, for deadlines of fields, `clock`; nothing of keys, clients or the current time.
+//! Knows   bytes and, for the leases of holders, `clock`; nothing of keys, clients or the current time.
 
 pub mod element;
 pub mod glob;
@@ -46,7 +46,6 @@ impl Object {
     #[inline]
     pub fn earliest_deadline(&self) -> Option<Deadline> {
         match self {
-            Self::Hash(hash) => hash.earliest_deadline(),
             Self::Lock(lock) => lock.earliest_deadline(),
             _ => None,
         }
@@ -55,7 +54,6 @@ impl Object {
     /// True if every element has ended.
     pub fn has_ended(&self, now: LockTime) -> bool {
         match self {
-            Self::Hash(hash) => hash.has_ended(now),
             Self::Lock(lock) => lock.has_ended(now),
             _ => false,
         }

@@ -363,7 +363,7 @@ pub(super) fn lost_hold(client: &Client, state: &State, now_ms: u64) -> Option<S
     let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
     let is_there = match (found, hold.kind) {
         (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
-        (Some(Value::Object(_) | Value::Table(_)), Kind::Hash) => true,
+        (Some(Value::Object(_)), Kind::Hash) => true,
         _ => false,
     };
     (!is_there).then(|| format!("{hold:?} is lost: {found:?}"))

@@ -91,7 +91,6 @@ fn holder() -> BoxedStrategy<Holder> {
 
 fn edit() -> BoxedStrategy<Edit> {
     let hash = prop_oneof![
-        (bytes(), deadline()).prop_map(|(field, deadline)| HashEdit::Deadline(field, deadline)),
         bytes().prop_map(HashEdit::Remove),
         (bytes(), bytes()).prop_map(|(field, value)| HashEdit::Set(field, value)),
     ];
@@ -139,19 +138,17 @@ fn elements() -> impl Strategy<Value = Vec<Bytes>> {
 /// Objects that had more elements than they have: their kind of storage may be that of a larger one.
 fn object() -> BoxedStrategy<Object> {
     let seed = Seed::of(7);
-    let hash =
-        (elements(), vec(deadline(), 0..5), any::<Index>()).prop_map(move |(fields, deadlines, kept)| {
-            let mut hash = Hash::new(seed);
-            for field in &fields {
-                hash.set(field, b"value");
-            }
-            fields.iter().zip(deadlines).for_each(|(field, deadline)| hash.set_deadline(field, deadline));
-            let kept = &fields[kept.index(fields.len())];
-            for field in fields.iter().skip(3).filter(|field| *field != kept) {
-                hash.remove(field);
-            }
-            Object::from(hash)
-        });
+    let hash = (elements(), any::<Index>()).prop_map(move |(fields, kept)| {
+        let mut hash = Hash::new(seed);
+        for field in &fields {
+            hash.set(field, b"value");
+        }
+        let kept = &fields[kept.index(fields.len())];
+        for field in fields.iter().skip(3).filter(|field| *field != kept) {
+            hash.remove(field);
+        }
+        Object::from(hash)
+    });
     let list = elements().prop_map(|elements| {
         let mut list = List::new();
         elements.iter().for_each(|element| list.push(End::Tail, element));
@@ -341,6 +338,8 @@ fn what_only_earlier_programs_have_written_is_refused_by_name() {
     for removed in [&[tag::STREAM_DELETE, 1, 1][..], &[tag::STREAM_TRIM, 2, 1, 1, 0]] {
         assert_eq!(edit(removed), Err(DecodeError::Removed("an XDEL or a MINID")));
     }
+    assert_eq!(edit(&[tag::HASH_DEADLINE, 1, b'f', 1, 9]), Err(FIELD_DEADLINE));
+    assert_eq!(put_of(&[tag::HASH, 0, 1, 1, b'f', 1, b'v', 1, 9]), Err(FIELD_DEADLINE));
 }
 
 #[test]

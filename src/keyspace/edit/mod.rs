@@ -130,6 +130,6 @@ impl<T: Typed> Drop for Editor<'_, T> {
 }
 
 #[cfg(test)]
-mod hash_tests;
+mod lock_tests;
 #[cfg(test)]
 mod tests;

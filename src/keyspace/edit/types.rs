@@ -5,7 +5,6 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Editor;
-use crate::clock::Deadline;
 use crate::journal::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
@@ -13,16 +12,8 @@ use crate::types::stream::StreamId;
 use crate::types::{Element, Hash, List, Lock, Set, Shape, SortedSet, Stream};
 
 impl Editor<'_, Hash> {
-    /// Sets a field and removes its deadline. Returns true if the field is new.
+    /// Sets a field. Returns true if it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        if self.get().deadline(field).is_some() {
-            self.set_deadline(field, None);
-        }
-        self.update(field, value)
-    }
-
-    /// Sets a field, which keeps its deadline. Returns true if the field is new.
-    pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
         self.change(|hash| hash.set(field, value), || Edit::Hash(HashEdit::Set(field, value)))
     }
 
@@ -31,14 +22,6 @@ impl Editor<'_, Hash> {
         let removed = self
             .try_change(|hash| hash.remove(field).then_some(()), |()| Edit::Hash(HashEdit::Remove(field)));
         removed.is_some()
-    }
-
-    /// Sets or removes the deadline of a field that exists.
-    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
-        self.change(
-            |hash| hash.set_deadline(field, deadline),
-            || Edit::Hash(HashEdit::Deadline(field, deadline)),
-        );
     }
 }
 

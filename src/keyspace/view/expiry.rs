@@ -70,14 +70,8 @@ impl ShardState {
             ended += 1;
         }
         if ended > 0 {
-            match self.shard.object(id) {
-                Some(Object::Hash(_)) => changes.event(b'x', "hexpired", database, &key),
-                Some(Object::Lock(_)) => {
-                    self.shard.count_expired(id, ended as u64);
-                    self.shard.note_end(history::place(hash, database));
-                }
-                _ => {}
-            }
+            self.shard.count_expired(id, ended as u64);
+            self.shard.note_end(history::place(hash, database));
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
             if !self.queues.locks.is_empty() {
                 changes.ready(database, key.clone());
