@@ -1,8 +1,8 @@
 //! The exact texts that clients are known to send, by their SHA-1: who sends a text, what for, and where it names the lock.
 //!
 //! Owns    the list. `tests/scripts/collect.py` collects the texts from the clients' packages, and `tests/scripts.rs` checks
-//!         each row against its text. The texts belong to their authors and are not stored here, except for those of this
-//!         project's clients: `client/*.lua`, `load/*.lua`.
+//!         each row against its text. The texts belong to their authors and are not stored here, except for
+//!         those of this project's client, `client/*.lua`, and two of Redisson that `redlatch load` sends, `load/*.lua`.
 //! Rule    a row says only what its text does. Locks that are a number of free permits (Redisson's Semaphore and
 //!         CountDownLatch) do not say who holds them: their scripts are `other`.
 
@@ -476,9 +476,6 @@ pub const KNOWN: &[Known] = &[
         .lock(Reentrant, K1, A3, None),
     extend("8dc1f5e47c51534be7db40e44c0f599f6a477f74", "redlatch::lock: extend").lock(Exclusive, K1, A1, ms(A2)),
     release("a4531ced16624ae8c7f85b8074174d90ed321267", "redlatch::lock: release").lock(Exclusive, K1, A1, None),
-    acquire("e69f70593645cdc85b01820cc3f049b2d8a953a0", "redlatch load: tryLock", Nil)
-        .lock(Reentrant, K1, A2, ms(A1)),
-    release("81a44fba1bbfc5a4e2598217b1286134b7059b8b", "redlatch load: unlock").lock(Reentrant, K1, A3, None),
     release("544c68b7ffd46e5d7ccc58a27204557efba43310", "redlock (crate): unlock")
         .lock(Exclusive, K1, A1, None),
     release("5c252c1a0eaeeb4522fbbb982baba4e74ddfcd0d", "redlock (Elixir): unlock")
