@@ -80,10 +80,8 @@ pub struct Client {
     buffers: AtomicU8,
     /// The lock that it is refused again and again, if there is one.
     pub polling: Polling,
-    /// The last step of a manual clock whose consequences the connection has sent.
-    pub settled: AtomicU64,
-    /// Until when a fault of the test backend holds it up, in milliseconds of lock time; 0 if none does.
-    held_until_ms: AtomicU64,
+    /// What only the test backend uses.
+    pub tested: Tested,
     /// The command of this client that waits, if one does.
     wait: Mutex<Option<Arc<Wait>>>,
     protocol: AtomicU8,
@@ -93,6 +91,15 @@ pub struct Client {
     cut_reason: OnceLock<&'static str>,
     outbox: Mutex<Outbox>,
     has_messages: AtomicBool,
+}
+
+/// What the test backend knows of a client.
+#[derive(Debug, Default)]
+pub struct Tested {
+    /// The last step of a manual clock whose consequences the connection has sent.
+    pub settled: AtomicU64,
+    /// Until when a fault holds the client up, in milliseconds of lock time; 0 if none does.
+    held_until_ms: AtomicU64,
 }
 
 /// The names that a client has set for itself.
@@ -186,8 +193,7 @@ impl Client {
             is_held: AtomicBool::new(false),
             buffers: AtomicU8::new(RELEASED),
             polling: Polling::default(),
-            settled: AtomicU64::new(0),
-            held_until_ms: AtomicU64::new(0),
+            tested: Tested::default(),
             wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
@@ -271,7 +277,7 @@ impl Client {
 
     /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
     pub fn waits_until(&self) -> Option<LockTime> {
-        let held_until_ms = self.held_until_ms.load(SeqCst);
+        let held_until_ms = self.tested.held_until_ms.load(SeqCst);
         if held_until_ms > 0 {
             return Some(LockTime::from_millis(held_until_ms));
         }
@@ -280,7 +286,7 @@ impl Client {
 
     /// A fault of the test backend holds it up until then; `None`: none does.
     pub fn hold_until(&self, until: Option<LockTime>) {
-        self.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
+        self.tested.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
     }
 
     /// Sets the waiting command of this client.
