@@ -11,7 +11,6 @@ use super::{replay, timeline};
 /// The names of the subcommands.
 pub(super) const NAMES: &[&str] = &["replay", "timeline"];
 
-/// The subcommands.
 pub(super) fn commands() -> [Command; 2] {
     let source = |help: &'static str| Arg::new("source").required(true).help(help);
     let format = PossibleValuesParser::new(["text", "html", "json"]).map(|name| match name.as_str() {

@@ -629,7 +629,6 @@ impl Reader<'_> {
         self.option(|reader| Ok((reader.number()?, reader.number()?)))
     }
 
-    /// Copies of words.
     fn kept_words(&mut self) -> Result<Box<[Bytes]>, DecodeError> {
         Ok(self.words()?.iter().map(|word| Bytes::copy_from_slice(word)).collect())
     }

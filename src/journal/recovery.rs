@@ -156,7 +156,6 @@ fn leave_out_unread<R: Read>(parts: &mut Vec<Part<R>>) {
     }
 }
 
-/// One file.
 struct Part<R> {
     number: u64,
     frames: Option<Frames<R>>,

@@ -28,7 +28,6 @@ use crate::types::lock::Holder;
 pub struct Changes {
     is_recorded: bool,
     events: Events,
-    /// Whether anything was changed.
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,
@@ -291,7 +290,6 @@ impl Changes {
         }
     }
 
-    /// Whether holders have ended.
     #[inline]
     pub(super) fn has_past(&self) -> bool {
         self.effects.as_ref().is_some_and(|effects| !effects.past.is_empty())

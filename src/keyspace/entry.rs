@@ -22,7 +22,6 @@ use crate::types::{Object, Typed};
 /// A key that exists, or a key that can be inserted.
 #[derive(Debug)]
 pub enum Entry<'v> {
-    /// The key exists.
     Occupied(Occupied<'v>),
     /// The key does not exist.
     Vacant(Vacant<'v>),
@@ -31,7 +30,6 @@ pub enum Entry<'v> {
 /// What a write does to the deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lease {
-    /// It is kept.
     Keep,
     /// The key does not expire.
     Never,
@@ -45,7 +43,6 @@ impl Lease {
     }
 }
 
-/// A key that exists.
 #[derive(Debug)]
 pub struct Occupied<'v> {
     pub(super) place: Vacant<'v>,
@@ -245,7 +242,6 @@ impl Occupied<'_> {
         shard.keep_end(self.id, history::place(*hash, *database), changes.end_reason, changes.author);
     }
 
-    /// Removes the key.
     pub fn remove(mut self) {
         self.remove_entry();
     }

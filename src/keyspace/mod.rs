@@ -162,7 +162,6 @@ pub struct Layout {
     pub databases: u16,
     /// Seeds the hashes. Random if clients are not trusted; fixed if a run must be repeatable.
     pub seed: u64,
-    /// Receives every effect.
     pub journal: Option<Arc<dyn Journal>>,
 }
 
@@ -181,7 +180,6 @@ pub struct Counts {
     pub tracked_keys: usize,
     /// Clients that have cached one of these keys, summed over the keys.
     pub copies: usize,
-    /// The counters of locks.
     pub locks: LockCounts,
     /// Some of these counters by groups, if locks are grouped.
     pub lock_groups: Option<LockGroups>,
@@ -324,12 +322,10 @@ impl Keyspace {
         self.seed
     }
 
-    /// The number of databases.
     pub fn databases(&self) -> u16 {
         self.databases
     }
 
-    /// The number of shards.
     pub fn shards(&self) -> usize {
         self.cells.len()
     }

@@ -295,7 +295,6 @@ impl Session {
         }
     }
 
-    /// Releases a lock.
     pub(super) async fn release(&mut self, key: &str, owner: &str) -> Release {
         let reply = match self.dialect {
             Dialect::List => self.ask(&["RPUSH", key, "1"]).await,

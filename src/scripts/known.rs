@@ -37,7 +37,6 @@ pub enum Purpose {
     Inspect,
     /// None of these, or about several locks of several owners.
     Other,
-    /// Ends the owner's hold.
     Release,
 }
 
@@ -59,7 +58,6 @@ pub enum Granted {
 /// The kind of lock that a client builds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// One owner.
     Exclusive,
     /// Several owners, up to a limit.
     Permits,
@@ -72,7 +70,6 @@ pub enum Kind {
 /// Where the inputs of a script name the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
-    /// The kind.
     pub kind: Kind,
     /// The key that exists as long as anybody holds the lock.
     pub key: Input,
@@ -100,9 +97,7 @@ pub enum Input {
 /// The lease that a script sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
-    /// Where it is.
     pub input: Input,
-    /// What its number means.
     pub unit: Unit,
 }
 
@@ -267,7 +262,6 @@ const LAST_ARG: Option<Input> = Some(Input::LastArg);
 use Granted::{MinusOneFirst, Nil, Ok, OneFirst, Positive};
 use Kind::{Exclusive, Permits, Reentrant, Shared};
 
-/// The texts, by client.
 #[rustfmt::skip] // A table: one or two lines a text.
 pub const KNOWN: &[Known] = &[
     release("da225123b2af4a41136fdba7ffac1e045e344da1", "@microfleet/ioredis-lock: delifequal")

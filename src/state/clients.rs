@@ -30,21 +30,17 @@ pub type ClientId = u64;
 /// One connected client, shared between its own connection and all others.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number.
     pub id: ClientId,
     /// Where it connected from: `127.0.0.1:50000`, a socket's path, or empty for an in-process stream.
     pub peer: String,
-    /// Where it connected to.
     pub local: String,
     /// Whether it came through a Unix socket.
     pub is_unix: bool,
-    /// When it connected.
     pub since: LockTime,
     /// CLIENT SETNAME and CLIENT SETINFO.
     pub names: Mutex<Names>,
     /// The user it is authenticated as.
     account: Mutex<Option<Arc<Account>>>,
-    /// The selected database.
     pub database: AtomicU16,
     /// When it last sent a request, in milliseconds of lock time.
     pub last_active_ms: AtomicU64,
@@ -139,7 +135,6 @@ const NO_TRANSACTION: u32 = u32::MAX;
 struct Outbox {
     /// Messages that follow the reply to the current request directly.
     next: Vec<u8>,
-    /// All other messages.
     bytes: Vec<u8>,
     /// Whether `bytes` contains the answer of the waiting command.
     is_answered: bool,
@@ -225,12 +220,10 @@ impl Client {
         self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
     }
 
-    /// Its protocol version.
     pub fn protocol(&self) -> Protocol {
         if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
-    /// Sets the protocol version.
     pub fn set_protocol(&self, protocol: Protocol) {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
@@ -549,7 +542,6 @@ fn bounded(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// All connected clients.
 #[derive(Debug, Default)]
 pub struct Clients {
     by_id: DashMap<ClientId, Arc<Client>>,

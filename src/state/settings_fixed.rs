@@ -3,7 +3,6 @@
 //! Rule    CONFIG GET shows them. CONFIG SET accepts their fixed value and refuses any other. The sizes at which OBJECT
 //!         ENCODING changes are among them; they are constants of `types`.
 
-/// Names and values.
 pub const FIXED: &[(&str, &str)] = &[
     ("active-expire-effort", "1"),
     ("activedefrag", "no"),

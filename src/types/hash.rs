@@ -12,7 +12,6 @@ use super::{Seed, Shape};
 use indexed::Indexed;
 use packed::Packed;
 
-/// Fields and their values.
 #[derive(Clone, Debug)]
 pub struct Hash {
     form: Form,

@@ -27,17 +27,12 @@ pub use stream::Stream;
 /// A value that is not a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// A hash.
     Hash(Hash),
-    /// A list.
     List(List),
-    /// A lock.
     Lock(Lock),
-    /// A set.
     Set(Set),
     /// A sorted set.
     SortedSet(SortedSet),
-    /// A stream.
     Stream(Stream),
 }
 
@@ -68,7 +63,6 @@ pub trait Shape {
     /// The reply of OBJECT ENCODING.
     fn encoding(&self) -> &'static str;
 
-    /// The number of elements.
     fn len(&self) -> usize;
 
     /// Approximate bytes on the heap, in constant time.

@@ -15,7 +15,6 @@ use crate::support::reply::Reply;
 use crate::support::target::{Target, Wait};
 use crate::support::words::quote;
 
-/// The compared databases.
 const DATABASES: usize = 16;
 
 /// How often the real server is asked whether a client is blocked.

@@ -34,7 +34,6 @@ const HASH_RELEASE: &str = "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
 pub(super) enum Kind {
     /// SET NX PX, and scripts that compare.
     Plain,
-    /// A hash, by scripts.
     Hash,
     /// LOCK.ACQUIRE, with a fencing token.
     Native,

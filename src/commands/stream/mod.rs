@@ -46,7 +46,6 @@ enum NewId {
     Auto,
     /// `ms-*`
     AutoSeq(u64),
-    /// A complete id.
     Given(StreamId),
 }
 
