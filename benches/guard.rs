@@ -27,7 +27,6 @@ const FOREIGN_GROWTH_MAX: f64 = 15.0;
 const LOCKS: u32 = 10_000;
 /// Rounds before the count begins.
 const WARM_UP: u32 = 100;
-/// Rounds that are counted.
 const COUNTED: u32 = 1_000;
 const TOKEN: &str = "3b241101-e2bb-4255-8caf-4136c566a962";
 
@@ -36,7 +35,6 @@ const TOKEN: &str = "3b241101-e2bb-4255-8caf-4136c566a962";
 struct Record {
     toolchain: String,
     architecture: String,
-    /// Instructions by case.
     counts: BTreeMap<String, f64>,
 }
 
@@ -162,7 +160,6 @@ fn guard_mark() {
     black_box(());
 }
 
-/// The current counts.
 fn counts() -> Result<Record, Fault> {
     if cfg!(debug_assertions) {
         return Err("counts are of the optimised build: cargo bench --bench guard".into());

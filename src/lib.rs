@@ -97,14 +97,19 @@
 
 #![forbid(unsafe_code)]
 
+// Modules with public names are documented whole. The others are seen through `internals` alone.
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "client")]
+#[warn(missing_docs)]
 mod client;
+#[warn(missing_docs)]
 mod clock;
 mod commands;
+#[warn(missing_docs)]
 mod engine;
 mod error;
+#[warn(missing_docs)]
 mod journal;
 mod keyspace;
 mod limits;
@@ -116,10 +121,12 @@ mod replication;
 mod resp;
 mod scripts;
 #[cfg(feature = "server")]
+#[warn(missing_docs)]
 mod server;
 mod state;
 mod svg;
 mod sync;
+#[warn(missing_docs)]
 mod testing;
 mod types;
 mod wheel;

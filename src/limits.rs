@@ -4,7 +4,6 @@
 
 /// Bytes of an inline request, or of the line that announces a count or a length.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
-/// Arguments of one request.
 pub const ARGUMENTS_MAX: i64 = i32::MAX as i64;
 /// Bytes of one argument; the default of `proto-max-bulk-len`.
 pub const BULK_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -29,7 +28,6 @@ pub const LARGE_BYTES: u64 = 64 * 1024;
 pub const ITEM_BYTES: u64 = 64;
 /// Databases a server can have.
 pub const DATABASES_MAX: u16 = 4096;
-/// Shards of one keyspace.
 pub const SHARDS_MAX: usize = 1024;
 
 const _: () = assert!(SHARDS_MAX.is_power_of_two(), "the shard of a key is a mask of its hash");

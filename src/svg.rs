@@ -51,7 +51,6 @@ impl Svg {
         ));
     }
 
-    /// The whole picture.
     pub fn finish(self) -> String {
         self.out + "</svg>"
     }

@@ -15,7 +15,6 @@ use support::words::info_field;
 
 /// Calls before the count begins: they size the buffers and build lazy tables.
 const WARM_UP: usize = 20;
-/// Calls that are counted.
 const COUNTED: usize = 1_000;
 
 /// Allocations in [`COUNTED`] rounds of `requests`, each of which must have the reply next to it.

@@ -312,7 +312,6 @@ mod running {
 
     const PAIRS: usize = 4;
     const ELEMENTS: usize = 400;
-    /// Ends a consumer.
     const END: &str = "end";
 
     /// A connection that fails the test instead of waiting for ever.

@@ -134,11 +134,15 @@ fn reading_or_refusing_leaves_the_grant_as_it_is() {
     send(&mut bare, "SET lock me NX PX 10000");
     let granted = bare.grant("lock");
     let refused = format!("EVALSHA {release} 1 lock you");
-    for line in ["GET lock", "PTTL lock", "SET lock you NX", "SETNX lock you", "PEXPIRE lock 1 GT", &refused]
-    {
+    for line in [
+        "GET lock", "PTTL lock", "SET lock you NX", "SETNX lock you", "PEXPIRE lock 1 GT", &refused,
+        "SETRANGE lock 0 m",
+    ] {
         send(&mut bare, line);
         assert_eq!(bare.grant("lock"), granted, "{line}");
     }
+    bare.send(&request(&["APPEND", "lock", ""]));
+    assert_eq!(bare.grant("lock"), granted, "an empty APPEND");
     send(&mut bare, &format!("EVALSHA {release} 1 lock me"));
     assert_eq!(bare.grant("lock"), None);
 }

@@ -240,7 +240,6 @@ fn load() -> Vec<Transcript> {
     all
 }
 
-/// Every transcript, by name.
 fn load_all() -> Vec<Transcript> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)

@@ -30,23 +30,19 @@ pub(crate) struct Work<'a> {
     pub(crate) first: u64,
     /// The number of keys, each used once; rounded up to whole waves.
     pub(crate) keys: u64,
-    /// Requests of a wave.
     pub(crate) depth: usize,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// Requests answered.
     pub(crate) requests: u64,
     pub(crate) wall: Duration,
-    /// The server's processor time.
     pub(crate) cpu: Duration,
     /// Nanoseconds from the first request of a wave's keys to the answer to their last.
     pub(crate) latency: Histogram<u64>,
 }
 
-/// Connections to one server.
 pub(crate) struct Generator {
     poll: Poll,
     events: Events,
@@ -71,7 +67,6 @@ struct Lane {
 }
 
 impl Generator {
-    /// Opens this many connections.
     pub(crate) fn new(server: &Running, connections: usize, is_deaf: bool) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut lanes = Vec::with_capacity(connections);
@@ -140,7 +135,6 @@ impl Lane {
     }
 }
 
-/// One run under way.
 struct Turn<'a> {
     work: &'a Work<'a>,
     waves: u64,
@@ -196,7 +190,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Checks the complete replies.
     fn take(&mut self, lane: &mut Lane) -> io::Result<()> {
         let mut at = 0;
         let wanted = &self.work.steps[lane.step].answers;

@@ -5,7 +5,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The command line, read.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) scale: Scale,
@@ -13,7 +12,6 @@ pub(crate) struct Options {
     pub(crate) only: Option<String>,
     /// Names of servers; all by default.
     pub(crate) servers: Option<Vec<String>>,
-    /// Where the results go.
     pub(crate) out: PathBuf,
     /// Whether to keep the results of loads that are not run.
     pub(crate) again: bool,
@@ -21,7 +19,6 @@ pub(crate) struct Options {
     pub(crate) replicated: bool,
 }
 
-/// How much is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
@@ -37,7 +34,6 @@ pub(crate) struct Scale {
     pub(crate) synced: u64,
     /// Connections that stand by in a crowd.
     pub(crate) crowds: &'static [usize],
-    /// Locks of the storm.
     pub(crate) locks: u64,
     /// From the first lock of the storm to the first end of a lease: they must all be taken by then.
     pub(crate) storm_in: Duration,
@@ -45,7 +41,6 @@ pub(crate) struct Scale {
     pub(crate) storm_span: Duration,
     /// The time between the end of the storm and the memory measurement.
     pub(crate) storm_after: Duration,
-    /// Hand-offs of a lock.
     pub(crate) hand_offs: usize,
     /// Clients that wait for the lock, again and again.
     pub(crate) waiters: usize,
@@ -55,7 +50,6 @@ pub(crate) struct Scale {
     pub(crate) client_locks: u64,
     /// Starts of each server.
     pub(crate) starts: usize,
-    /// Clients of a cluster.
     pub(crate) clients: &'static [usize],
     /// Locks of a cluster for each client, where clients count.
     pub(crate) locks_each: u64,
@@ -63,7 +57,6 @@ pub(crate) struct Scale {
     pub(crate) turn: Duration,
 }
 
-/// Connections that work.
 pub(crate) const CONNECTIONS: usize = 50;
 /// Requests under way on a connection that pipelines.
 pub(crate) const DEPTH: usize = 16;
@@ -133,7 +126,6 @@ const SMOKE: Scale = Scale {
     turn: Duration::from_millis(100),
 };
 
-/// The usage text.
 pub(crate) const USAGE: &str = "\
 cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated]
 

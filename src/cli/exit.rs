@@ -11,7 +11,6 @@ pub(super) const MISUSED: u8 = 64;
 pub(super) const NO_INPUT: u8 = 66;
 /// A server cannot be asked.
 pub(super) const NO_SERVER: u8 = 69;
-/// A lock is held.
 pub(super) const NOT_ACQUIRED: u8 = 75;
 
 /// Why a subcommand has failed, and the exit code for it.

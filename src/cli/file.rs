@@ -12,7 +12,6 @@ use crate::resp::words;
 /// A name and what follows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Directive {
-    /// In lower case.
     pub(super) name: String,
     pub(super) words: Vec<String>,
     /// Where it was written, for the sentence that refuses it.

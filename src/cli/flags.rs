@@ -32,13 +32,10 @@ pub(super) enum Action {
     Misused(Fault),
     /// Print this and be done.
     Print(String),
-    /// Send recorded requests again.
     Replay(replay::Options),
     /// Run a command under a lock.
     Run(run::Options),
-    /// Serve.
     Serve(Request),
-    /// Draw a history.
     Timeline(timeline::Options),
     /// Watch a running server on the terminal.
     Top(top::Options),
@@ -49,7 +46,6 @@ pub(super) enum Action {
 /// The settings and files that the arguments name.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Request {
-    /// The configuration file.
     pub(super) file: Option<String>,
     /// Whether the standard input is a configuration file.
     pub(super) reads_stdin: bool,

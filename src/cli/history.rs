@@ -12,12 +12,9 @@ use super::place::Place;
 use crate::client::{Connection, Reply, Target, Trust, connect};
 use crate::testing::{Event, Field};
 
-/// Where a history is.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// In a file.
     File(String),
-    /// In a server.
     Server(Place),
 }
 

@@ -21,7 +21,6 @@ use crate::load::{Failure as LoadFailure, Live, Plan, Report};
 pub(super) struct Options {
     pub(super) plan: Plan,
     pub(super) is_json: bool,
-    /// Where the picture goes.
     pub(super) plot: Option<PathBuf>,
 }
 

@@ -16,7 +16,6 @@ use crate::load::{Dialect, Hold, Keys, Node, Plan, rate, time};
 /// The names of the subcommands.
 pub(super) const NAMES: &[&str] = &["load", "top"];
 
-/// The subcommands.
 pub(super) fn commands() -> [Command; 2] {
     let top = Command::new("top")
         .about("Shows the locks of a running server on the terminal, and what changes.")

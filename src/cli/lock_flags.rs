@@ -16,7 +16,6 @@ use super::{Fault, duration};
 /// The names of the subcommands.
 pub(super) const NAMES: &[&str] = &["run", "ls", "who", "wait", "break", "watch", "cluster"];
 
-/// The subcommands.
 pub(super) fn commands() -> Vec<Command> {
     let views = [
         Command::new("ls")

@@ -24,10 +24,8 @@ use super::log_file::LogFile;
 /// Applies another value of the setting `loglevel`.
 pub(super) type SetLevel = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Takes the spans.
 pub(super) type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Where the log goes.
 pub(super) enum Output {
     File(Arc<LogFile>),
     Nowhere,

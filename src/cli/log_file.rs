@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 
 use super::Fault;
 
-/// An open log.
 #[derive(Debug)]
 pub(super) struct LogFile {
     /// `None`: it is the standard output.

@@ -38,7 +38,6 @@ pub(super) struct Options {
     pub(super) meta: Vec<(String, String)>,
 }
 
-/// What the lock shares.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Exclusive,

@@ -33,7 +33,6 @@ pub(super) struct Process<'p> {
     pub(super) flags: &'p harness::Flags,
     /// Sockets that it was started with.
     pub(super) inherited: Inherited,
-    /// Its log.
     pub(super) log: Log,
     /// What sends its spans, if anything does.
     pub(super) exporter: Option<Exporter>,
@@ -43,7 +42,6 @@ pub(super) struct Process<'p> {
 pub(super) struct Log {
     /// Where it goes, if it goes anywhere.
     pub(super) file: Option<Arc<LogFile>>,
-    /// Changes what is logged.
     pub(super) set_level: log::SetLevel,
 }
 

@@ -6,15 +6,12 @@ use super::Fault;
 use crate::server::{Builder, Node, Server};
 use crate::state::settings::Settings;
 
-/// What the process serves.
 pub(super) enum Served {
-    /// A server by itself.
     Alone(Box<Server>),
     /// A node of a cluster, which has a server while it leads.
     Node(Node),
 }
 
-/// Where the process listens.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     /// Without TLS.
@@ -52,7 +49,6 @@ impl Served {
         started.map_err(|refused| refused.to_string())
     }
 
-    /// Where it listens.
     pub(super) fn listening(&self, settings: &Settings) -> Listening {
         match self {
             Self::Alone(server) => Listening {

@@ -11,11 +11,9 @@ use super::{replay, timeline};
 /// The names of the subcommands.
 pub(super) const NAMES: &[&str] = &["replay", "timeline"];
 
-/// The subcommands.
 pub(super) fn commands() -> [Command; 2] {
     let source = |help: &'static str| Arg::new("source").required(true).help(help);
-    let format = PossibleValuesParser::new(["text", "svg", "html", "json"]).map(|name| match name.as_str() {
-        "svg" => timeline::Format::Svg,
+    let format = PossibleValuesParser::new(["text", "html", "json"]).map(|name| match name.as_str() {
         "html" => timeline::Format::Html,
         "json" => timeline::Format::Json,
         _ => timeline::Format::Text,

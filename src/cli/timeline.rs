@@ -16,7 +16,6 @@ pub(super) struct Options {
 pub(super) enum Format {
     Html,
     Json,
-    Svg,
     Text,
 }
 
@@ -28,7 +27,6 @@ pub(super) fn show(options: Options) -> u8 {
         let text = match options.format {
             Format::Html => timeline.html(&findings),
             Format::Json => timeline.json(&findings),
-            Format::Svg => timeline.svg() + "\n",
             Format::Text => {
                 let found =
                     findings.iter().map(|finding| format!("{:>17}  {}\n", finding.rule, finding.text));

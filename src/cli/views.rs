@@ -13,7 +13,6 @@ use super::place::Place;
 use super::{Fault, exit, print, texts};
 use crate::client::{Error, Held, Locks, Reply};
 
-/// A question about locks.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) place: Place,
@@ -22,7 +21,6 @@ pub(super) struct View {
     pub(super) question: Question,
 }
 
-/// What is asked.
 #[derive(Debug)]
 pub(super) enum Question {
     Break {
@@ -30,7 +28,6 @@ pub(super) enum Question {
         token: u64,
         reason: Option<String>,
     },
-    /// Who leads the cluster.
     Cluster,
     /// The locks whose keys match a pattern.
     List(String),

@@ -19,7 +19,6 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A connection.
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     protocol: Protocol,

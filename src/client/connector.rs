@@ -28,7 +28,6 @@ pub(crate) enum Connector {
 type Opened = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
 impl fmt::Debug for Connector {
-    /// Leaves out the login.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(both) => f.debug_tuple("Url").field(&both.0.address).finish(),

@@ -24,7 +24,6 @@ pub(crate) struct Terms {
     pub(crate) meta: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a lock shares.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Exclusive,

@@ -175,7 +175,6 @@ struct Keeper {
     dialect: Dialect,
     token: Option<u64>,
     deadline: Instant,
-    /// The next renewal.
     next: Instant,
     state: watch::Sender<State>,
 }

@@ -23,7 +23,6 @@ pub(crate) struct Target {
     pub(crate) database: u32,
 }
 
-/// What carries the connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Transport {
     #[default]

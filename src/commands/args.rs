@@ -103,7 +103,6 @@ impl<'a> Args<'a> {
         self.len() == 0
     }
 
-    /// Reads all remaining words.
     pub fn rest(&mut self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.rest_to(self.len())
     }

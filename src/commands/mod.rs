@@ -65,13 +65,11 @@ pub struct Call<'a, 'k> {
     pub view: &'a mut View<'k>,
     /// The words after the name.
     pub args: Args<'a>,
-    /// The reply.
     pub reply: Reply<'a>,
     /// The time at which the command takes effect.
     pub now: Now,
     /// The state of the connection.
     pub session: &'a mut Session,
-    /// The server's state.
     pub shared: &'k Shared,
     /// The row of the command, with its derived facts.
     pub command: &'static Command,
@@ -80,7 +78,6 @@ pub struct Call<'a, 'k> {
 /// The result of a command that was not refused.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// The reply is complete.
     Replied,
     /// The reply is complete, and the connection closes once it is sent.
     Close,
@@ -104,7 +101,6 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     string::number::ROWS,
     hash::ROWS,
     hash::scan::ROWS,
-    hash::expire::ROWS,
     list::ROWS,
     list::search::ROWS,
     list::moves::ROWS,

@@ -237,11 +237,11 @@ mod tests {
     ];
     /// Commands that are always refused, because they may make a key, a field or a member, or lengthen a lease.
     const REFUSED: &[&str] = &[
-        "append", "blmove", "brpoplpush", "copy", "decr", "decrby", "getset", "hexpire", "hexpireat",
-        "hincrbyfloat", "hmset", "hpersist", "hpexpire", "hpexpireat", "hset", "incr", "incrbyfloat",
-        "linsert", "lmove", "lock.extend", "lock.guard", "lock.session|attach", "lpush", "lpushx", "lset",
-        "move", "mset", "psetex", "rename", "renamenx", "rpoplpush", "rpush", "rpushx", "sadd", "setex",
-        "setrange", "smove", "swapdb", "xadd", "zadd", "zrangestore",
+        "append", "blmove", "brpoplpush", "copy", "decr", "decrby", "getset", "hincrbyfloat", "hmset",
+        "hset", "incr", "incrbyfloat", "linsert", "lmove", "lock.extend", "lock.guard",
+        "lock.session|attach", "lpush", "lpushx", "lset", "move", "mset", "psetex", "rename", "renamenx",
+        "rpoplpush", "rpush", "rpushx", "sadd", "setex", "setrange", "smove", "swapdb", "xadd", "zadd",
+        "zrangestore",
     ];
 
     #[test]

@@ -19,7 +19,6 @@ pub(super) struct PublicRequest<'a> {
     pub(super) command: String,
     /// The words behind the name, without passwords.
     pub(super) args: Vec<&'a [u8]>,
-    /// The keys.
     pub(super) keys: Vec<&'a [u8]>,
 }
 

@@ -24,11 +24,9 @@ pub struct Row {
     pub group: Group,
     /// Its effects on the keyspace, and the states in which it is allowed.
     pub flags: Flags,
-    /// Its arguments.
     pub args: &'static [Arg],
     /// Its subcommands, if its first argument names one.
     pub subcommands: &'static [Row],
-    /// Executes the command.
     pub run: Run,
 }
 
@@ -57,25 +55,21 @@ impl Row {
         Self { since, ..self }
     }
 
-    /// Sets the summary.
     #[must_use]
     pub const fn summary(self, summary: &'static str) -> Self {
         Self { summary, ..self }
     }
 
-    /// Replaces the flags.
     #[must_use]
     pub const fn flags(self, flags: Flags) -> Self {
         Self { flags, ..self }
     }
 
-    /// Replaces the arguments.
     #[must_use]
     pub const fn args(self, args: &'static [Arg]) -> Self {
         Self { args, ..self }
     }
 
-    /// Replaces the subcommands.
     #[must_use]
     pub const fn subcommands(self, subcommands: &'static [Row]) -> Self {
         Self { subcommands, ..self }
@@ -90,37 +84,23 @@ fn refuse_arity(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// The group of a command in the documentation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Group {
-    /// A cluster of servers.
     Cluster,
-    /// The connection itself.
     Connection,
-    /// Keys of any type.
     Generic,
-    /// Hashes.
     Hash,
-    /// Lists.
     List,
-    /// Locks.
     Lock,
-    /// Channels.
     PubSub,
-    /// Lua.
     Scripting,
-    /// Who leads a cluster.
     Sentinel,
     /// The server as a whole.
     Server,
-    /// Sets.
     Set,
     /// Sorted sets.
     SortedSet,
-    /// Streams.
     Stream,
-    /// Strings.
     String,
-    /// The test backend.
     Test,
-    /// Transactions.
     Transactions,
 }
 
@@ -155,7 +135,6 @@ pub struct Flags(u32);
 impl Flags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// Changes the keyspace.
     pub const WRITE: Self = Self(1);
     /// Only reads it.
     pub const READONLY: Self = Self(1 << 1);
@@ -163,11 +142,9 @@ impl Flags {
     pub const FAST: Self = Self(1 << 2);
     /// May use more memory: refused above `maxmemory`.
     pub const DENYOOM: Self = Self(1 << 3);
-    /// For operators.
     pub const ADMIN: Self = Self(1 << 4);
     /// May be sent before authentication.
     pub const NO_AUTH: Self = Self(1 << 5);
-    /// Refused inside a script.
     pub const NOSCRIPT: Self = Self(1 << 6);
     /// Allowed while data are loading.
     pub const LOADING: Self = Self(1 << 7);
@@ -181,9 +158,7 @@ impl Flags {
     pub const SCRIPT: Self = Self(1 << 11);
     /// May be sent by a RESP2 client that is subscribed.
     pub const SUBSCRIBED: Self = Self(1 << 12);
-    /// May wait.
     pub const BLOCKING: Self = Self(1 << 13);
-    /// Channels.
     pub const PUBSUB: Self = Self(1 << 14);
     /// In the ACL category `dangerous`.
     pub const DANGEROUS: Self = Self(1 << 15);
@@ -232,7 +207,6 @@ impl Flags {
 pub struct Arg {
     /// Its name in COMMAND DOCS.
     pub name: &'static str,
-    /// Its kind.
     pub kind: Kind,
     /// The fixed word before it.
     pub token: Option<&'static str>,
@@ -245,24 +219,18 @@ pub struct Arg {
 /// The kind of an argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A sequence of arguments.
     Block(&'static [Arg]),
     /// A channel, or a pattern of channels, that the ACL checks.
     Channel {
-        /// True for a pattern.
         is_pattern: bool,
     },
-    /// A number.
     Double,
-    /// An integer.
     Integer,
-    /// A key.
     Key,
     /// The number of keys that follow.
     KeyCount,
     /// One of several arguments.
     OneOf(&'static [Arg]),
-    /// A pattern.
     Pattern,
     /// Its token only.
     Token,
@@ -276,7 +244,6 @@ const fn plain(name: &'static str, kind: Kind) -> Arg {
     Arg { name, kind, token: None, is_optional: false, is_multiple: false }
 }
 
-/// A key.
 pub const fn key(name: &'static str) -> Arg {
     plain(name, Kind::Key)
 }
@@ -291,12 +258,10 @@ pub const fn text(name: &'static str) -> Arg {
     plain(name, Kind::Text)
 }
 
-/// An integer.
 pub const fn integer(name: &'static str) -> Arg {
     plain(name, Kind::Integer)
 }
 
-/// A number.
 pub const fn double(name: &'static str) -> Arg {
     plain(name, Kind::Double)
 }
@@ -306,7 +271,6 @@ pub const fn unix_time(name: &'static str) -> Arg {
     plain(name, Kind::UnixTime)
 }
 
-/// A pattern.
 pub const fn pattern(name: &'static str) -> Arg {
     plain(name, Kind::Pattern)
 }
@@ -321,7 +285,6 @@ pub const fn channel_pattern(name: &'static str) -> Arg {
     plain(name, Kind::Channel { is_pattern: true })
 }
 
-/// A fixed word.
 pub const fn token(name: &'static str, word: &'static str) -> Arg {
     Arg { token: Some(word), ..plain(name, Kind::Token) }
 }
@@ -331,7 +294,6 @@ pub const fn one_of(name: &'static str, args: &'static [Arg]) -> Arg {
     plain(name, Kind::OneOf(args))
 }
 
-/// A sequence of arguments.
 pub const fn block(name: &'static str, args: &'static [Arg]) -> Arg {
     plain(name, Kind::Block(args))
 }

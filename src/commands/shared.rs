@@ -40,11 +40,9 @@ pub const VERSION: &str = "7.0.15";
 
 /// The state that all commands of one server share.
 pub struct Shared {
-    /// Every key.
     pub keyspace: Keyspace,
     /// Clients, channels and key tracking.
     pub registries: Registries,
-    /// The settings.
     pub settings: Settings,
     /// Counters of the whole server.
     pub metrics: Metrics,
@@ -58,17 +56,13 @@ pub struct Shared {
     pub running: Arc<Running>,
     /// Libraries of functions that have been loaded.
     pub libraries: Libraries,
-    /// Lock requests that wait.
     pub lock_waits: LockWaits,
     /// What clients do wrong with locks.
     pub lock_lint: Arc<LockLint>,
     /// Locks that are waited for or held for long.
     pub lock_watch: LockWatch,
-    /// The slow log.
     pub slowlog: Slowlog,
-    /// The latency monitor.
     pub latency: Latency,
-    /// Users and their permissions.
     pub acl: Acl,
     /// Clients that MONITOR shows every command.
     pub monitors: Monitors,
@@ -82,9 +76,7 @@ pub struct Shared {
     pub pause: Pause,
     /// Whether locks may be granted and extended.
     pub quarantine: Arc<Quarantine>,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// When the server started.
     pub started: LockTime,
     /// Identifies this run of the server: forty hexadecimal digits.
     pub run_id: String,
@@ -140,7 +132,6 @@ impl Pause {
         (until_ms > now.as_millis()).then(|| LockTime::from_millis(until_ms))
     }
 
-    /// Ends the pause.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
     }

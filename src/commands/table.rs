@@ -20,13 +20,11 @@ use crate::scripts::native::listed_commands;
 /// A row with its derived facts.
 #[derive(Debug)]
 pub struct Command {
-    /// The row.
     pub row: &'static Row,
     /// Lower-case name; `container|name` for a subcommand.
     pub name: String,
     /// The number of words of a request, name included; if negative, the minimum.
     pub arity: i32,
-    /// Where its keys are.
     pub keys: Keys,
     /// Its place in the table and in [`crate::commands::Shared::stats`].
     pub index: u16,
@@ -36,7 +34,6 @@ pub struct Command {
     pub place: u16,
     /// Words of its name: one, or two for a subcommand.
     pub name_words: usize,
-    /// Its subcommands.
     pub subcommands: Vec<Command>,
 }
 
@@ -72,7 +69,6 @@ impl Keys {
     }
 }
 
-/// All commands.
 #[derive(Debug)]
 pub struct Table {
     commands: Vec<Command>,
@@ -89,7 +85,6 @@ const NAME_BYTES_MAX: usize = 24;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
 
-/// The command table.
 #[inline]
 pub fn table() -> &'static Table {
     &TABLE
@@ -176,7 +171,6 @@ impl Table {
         &self.commands
     }
 
-    /// Every command and subcommand.
     pub fn all(&self) -> impl Iterator<Item = &Command> {
         self.commands.iter().flat_map(|command| std::iter::once(command).chain(&command.subcommands))
     }

@@ -4,8 +4,8 @@
 //!         change of either needs another version of the journal.
 //! Rule    a mutation is one tag byte and its fields. A number is a LEB128 varint, lowest bits first; bytes are their length
 //!         and themselves; an option is 0, or 1 and its value; a score is the eight bytes of its bits, lowest first.
-//! Rule    decoding is total: any bytes are a mutation or [`Damaged`]. It takes linear time, and no count that the bytes
-//!         name is believed before as many elements were read.
+//! Rule    decoding is total: any bytes are a mutation or a [`DecodeError`]. It takes linear time, and no count that the
+//!         bytes name is believed before as many elements were read.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -13,13 +13,21 @@ use super::{Edit, HashEdit, ListEdit, LockEdit, Mutation, SetEdit, SortedSetEdit
 use crate::clock::{Deadline, LockTime};
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{Keep, StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Element, Hash, List, Lock, Object, Seed, Set, Shape, SortedSet, Stream};
 
-/// The bytes are no mutation.
+/// Why bytes are not decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the bytes are no entry of a journal")]
-pub struct Damaged;
+pub enum DecodeError {
+    /// The bytes are no mutation.
+    #[error("the bytes are no entry of a journal")]
+    Damaged,
+    /// An earlier program has written what this one cannot keep.
+    #[error("holds {0}, which this program does not have any more")]
+    Removed(&'static str),
+}
+
+pub(super) use DecodeError::Damaged;
 
 /// Appends the bytes of a mutation.
 pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
@@ -78,7 +86,7 @@ pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// The bytes are no mutation; how many of them were removed is not determined.
-pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Mutation, Damaged> {
+pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Mutation, DecodeError> {
     let mut reader = Reader { from, seed };
     let tag = reader.byte()?;
     let database = reader.database()?;
@@ -166,7 +174,6 @@ mod tag {
     pub(super) const PERMITS: u8 = 4;
 
     pub(super) const KEEP_LAST: u8 = 1;
-    pub(super) const KEEP_FROM: u8 = 2;
 
     pub(super) const HEAD: u8 = 1;
     pub(super) const TAIL: u8 = 2;
@@ -206,10 +213,6 @@ fn put_edit(out: &mut Vec<u8>, edit: &Edit<impl AsRef<[u8]>>) {
 
 fn put_hash_edit(out: &mut Vec<u8>, edit: &HashEdit<impl AsRef<[u8]>>) {
     match edit {
-        HashEdit::Deadline(field, deadline) => {
-            put_tagged(out, tag::HASH_DEADLINE, field);
-            put_deadline(out, *deadline);
-        }
         HashEdit::Remove(field) => put_tagged(out, tag::HASH_REMOVE, field),
         HashEdit::Set(field, value) => {
             put_tagged(out, tag::HASH_SET, field);
@@ -257,23 +260,12 @@ fn put_stream_edit(out: &mut Vec<u8>, edit: &StreamEdit<impl AsRef<[u8]>>) {
             put_id(out, *id);
             put_words(out, words.iter());
         }
-        StreamEdit::Delete(id) => {
-            out.put_u8(tag::STREAM_DELETE);
-            put_id(out, *id);
-        }
-        StreamEdit::Trim(Trim { keep, limit }) => {
+        StreamEdit::Trim { len_max } => {
             out.put_u8(tag::STREAM_TRIM);
-            match keep {
-                Keep::Last(count) => {
-                    out.put_u8(tag::KEEP_LAST);
-                    put_number(out, *count);
-                }
-                Keep::From(id) => {
-                    out.put_u8(tag::KEEP_FROM);
-                    put_id(out, *id);
-                }
-            }
-            put_number(out, *limit);
+            out.put_u8(tag::KEEP_LAST);
+            put_number(out, *len_max);
+            // A limit, which earlier programs had.
+            put_number(out, 0);
         }
     }
 }
@@ -288,7 +280,8 @@ fn put_object(out: &mut Vec<u8>, object: &Object) {
             for (field, value) in hash.iter() {
                 put_bytes(out, field);
                 put_bytes(out, value);
-                put_deadline(out, hash.deadline(field));
+                // Earlier programs had deadlines of fields.
+                put_deadline(out, None);
             }
         }
         Object::List(list) => {
@@ -320,9 +313,9 @@ fn put_object(out: &mut Vec<u8>, object: &Object) {
             out.put_u8(tag::STREAM);
             put_id(out, stream.last_id());
             put_count(out, stream.len());
-            for entry in stream.range(StreamId::MIN..=StreamId::MAX) {
-                put_id(out, entry.id);
-                put_words(out, entry.words.iter().map(Element::as_bytes));
+            for (id, words) in stream.entries() {
+                put_id(out, id);
+                put_words(out, words.iter().map(Element::as_bytes));
             }
         }
     }
@@ -417,7 +410,7 @@ pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
 ///
 /// # Errors
 /// The bytes end too early, or the number has more than 64 bits.
-pub(super) fn take_number(from: &mut Bytes) -> Result<u64, Damaged> {
+pub(super) fn take_number(from: &mut Bytes) -> Result<u64, DecodeError> {
     let mut number = 0;
     for (place, byte) in from.iter().take(VARINT_BYTES_MAX).enumerate() {
         let bits = u64::from(byte & 0x7f);
@@ -436,6 +429,9 @@ pub(super) fn take_number(from: &mut Bytes) -> Result<u64, Damaged> {
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
+/// A deadline of a hash field, which no command sets any more.
+const FIELD_DEADLINE: DecodeError = DecodeError::Removed("an HEXPIRE");
+
 /// Reads fields from the front of the bytes.
 struct Reader<'a> {
     from: &'a mut Bytes,
@@ -443,9 +439,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn edit(&mut self) -> Result<Edit, Damaged> {
+    fn edit(&mut self) -> Result<Edit, DecodeError> {
         Ok(match self.byte()? {
-            tag::HASH_DEADLINE => Edit::Hash(HashEdit::Deadline(self.bytes()?, self.deadline()?)),
+            tag::HASH_DEADLINE => return Err(FIELD_DEADLINE),
             tag::HASH_REMOVE => Edit::Hash(HashEdit::Remove(self.bytes()?)),
             tag::HASH_SET => Edit::Hash(HashEdit::Set(self.bytes()?, self.bytes()?)),
             tag @ tag::LIST_DROP..=tag::LIST_SET => Edit::List(self.list_edit(tag)?),
@@ -470,7 +466,7 @@ impl Reader<'_> {
         })
     }
 
-    fn list_edit(&mut self, tag: u8) -> Result<ListEdit, Damaged> {
+    fn list_edit(&mut self, tag: u8) -> Result<ListEdit, DecodeError> {
         Ok(match tag {
             tag::LIST_DROP => ListEdit::Drop { end: self.end()?, count: self.index()? },
             tag::LIST_INSERT => ListEdit::Insert { element: self.bytes()?, index: self.index()? },
@@ -487,7 +483,7 @@ impl Reader<'_> {
         })
     }
 
-    fn stream_edit(&mut self, tag: u8) -> Result<StreamEdit, Damaged> {
+    fn stream_edit(&mut self, tag: u8) -> Result<StreamEdit, DecodeError> {
         Ok(match tag {
             tag::STREAM_APPEND => {
                 let (id, words) = (self.id()?, self.words()?);
@@ -496,21 +492,18 @@ impl Reader<'_> {
                 }
                 StreamEdit::Append { id, words }
             }
-            tag::STREAM_DELETE => StreamEdit::Delete(self.id()?),
-            tag::STREAM_TRIM => {
-                let keep = match self.byte()? {
-                    tag::KEEP_LAST => Keep::Last(self.number()?),
-                    tag::KEEP_FROM => Keep::From(self.id()?),
-                    _ => return Err(Damaged),
-                };
-                StreamEdit::Trim(Trim { keep, limit: self.number()? })
+            tag::STREAM_TRIM if self.byte()? == tag::KEEP_LAST => {
+                let len_max = self.number()?;
+                self.number()?;
+                StreamEdit::Trim { len_max }
             }
+            tag::STREAM_DELETE | tag::STREAM_TRIM => return Err(DecodeError::Removed("an XDEL or a MINID")),
             _ => return Err(Damaged),
         })
     }
 
     /// An object that is not empty.
-    fn object(&mut self) -> Result<Object, Damaged> {
+    fn object(&mut self) -> Result<Object, DecodeError> {
         let object = match self.byte()? {
             tag::HASH => self.hash()?.into(),
             tag::LIST => self.list()?.into(),
@@ -524,24 +517,24 @@ impl Reader<'_> {
         if object.shape().is_empty() { Err(Damaged) } else { Ok(object) }
     }
 
-    fn hash(&mut self) -> Result<Hash, Damaged> {
+    fn hash(&mut self) -> Result<Hash, DecodeError> {
         let mut hash = Hash::new(self.seed);
         if self.flag()? {
             hash.become_table();
         }
         for _ in 0..self.count()? {
             let (field, value, deadline) = (self.bytes()?, self.bytes()?, self.deadline()?);
+            if deadline.is_some() {
+                return Err(FIELD_DEADLINE);
+            }
             if !hash.set(&field, &value) {
                 return Err(Damaged);
-            }
-            if deadline.is_some() {
-                hash.set_deadline(&field, deadline);
             }
         }
         Ok(hash)
     }
 
-    fn list(&mut self) -> Result<List, Damaged> {
+    fn list(&mut self) -> Result<List, DecodeError> {
         let mut list = List::new();
         for _ in 0..self.count()? {
             list.push(End::Tail, &self.bytes()?);
@@ -549,7 +542,7 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    fn lock(&mut self) -> Result<Lock, Damaged> {
+    fn lock(&mut self) -> Result<Lock, DecodeError> {
         let (mut lock, kind) = (Lock::new(self.seed), self.kind()?);
         for _ in 0..self.count()? {
             let (owner, holder) = self.holder()?;
@@ -561,7 +554,7 @@ impl Reader<'_> {
         Ok(lock)
     }
 
-    fn set(&mut self) -> Result<Set, Damaged> {
+    fn set(&mut self) -> Result<Set, DecodeError> {
         let mut set = Set::new(self.seed);
         if self.flag()? {
             set.become_table();
@@ -574,7 +567,7 @@ impl Reader<'_> {
         Ok(set)
     }
 
-    fn sorted_set(&mut self) -> Result<SortedSet, Damaged> {
+    fn sorted_set(&mut self) -> Result<SortedSet, DecodeError> {
         let mut set = SortedSet::new(self.seed);
         if self.flag()? {
             set.become_skiplist();
@@ -588,7 +581,7 @@ impl Reader<'_> {
         Ok(set)
     }
 
-    fn stream(&mut self) -> Result<Stream, Damaged> {
+    fn stream(&mut self) -> Result<Stream, DecodeError> {
         let (mut stream, last_id) = (Stream::new(), self.id()?);
         for _ in 0..self.count()? {
             let (id, words) = (self.id()?, self.words()?);
@@ -601,15 +594,11 @@ impl Reader<'_> {
         if last_id < stream.last_id() {
             return Err(Damaged);
         }
-        // The newest entries were removed, and their ids are not given again.
-        if last_id > stream.last_id() {
-            stream.append(last_id, &[]);
-            stream.delete(last_id);
-        }
+        stream.raise_last_id(last_id);
         Ok(stream)
     }
 
-    fn kind(&mut self) -> Result<LockKind, Damaged> {
+    fn kind(&mut self) -> Result<LockKind, DecodeError> {
         Ok(match self.byte()? {
             tag::EXCLUSIVE => LockKind::Exclusive,
             tag::REENTRANT => LockKind::Reentrant,
@@ -620,7 +609,7 @@ impl Reader<'_> {
     }
 
     /// An owner and what is known of it. A lock keeps both, so both are copied.
-    fn holder(&mut self) -> Result<(Bytes, Holder), Damaged> {
+    fn holder(&mut self) -> Result<(Bytes, Holder), DecodeError> {
         let owner = Bytes::copy_from_slice(&self.bytes()?);
         let holder = Holder {
             token: self.number()?,
@@ -636,20 +625,19 @@ impl Reader<'_> {
         Ok((owner, holder))
     }
 
-    fn session(&mut self) -> Result<Option<(u64, u64)>, Damaged> {
+    fn session(&mut self) -> Result<Option<(u64, u64)>, DecodeError> {
         self.option(|reader| Ok((reader.number()?, reader.number()?)))
     }
 
-    /// Copies of words.
-    fn kept_words(&mut self) -> Result<Box<[Bytes]>, Damaged> {
+    fn kept_words(&mut self) -> Result<Box<[Bytes]>, DecodeError> {
         Ok(self.words()?.iter().map(|word| Bytes::copy_from_slice(word)).collect())
     }
 
-    fn words(&mut self) -> Result<Vec<Bytes>, Damaged> {
+    fn words(&mut self) -> Result<Vec<Bytes>, DecodeError> {
         (0..self.count()?).map(|_| self.bytes()).collect()
     }
 
-    fn end(&mut self) -> Result<End, Damaged> {
+    fn end(&mut self) -> Result<End, DecodeError> {
         match self.byte()? {
             tag::HEAD => Ok(End::Head),
             tag::TAIL => Ok(End::Tail),
@@ -657,37 +645,37 @@ impl Reader<'_> {
         }
     }
 
-    fn id(&mut self) -> Result<StreamId, Damaged> {
+    fn id(&mut self) -> Result<StreamId, DecodeError> {
         Ok(StreamId { ms: self.number()?, seq: self.number()? })
     }
 
-    fn score(&mut self) -> Result<f64, Damaged> {
+    fn score(&mut self) -> Result<f64, DecodeError> {
         let score = f64::from_bits(self.from.try_get_u64_le().map_err(|_| Damaged)?);
         if score.is_nan() { Err(Damaged) } else { Ok(score) }
     }
 
     /// The ends of a range. The second is not below the first.
-    fn range(&mut self) -> Result<(usize, usize), Damaged> {
+    fn range(&mut self) -> Result<(usize, usize), DecodeError> {
         let (from, to) = (self.index()?, self.index()?);
         if from <= to { Ok((from, to)) } else { Err(Damaged) }
     }
 
-    fn deadline(&mut self) -> Result<Option<Deadline>, Damaged> {
+    fn deadline(&mut self) -> Result<Option<Deadline>, DecodeError> {
         self.option(|reader| reader.time().map(Deadline::at))
     }
 
-    fn time(&mut self) -> Result<LockTime, Damaged> {
+    fn time(&mut self) -> Result<LockTime, DecodeError> {
         self.number().map(LockTime::from_millis)
     }
 
     fn option<T>(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, Damaged>,
-    ) -> Result<Option<T>, Damaged> {
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
         Ok(if self.flag()? { Some(read(self)?) } else { None })
     }
 
-    fn flag(&mut self) -> Result<bool, Damaged> {
+    fn flag(&mut self) -> Result<bool, DecodeError> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -695,34 +683,34 @@ impl Reader<'_> {
         }
     }
 
-    fn bytes(&mut self) -> Result<Bytes, Damaged> {
+    fn bytes(&mut self) -> Result<Bytes, DecodeError> {
         let len = self.count()?;
         Ok(self.from.split_to(len))
     }
 
     /// A number of elements that follow, each of at least one byte: it is not above the number of the bytes.
-    fn count(&mut self) -> Result<usize, Damaged> {
+    fn count(&mut self) -> Result<usize, DecodeError> {
         let count = self.index()?;
         if count <= self.from.len() { Ok(count) } else { Err(Damaged) }
     }
 
-    fn index(&mut self) -> Result<usize, Damaged> {
+    fn index(&mut self) -> Result<usize, DecodeError> {
         self.number()?.try_into().map_err(|_| Damaged)
     }
 
-    fn database(&mut self) -> Result<u16, Damaged> {
+    fn database(&mut self) -> Result<u16, DecodeError> {
         self.number()?.try_into().map_err(|_| Damaged)
     }
 
-    fn small(&mut self) -> Result<u32, Damaged> {
+    fn small(&mut self) -> Result<u32, DecodeError> {
         self.number()?.try_into().map_err(|_| Damaged)
     }
 
-    fn number(&mut self) -> Result<u64, Damaged> {
+    fn number(&mut self) -> Result<u64, DecodeError> {
         take_number(self.from)
     }
 
-    fn byte(&mut self) -> Result<u8, Damaged> {
+    fn byte(&mut self) -> Result<u8, DecodeError> {
         self.from.try_get_u8().map_err(|_| Damaged)
     }
 }

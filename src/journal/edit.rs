@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 
-use crate::clock::{Deadline, LockTime};
+use crate::clock::LockTime;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Hash, List, Lock, Object, Seed, Set, Shape, SortedSet, Stream, Typed};
 
 /// One change inside of an object.
@@ -31,7 +31,6 @@ impl Edit {
     /// Removes the element of an object that expired first, if an element has expired. Returns the edit.
     pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
         match object {
-            Object::Hash(hash) => Some(Self::Hash(HashEdit::Remove(hash.take_due(now)?.into()))),
             Object::Lock(lock) => {
                 let owner = lock.due(now)?.clone();
                 lock.remove(&owner);
@@ -81,18 +80,15 @@ impl Edit {
 /// One change of a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HashEdit<B = Bytes> {
-    /// The field has this deadline, if it exists.
-    Deadline(B, Option<Deadline>),
-    /// The field is removed with its deadline.
+    /// The field is removed.
     Remove(B),
-    /// The field has this value; its deadline stays.
+    /// The field has this value.
     Set(B, B),
 }
 
 impl HashEdit {
     fn apply(&self, hash: &mut Hash) {
         match self {
-            Self::Deadline(field, deadline) => hash.set_deadline(field, *deadline),
             Self::Remove(field) => {
                 hash.remove(field);
             }
@@ -254,10 +250,11 @@ pub enum StreamEdit<B = Bytes> {
         /// Fields and values in turn.
         words: Vec<B>,
     },
-    /// The entry is removed.
-    Delete(StreamId),
-    /// Entries at the front are removed; the earlier edits determine which.
-    Trim(Trim),
+    /// The oldest entries are removed, so that at most this many stay.
+    Trim {
+        /// How many.
+        len_max: u64,
+    },
 }
 
 impl StreamEdit {
@@ -267,11 +264,8 @@ impl StreamEdit {
                 let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
                 stream.append(*id, &words);
             }
-            Self::Delete(id) => {
-                stream.delete(*id);
-            }
-            Self::Trim(trim) => {
-                stream.trim(*trim);
+            Self::Trim { len_max } => {
+                stream.trim(*len_max);
             }
         }
     }

@@ -79,6 +79,9 @@ pub enum Unreadable {
     /// Its version is newer than that of this program.
     #[error("is a journal of version {0}, and this program reads versions up to {VERSION}")]
     Newer(u32),
+    /// An earlier program has written what this one cannot keep.
+    #[error("holds {0}, which this program does not have any more")]
+    Removed(&'static str),
     /// It is no journal.
     #[error("is not a journal of redlatch")]
     Foreign,

@@ -1,11 +1,11 @@
 //! Items: what the body of a frame lists.
 //!
 //! Owns    [`Item`] and its bytes.
-//! Rule    decoding is total: any bytes give items or [`Damaged`].
+//! Rule    decoding is total: any bytes give items or a [`DecodeError`].
 
 use bytes::{Buf, Bytes};
 
-use super::codec::{self, Damaged};
+use super::codec::{self, Damaged, DecodeError};
 use super::{Mode, Mutation, Record};
 use crate::clock::LockTime;
 use crate::types::Seed;
@@ -139,7 +139,7 @@ impl Item {
     ///
     /// # Errors
     /// The bytes are not those of an item.
-    pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Self, Damaged> {
+    pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Self, DecodeError> {
         Ok(match take_byte(from)? {
             OPENED => Self::Opened(Opened {
                 server: take_array(from)?,
@@ -184,7 +184,7 @@ impl Horizon {
         times.into_iter().chain(counts).for_each(|number| codec::put_number(out, number));
     }
 
-    fn decode(from: &mut Bytes) -> Result<Self, Damaged> {
+    fn decode(from: &mut Bytes) -> Result<Self, DecodeError> {
         let mut number = || codec::take_number(from);
         let [now, until, quarantine_until] = [number()?, number()?, number()?].map(LockTime::from_millis);
         let [boot_ms, token, tokens_until, lease_ms_max] = [number()?, number()?, number()?, number()?];
@@ -192,16 +192,16 @@ impl Horizon {
     }
 }
 
-fn take_byte(from: &mut Bytes) -> Result<u8, Damaged> {
+fn take_byte(from: &mut Bytes) -> Result<u8, DecodeError> {
     from.try_get_u8().map_err(|_| Damaged)
 }
 
-fn take_bytes(from: &mut Bytes) -> Result<Bytes, Damaged> {
+fn take_bytes(from: &mut Bytes) -> Result<Bytes, DecodeError> {
     let len = usize::try_from(codec::take_number(from)?).map_err(|_| Damaged)?;
     if len > from.len() { Err(Damaged) } else { Ok(from.split_to(len)) }
 }
 
-fn take_array<const N: usize>(from: &mut Bytes) -> Result<[u8; N], Damaged> {
+fn take_array<const N: usize>(from: &mut Bytes) -> Result<[u8; N], DecodeError> {
     if from.len() < N {
         return Err(Damaged);
     }

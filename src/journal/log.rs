@@ -117,7 +117,6 @@ pub struct Log {
 /// What the mutex of the log guards.
 #[derive(Debug)]
 struct State {
-    /// The next frame.
     frame: Vec<u8>,
     opened: Opened,
     functions: Option<Bytes>,
@@ -624,7 +623,6 @@ impl State {
 }
 
 impl Horizon {
-    /// What both cover.
     fn earlier(self, other: Self) -> Self {
         let tokens_until = self.tokens_until.min(other.tokens_until);
         Self { until: self.until.min(other.until), tokens_until, ..self }

@@ -9,10 +9,11 @@ use std::io::Read;
 
 use bytes::Bytes;
 
+use super::codec::DecodeError;
 use super::frame::{Frames, Next, Unreadable};
 use super::item::{Horizon, Item, Opened};
 use super::log::{GRACE_MS, Start};
-use super::{Mode, Mutation, codec::Damaged};
+use super::{Mode, Mutation};
 use crate::clock::LockTime;
 use crate::types::Seed;
 
@@ -155,7 +156,6 @@ fn leave_out_unread<R: Read>(parts: &mut Vec<Part<R>>) {
     }
 }
 
-/// One file.
 struct Part<R> {
     number: u64,
     frames: Option<Frames<R>>,
@@ -170,13 +170,13 @@ impl<R: Read> Part<R> {
         let mut frames = Frames::open(from)?;
         let first = match &mut frames {
             Some(frames) => match frames.read()? {
-                Next::Frame(body) => items(body, seed),
-                Next::End | Next::Cut => Ok(Vec::new()),
-                Next::Damaged => Err(Damaged),
+                Next::Frame(body) => items(body, seed)?,
+                Next::End | Next::Cut => Some(Vec::new()),
+                Next::Damaged => None,
             },
-            None => Ok(Vec::new()),
+            None => Some(Vec::new()),
         };
-        Ok(Self { number, frames, is_damaged: first.is_err(), first: first.unwrap_or_default() })
+        Ok(Self { number, frames, is_damaged: first.is_none(), first: first.unwrap_or_default() })
     }
 
     fn opened(&self) -> Option<&Opened> {
@@ -230,12 +230,12 @@ impl Reader {
         self.found.bytes = frames.bytes;
         while end.is_none_or(|end| frames.bytes < end) {
             match frames.read().map_err(|error| (number, error.into()))? {
-                Next::Frame(body) => match items(body, seed) {
-                    Ok(items) => {
+                Next::Frame(body) => match items(body, seed).map_err(|error| (number, error))? {
+                    Some(items) => {
                         self.take(items, &mut apply);
                         self.found.bytes = frames.bytes;
                     }
-                    Err(Damaged) => self.found.ending = Ending::Damaged,
+                    None => self.found.ending = Ending::Damaged,
                 },
                 Next::End if end.is_none() => break,
                 // Of the newest file, a frame that was being written.
@@ -290,12 +290,17 @@ impl Reader {
     }
 }
 
-fn items(mut body: Bytes, seed: Seed) -> Result<Vec<Item>, Damaged> {
+/// The items of a frame; `None`: they are damaged.
+fn items(mut body: Bytes, seed: Seed) -> Result<Option<Vec<Item>>, Unreadable> {
     let mut items = Vec::new();
     while !body.is_empty() {
-        items.push(Item::decode(&mut body, seed)?);
+        match Item::decode(&mut body, seed) {
+            Ok(item) => items.push(item),
+            Err(DecodeError::Damaged) => return Ok(None),
+            Err(DecodeError::Removed(what)) => return Err(Unreadable::Removed(what)),
+        }
     }
-    Ok(items)
+    Ok(Some(items))
 }
 
 /// How a server goes on from what was found.

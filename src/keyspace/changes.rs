@@ -25,7 +25,6 @@ use crate::types::Object;
 pub struct Changes {
     is_recorded: bool,
     events: Events,
-    /// Whether anything was changed.
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,

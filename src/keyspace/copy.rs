@@ -28,7 +28,6 @@ pub struct CopyCursor {
 /// What a step of a copy has reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Copied {
-    /// The copy is complete.
     All,
     /// A long call holds the shard: the step must be tried again later.
     Nothing,

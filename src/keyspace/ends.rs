@@ -124,7 +124,6 @@ mod tests {
         }
     }
 
-    /// What a call does.
     type Act = fn(&mut View<'_>);
 
     /// The end that the record of `act` has at this moment, after a record of `before`.

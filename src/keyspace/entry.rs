@@ -19,7 +19,6 @@ use crate::types::{Object, Typed};
 /// A key that exists, or a key that can be inserted.
 #[derive(Debug)]
 pub enum Entry<'v> {
-    /// The key exists.
     Occupied(Occupied<'v>),
     /// The key does not exist.
     Vacant(Vacant<'v>),
@@ -28,7 +27,6 @@ pub enum Entry<'v> {
 /// What a write does to the deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lease {
-    /// It is kept.
     Keep,
     /// The key does not expire.
     Never,
@@ -42,7 +40,6 @@ impl Lease {
     }
 }
 
-/// A key that exists.
 #[derive(Debug)]
 pub struct Occupied<'v> {
     pub(super) place: Vacant<'v>,
@@ -148,9 +145,11 @@ impl Occupied<'_> {
         self.announce();
     }
 
-    /// Adds bytes at the end of the string; returns its length.
+    /// Adds bytes at the end of the string; returns its length. As in [`Occupied::put`], an equal value keeps the grant.
     pub fn append(&mut self, tail: &[u8]) -> usize {
-        self.clear_lock();
+        if !tail.is_empty() {
+            self.clear_lock();
+        }
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed(self.end_ms());
         let len = self.place.shard.value(self.id).len();
@@ -158,9 +157,12 @@ impl Occupied<'_> {
         len
     }
 
-    /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
+    /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length. An equal
+    /// value keeps the grant.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
-        self.clear_lock();
+        if self.place.shard.value(self.id).get(offset..offset + bytes.len()) != Some(bytes) {
+            self.clear_lock();
+        }
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);

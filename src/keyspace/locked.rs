@@ -23,7 +23,6 @@ pub(super) enum Locked<'k> {
 /// What a call does if a long call holds a shard that the call needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LockWait {
-    /// The thread waits.
     Endless,
     /// The call gives its thread back and is tried again later.
     Short,

@@ -171,7 +171,6 @@ pub struct Layout {
     pub databases: u16,
     /// Seeds the hashes. Random if clients are not trusted; fixed if a run must be repeatable.
     pub seed: u64,
-    /// Receives every effect.
     pub journal: Option<Arc<dyn Journal>>,
 }
 
@@ -289,12 +288,10 @@ impl Keyspace {
         self.seed
     }
 
-    /// The number of databases.
     pub fn databases(&self) -> u16 {
         self.databases
     }
 
-    /// The number of shards.
     pub fn shards(&self) -> usize {
         self.cells.len()
     }

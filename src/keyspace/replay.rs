@@ -67,7 +67,6 @@ impl Replay<'_> {
         self.now = self.now.max(now);
     }
 
-    /// Applies one mutation.
     pub fn apply(&mut self, mutation: &Mutation) {
         match mutation {
             Mutation::Clear { database } => {

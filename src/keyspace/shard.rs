@@ -23,7 +23,6 @@ use crate::clock::{Deadline, LockTime};
 use crate::types::{Object, Seed};
 use crate::wheel::{Step, Timers, Wheel};
 
-/// One shard.
 // In this order, so that the time is on the cache line of the lock: a script reads the time of every shard.
 #[derive(Debug)]
 #[repr(C)]
@@ -234,7 +233,6 @@ impl Shard {
         }
     }
 
-    /// Exchanges two databases.
     pub fn swap(&mut self, a: u16, b: u16) {
         self.table_of.swap(usize::from(a), usize::from(b));
         for db in [a, b] {

@@ -129,7 +129,6 @@ impl Table {
         self.words.iter().filter(|word| **word != EMPTY).map(|word| id_of(*word))
     }
 
-    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }

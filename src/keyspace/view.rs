@@ -43,7 +43,6 @@ pub use survey::EntryRef;
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardSet<'a> {
-    /// All shards.
     All,
     /// The shards of these keys.
     Keys(&'a [&'a [u8]]),
@@ -642,7 +641,6 @@ impl<'k> View<'k> {
         self.now
     }
 
-    /// The selected database.
     pub fn database(&self) -> u16 {
         self.database
     }

@@ -62,7 +62,6 @@ pub struct Asker<'w> {
     pub kind: LockKind,
     /// How many permits it asks for.
     pub permits: u32,
-    /// The client that waits.
     pub client: &'w Arc<Client>,
     /// Since when.
     pub since: LockTime,
@@ -75,7 +74,6 @@ pub struct Waiter {
     pub wait: Arc<Wait>,
     /// Other keys that it uses when it is served.
     pub also: Vec<Bytes>,
-    /// How it is served.
     pub serve: Box<dyn Serve>,
 }
 

@@ -35,7 +35,6 @@ pub(super) struct Shared {
     pub(super) start: Instant,
 }
 
-/// A client.
 #[derive(Debug)]
 pub(super) struct Client {
     shared: Rc<Shared>,
@@ -43,7 +42,6 @@ pub(super) struct Client {
     session: Session,
     draws: Draws,
     stop: watch::Receiver<bool>,
-    /// Locks asked for.
     asked: u64,
 }
 

@@ -29,10 +29,8 @@ pub(super) struct Figures {
     pub(super) errors: BTreeMap<String, u64>,
 }
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Counts {
-    /// Locks granted.
     pub(super) acquired: u64,
     /// Locks that were still held when they were released.
     pub(super) released: u64,
@@ -44,9 +42,7 @@ pub(super) struct Counts {
     pub(super) unfinished: u64,
     /// Answers that say that a lock is held.
     pub(super) refused: u64,
-    /// Requests for a lock.
     pub(super) attempts: u64,
-    /// Requests of any kind.
     pub(super) requests: u64,
     /// Two certain holders at once.
     pub(super) overlaps_in_time: u64,
@@ -54,9 +50,7 @@ pub(super) struct Counts {
     pub(super) falling_tokens: u64,
     /// Requests whose connection was lost before their answer.
     pub(super) lost_replies: u64,
-    /// Connections lost.
     pub(super) connections_lost: u64,
-    /// Connections opened again.
     pub(super) reconnects: u64,
 }
 
@@ -86,7 +80,6 @@ impl Figures {
         self.per_second[second] += 1;
     }
 
-    /// An error was met.
     pub(super) fn error(&mut self, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
         let is_known = self.errors.len() < ERRORS_MAX || self.errors.contains_key(&text);

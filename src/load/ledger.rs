@@ -46,7 +46,6 @@ pub(super) struct Grant {
     pub(super) token: Option<u64>,
 }
 
-/// What a grant shows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Noted {
     /// Another client holds the lock for certain.
@@ -58,7 +57,6 @@ pub(super) struct Noted {
 }
 
 impl Ledger {
-    /// So many free locks.
     pub(super) fn new(count: usize) -> Self {
         Self { locks: (0..count).map(|_| Mutex::default()).collect() }
     }

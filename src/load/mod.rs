@@ -98,7 +98,6 @@ pub fn run(plan: Plan, live: &Arc<Live>, on_start: impl FnOnce()) -> Result<Repo
     })
 }
 
-/// What all threads share.
 struct Common {
     plan: Arc<Plan>,
     keys: Arc<[String]>,
@@ -106,7 +105,6 @@ struct Common {
     live: Arc<Live>,
 }
 
-/// What a thread leaves.
 struct Ended {
     figures: Figures,
     /// Acquisitions of an open loop that should have begun.

@@ -29,7 +29,6 @@ pub(super) const KEY_BYTES_MAX: usize = 1024;
 /// The exponent of a Zipf distribution at most: at 10 the first key has all but a thousandth.
 pub(super) const EXPONENT_MAX: f64 = 10.0;
 
-/// What a load does.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server; for [`Dialect::Redlock`] all nodes, else one.
@@ -63,7 +62,6 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// A server to ask.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) target: Target,
@@ -149,7 +147,6 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// All dialects.
     pub const ALL: [Self; 5] = [Self::String, Self::Redlock, Self::Redisson, Self::Native, Self::List];
 
     /// Its name on the command line and in reports.
@@ -173,10 +170,8 @@ impl Dialect {
     }
 }
 
-/// Which locks are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Keys {
-    /// This one.
     One(String),
     /// One of `count`, each equally often.
     Uniform {
@@ -220,7 +215,6 @@ impl Keys {
         }
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         match self {
             Self::One(_) => 1,

@@ -24,7 +24,6 @@ pub struct Report {
     pub(super) elapsed: Duration,
 }
 
-/// A family of latencies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Times {
     /// From the beginning that was meant to the grant.
@@ -41,7 +40,6 @@ impl Times {
     /// All families, in the order of reports.
     pub const ALL: [Self; 4] = [Self::Acquire, Self::Wait, Self::HandOver, Self::Release];
 
-    /// Its name in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
@@ -73,7 +71,6 @@ impl Report {
         Self { plan: plan.clone(), server, figures, unbegun, elapsed }
     }
 
-    /// Locks granted.
     pub fn acquired(&self) -> u64 {
         self.figures.counts.acquired
     }
@@ -108,7 +105,6 @@ impl Report {
         count as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// As text.
     pub fn text(&self) -> String {
         let (plan, counts) = (&self.plan, &self.figures.counts);
         let mut text = format!("{}\n\n", self.title());

@@ -1,9 +1,8 @@
 //! A client's connections, one for each node, and what a dialect sends over them.
 //!
 //! Owns    the connections: one that is lost is opened again after a pause that doubles up to a limit.
-//! Source  the scripts of `redisson` make the requests and have the inputs, the effects and the messages of those of Redisson
-//!         4.7, in a text of this project. Their rows in `scripts::KNOWN` are like those of Redisson's texts, so a server
-//!         lists their locks.
+//! Source  `try_lock.lua` and `unlock.lua` are the texts that Redisson 4.7 (Apache License 2.0) sends, byte for byte, so that
+//!         a server knows the locks of the dialect `redisson` as those of Redisson.
 //! Rule    every request and every answer is counted. What the answer to a lost request would have been is unknown: the
 //!         caller releases what it may have been granted.
 
@@ -296,7 +295,6 @@ impl Session {
         }
     }
 
-    /// Releases a lock.
     pub(super) async fn release(&mut self, key: &str, owner: &str) -> Release {
         let reply = match self.dialect {
             Dialect::List => self.ask(&["RPUSH", key, "1"]).await,
@@ -486,14 +484,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripts::{Known, Purpose};
+    use crate::scripts::Known;
 
     #[test]
-    fn the_scripts_are_known() {
-        let purpose = |text: &str| Known::find(&digest(text.as_bytes())).map(|known| known.purpose);
-        assert!(matches!(purpose(TRY_LOCK), Some(Purpose::Acquire(_))));
-        assert_eq!(purpose(UNLOCK), Some(Purpose::Release));
-        assert_eq!(purpose(RELEASE), Some(Purpose::Release));
+    fn the_scripts_are_those_of_clients() {
+        let sent_by = |text: &str| Known::find(&digest(text.as_bytes())).map(|known| known.client);
+        assert_eq!(sent_by(TRY_LOCK), Some("Redisson: Lock tryLock"));
+        assert_eq!(sent_by(UNLOCK), Some("Redisson: Lock unlock"));
+        assert_eq!(sent_by(RELEASE), Some("redlatch::lock: release"));
     }
 
     #[test]

@@ -152,7 +152,6 @@ fn is_negative_zero(value: f64) -> bool {
     value == 0.0 && value.is_sign_negative()
 }
 
-/// Significant digits.
 const DIGITS: usize = 17;
 /// From here on whole numbers have more than [`DIGITS`] digits.
 const INTEGERS_END: f64 = 1e17;

@@ -80,7 +80,6 @@ impl Keys {
 pub struct Agreed {
     /// How long the log stands still before another node takes over, in milliseconds.
     pub takeover_ms: u64,
-    /// Databases.
     pub databases: u16,
 }
 
@@ -111,9 +110,7 @@ pub enum JoinError {
     Differs {
         /// The name of the setting.
         name: &'static str,
-        /// Its value in etcd.
         theirs: String,
-        /// Its value here.
         ours: String,
     },
     /// etcd has not answered, or has refused. To try again is safe.

@@ -12,30 +12,19 @@ use bytes::Bytes;
 pub enum Compare {
     /// The key was last changed at this revision; 0: there is no such key.
     ModRevision {
-        /// The key.
         key: Bytes,
         /// The revision of the store.
         revision: i64,
     },
     /// The key has this value.
-    Value {
-        /// The key.
-        key: Bytes,
-        /// The value.
-        value: Bytes,
-    },
+    Value { key: Bytes, value: Bytes },
 }
 
 /// One operation of a transaction.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Operation {
     /// The key has this value.
-    Put {
-        /// The key.
-        key: Bytes,
-        /// The value.
-        value: Bytes,
-    },
+    Put { key: Bytes, value: Bytes },
     /// Removes the keys from `key` up to `end`, without it.
     Delete {
         /// The first key.
@@ -68,9 +57,7 @@ pub struct Transaction {
 /// A key that was read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KeyValue {
-    /// The key.
     pub key: Bytes,
-    /// Its value.
     pub value: Bytes,
     /// The revision of the store at which it was last changed.
     pub mod_revision: i64,
@@ -81,7 +68,6 @@ pub struct KeyValue {
 pub struct Answer {
     /// The revision of the store after it.
     pub revision: i64,
-    /// Whether the conditions held.
     pub has_succeeded: bool,
     /// What each [`Operation::Read`] has found, in their order.
     pub reads: Vec<Vec<KeyValue>>,

@@ -32,7 +32,6 @@ struct Seen {
     since: Duration,
 }
 
-/// What a standby sees.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sight {
     /// Who leads, or has led until now.

@@ -98,7 +98,6 @@ struct Entry {
 /// Why a term is over, or does not begin.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TermError {
-    /// Another node leads.
     #[error("another node leads")]
     Deposed,
     /// The log is not what this program has written.

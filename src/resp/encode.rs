@@ -76,7 +76,6 @@ impl<'a> Reply<'a> {
         self.line(text);
     }
 
-    /// An integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {
         match value {

@@ -179,7 +179,6 @@ impl Replies {
 struct Header {
     /// Its own bytes, with those of a string behind it.
     bytes: usize,
-    /// The elements that follow.
     elements: u64,
 }
 

@@ -92,7 +92,6 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The number of words.
     #[inline]
     pub fn len(&self) -> usize {
         self.end - self.start
@@ -150,7 +149,6 @@ impl OwnedRequest {
         Self { bytes: bytes.into(), spans: spans.into() }
     }
 
-    /// The request.
     pub fn request(&self) -> Request<'_> {
         Request::received(&self.bytes, &self.spans)
     }

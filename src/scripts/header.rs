@@ -5,7 +5,6 @@
 /// The options of the first line, and where the Lua text begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// The options.
     pub flags: Flags,
     /// Where Lua begins: at the end of the first line, so that lines keep their numbers.
     pub body: usize,

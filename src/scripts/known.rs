@@ -1,8 +1,8 @@
 //! The exact texts that clients are known to send, by their SHA-1: who sends a text, what for, and where it names the lock.
 //!
 //! Owns    the list. `tests/scripts/collect.py` collects the texts from the clients' packages, and `tests/scripts.rs` checks
-//!         each row against its text. The texts belong to their authors and are not stored here, except for those of this
-//!         project's clients: `client/*.lua`, `load/*.lua`.
+//!         each row against its text. The texts belong to their authors and are not stored here, except for
+//!         those of this project's client, `client/*.lua`, and two of Redisson that `redlatch load` sends, `load/*.lua`.
 //! Rule    a row says only what its text does. Locks that are a number of free permits (Redisson's Semaphore and
 //!         CountDownLatch) do not say who holds them: their scripts are `other`.
 
@@ -37,7 +37,6 @@ pub enum Purpose {
     Inspect,
     /// None of these, or about several locks of several owners.
     Other,
-    /// Ends the owner's hold.
     Release,
 }
 
@@ -59,7 +58,6 @@ pub enum Granted {
 /// The kind of lock that a client builds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// One owner.
     Exclusive,
     /// Several owners, up to a limit.
     Permits,
@@ -72,7 +70,6 @@ pub enum Kind {
 /// Where the inputs of a script name the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
-    /// The kind.
     pub kind: Kind,
     /// The key that exists as long as anybody holds the lock.
     pub key: Input,
@@ -100,9 +97,7 @@ pub enum Input {
 /// The lease that a script sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
-    /// Where it is.
     pub input: Input,
-    /// What its number means.
     pub unit: Unit,
 }
 
@@ -267,7 +262,6 @@ const LAST_ARG: Option<Input> = Some(Input::LastArg);
 use Granted::{MinusOneFirst, Nil, Ok, OneFirst, Positive};
 use Kind::{Exclusive, Permits, Reentrant, Shared};
 
-/// The texts, by client.
 #[rustfmt::skip] // A table: one or two lines a text.
 pub const KNOWN: &[Known] = &[
     release("da225123b2af4a41136fdba7ffac1e045e344da1", "@microfleet/ioredis-lock: delifequal")
@@ -476,9 +470,6 @@ pub const KNOWN: &[Known] = &[
         .lock(Reentrant, K1, A3, None),
     extend("8dc1f5e47c51534be7db40e44c0f599f6a477f74", "redlatch::lock: extend").lock(Exclusive, K1, A1, ms(A2)),
     release("a4531ced16624ae8c7f85b8074174d90ed321267", "redlatch::lock: release").lock(Exclusive, K1, A1, None),
-    acquire("e69f70593645cdc85b01820cc3f049b2d8a953a0", "redlatch load: tryLock", Nil)
-        .lock(Reentrant, K1, A2, ms(A1)),
-    release("81a44fba1bbfc5a4e2598217b1286134b7059b8b", "redlatch load: unlock").lock(Reentrant, K1, A3, None),
     release("544c68b7ffd46e5d7ccc58a27204557efba43310", "redlock (crate): unlock")
         .lock(Exclusive, K1, A1, None),
     release("5c252c1a0eaeeb4522fbbb982baba4e74ddfcd0d", "redlock (Elixir): unlock")

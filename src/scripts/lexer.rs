@@ -26,14 +26,11 @@ pub const SCRIPT_BYTES_MAX: usize = 16 * 1024;
 /// Tokens of the longest script that is parsed.
 pub const TOKENS_MAX: usize = 4 * 1024;
 
-/// One word of Lua.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Token<'a> {
     /// A keyword or a symbol: `then`, `==`, `(`.
     Mark(&'static str),
-    /// An identifier.
     Name(&'a str),
-    /// A numeral, as written.
     Number(&'a str),
     /// A string, its escapes resolved.
     Text(Cow<'a, [u8]>),

@@ -7,7 +7,6 @@ use crate::resp::words;
 /// The first line of a library. Lua begins at the end of that line, so that lines keep their numbers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Library {
-    /// Its name.
     pub name: String,
     /// The length of the first line.
     pub body: usize,
@@ -18,7 +17,6 @@ pub struct Library {
 pub struct Function {
     /// Its name, as it was registered; a caller may write it in another letter case.
     pub name: String,
-    /// Its description.
     pub description: Option<Vec<u8>>,
     /// Its flags, in the order of [`FLAGS`].
     pub flags: Vec<&'static str>,

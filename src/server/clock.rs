@@ -124,7 +124,6 @@ impl TestClock {
         self.time.lock().since.is_none()
     }
 
-    /// Stops the clock.
     pub(crate) fn freeze(&self) {
         let mut time = self.time.lock();
         *time = Time { at_micros: time.micros(), since: None };

@@ -420,7 +420,7 @@ impl<S: Peer> ConnectionIo<S> {
     /// Reports that this connection has done all work of the current step of a test's clock.
     fn finish_clock_step(&self) {
         if self.context.membership().is_some() {
-            self.client.settled.store(self.clock_step, SeqCst);
+            self.client.tested.settled.store(self.clock_step, SeqCst);
             self.context.clock_step_done();
         }
     }

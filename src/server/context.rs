@@ -63,19 +63,31 @@ struct Inner {
     process: Arc<Process>,
     clock: AnyClock,
     /// The node of a namespace that the engine is, if its clock is a test's.
-    membership: Option<Membership>,
+    tested: Option<Tested>,
     /// The keeper of the journal, if the server has a directory.
     keeper: Option<Arc<Keeper>>,
-    /// Counts the steps of a test's clock; see [`ServerContext::clock_step`].
-    clock_step: AtomicU64,
-    /// Notified whenever a connection has done all work of a step of a test's clock.
-    clock_step_done: Notify,
     /// Notified if the ticker must run before the time it sleeps until.
     ticker: Arc<Notify>,
     /// One connection at a time is on the script thread, because scripts exclude each other anyway.
     script_thread: Arc<Semaphore>,
     /// Set when the engine accepts no more clients, although the server goes on: its namespace has been dropped.
     has_ended: AtomicBool,
+}
+
+/// What only an engine under a test's clock has.
+#[derive(Debug)]
+struct Tested {
+    membership: Membership,
+    /// Counts the steps of the clock; see [`ServerContext::clock_step`].
+    clock_step: AtomicU64,
+    /// Notified whenever a connection has done all work of a step.
+    clock_step_done: Notify,
+}
+
+impl Tested {
+    fn new(membership: Membership) -> Self {
+        Self { membership, clock_step: AtomicU64::new(0), clock_step_done: Notify::new() }
+    }
 }
 
 /// One of the `maxclients` connections, until it is dropped.
@@ -116,10 +128,8 @@ impl ServerContext {
         let inner = Inner {
             process,
             clock,
-            membership,
+            tested: membership.map(Tested::new),
             keeper,
-            clock_step: AtomicU64::new(0),
-            clock_step_done: Notify::new(),
             ticker,
             script_thread: Arc::new(Semaphore::new(1)),
             has_ended: AtomicBool::new(false),
@@ -133,7 +143,7 @@ impl ServerContext {
 
     /// The node of a namespace that the engine is, if its clock is a test's.
     pub(super) fn membership(&self) -> Option<&Membership> {
-        self.inner.membership.as_ref()
+        self.inner.tested.as_ref().map(|tested| &tested.membership)
     }
 
     /// The keeper of the journal, if the server has a directory.
@@ -169,34 +179,35 @@ impl ServerContext {
         }
     }
 
-    /// The number of the last step of a test's clock.
+    /// The number of the last step of a test's clock; 0 without one.
     pub(super) fn clock_step(&self) -> u64 {
-        if self.membership().is_some() { self.inner.clock_step.load(SeqCst) } else { 0 }
+        self.inner.tested.as_ref().map_or(0, |tested| tested.clock_step.load(SeqCst))
     }
 
     /// Reports that a connection has done all work of the last step of a test's clock.
     pub(super) fn clock_step_done(&self) {
-        if self.membership().is_some() {
-            self.inner.clock_step_done.notify_waiters();
+        if let Some(tested) = &self.inner.tested {
+            tested.clock_step_done.notify_waiters();
         }
     }
 
     /// Begins a step of a test's clock: wakes every connection, and waits until each has written all its output, or
     /// cannot write because its client does not read.
     pub(super) async fn wait_for_clock_step(&self) {
-        let step = self.inner.clock_step.fetch_add(1, SeqCst) + 1;
+        let Some(tested) = &self.inner.tested else { return };
+        let step = tested.clock_step.fetch_add(1, SeqCst) + 1;
         let clients = self.engine.shared().registries.clients.all();
         for client in &clients {
             client.wake();
         }
         for client in clients {
             loop {
-                let done = self.inner.clock_step_done.notified();
+                let done = tested.clock_step_done.notified();
                 tokio::pin!(done);
                 // Registered before the check, so that no notification is missed.
                 done.as_mut().enable();
                 let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
-                if is_gone || client.settled.load(SeqCst) >= step {
+                if is_gone || client.tested.settled.load(SeqCst) >= step {
                     break;
                 }
                 done.await;

@@ -60,7 +60,6 @@ impl Progress {
 #[derive(Debug)]
 struct Behind {
     action: Action,
-    /// The keys that end.
     keys: Vec<Bytes>,
     database: u16,
 }

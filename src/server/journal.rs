@@ -178,7 +178,6 @@ fn sync(log: &Log, clock: &SystemClock) -> Result<(), StartError> {
     log.sync(clock.now().lock, boot::millis()).map_err(unusable)
 }
 
-/// Logs what was found.
 fn report(found: &Found, resume: &Resume, keyspace: &Keyspace) {
     let keys: usize = (0..keyspace.databases()).map(|database| keyspace.size(database).0).sum();
     match found.ending {

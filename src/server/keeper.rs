@@ -43,7 +43,6 @@ pub(super) struct Keeper {
     waiting: Mutex<Waiting>,
     /// A reply waits for the disk.
     wanted: Notify,
-    /// A sync has failed.
     has_failed: AtomicBool,
     /// The last sync may be done, and will be tried again.
     is_late: AtomicBool,
@@ -322,7 +321,6 @@ impl Keeper {
     }
 }
 
-/// A sync has failed.
 #[derive(Debug)]
 struct Failed;
 

@@ -71,7 +71,6 @@ impl Listener {
         }
     }
 
-    /// The next connection.
     pub(super) async fn accept(&self) -> io::Result<Accepted> {
         Ok(match self {
             Self::Tcp(listener, _) => {

@@ -24,7 +24,6 @@ use crate::testing::{
     NodeFacts, NodeState, Testing, client_fits,
 };
 
-/// A namespace.
 #[derive(Debug)]
 pub(super) struct Namespace {
     name: Arc<str>,
@@ -45,7 +44,6 @@ pub(super) struct Node {
     pub(super) status: Arc<NodeStatus>,
 }
 
-/// Whom a node answers.
 #[derive(Debug)]
 pub(super) struct NodeStatus {
     /// False while the node is up and has no partition.
@@ -58,11 +56,9 @@ pub(super) struct NodeStatus {
 /// Whether a node answers a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
-    /// It does.
     Open,
     /// It neither reads nor writes.
     Silent,
-    /// It resets the connection.
     Reset,
 }
 
@@ -173,7 +169,6 @@ impl NodeStatus {
     }
 }
 
-/// Partitions of one node.
 const PARTITIONS_MAX: usize = 1000;
 
 impl Namespace {

@@ -68,7 +68,6 @@ pub(super) struct RequestProcessor {
 /// The next step of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// It processes requests.
     Open,
     /// The next request waits until this moment.
     Held(LockTime),

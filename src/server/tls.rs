@@ -31,7 +31,6 @@ use super::peer::Peer;
 /// How long a handshake may take, from the accepted connection on.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// The certificates in use.
 pub(super) struct Tls(RwLock<TlsAcceptor>);
 
 impl Tls {
@@ -74,9 +73,7 @@ pub(super) struct ServerStream<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
 enum Stage<S> {
     /// The handshake is in progress.
     Handshake(Pin<Box<Timeout<Accept<S>>>>),
-    /// The handshake is done.
     Open(Box<TlsStream<S>>),
-    /// The handshake has failed.
     Failed,
 }
 

@@ -17,7 +17,6 @@ use super::StartError;
 use super::listener::BACKLOG;
 use crate::state::settings::Settings;
 
-/// A listening socket.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) listener: UnixListener,

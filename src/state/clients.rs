@@ -31,21 +31,17 @@ pub type ClientId = u64;
 /// One connected client, shared between its own connection and all others.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number.
     pub id: ClientId,
     /// Where it connected from: `127.0.0.1:50000`, a socket's path, or empty for an in-process stream.
     pub peer: String,
-    /// Where it connected to.
     pub local: String,
     /// Whether it came through a Unix socket.
     pub is_unix: bool,
-    /// When it connected.
     pub since: LockTime,
     /// CLIENT SETNAME and CLIENT SETINFO.
     pub names: Mutex<Names>,
     /// The user it is authenticated as.
     account: Mutex<Option<Arc<Account>>>,
-    /// The selected database.
     pub database: AtomicU16,
     /// When it last sent a request, in milliseconds of lock time.
     pub last_active_ms: AtomicU64,
@@ -81,10 +77,8 @@ pub struct Client {
     buffers: AtomicU8,
     /// The lock that it is refused again and again, if there is one.
     pub polling: Polling,
-    /// The last step of a manual clock whose consequences the connection has sent.
-    pub settled: AtomicU64,
-    /// Until when a fault of the test backend holds it up, in milliseconds of lock time; 0 if none does.
-    held_until_ms: AtomicU64,
+    /// What only the test backend uses.
+    pub tested: Tested,
     /// The command of this client that waits, if one does.
     wait: Mutex<Option<Arc<Wait>>>,
     protocol: AtomicU8,
@@ -94,6 +88,15 @@ pub struct Client {
     cut_reason: OnceLock<&'static str>,
     outbox: Mutex<Outbox>,
     has_messages: AtomicBool,
+}
+
+/// What the test backend knows of a client.
+#[derive(Debug, Default)]
+pub struct Tested {
+    /// The last step of a manual clock whose consequences the connection has sent.
+    pub settled: AtomicU64,
+    /// Until when a fault holds the client up, in milliseconds of lock time; 0 if none does.
+    held_until_ms: AtomicU64,
 }
 
 /// The names that a client has set for itself.
@@ -133,7 +136,6 @@ const NO_TRANSACTION: u32 = u32::MAX;
 struct Outbox {
     /// Messages that follow the reply to the current request directly.
     next: Vec<u8>,
-    /// All other messages.
     bytes: Vec<u8>,
     /// Whether `bytes` contains the answer of the waiting command.
     is_answered: bool,
@@ -187,8 +189,7 @@ impl Client {
             is_held: AtomicBool::new(false),
             buffers: AtomicU8::new(RELEASED),
             polling: Polling::default(),
-            settled: AtomicU64::new(0),
-            held_until_ms: AtomicU64::new(0),
+            tested: Tested::default(),
             wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
@@ -220,12 +221,10 @@ impl Client {
         self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
     }
 
-    /// Its protocol version.
     pub fn protocol(&self) -> Protocol {
         if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
-    /// Sets the protocol version.
     pub fn set_protocol(&self, protocol: Protocol) {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
@@ -272,7 +271,7 @@ impl Client {
 
     /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
     pub fn waits_until(&self) -> Option<LockTime> {
-        let held_until_ms = self.held_until_ms.load(SeqCst);
+        let held_until_ms = self.tested.held_until_ms.load(SeqCst);
         if held_until_ms > 0 {
             return Some(LockTime::from_millis(held_until_ms));
         }
@@ -281,7 +280,7 @@ impl Client {
 
     /// A fault of the test backend holds it up until then; `None`: none does.
     pub fn hold_until(&self, until: Option<LockTime>) {
-        self.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
+        self.tested.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
     }
 
     /// Sets the waiting command of this client.
@@ -545,7 +544,6 @@ fn bounded(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// All connected clients.
 #[derive(Debug, Default)]
 pub struct Clients {
     by_id: DashMap<ClientId, Arc<Client>>,

@@ -45,7 +45,6 @@ impl ClusterFacts {
         self.others.lock().clone()
     }
 
-    /// Notes the other nodes.
     pub fn set_others(&self, mut others: Vec<ClusterNode>) {
         others.sort_by(|a, b| a.id.cmp(&b.id));
         *self.others.lock() = others;

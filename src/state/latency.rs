@@ -125,7 +125,6 @@ impl Histogram {
         self.0.get().into_iter().flat_map(|buckets| buckets.iter())
     }
 
-    /// Starts again at zero.
     pub fn reset(&self) {
         self.counters().for_each(Counter::reset);
     }

@@ -12,19 +12,16 @@ use super::latency::{ErrorCodes, Histogram, Rates};
 /// Counters of one server. All count from its start, or from CONFIG RESETSTAT.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Connections accepted.
     pub connections: Counter,
     /// Connections refused because of `maxclients`.
     pub rejected_connections: Counter,
     /// Connections closed because of `client-query-buffer-limit`.
     pub query_limit_disconnections: Counter,
-    /// Commands carried out.
     pub commands: Counter,
     /// Bytes received.
     pub input_bytes: Counter,
     /// Bytes sent.
     pub output_bytes: Counter,
-    /// Error replies.
     pub errors: Counter,
     /// Failed authentications, and commands refused because the client has not authenticated.
     pub denied_auth: Counter,
@@ -60,12 +57,10 @@ impl Counter {
         self.0.fetch_max(value, Relaxed).max(value)
     }
 
-    /// The count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Starts again at zero.
     pub fn reset(&self) {
         self.0.store(0, Relaxed);
     }
@@ -114,7 +109,6 @@ impl Tally {
 pub struct CommandStats {
     /// Times carried out, failed calls included.
     pub calls: Counter,
-    /// Calls that were timed.
     timed: Counter,
     /// Microseconds spent in the timed calls.
     timed_micros: Counter,

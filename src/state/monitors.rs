@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 
 use super::clients::{Client, ClientId};
 
-/// The clients that monitor.
 #[derive(Debug, Default)]
 pub struct Monitors {
     is_any: AtomicBool,

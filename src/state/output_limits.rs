@@ -17,7 +17,6 @@ pub enum Class {
     Normal,
     /// A replica. There are none, but configurations name the class.
     Replica,
-    /// Subscribers.
     Pubsub,
 }
 
@@ -90,7 +89,6 @@ impl OutputLimits {
         Limit { hard_bytes: number(0), soft_bytes: number(1), soft_secs: number(2) }
     }
 
-    /// Sets all limits.
     pub fn set(&self, limits: &[Limit; 3]) {
         let numbers = limits.iter().flat_map(|limit| [limit.hard_bytes, limit.soft_bytes, limit.soft_secs]);
         self.numbers.iter().zip(numbers).for_each(|(kept, number)| kept.store(number, Relaxed));

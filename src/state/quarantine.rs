@@ -25,7 +25,6 @@ pub struct Quarantine {
 
 #[derive(Debug, Default)]
 struct Causes {
-    /// Why the quarantine began.
     reason: &'static str,
     /// Why the journal cannot be written.
     disk_error: Option<Arc<str>>,

@@ -8,13 +8,10 @@ use super::tracking::Tracking;
 /// The registries that a change of the keyspace is published to.
 #[derive(Debug, Default)]
 pub struct Registries {
-    /// Every client.
     pub clients: Clients,
-    /// Channels and their subscribers.
     pub channels: Channels,
     /// Clients with CLIENT TRACKING on.
     pub tracking: Tracking,
-    /// Sessions of locks.
     pub lock_sessions: LockSessions,
 }
 

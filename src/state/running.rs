@@ -23,7 +23,6 @@ pub struct Running {
     script: Mutex<Option<Script>>,
 }
 
-/// A running script.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// The function, if FCALL runs it; EVAL has none.
@@ -32,10 +31,8 @@ pub struct Script {
     pub client: Arc<Client>,
 }
 
-/// A running function.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name.
     pub name: String,
     /// The request that called it.
     pub command: OwnedRequest,
@@ -65,7 +62,6 @@ impl Running {
         *slot = Some(script);
     }
 
-    /// The script is over.
     pub fn end(&self) {
         let mut slot = self.script.lock();
         self.since_ms.store(0, SeqCst);
@@ -81,13 +77,11 @@ impl Running {
         }
     }
 
-    /// The script has written.
     #[inline]
     pub fn note_write(&self) {
         self.has_written.store(true, Relaxed);
     }
 
-    /// The running script.
     pub fn script(&self) -> Option<Script> {
         self.script.lock().clone()
     }

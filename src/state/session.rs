@@ -23,7 +23,6 @@ use crate::resp::Protocol;
 pub struct Session {
     /// What other connections see of this one.
     pub client: Arc<Client>,
-    /// The selected database.
     pub database: u16,
     /// The protocol version of its replies.
     pub protocol: Protocol,
@@ -49,7 +48,6 @@ pub struct Session {
     pub is_shown: bool,
     /// Whether more memory is in use than `maxmemory` allows, as of the current request.
     pub is_short_of_memory: bool,
-    /// Its channels and patterns.
     pub subscriptions: Subscriptions,
     /// CLIENT TRACKING: which of its reads are tracked.
     pub reads: Reads,
@@ -70,7 +68,6 @@ pub struct Session {
 /// CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Replies {
-    /// Every request is answered.
     #[default]
     On,
     /// No request is answered.

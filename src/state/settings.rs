@@ -15,14 +15,12 @@ use super::settings_table::ROWS;
 use crate::limits::LOCK_PREFIXES_MAX;
 use crate::types::glob;
 
-/// One setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Its name, as in redis.conf.
     pub name: &'static str,
     /// Its default, as text.
     pub default: &'static str,
-    /// Which values it accepts.
     pub kind: Kind,
     /// Whether CONFIG SET may change it while the server runs.
     pub live: bool,
@@ -33,7 +31,6 @@ pub struct Setting {
 /// Which values a setting accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Any text.
     Text,
     /// `yes` or `no`.
     Flag,
@@ -43,9 +40,7 @@ pub enum Kind {
     Integer(i64, i64),
     /// Bytes, with an optional unit (`k`, `kb`, `m`, `mb`, `g`, `gb`), within bounds.
     Bytes(u64, u64),
-    /// One of these words.
     OneOf(&'static [&'static str]),
-    /// Letters of keyspace events.
     Events,
     /// Limits of unsent output, for some classes of clients or all.
     OutputLimits,
@@ -65,11 +60,8 @@ pub enum SettingError {
     /// The value does not fit the row.
     #[error("{name} '{value}': {expected}")]
     Value {
-        /// The setting.
         name: &'static str,
-        /// The refused value.
         value: String,
-        /// Which values are accepted.
         expected: String,
         /// The error text of CONFIG SET.
         reply: String,
@@ -391,7 +383,6 @@ impl Settings {
     }
 }
 
-/// Aliases in redis.conf.
 const ALIASES: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
 
 fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {

@@ -67,7 +67,6 @@ impl Text {
         }
     }
 
-    /// The new text.
     fn written(mut self) -> Vec<u8> {
         while self.lines.last().is_some_and(Vec::is_empty) {
             self.lines.pop();

@@ -17,7 +17,6 @@ const WORDS_MAX: usize = 32;
 /// Bytes of a word that are kept.
 const WORD_BYTES_MAX: usize = 128;
 
-/// A slow call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SlowCall {
     /// Its number. It rises with every slow call and is never reused.

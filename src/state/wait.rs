@@ -29,20 +29,16 @@ pub enum WaitFor {
 pub enum WaitEnd {
     /// It was answered by a write, or refused.
     Answered,
-    /// Its connection has ended.
     Disconnected,
-    /// It has timed out.
     TimedOut,
     /// CLIENT UNBLOCK, or a change that forbids the wait, has ended it.
     Unblocked,
 }
 
-/// A command that waits.
 #[derive(Debug)]
 pub struct Wait {
     /// Its place among all waits of the server: the number of a later wait is higher.
     pub number: u64,
-    /// What it waits for.
     pub kind: WaitFor,
     /// When it times out; `None`: never.
     pub until: Option<LockTime>,

@@ -1,42 +1,20 @@
-//! A timeline as a picture (SVG), as a page (HTML), and as JSON.
+//! A timeline as a page (HTML), and as JSON.
 //!
-//! Rule    the picture and the page stand alone: no script, no font, no other file; light or dark as the reader's system is.
+//! Rule    the page stands alone: no script, no font, no other file; light or dark as the reader's system is.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::check::Finding;
-use super::event::{json_text, shown};
-use super::timeline::{Mark, Span, Timeline, seconds};
-use crate::svg::{Svg, escaped};
+use super::event::json_text;
+use super::timeline::{LEGEND, Mark, Span, Timeline, seconds};
+use crate::svg::escaped;
 
-/// Widths and heights, in pixels.
-const LABEL_WIDTH: usize = 170;
-const LANE_HEIGHT: usize = 40;
-const BAR_HEIGHT: usize = 18;
-const HEAD_HEIGHT: usize = 34;
-const STEP_WIDTH_MAX: usize = 36;
-const STEP_WIDTH_MIN: usize = 8;
-/// The width that a short history fills.
-const WIDTH_WANTED: usize = 1100;
-/// Characters of a name beside a lane.
-const NAME_CHARS_MAX: usize = 22;
-/// Pixels between two times over the picture.
-const TIME_WIDTH: usize = 64;
-/// Colours of locks, in turn, light enough for black and dark enough for white.
-const COLOURS: &[&str] = &["#3b82f6", "#16a34a", "#d97706", "#9333ea", "#0d9488", "#db2777"];
+/// Colours of holds, which the locks have in turn.
+const COLOURS: usize = 6;
 
 impl Timeline {
-    /// As SVG.
-    pub fn svg(&self) -> String {
-        let room = WIDTH_WANTED.saturating_sub(LABEL_WIDTH) / self.steps.len().max(1);
-        let step_width = room.clamp(STEP_WIDTH_MIN, STEP_WIDTH_MAX);
-        let width = LABEL_WIDTH + step_width * (self.steps.len() + 1);
-        let height = HEAD_HEIGHT + LANE_HEIGHT * self.lanes.len().max(1) + 28;
-        let svg = Svg::new(width as f64, height as f64, "Locks by client and time", STYLE);
-        Drawing { timeline: self, step_width, svg }.draw(width, height)
-    }
-
-    /// As a page with the picture, what is wrong, and every step.
+    /// As a page: what is wrong, and a table with a row for each step and a column for each lane.
     pub fn html(&self, findings: &[Finding]) -> String {
         let mut out = String::from(PAGE);
         if findings.is_empty() {
@@ -51,15 +29,54 @@ impl Timeline {
             }
             out.push_str("</ul>\n");
         }
-        _ = writeln!(out, "<div class=\"picture\">{}</div>", self.svg());
-        out.push_str("<table><tr><th>seconds</th><th>what happened</th></tr>\n");
-        let begin = self.begin();
-        for (number, step) in self.steps.iter().enumerate() {
-            let (time, text) = (seconds(begin, step.at), escaped(&step.text));
-            _ = writeln!(out, "<tr id=\"step{number}\"><td>{time}</td><td>{text}</td></tr>");
+        if self.left_out > 0 {
+            _ = writeln!(out, "<p>{} earlier steps are left out.</p>", self.left_out);
         }
-        out.push_str("</table>\n</body>\n</html>\n");
+        self.put_table(&mut out);
+        _ = write!(out, "<p>{}</p>\n</body>\n</html>\n", LEGEND.trim());
         out
+    }
+
+    fn put_table(&self, out: &mut String) {
+        out.push_str("<table>\n<tr><th>seconds</th>");
+        for lane in &self.lanes {
+            _ = write!(out, "<th>{}<br><small>{}</small></th>", escaped(&lane.name), escaped(&lane.library));
+        }
+        out.push_str("<th>what happened</th></tr>\n");
+        let mut colours = BTreeMap::new();
+        for span in &self.holds {
+            let next = colours.len() % COLOURS;
+            colours.entry(&*span.key).or_insert(next);
+        }
+        let begin = self.steps.first().map_or(0, |step| step.at);
+        for (at, step) in self.steps.iter().enumerate() {
+            _ = write!(out, "<tr><td>{}</td>", seconds(begin, step.at));
+            for lane in 0..self.lanes.len() {
+                self.put_cell(out, lane, at, &colours);
+            }
+            _ = writeln!(out, "<td>{}</td></tr>", escaped(&step.text));
+        }
+        out.push_str("</table>\n");
+    }
+
+    /// A step of a lane: coloured if the lane holds a lock, hatched if it waits; with its letter, and the token of a grant.
+    fn put_cell(&self, out: &mut String, lane: usize, at: usize, colours: &BTreeMap<&str, usize>) {
+        let (hold, wait) = self.spans(lane, at);
+        let class = match hold {
+            Some(hold) => format!("hold c{}", colours[&*hold.key]),
+            None => wait.map_or(String::new(), |_| "wait".to_owned()),
+        };
+        let title = hold.or(wait).map_or(String::new(), |span| {
+            let token = span.token.map_or(String::new(), |token| format!(", token {token}"));
+            escaped(&span.key) + &token
+        });
+        let step = &self.steps[at];
+        let text = match (self.letter(lane, at), step.token.filter(|_| step.lane == Some(lane))) {
+            (_, Some(token)) => token.to_string(),
+            ('#' | ':' | '.', None) => String::new(),
+            (letter, None) => letter.to_string(),
+        };
+        _ = write!(out, "<td class=\"{class}\" title=\"{title}\">{text}</td>");
     }
 
     /// As JSON: `lanes`, `steps`, `holds`, `waits`, `left_out`, `findings`. Spans name lanes and steps by their places.
@@ -97,11 +114,6 @@ impl Timeline {
             self.left_out
         )
     }
-
-    /// The time of the first step.
-    fn begin(&self) -> u64 {
-        self.steps.first().map_or(0, |step| step.at)
-    }
 }
 
 impl Mark {
@@ -115,123 +127,6 @@ impl Mark {
             Self::Renewed => "renewed",
             Self::Request => "request",
         }
-    }
-}
-
-struct Drawing<'t> {
-    timeline: &'t Timeline,
-    step_width: usize,
-    svg: Svg,
-}
-
-impl Drawing<'_> {
-    fn draw(mut self, width: usize, height: usize) -> String {
-        self.svg.put(format_args!("{HATCH}"));
-        self.put_times(height);
-        for (lane, known) in self.timeline.lanes.iter().enumerate() {
-            let (middle, name) = (self.middle(lane), escaped(&shown(known.name.as_bytes(), NAME_CHARS_MAX)));
-            self.svg.put(format_args!("<text class=\"name\" x=\"8\" y=\"{}\">{name}</text>\n", middle + 1));
-            if !known.library.is_empty() {
-                let library = escaped(&shown(known.library.as_bytes(), NAME_CHARS_MAX));
-                let y = middle + 14;
-                self.svg.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{library}</text>\n"));
-            }
-            self.svg.put(format_args!(
-                "<line class=\"lane\" x1=\"{LABEL_WIDTH}\" x2=\"{width}\" y1=\"{middle}\" y2=\"{middle}\"/>\n"
-            ));
-        }
-        for span in &self.timeline.waits {
-            self.put_span(span, "fill=\"url(#waits)\" class=\"wait\"");
-        }
-        for span in &self.timeline.holds {
-            self.put_span(span, &format!("fill=\"{}\"", self.colour(&span.key)));
-        }
-        for at in 0..self.timeline.steps.len() {
-            self.put_mark(at);
-        }
-        let y = height - 10;
-        self.svg.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{LEGEND}</text>\n"));
-        self.svg.finish()
-    }
-
-    /// The times at which something happens, over the picture.
-    fn put_times(&mut self, height: usize) {
-        let (begin, mut before, mut free_from) = (self.timeline.begin(), None, 0);
-        for (at, step) in self.timeline.steps.iter().enumerate() {
-            let x = self.x(at);
-            if before != Some(step.at) && x >= free_from {
-                let bottom = height - 26;
-                let time = seconds(begin, step.at);
-                self.svg.put(format_args!(
-                    "<line class=\"time\" x1=\"{x}\" x2=\"{x}\" y1=\"20\" y2=\"{bottom}\"/>\
-                     <text class=\"small\" x=\"{x}\" y=\"14\">{time}</text>\n"
-                ));
-                free_from = x + TIME_WIDTH;
-            }
-            before = Some(step.at);
-        }
-    }
-
-    fn put_span(&mut self, span: &Span, look: &str) {
-        let (x, end) = (self.x(span.from), self.x(span.to));
-        let (width, y) = ((end - x).max(self.step_width / 2), self.middle(span.lane) - BAR_HEIGHT / 2);
-        let key = escaped(&span.key);
-        let token = span.token.map(|token| format!(", token {token}")).unwrap_or_default();
-        self.svg.put(format_args!(
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{BAR_HEIGHT}\" rx=\"3\" {look}>\
-             <title>{key}{token}</title></rect>\n"
-        ));
-        if let Some(token) = span.token {
-            let y = self.middle(span.lane) + 4;
-            self.svg.put(format_args!("<text class=\"token\" x=\"{}\" y=\"{y}\">{token}</text>\n", x + 4));
-        }
-    }
-
-    fn put_mark(&mut self, at: usize) {
-        let step = &self.timeline.steps[at];
-        let (Some(lane), Some(mark)) = (step.lane, step.mark) else { return };
-        let (x, y) = (self.x(at), self.middle(lane));
-        let (top, bottom) = (y - BAR_HEIGHT / 2 - 3, y + BAR_HEIGHT / 2 + 3);
-        let shape = match mark {
-            Mark::Granted => return,
-            Mark::Request => format!("<circle class=\"request\" cx=\"{x}\" cy=\"{y}\" r=\"3\">"),
-            Mark::Renewed | Mark::Released => {
-                format!("<path class=\"tick\" d=\"M{x} {top}V{bottom}\">")
-            }
-            Mark::Expired => {
-                let (left, right) = (x - 6, x + 6);
-                let (up, down) = (y - 6, y + 6);
-                format!(
-                    "<path class=\"expired\" d=\"M{left} {up}L{right} {down}M{left} {down}L{right} {up}\">"
-                )
-            }
-            Mark::Fault => {
-                let (left, right) = (x - 7, x + 7);
-                format!("<path class=\"fault\" d=\"M{x} {top}L{right} {bottom}H{left}Z\">")
-            }
-        };
-        let (text, end) = (escaped(&step.text), if mark == Mark::Request { "circle" } else { "path" });
-        self.svg.put(format_args!("{shape}<title>{text}</title></{end}>\n"));
-    }
-
-    fn x(&self, step: usize) -> usize {
-        LABEL_WIDTH + self.step_width / 2 + step * self.step_width
-    }
-
-    fn middle(&self, lane: usize) -> usize {
-        HEAD_HEIGHT + lane * LANE_HEIGHT + LANE_HEIGHT / 2
-    }
-
-    /// The colour of a lock: that of its place among all locks.
-    fn colour(&self, key: &str) -> &'static str {
-        let mut keys: Vec<&str> = Vec::new();
-        for span in &self.timeline.holds {
-            if !keys.contains(&&*span.key) {
-                keys.push(&span.key);
-            }
-        }
-        let place = keys.iter().position(|known| *known == key).unwrap_or(0);
-        COLOURS[place % COLOURS.len()]
     }
 }
 
@@ -252,29 +147,15 @@ fn field(out: &mut String, name: &str, value: &str) {
     json_text(out, value);
 }
 
-const LEGEND: &str = "bar: holds, with its token; hatched: waits; tick: renews or releases; cross: the lease ends; \
-                      triangle: a fault acts; dot: a request";
-
-const STYLE: &str = "\
-svg{--ink:#1f2937;--pale:#d1d5db;--soft:#6b7280;--alarm:#dc2626;background:#fff;font:12px system-ui,sans-serif}\
-@media(prefers-color-scheme:dark){svg{--ink:#e5e7eb;--pale:#374151;--soft:#9ca3af;--alarm:#f87171;background:#111827}}\
-text{fill:var(--ink)}.name{font-weight:600}.small{font-size:11px;fill:var(--soft)}\
-.token{fill:#fff;font-size:11px;font-weight:600}.lane{stroke:var(--pale)}.time{stroke:var(--pale);stroke-dasharray:2 3}\
-.wait{stroke:var(--soft)}.request{fill:var(--soft)}.tick{stroke:var(--ink);stroke-width:2}\
-.expired{stroke:var(--alarm);stroke-width:3;fill:none}.fault{fill:var(--alarm)}\
-.hatch{stroke:var(--soft);stroke-width:2}";
-
-/// How waits are filled.
-const HATCH: &str = "\
-<defs><pattern id=\"waits\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-<line class=\"hatch\" y2=\"6\"/></pattern></defs>\n";
-
 const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
 <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>redlatch timeline</title>\n<style>\n\
 :root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:2em;background:#fff;color:#1f2937}\n\
-.picture{overflow-x:auto}table{border-collapse:collapse;margin-top:1em}td,th{text-align:left;padding:2px 12px 2px 0}\n\
-td{font-family:ui-monospace,monospace;font-size:12px;overflow-wrap:anywhere}td:first-child{white-space:nowrap}\n\
-.findings b{color:#dc2626}pre{font-size:12px;overflow-x:auto}\n\
+table{border-collapse:collapse}td,th{text-align:left;padding:2px 8px;white-space:nowrap}\n\
+td{font-family:ui-monospace,monospace;font-size:12px;border-left:1px solid #9ca3af55}th{vertical-align:bottom}\n\
+small{font-weight:400;opacity:.7}.hold{color:#fff;font-weight:600}\n\
+.wait{background:repeating-linear-gradient(45deg,#9ca3af 0 2px,#0000 2px 6px)}\n\
+.c0{background:#2563eb}.c1{background:#15803d}.c2{background:#b45309}.c3{background:#7e22ce}.c4{background:#0f766e}\n\
+.c5{background:#be185d}.findings b{color:#dc2626}pre{font-size:12px;overflow-x:auto}\n\
 @media(prefers-color-scheme:dark){body{background:#111827;color:#e5e7eb}.findings b{color:#f87171}}\n\
 </style>\n</head>\n<body>\n<h1>redlatch timeline</h1>\n";
 
@@ -289,7 +170,7 @@ mod tests {
             lanes: ["a <b>", "c"].map(|name| Lane { name: name.to_owned(), library: String::new() }).to_vec(),
             steps: vec![
                 step(1000, Some(0), Some(Mark::Request), "a SET \"k\" & more"),
-                step(1000, Some(0), Some(Mark::Granted), "a holds k"),
+                Step { token: Some(41), ..step(1000, Some(0), Some(Mark::Granted), "a holds k") },
                 step(4000, Some(1), Some(Mark::Request), "c asks"),
                 step(9000, Some(0), Some(Mark::Expired), "over"),
                 step(9000, Some(1), Some(Mark::Fault), "fault 1"),
@@ -302,17 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_lanes_bars_and_marks_and_escapes_names() {
-        let svg = timeline().svg();
-        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
+    fn a_page_shows_who_holds_who_waits_and_what_happened() {
+        let page = timeline().html(&[]);
         for part in [
-            "a &lt;b&gt;</text>", "SET &quot;k&quot; &amp; more</title>", "<title>k, token 41</title>",
-            ">41</text>", "fill=\"url(#waits)\"", "class=\"expired\"", "class=\"fault\"", ">+3.000</text>",
+            "<th>a &lt;b&gt;<br>",
+            "<td>+3.000</td>",
+            "<td>a SET &quot;k&quot; &amp; more</td></tr>",
+            "<td class=\"hold c0\" title=\"k, token 41\">41</td>",
+            "<td class=\"hold c0\" title=\"k, token 41\">X</td>",
+            "<td class=\"wait\" title=\"k\">!</td>",
         ] {
-            assert!(svg.contains(part), "{part}: {svg}");
+            assert!(page.contains(part), "{part}: {page}");
         }
-        assert_eq!(svg.matches("<rect ").count(), 2);
-        assert!(Timeline::default().svg().ends_with("</svg>"), "nothing has happened");
+        assert_eq!((page.matches("class=\"hold").count(), page.matches("class=\"wait").count()), (3, 3));
+        assert!(Timeline::default().html(&[]).ends_with("</html>\n"), "nothing has happened");
     }
 
     #[test]

@@ -126,10 +126,16 @@ impl Timeline {
         out
     }
 
-    /// What a lane shows at a step, as a letter.
-    fn letter(&self, lane: usize, at: usize) -> char {
-        let step = &self.steps[at];
+    /// What a lane holds and waits for at a step.
+    pub(super) fn spans(&self, lane: usize, at: usize) -> (Option<&Span>, Option<&Span>) {
         let covers = |span: &&Span| span.lane == lane && (span.from..=span.to).contains(&at);
+        (self.holds.iter().find(covers), self.waits.iter().find(covers))
+    }
+
+    /// What a lane shows at a step, as a letter.
+    pub(super) fn letter(&self, lane: usize, at: usize) -> char {
+        let step = &self.steps[at];
+        let (hold, wait) = self.spans(lane, at);
         let mark = step.mark.filter(|_| step.lane == Some(lane));
         match mark {
             Some(Mark::Fault) => '!',
@@ -137,8 +143,8 @@ impl Timeline {
             Some(Mark::Granted) => '#',
             Some(Mark::Released) => '-',
             Some(Mark::Renewed) => '+',
-            _ if self.holds.iter().any(|span| covers(&span)) => '#',
-            _ if self.waits.iter().any(|span| covers(&span)) => ':',
+            _ if hold.is_some() => '#',
+            _ if wait.is_some() => ':',
             Some(Mark::Request) => 'o',
             None => '.',
         }
@@ -157,7 +163,7 @@ pub(super) fn seconds(begin: u64, at: u64) -> String {
     format!("{sign}{}.{:03}", millis / 1000, millis % 1000)
 }
 
-const LEGEND: &str =
+pub(super) const LEGEND: &str =
     "\n# holds   + renews   - releases   X the lease ends   : waits   o asks   ! a fault acts   . nothing\n";
 
 #[derive(Default)]

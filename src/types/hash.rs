@@ -1,22 +1,17 @@
-//! Hashes: fields with values, and the fields' deadlines. A small hash is one packed block of bytes.
+//! Hashes: fields with values. A small hash is one packed block of bytes.
 //!
-//! Owns    the bytes of every field and value, and the deadlines of fields.
-//! Knows   `clock`, for deadlines. It never reads the time: the caller removes fields that are due.
+//! Owns    the bytes of every field and value.
 //! Rule    fields keep their order of insertion until the hash counts as a table. From then on a removed field is
 //!         replaced by the last one; [`Hash::scan`] relies on that.
 //! Source  Redis 7.0 `t_hash.c`: when a listpack becomes a table, which is never undone.
 
-mod deadlines;
 mod indexed;
 mod packed;
 
 use super::{Seed, Shape};
-use crate::clock::{Deadline, LockTime};
-use deadlines::Deadlines;
 use indexed::Indexed;
 use packed::Packed;
 
-/// Fields and their values.
 #[derive(Clone, Debug)]
 pub struct Hash {
     form: Form,
@@ -24,8 +19,6 @@ pub struct Hash {
     is_table: bool,
     /// The seed of the index.
     seed: Seed,
-    /// The deadlines of fields; most hashes have none.
-    deadlines: Option<Box<Deadlines>>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,10 +30,10 @@ enum Form {
 impl Hash {
     /// An empty hash. It allocates nothing.
     pub fn new(seed: Seed) -> Self {
-        Self { form: Form::Packed(Packed::default()), is_table: false, seed, deadlines: None }
+        Self { form: Form::Packed(Packed::default()), is_table: false, seed }
     }
 
-    /// Sets a field. Returns true if it is new. An existing field keeps its place and its deadline.
+    /// Sets a field. Returns true if it is new. An existing field keeps its place.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         if field.len() > LISTPACK_BYTES_MAX || value.len() > LISTPACK_BYTES_MAX {
             self.is_table = true;
@@ -58,40 +51,17 @@ impl Hash {
         is_new
     }
 
-    /// Removes a field and its deadline. Returns false if it did not exist.
+    /// Removes a field. Returns false if it did not exist.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        let was_here = match &mut self.form {
+        match &mut self.form {
             Form::Packed(packed) => packed.remove(field),
             Form::Indexed(indexed) => indexed.remove(field, !self.is_table),
-        };
-        if was_here {
-            self.forget_deadline(field);
         }
-        was_here
     }
 
     /// Counts as a table from now on, however few fields there are.
     pub fn become_table(&mut self) {
         self.is_table = true;
-    }
-
-    /// Sets or removes the deadline of a field, if the field exists.
-    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
-        match deadline {
-            None => self.forget_deadline(field),
-            Some(deadline) if self.contains(field) => {
-                self.is_table = true;
-                self.deadlines.get_or_insert_default().set(field, deadline);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Removes the field that ended first, if one has ended.
-    pub fn take_due(&mut self, now: LockTime) -> Option<Box<[u8]>> {
-        let field: Box<[u8]> = self.deadlines.as_ref()?.due(now)?.into();
-        self.remove(&field);
-        Some(field)
     }
 
     /// The value of a field.
@@ -148,31 +118,6 @@ impl Hash {
         start
     }
 
-    /// The deadline of a field; `None` if it has none or does not exist.
-    pub fn deadline(&self, field: &[u8]) -> Option<Deadline> {
-        self.deadlines.as_ref()?.get(field)
-    }
-
-    /// The earliest deadline of a field.
-    pub fn earliest_deadline(&self) -> Option<Deadline> {
-        self.deadlines.as_ref()?.earliest()
-    }
-
-    /// True if every field has ended.
-    pub fn has_ended(&self, now: LockTime) -> bool {
-        let ended = |deadlines: &Deadlines| deadlines.len() == self.len() && deadlines.have_passed(now);
-        self.deadlines.as_deref().is_some_and(ended)
-    }
-
-    fn forget_deadline(&mut self, field: &[u8]) {
-        if let Some(deadlines) = &mut self.deadlines {
-            deadlines.remove(field);
-            if deadlines.is_empty() {
-                self.deadlines = None;
-            }
-        }
-    }
-
     /// The indexed form; a packed hash is converted.
     fn indexed(&mut self) -> &mut Indexed {
         if let Form::Packed(packed) = &self.form {
@@ -206,18 +151,17 @@ impl Shape for Hash {
     }
 
     fn heap_bytes(&self) -> usize {
-        let fields = match &self.form {
+        match &self.form {
             Form::Packed(packed) => packed.heap_bytes(),
             Form::Indexed(indexed) => size_of::<Indexed>() + indexed.heap_bytes(),
-        };
-        fields + self.deadlines.as_ref().map_or(0, |deadlines| deadlines.heap_bytes())
+        }
     }
 }
 
-/// Hashes are equal if fields, places, values, deadlines and encoding are.
+/// Hashes are equal if fields, places, values and encoding are.
 impl PartialEq for Hash {
     fn eq(&self, other: &Self) -> bool {
-        self.is_table == other.is_table && self.deadlines == other.deadlines && self.iter().eq(other.iter())
+        self.is_table == other.is_table && self.iter().eq(other.iter())
     }
 }
 

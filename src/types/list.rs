@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 
 use super::{Element, Shape};
 
-/// A list of elements.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     elements: VecDeque<Element>,
@@ -21,7 +20,6 @@ pub struct List {
 pub enum End {
     /// The left end, where index 0 is.
     Head,
-    /// The right end.
     Tail,
 }
 

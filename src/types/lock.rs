@@ -20,7 +20,6 @@ pub enum LockKind {
     Exclusive,
     /// One owner, which may take it several times.
     Reentrant,
-    /// Any number of owners.
     Shared,
     /// Owners hold this many permits together at most.
     Permits(u32),
@@ -41,7 +40,6 @@ impl LockKind {
         }
     }
 
-    /// Its name in replies.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self.index()]
     }
@@ -55,7 +53,6 @@ impl LockKind {
 /// One owner of a lock, without its name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Holder {
-    /// Its fencing token.
     pub token: u64,
     /// The number of the client that took it.
     pub client: u64,
@@ -95,7 +92,6 @@ impl Lock {
         Self { kind: LockKind::Shared, holders, ends: BTreeSet::new(), permits: 0, bytes: 0 }
     }
 
-    /// How it is shared.
     pub fn kind(&self) -> LockKind {
         self.kind
     }

@@ -1,7 +1,7 @@
 //! The types of values, and glob patterns.
 //!
 //! Owns    [`Object`]: a value that is not a string. The types do not depend on each other.
-//! Knows   bytes and, for deadlines of fields, `clock`; nothing of keys, clients or the current time.
+//! Knows   bytes and, for the leases of holders, `clock`; nothing of keys, clients or the current time.
 
 pub mod element;
 pub mod glob;
@@ -27,17 +27,12 @@ pub use stream::Stream;
 /// A value that is not a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// A hash.
     Hash(Hash),
-    /// A list.
     List(List),
-    /// A lock.
     Lock(Lock),
-    /// A set.
     Set(Set),
     /// A sorted set.
     SortedSet(SortedSet),
-    /// A stream.
     Stream(Stream),
 }
 
@@ -46,7 +41,6 @@ impl Object {
     #[inline]
     pub fn earliest_deadline(&self) -> Option<Deadline> {
         match self {
-            Self::Hash(hash) => hash.earliest_deadline(),
             Self::Lock(lock) => lock.earliest_deadline(),
             _ => None,
         }
@@ -55,7 +49,6 @@ impl Object {
     /// True if every element has ended.
     pub fn has_ended(&self, now: LockTime) -> bool {
         match self {
-            Self::Hash(hash) => hash.has_ended(now),
             Self::Lock(lock) => lock.has_ended(now),
             _ => false,
         }
@@ -70,7 +63,6 @@ pub trait Shape {
     /// The reply of OBJECT ENCODING.
     fn encoding(&self) -> &'static str;
 
-    /// The number of elements.
     fn len(&self) -> usize;
 
     /// Approximate bytes on the heap, in constant time.

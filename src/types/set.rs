@@ -12,7 +12,6 @@ use indexmap::IndexSet;
 use super::{Element, Seed, Shape};
 use crate::number;
 
-/// A set of members.
 #[derive(Clone, Debug)]
 pub struct Set {
     form: Form,
@@ -36,7 +35,6 @@ struct Indexed {
     long_bytes: usize,
 }
 
-/// A member.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Member<'a> {
     /// These bytes.

@@ -1,10 +1,9 @@
 //! Entries ordered by their ids.
 //!
-//! Rule    ids rise. A stream whose entries were all removed still exists: only one that never had an entry is empty.
+//! Rule    ids rise. A stream whose entries were all trimmed still exists: only one that never had an entry is empty.
 //! Source  Redis 7.0 `t_stream.c`: `streamAppendItem`, `streamTrim`. Trimming with `~` is exact here.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Element, Shape};
@@ -31,48 +30,13 @@ impl StreamId {
             None => Some(Self { ms: self.ms.checked_add(1)?, seq: 0 }),
         }
     }
-
-    /// The id right before this one, if there is one.
-    pub fn previous(self) -> Option<Self> {
-        match self.seq.checked_sub(1) {
-            Some(seq) => Some(Self { seq, ..self }),
-            None => Some(Self { ms: self.ms.checked_sub(1)?, seq: u64::MAX }),
-        }
-    }
-}
-
-/// Which entries a trim removes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Trim {
-    /// The entries that stay.
-    pub keep: Keep,
-    /// Entries that one trim removes at most; 0: no limit.
-    pub limit: u64,
-}
-
-/// The entries that stay after a trim.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Keep {
-    /// The last entries, this many.
-    Last(u64),
-    /// The entries from this id on.
-    From(StreamId),
-}
-
-/// One entry of a stream.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry<'s> {
-    /// Its id.
-    pub id: StreamId,
-    /// Fields and values in turn.
-    pub words: &'s [Element],
 }
 
 /// Entries ordered by their ids.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// Fields and values in turn; shared with copies of the stream.
-    entries: BTreeMap<StreamId, Arc<[Element]>>,
+    /// Ids, and fields and values in turn; the words are shared with copies of the stream.
+    entries: VecDeque<(StreamId, Arc<[Element]>)>,
     last_id: StreamId,
     /// Bytes on the heap of all entries together.
     entry_bytes: usize,
@@ -88,41 +52,26 @@ impl Stream {
     pub fn append(&mut self, id: StreamId, words: &[&[u8]]) {
         let words: Arc<[Element]> = words.iter().map(|word| Element::new(word)).collect();
         self.entry_bytes += bytes_of(&words);
-        self.entries.insert(id, words);
+        self.entries.push_back((id, words));
         self.last_id = id;
     }
 
-    /// Removes an entry. Returns false if there is none with this id.
-    pub fn delete(&mut self, id: StreamId) -> bool {
-        let removed = self.entries.remove(&id);
-        self.entry_bytes -= removed.as_deref().map_or(0, bytes_of);
-        removed.is_some()
+    /// Removes the oldest entries, so that at most `len_max` stay. Returns how many it removed.
+    pub fn trim(&mut self, len_max: u64) -> usize {
+        let len_max = usize::try_from(len_max).unwrap_or(usize::MAX);
+        let removed = self.entries.len().saturating_sub(len_max);
+        self.entry_bytes -= self.entries.drain(..removed).map(|(_, words)| bytes_of(&words)).sum::<usize>();
+        removed
     }
 
-    /// Removes entries from the front. Returns how many.
-    pub fn trim(&mut self, trim: Trim) -> usize {
-        let len_before = self.entries.len();
-        let limit =
-            if trim.limit == 0 { usize::MAX } else { usize::try_from(trim.limit).unwrap_or(usize::MAX) };
-        while len_before - self.entries.len() < limit {
-            let Some(first) = self.entries.first_entry() else { break };
-            let id = *first.key();
-            let stays = match trim.keep {
-                Keep::Last(count) => self.entries.len() as u64 <= count,
-                Keep::From(least) => id >= least,
-            };
-            if stays {
-                break;
-            }
-            self.delete(id);
-        }
-        len_before - self.entries.len()
+    /// Raises [`Stream::last_id`] to that of entries that were removed.
+    pub fn raise_last_id(&mut self, id: StreamId) {
+        self.last_id = self.last_id.max(id);
     }
 
-    /// The entries with ids in this range, lowest id first.
-    pub fn range(&self, ids: RangeInclusive<StreamId>) -> impl DoubleEndedIterator<Item = Entry<'_>> {
-        let found = (ids.start() <= ids.end()).then(|| self.entries.range(ids));
-        found.into_iter().flatten().map(|(id, words)| Entry { id: *id, words })
+    /// The entries, lowest id first: each with its fields and values in turn.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (StreamId, &[Element])> {
+        self.entries.iter().map(|(id, words)| (*id, &words[..]))
     }
 
     /// The id of the entry that was added last, even if it was removed since; [`StreamId::MIN`] if there was none.
@@ -158,70 +107,26 @@ fn bytes_of(words: &[Element]) -> usize {
     size_of_val(words) + words.iter().map(Element::heap_bytes).sum::<usize>()
 }
 
-/// Approximate bytes of an entry without its words: its node in the tree, and the counters of its allocation.
-const ENTRY_BYTES: usize = 72;
-/// Entries that a trim with `~` removes at most, unless the client gives another limit. Redis' default.
-pub const TRIM_LIMIT: u64 = 10_000;
+/// Bytes of an entry without its words: its slot in the queue, and the counters of its allocation.
+const ENTRY_BYTES: usize = size_of::<(StreamId, Arc<[Element]>)>() + 2 * size_of::<usize>();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn id(ms: u64, seq: u64) -> StreamId {
-        StreamId { ms, seq }
-    }
-
-    fn of(ids: impl IntoIterator<Item = StreamId>) -> Stream {
+    #[test]
+    fn a_trim_removes_the_oldest_entries_and_their_bytes() {
         let mut stream = Stream::new();
-        ids.into_iter()
-            .for_each(|id| stream.append(id, &[b"field", b"a value longer than an inline element"]));
-        stream
-    }
-
-    fn ids(stream: &Stream, from: StreamId, to: StreamId) -> Vec<StreamId> {
-        stream.range(from..=to).map(|entry| entry.id).collect()
-    }
-
-    #[test]
-    fn a_range_includes_both_of_its_ends() {
-        let stream = of((1..=5).map(|ms| id(ms, ms)));
-        assert_eq!(ids(&stream, id(2, 2), id(4, 4)), [id(2, 2), id(3, 3), id(4, 4)]);
-        assert_eq!(ids(&stream, id(2, 3), id(4, 3)), [id(3, 3)]);
-        assert!(ids(&stream, id(4, 0), id(2, 0)).is_empty(), "a range that ends before it begins");
-        let last: Vec<_> =
-            stream.range(StreamId::MIN..=StreamId::MAX).rev().take(2).map(|entry| entry.id.ms).collect();
-        assert_eq!(last, [5, 4]);
-    }
-
-    #[test]
-    fn a_trim_removes_the_oldest_entries_up_to_its_limit() {
-        let full = of((1..=10).map(|ms| id(ms, 0)));
-        for (keep, limit, removed) in [
-            (Keep::Last(3), 0, 7),
-            (Keep::Last(3), 2, 2),
-            (Keep::Last(0), 0, 10),
-            (Keep::Last(11), 0, 0),
-            (Keep::From(id(4, 0)), 0, 3),
-            (Keep::From(id(4, 1)), 0, 4),
-            (Keep::From(id(4, 1)), 1, 1),
-            (Keep::From(StreamId::MAX), 0, 10),
-        ] {
-            let mut stream = full.clone();
-            assert_eq!(stream.trim(Trim { keep, limit }), removed, "{keep:?} {limit}");
-            assert_eq!(stream.len(), 10 - removed);
-            let first = stream.range(StreamId::MIN..=StreamId::MAX).next().map(|entry| entry.id.ms);
-            assert_eq!(first, (removed < 10).then_some(removed as u64 + 1));
+        let mut sizes = vec![0];
+        for ms in 1..=5 {
+            stream.append(StreamId { ms, seq: 0 }, &[b"field", b"a value longer than an inline element"]);
+            sizes.push(stream.heap_bytes());
         }
-    }
-
-    #[test]
-    fn memory_is_counted_until_the_last_entry_is_gone() {
-        let mut stream = of([id(1, 0), id(2, 0)]);
-        let two = stream.heap_bytes();
-        assert!(stream.delete(id(1, 0)) && !stream.delete(id(1, 0)));
-        assert_eq!(stream.heap_bytes() * 2, two);
-        assert!(stream.delete(id(2, 0)));
-        assert_eq!((stream.heap_bytes(), stream.len(), stream.is_empty()), (0, 0, false));
-        assert_eq!(stream.last_id(), id(2, 0));
+        for (len_max, removed, first) in [(9, 0, Some(1)), (3, 2, Some(3)), (3, 0, Some(3)), (0, 3, None)] {
+            assert_eq!(stream.trim(len_max), removed);
+            assert_eq!(stream.entries().next().map(|(id, _)| id.ms), first);
+            assert_eq!(stream.heap_bytes(), sizes[stream.len()]);
+        }
+        assert_eq!((stream.last_id().ms, stream.is_empty()), (5, false));
     }
 }

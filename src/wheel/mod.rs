@@ -57,7 +57,6 @@ pub enum Step {
     Moved,
 }
 
-/// The wheel.
 #[derive(Clone, Debug)]
 pub struct Wheel {
     /// The head of each slot that was ever needed, whole levels at a time; an empty slot's head links to

@@ -42,7 +42,6 @@ pub(crate) struct Installer {
 
 /// Why a project cannot run.
 pub(crate) enum Closed {
-    /// A command failed.
     Broken(String),
     /// A toolchain or its packages are not on this machine.
     Missing(String),

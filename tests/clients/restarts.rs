@@ -13,7 +13,6 @@ use std::time::Duration;
 use crate::support::binary::Directory;
 use crate::support::server::{Server, free_port};
 
-/// The two.
 pub(crate) struct Pair {
     directories: [Directory; 2],
     servers: Vec<Server>,

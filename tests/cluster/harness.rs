@@ -27,7 +27,6 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// This machine.
     pub(crate) fn local() -> Self {
         Self { ip: Ipv4Addr::LOCALHOST, namespace: None }
     }
@@ -126,7 +125,6 @@ fn ip(args: &[&str]) {
     assert!(status.success(), "ip {args:?}");
 }
 
-/// Members of etcd.
 pub(crate) struct Etcd {
     directory: Directory,
     members: Vec<Member>,
@@ -312,7 +310,6 @@ pub(crate) struct Node {
     args: Vec<String>,
     process: Child,
     log: std::sync::mpsc::Receiver<String>,
-    /// The log so far.
     pub(crate) said: Vec<String>,
 }
 
@@ -354,7 +351,6 @@ impl Node {
         Self { host, port, args, process, log, said: Vec::new() }
     }
 
-    /// Where clients reach it.
     pub(crate) fn address(&self) -> SocketAddr {
         (self.host.ip, self.port).into()
     }

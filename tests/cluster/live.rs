@@ -12,7 +12,6 @@ use super::harness::{Etcd, Host, Network, Node};
 use crate::mutex::harness::python;
 use crate::mutex::{check_run, lasts};
 
-/// Nodes of the cluster.
 const NODES: usize = 3;
 /// How long the cluster is watched at least.
 const WATCHED_FOR: Duration = Duration::from_secs(12);

@@ -25,7 +25,6 @@ fn under_every_schedule(law: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(law, SCHEDULES);
 }
 
-/// Time stands still.
 struct Noon;
 
 impl Clock for Noon {

@@ -15,7 +15,6 @@ use crate::support::reply::Reply;
 use crate::support::target::{Target, Wait};
 use crate::support::words::quote;
 
-/// The compared databases.
 const DATABASES: usize = 16;
 
 /// How often the real server is asked whether a client is blocked.
@@ -257,7 +256,6 @@ impl Comparison {
             b"list" => &["LRANGE", "key", "0", "-1"],
             b"set" => &["SMEMBERS", "key"],
             b"zset" => &["ZRANGE", "key", "0", "-1", "WITHSCORES"],
-            b"stream" => &["XRANGE", "key", "-", "+"],
             _ => return Ok(()),
         };
         self.ask(&words(look), order, at).map(drop)

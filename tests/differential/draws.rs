@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use super::grammar::Words;
 use crate::support::reply::Reply;
 
-/// The commands that draw.
 pub(crate) const DRAWS: &[&str] = &["RANDOMKEY", "SPOP", "SRANDMEMBER"];
 
 /// The request that reads all members this request may draw; `None` if it names no key.

@@ -103,12 +103,7 @@ impl Maker<'_> {
             }
             _ if arg.name == "cursor" => self.rng.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
             _ if arg.name == "timeout" => words::timeout(self.rng),
-            Kind::Text
-                if self.group == Group::Stream
-                    && matches!(arg.name, "id" | "start" | "end" | "threshold") =>
-            {
-                words::stream_id(self.rng)
-            }
+            Kind::Text if self.group == Group::Stream && arg.name == "id" => words::stream_id(self.rng),
             Kind::Key => words::key(self.group, self.rng),
             Kind::KeyCount => self.counted(),
             Kind::Integer if arg.name.starts_with("num") => self.counted(),
@@ -181,7 +176,7 @@ pub(crate) fn tame(words: &mut Words) {
     let Some(name) = words.first().map(|name| name.to_ascii_uppercase()) else { return };
     // Whether a short lease has ended would depend on the duration of the run.
     let is_short = |word: &[u8]| number(word).is_some_and(|number| (1..100_000_000).contains(&number));
-    let takes_a_lease: &[&[u8]] = &[b"EXPIRE", b"PEXPIRE", b"SETEX", b"PSETEX", b"HEXPIRE", b"HPEXPIRE"];
+    let takes_a_lease: &[&[u8]] = &[b"EXPIRE", b"PEXPIRE", b"SETEX", b"PSETEX"];
     for at in 2..words.len() {
         let after = words[at - 1].to_ascii_uppercase();
         let is_lease =

@@ -171,7 +171,6 @@ impl Subscriptions {
         }
     }
 
-    /// Removes all subscriptions.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }

@@ -29,8 +29,8 @@ const RELAXED: &[(Relaxed, &[&str])] = &[
     (Relaxed::Unordered, &["HGETALL", "HKEYS", "HVALS", "KEYS", "SMEMBERS"]),
     (Relaxed::Drawn, DRAWS),
     (Relaxed::Walked, &["HSCAN", "SCAN", "SSCAN", "ZSCAN"]),
-    (Relaxed::Timed(WITHIN_SECONDS), &["EXPIRETIME", "HEXPIRETIME", "HTTL", "LASTSAVE", "TTL"]),
-    (Relaxed::Timed(WITHIN_MILLIS), &["HPEXPIRETIME", "HPTTL", "PEXPIRETIME", "PTTL"]),
+    (Relaxed::Timed(WITHIN_SECONDS), &["EXPIRETIME", "LASTSAVE", "TTL"]),
+    (Relaxed::Timed(WITHIN_MILLIS), &["PEXPIRETIME", "PTTL"]),
     (Relaxed::Own, &["HELLO"]),
 ];
 

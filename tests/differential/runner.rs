@@ -11,7 +11,6 @@ use crate::support::rng::number;
 /// The treatment of commands and options that Redis 7.0 lacks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Newer {
-    /// They are left out.
     LeftOut,
     /// Only they are tried, with a few commands that create their values.
     WithTheirTypes,
@@ -19,7 +18,6 @@ pub(crate) enum Newer {
 
 /// Runs of a test without `RUNS`.
 const RUNS: u64 = 150;
-/// Steps of a run.
 const STEPS: usize = 400;
 /// Disagreements after which a test stops.
 const DISAGREEMENTS_MAX: usize = 8;

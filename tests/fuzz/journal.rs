@@ -20,7 +20,6 @@ use redlatch::internals::types::Seed;
 
 use crate::simulation::parts::layout;
 
-/// One file in memory.
 #[derive(Clone, Debug, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 

@@ -35,8 +35,8 @@ const OTHERS: &[&str] = &[
     "CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT ID", "CLIENT INFO", "CLIENT LIST",
     "CLIENT PAUSE ms WRITE", "CLIENT UNPAUSE", "CLIENT UNBLOCK i", "CLIENT KILL ID n", "PUBLISH m v",
     "EVAL SCRIPT 1 k v", "EVALSHA ffff 0", "SCRIPT LOAD SCRIPT", "COMMAND COUNT",
-    "CONFIG SET notify-keyspace-events KEA", "CONFIG SET maxmemory n", "OBJECT ENCODING k", "XRANGE x - +",
-    "INFO", "nonsense k v", "GET", "QUIT",
+    "CONFIG SET notify-keyspace-events KEA", "CONFIG SET maxmemory n", "OBJECT ENCODING k", "TYPE x", "INFO",
+    "nonsense k v", "GET", "QUIT",
 ];
 /// The requests of the subscribed connection.
 const LISTENS: &[&str] = &[

@@ -8,7 +8,6 @@ use super::fixture::Peer;
 /// The state of a connection after its request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// The server closes it.
     Closed,
     /// It stays open: a following PING is answered.
     Open,

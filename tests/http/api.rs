@@ -17,7 +17,6 @@ fn value(reply: &HttpReply) -> Value {
     serde_json::from_str(&reply.body).expect("JSON")
 }
 
-/// What a path tells.
 fn told(server: &Server, path: &str) -> Value {
     let reply = get(server.http_addr(), path);
     assert_eq!(reply.status, 200, "{path}: {reply:?}");

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use super::history::{Answer, Ask, Call};
 
-/// The kinds of violations.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Law {
     /// A lease lasts until it expires or is released.
@@ -26,7 +25,6 @@ pub(crate) enum Law {
     Truth,
 }
 
-/// One violation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Broken {
     pub(crate) law: Law,
@@ -356,5 +354,4 @@ fn fencing(granted: &[&Lease<'_>], verdict: &mut Verdict) {
 }
 
 const NANOS_PER_MS: u64 = 1_000_000;
-/// Longer than any run.
 const SESSION_NS: u64 = 24 * 60 * 60 * 1_000 * NANOS_PER_MS;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redlatch::Server;
 
-/// The table of docs/metrics.md.
 pub(crate) fn table() -> String {
     let mut text = String::from("\n| metric | kind | labels | what it is |\n|---|---|---|---|\n");
     for (name, family) in families(&scrape()) {
@@ -37,7 +36,6 @@ fn scrape() -> String {
     server.metrics()
 }
 
-/// The families by name.
 fn families(text: &str) -> BTreeMap<String, Family> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let mut current = String::new();

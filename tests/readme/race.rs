@@ -13,7 +13,6 @@ pub(crate) const TABLE: &str = "benches/results/table.md";
 /// All figures of clusters, from the root of the repository.
 pub(crate) const CLUSTER_TABLES: &str = "benches/results/replicated.md";
 
-/// All tables.
 pub(crate) fn tables() -> String {
     table::markdown(&kept())
 }
@@ -59,17 +58,14 @@ pub(crate) fn main_rows() -> String {
     )
 }
 
-/// The table of docs/replication.md.
 pub(crate) fn clusters() -> String {
     format!("\n{}\n", table::clusters(&kept_clusters()).trim_end())
 }
 
-/// All figures of clusters.
 pub(crate) fn cluster_tables() -> String {
     table::replicated(&kept_clusters())
 }
 
-/// The plot.
 pub(crate) fn drawing() -> String {
     plot::svg(&kept())
 }

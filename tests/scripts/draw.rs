@@ -4,7 +4,6 @@
 
 use crate::support::rng::{Rng, number};
 
-/// Draws states and arguments.
 pub(crate) struct Draw(Rng);
 
 impl Draw {
@@ -72,7 +71,6 @@ impl Draw {
 /// Contents of keys, and tokens.
 const VALUES: &[&[u8]] =
     &[b"mine", b"mine", b"mine", b"other", b"mine-and-more", b"0", b"1", b"7", b"", b"a\0b"];
-/// Valid numbers.
 const COUNTS: &[&[u8]] = &[b"0", b"1", b"2", b"3", b"5", b"1000", b"30000", b"100000", b"1.5", b"-1"];
 /// Leases, counts and flags, valid and invalid.
 const NUMBERS: &[&[u8]] = &[

@@ -19,7 +19,6 @@ use redlatch::internals::state::settings::{Events, Settings};
 use crate::support::clock::StillClock;
 use crate::support::words::request;
 
-/// Keeps every effect.
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<String>>);
 

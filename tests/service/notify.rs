@@ -10,7 +10,6 @@ use crate::support::binary::{Directory, Running, redlatch, refusal};
 /// Longer than any message takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What systemd would receive.
 struct Systemd(UnixDatagram);
 
 impl Systemd {

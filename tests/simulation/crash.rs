@@ -46,19 +46,15 @@ enum Event {
     Arrive(usize, u64),
     /// The next step of the copy of the live keys.
     Copy,
-    /// The process ends.
     Crash,
-    /// A reply arrives.
     Deliver(usize, String),
     /// The server of that number writes its journal.
     Flush(u64),
-    /// The process is killed.
     Kill,
     /// The keeper looks after the journal of the server of that number: because of the time, or because a reply waits.
     Keep(u64, bool),
     /// The disk is full, or is not any more.
     Space,
-    /// A process starts.
     Start,
     /// The wall clock is stepped.
     StepWall,

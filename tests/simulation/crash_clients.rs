@@ -34,7 +34,6 @@ const HASH_RELEASE: &str = "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
 pub(super) enum Kind {
     /// SET NX PX, and scripts that compare.
     Plain,
-    /// A hash, by scripts.
     Hash,
     /// LOCK.ACQUIRE, with a fencing token.
     Native,
@@ -363,7 +362,7 @@ pub(super) fn lost_hold(client: &Client, state: &State, now_ms: u64) -> Option<S
     let found = state.get(&(0, hold.key.clone().into_bytes())).map(|(value, _)| value);
     let is_there = match (found, hold.kind) {
         (Some(Value::String(owner)), _) => owner == hold.owner.as_bytes(),
-        (Some(Value::Object(_) | Value::Table(_)), Kind::Hash) => true,
+        (Some(Value::Object(_)), Kind::Hash) => true,
         _ => false,
     };
     (!is_there).then(|| format!("{hold:?} is lost: {found:?}"))

@@ -83,7 +83,6 @@ pub(super) struct Connection {
     pub(super) owed: Owed,
 }
 
-/// A process that serves.
 pub(super) struct Server {
     pub(super) engine: Engine,
     pub(super) log: Arc<Log>,

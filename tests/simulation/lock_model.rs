@@ -290,7 +290,6 @@ impl Model {
         self.reply(who, format!(":{}\r\n", locks.len()));
     }
 
-    /// A connection ends.
     pub(super) fn disconnect(&mut self, who: usize) {
         if self.waiters.iter().any(|waiter| waiter.request.who == who) {
             let waiter = self.leave(who);

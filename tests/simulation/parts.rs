@@ -237,8 +237,6 @@ impl Machine {
 pub(crate) enum Value {
     String(Vec<u8>),
     Object(Object),
-    /// The live fields of a hash: value and deadline by field.
-    Table(BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>),
 }
 
 impl Value {
@@ -251,21 +249,7 @@ impl Value {
             }
             return (!living.is_empty()).then(|| Self::Object(living.into()));
         }
-        let Self::Object(Object::Hash(hash)) = self else { return Some(self.clone()) };
-        let lives = |until_ms: &Option<u64>| until_ms.is_none_or(|until_ms| until_ms >= now_ms);
-        if hash.encoding() == "listpack" {
-            // No field has a deadline, and their order is observable.
-            return Some(self.clone());
-        }
-        let fields: BTreeMap<_, _> = hash
-            .iter()
-            .map(|(field, value)| {
-                let until_ms = hash.deadline(field).map(|deadline| deadline.as_millis());
-                (field.to_vec(), (value.to_vec(), until_ms))
-            })
-            .filter(|(_, (_, until_ms))| lives(until_ms))
-            .collect();
-        (!fields.is_empty()).then(|| Self::Table(fields))
+        Some(self.clone())
     }
 }
 

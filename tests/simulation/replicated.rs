@@ -82,7 +82,6 @@ pub(super) const DEFECTS: &[Defect] = &[
 
 /// What a node blocks for.
 pub(super) enum Wait {
-    /// An answer of etcd.
     Etcd(Transaction),
     /// So many milliseconds, or a reply that waits for a commit.
     Pause(u64),
@@ -98,7 +97,6 @@ enum Event {
     Answer(usize, u64, Wake),
     /// A client has closed its connection.
     Close(usize, Link),
-    /// A reply arrives.
     Deliver(usize, Link, String),
     Fault,
     /// A leader, by its number, writes its journal.
@@ -372,7 +370,6 @@ impl World {
         Job::Wake(node, Some(answer))
     }
 
-    /// A node blocks.
     pub(super) fn begin_wait(&mut self, node: usize, wait: Wait) {
         let state = &mut self.nodes[node];
         state.is_pausing = matches!(wait, Wait::Pause(_));

@@ -23,7 +23,6 @@ use redlatch::internals::replication::etcd::{
 use super::crash_server::ServerClock;
 use super::replicated::{Defect, Wait, WorldHandle};
 
-/// The keys of etcd.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     keys: BTreeMap<Bytes, (Bytes, i64)>,
@@ -31,7 +30,6 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Carries out a transaction.
     pub(super) fn apply(&mut self, transaction: &Transaction) -> Answer {
         let has_succeeded = transaction.conditions.iter().all(|condition| match condition {
             Compare::ModRevision { key, revision } => {
@@ -168,7 +166,6 @@ impl Port {
         why.filter(|_| !self.is_dead())
     }
 
-    /// A law is broken.
     pub(super) fn fail(&self, why: &str) {
         if !self.is_dead() {
             self.world.lock().broken = Some(format!("node {}: {why}", self.node));
@@ -190,7 +187,6 @@ impl Port {
         self.world.lock().clock_from(self.node, now)
     }
 
-    /// The node's monotonic clock.
     pub(super) fn boot_ms(&self) -> u64 {
         self.world.lock().boot_ms(self.node)
     }

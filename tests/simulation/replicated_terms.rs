@@ -21,9 +21,7 @@ use super::replicated_etcd::Store;
 enum Next {
     #[default]
     Answered,
-    /// It is lost.
     Lost,
-    /// Its answer is lost.
     Unanswered,
 }
 

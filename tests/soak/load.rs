@@ -256,7 +256,7 @@ fn values(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
         let (field, px) = (rng.below(500).to_string(), lease(rng));
         let mut requests = vec![
             vec!["HSET", hash, &field, &long, "other", "v"],
-            vec!["HPEXPIRE", hash, &px, "FIELDS", "1", &field],
+            vec!["PEXPIRE", hash, &px],
             vec!["RPUSH", list, &long, &field],
             vec!["SADD", set, &field, &long],
             vec!["ZADD", sorted, &field, &long, "1", &field],

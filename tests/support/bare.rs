@@ -148,14 +148,12 @@ impl Storage for Nowhere {
     }
 }
 
-/// Shards of its keyspace.
 pub(crate) const SHARDS: usize = 8;
 
 /// Compare-and-delete, as most lock clients send it.
 pub(crate) const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// Compare-and-pexpire.
 pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
      return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
 

@@ -56,7 +56,6 @@ impl Drop for Directory {
 pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) log: BufReader<ChildStdout>,
-    /// The log so far.
     pub(crate) said: String,
 }
 

@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::stream::REPLY_TIMEOUT;
 
-/// A response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HttpReply {
     pub(crate) status: u16,

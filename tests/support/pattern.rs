@@ -18,7 +18,6 @@ pub(crate) struct Terms<'a> {
     pub(crate) names: &'a mut HashMap<String, String>,
 }
 
-/// One expected reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pattern {
     Any,

@@ -5,7 +5,6 @@
 
 use super::words::quote;
 
-/// One reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Simple(Vec<u8>),

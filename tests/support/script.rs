@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::pattern::Pattern;
 use super::words::{quoted, words};
 
-/// One file.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     pub(crate) path: PathBuf,
@@ -24,7 +23,6 @@ pub(crate) struct Transcript {
 /// A line, or the lines of one pattern.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// Counted from zero.
     pub(crate) line: usize,
     pub(crate) line_count: usize,
     /// All conditions must hold, or the step is skipped.
@@ -54,7 +52,6 @@ pub(crate) enum Unit {
 }
 
 impl Transcript {
-    /// Reads a file.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(path, &text)

@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A running server.
 pub(crate) struct Server {
     child: Child,
     port: u16,

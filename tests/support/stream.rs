@@ -21,7 +21,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamClient<S> {
         self.0.get_mut().write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
-    /// Sends one request.
     pub(crate) async fn say(&mut self, words: &[&str]) {
         self.send(request(words)).await;
     }

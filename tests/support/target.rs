@@ -54,6 +54,5 @@ pub(crate) trait Target {
             }
         }
     }
-    /// Lets time pass.
     fn advance(&mut self, step: Duration);
 }

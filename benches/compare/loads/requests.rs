@@ -143,6 +143,5 @@ fn sha1_hex(text: &str) -> String {
 /// The lease of locks that are held before the timed requests: longer than a turn takes, and as long as one may be that
 /// does not wait for the disk in redlatch's default mode.
 pub(super) const HELD_MS: &str = "60000";
-/// Compare-and-pexpire.
 const EXTEND: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then \
      return redis.call(\"pexpire\",KEYS[1],ARGV[2]) else return 0 end";

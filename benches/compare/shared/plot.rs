@@ -16,7 +16,6 @@ const BAR_HEIGHT: f64 = 9.0;
 const ROW_GAP: f64 = 12.0;
 const HEAD_HEIGHT: f64 = 92.0;
 
-/// The plot.
 pub(crate) fn svg(results: &Results) -> String {
     let loads: Vec<&str> = results
         .figures

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The server under comparison.
 pub(crate) const OURS: &str = "redlatch";
 /// The server that shares of capacity are of.
 pub(crate) const LIMIT: &str = "limit";
@@ -129,7 +128,6 @@ impl Results {
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Writes the file.
     pub(crate) fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |name: &str, value: serde_json::Result<String>| {
             value.map(|value| format!("  \"{name}\": {value}")).map_err(std::io::Error::other)

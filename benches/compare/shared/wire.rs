@@ -39,7 +39,6 @@ impl Template {
         Self { bytes, slots }
     }
 
-    /// Both requests, sent together.
     pub(crate) fn then(mut self, next: &Self) -> Self {
         self.slots.extend(next.slots.iter().map(|slot| slot + self.bytes.len()));
         self.bytes.extend_from_slice(&next.bytes);
@@ -76,13 +75,9 @@ fn digits(n: u64) -> [u8; DIGITS] {
 /// The answer to a request, as far as a load looks at it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
-    /// An array.
     Array,
-    /// An error.
     Error,
-    /// A number.
     Integer(i64),
-    /// Null.
     Nil,
     /// `+OK`, `+PONG`.
     Simple,

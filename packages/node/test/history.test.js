@@ -13,7 +13,7 @@ test("requests are recorded, counted and drawn", async ({ redlatch }) => {
   expect(events).toHaveLength(1);
   expect(events[0]).toMatchObject({ command: "SET", key: "lock:stock", name: "worker", node: 1 });
   expect(await redlatch.timeline()).toContain("lock:stock");
-  expect(await redlatch.timeline({ format: "html" })).toContain("<svg");
+  expect(await redlatch.timeline({ format: "html" })).toContain("<table>");
 });
 
 test("the checker finds a lock that is deleted without a comparison", async ({ redlatch }) => {

@@ -14,7 +14,6 @@ use crate::client::{Client, Held};
 /// What is known of a server, and how it is shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// The server's address.
     pub(super) address: String,
     pub(super) info: Info,
     pub(super) rates: Rates,
@@ -42,7 +41,6 @@ pub(super) struct Rates {
     pub(super) expired: f64,
 }
 
-/// A lock.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) held: Held,
@@ -61,11 +59,9 @@ pub(super) enum Sort {
     Wait,
     /// The longest hold first.
     Held,
-    /// By key.
     Key,
 }
 
-/// Whether to go on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Next {
     End,
@@ -111,7 +107,6 @@ impl State {
         }
     }
 
-    /// A lock was lost.
     pub(super) fn lose(&mut self, loss: Loss) {
         if !self.is_paused {
             self.losses.push_front(loss);
@@ -119,7 +114,6 @@ impl State {
         }
     }
 
-    /// A key was pressed.
     pub(super) fn press(&mut self, key: KeyEvent) -> Next {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -218,7 +212,6 @@ impl Sort {
         }
     }
 
-    /// What it sorts by.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Waiters => "waiting",
@@ -236,11 +229,8 @@ pub(super) fn client(client: &Client) -> String {
     lossy(words.as_bytes())
 }
 
-/// Locks that are remembered.
 const LOCKS_MAX: usize = 10_000;
-/// Losses that are remembered.
 const LOSSES_MAX: usize = 50;
-/// Clients that are shown.
 const CLIENTS_MAX: usize = 20;
 /// Keys whose waits are asked for.
 const LONGEST: usize = 10;
@@ -248,5 +238,4 @@ const LONGEST: usize = 10;
 const ASKED_WAITERS_MAX: u64 = 1_000;
 /// Characters of a filter.
 const FILTER_CHARS_MAX: usize = 64;
-/// Rows of a page.
 const PAGE: isize = 10;

@@ -9,7 +9,6 @@ use ratatui::widgets::{Block, Borders, List, Paragraph, Row as TableRow, Table};
 use super::super::texts::lossy;
 use super::state::{Row, Sort, State, client};
 
-/// Draws the state.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, locks, foot, keys] = Layout::vertical([
         Constraint::Length(3),

@@ -20,7 +20,6 @@ pub struct Family {
     pub name: &'static str,
     /// Its meaning, in one sentence.
     pub help: &'static str,
-    /// What its samples are.
     pub kind: FamilyKind,
     /// A value for each set of labels.
     pub samples: Vec<Sample>,
@@ -33,7 +32,6 @@ pub enum FamilyKind {
     Counter,
     /// Numbers that grow and shrink.
     Gauge,
-    /// Histograms of durations.
     Histogram,
 }
 
@@ -42,18 +40,14 @@ pub enum FamilyKind {
 pub struct Sample {
     /// The name of a label and its value, unless the family has no labels.
     pub label: Option<(&'static str, String)>,
-    /// The value.
     pub value: Value,
 }
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
     Integer(u64),
-    /// Another number.
     Number(f64),
-    /// A histogram.
     Durations(Durations),
 }
 

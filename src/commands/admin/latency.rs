@@ -2,15 +2,11 @@
 //!
 //! Source  Redis 7.0 `latency.c`, `slowlog.c`.
 
-use std::fmt::Write as _;
-
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, text};
 use crate::commands::{Call, Command, Outcome, table};
 use crate::error::Refusal;
 use crate::number;
-use crate::number::Mean;
-use crate::state::latency::Event;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::container(Group::Server, "LATENCY", "2.8.13", LATENCY)
@@ -20,11 +16,6 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 ];
 
 const LATENCY: &[Row] = &[
-    Row::new(Group::Server, "DOCTOR", "2.8.13", doctor).summary("Reports in words which events took long.").flags(FLAGS),
-    Row::new(Group::Server, "GRAPH", "2.8.13", graph)
-        .summary("Draws the spikes of an event.")
-        .flags(FLAGS)
-        .args(&[text("event")]),
     Row::new(Group::Server, "HISTOGRAM", "7.0.0", histogram)
         .summary(
             "Returns histograms of the durations of commands. Fast commands are sampled: one call in 61 is timed.",
@@ -103,83 +94,6 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.count(forgotten);
     Ok(Outcome::Replied)
-}
-
-fn doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.args.finish()?;
-
-    let events = call.shared.latency.events();
-    let threshold = call.shared.settings.spike_millis();
-    let mut report = String::new();
-    if threshold == 0 {
-        report.push_str(
-            "Nothing is watched: set latency-monitor-threshold to the milliseconds that count as long, \
-             then look again.\n",
-        );
-    } else if events.is_empty() {
-        // Writing to a String cannot fail.
-        let _ = writeln!(report, "Nothing has taken {threshold} ms or longer since the watch began.");
-    }
-    for (name, event) in &events {
-        let mean = event.spikes.iter().map(|spike| spike.millis).collect::<Mean>().get();
-        let _ = writeln!(
-            report,
-            "{name}: {} spikes, {mean} ms on average, {} ms at most. SLOWLOG GET may name the commands.",
-            event.spikes.len(),
-            event.longest_millis
-        );
-    }
-    call.reply.verbatim(&report);
-    Ok(Outcome::Replied)
-}
-
-fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let name = call.args.word()?;
-    call.args.finish()?;
-    let found = call.shared.latency.event(name);
-    let (name, event) =
-        found.ok_or_else(|| Refusal::quoting("ERR No samples available for event '", name, "'"))?;
-
-    let now_secs = call.shared.clock.wall_micros() / 1_000_000;
-    call.reply.verbatim(&drawn(name, &event, now_secs));
-    Ok(Outcome::Replied)
-}
-
-/// Columns of a graph: one for each of the newest spikes.
-const GRAPH_COLUMNS: usize = 80;
-/// Lines of a graph above its legend.
-const GRAPH_LINES: u64 = 4;
-
-/// The spikes as columns, the newest at the right. Below each column is its age in seconds, written downwards.
-fn drawn(name: &str, event: &Event, now_secs: u64) -> String {
-    let spikes: Vec<_> = event.spikes.iter().rev().take(GRAPH_COLUMNS).rev().collect();
-    let high = spikes.iter().map(|spike| spike.millis).max().unwrap_or(0);
-    let low = spikes.iter().map(|spike| spike.millis).min().unwrap_or(0);
-    let longest = event.longest_millis;
-    let mut graph = format!("{name} - high {high} ms, low {low} ms (all time high {longest} ms)\n");
-    graph.push_str(&"-".repeat(GRAPH_COLUMNS));
-    graph.push('\n');
-    for line in (1..=GRAPH_LINES).rev() {
-        let reaches = |millis: u64| millis.saturating_mul(GRAPH_LINES) >= high.saturating_mul(line).max(1);
-        graph.extend(spikes.iter().map(|spike| if reaches(spike.millis) { '#' } else { ' ' }));
-        graph.push('\n');
-    }
-    let ages: Vec<String> =
-        spikes.iter().map(|spike| age(now_secs.saturating_sub(spike.unix_secs))).collect();
-    for line in 0..ages.iter().map(String::len).max().unwrap_or(0) {
-        graph.extend(ages.iter().map(|age| age.as_bytes().get(line).map_or(' ', |byte| char::from(*byte))));
-        graph.push('\n');
-    }
-    graph
-}
-
-fn age(secs: u64) -> String {
-    match secs {
-        0..60 => format!("{secs}s"),
-        60..3_600 => format!("{}m", secs / 60),
-        3_600..86_400 => format!("{}h", secs / 3_600),
-        _ => format!("{}d", secs / 86_400),
-    }
 }
 
 fn histogram(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -266,17 +180,6 @@ fn slowlog_reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::latency::Spike;
-
-    #[test]
-    fn a_graph_has_one_column_for_each_spike() {
-        let spikes = [(90, 2), (95, 8)].map(|(unix_secs, millis)| Spike { unix_secs, millis });
-        let event = Event { spikes: spikes.into(), longest_millis: 9 };
-        let graph = drawn("command", &event, 155);
-        let lines: Vec<&str> = graph.lines().collect();
-        assert_eq!(lines[0], "command - high 8 ms, low 2 ms (all time high 9 ms)");
-        assert_eq!(&lines[2..], [" #", " #", " #", "##", "11", "mm"]);
-    }
 
     #[test]
     fn a_container_is_measured_by_its_subcommands() {

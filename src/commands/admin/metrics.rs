@@ -16,27 +16,22 @@ use crate::number::total;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 
-/// One metric.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Metric {
     /// Its name, as in INFO of Redis if Redis has it.
     pub(in crate::commands) name: &'static str,
-    /// How it changes.
     pub(in crate::commands) kind: Kind,
     /// Its meaning in one sentence; empty for a fact.
     pub(in crate::commands) help: &'static str,
-    /// Its value as text.
     pub(in crate::commands) read: fn(&Snapshot<'_>) -> String,
 }
 
-/// How a metric changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::commands) enum Kind {
     /// It only grows, until CONFIG RESETSTAT.
     Counter,
     /// It is constant, or changes with a setting.
     Fact,
-    /// It grows and shrinks.
     Gauge,
     /// A family with labels tells more than this number, which is for INFO alone.
     Sum,
@@ -139,7 +134,6 @@ fn buffered(clients: &[Arc<Client>]) -> u64 {
     total(clients.iter().map(|client| client.held_bytes()))
 }
 
-/// A counter.
 pub(in crate::commands) const fn counter(
     name: &'static str,
     help: &'static str,
@@ -148,7 +142,6 @@ pub(in crate::commands) const fn counter(
     Metric { name, kind: Kind::Counter, help, read }
 }
 
-/// A gauge.
 pub(in crate::commands) const fn gauge(
     name: &'static str,
     help: &'static str,
@@ -166,7 +159,6 @@ pub(in crate::commands) const fn sum(
     Metric { name, kind: Kind::Sum, help, read }
 }
 
-/// A fact.
 pub(in crate::commands) const fn fact(name: &'static str, read: fn(&Snapshot<'_>) -> String) -> Metric {
     Metric { name, kind: Kind::Fact, help: "", read }
 }

@@ -12,7 +12,6 @@ use crate::state::cluster::ClusterFacts;
 
 /// One section of INFO.
 pub(in crate::commands) struct Section {
-    /// Its title.
     pub(in crate::commands) title: &'static str,
     /// Whether it is part of the default sections.
     pub(in crate::commands) is_default: bool,

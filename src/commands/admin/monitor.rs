@@ -36,9 +36,7 @@ fn monitor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// Where a command came from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Source {
-    /// A client.
     Client,
-    /// A script.
     Script,
 }
 

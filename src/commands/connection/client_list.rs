@@ -124,7 +124,6 @@ pub(in crate::commands) enum Type {
     Normal,
     /// A master or replica; there are none.
     Replication,
-    /// A client with subscriptions.
     PubSub,
 }
 

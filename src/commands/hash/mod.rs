@@ -2,7 +2,6 @@
 //!
 //! Source  Redis 7.0 `t_hash.c`: which error comes first, and one event per command however many fields it sets.
 
-pub(in crate::commands) mod expire;
 pub(in crate::commands) mod scan;
 
 use crate::commands::row::{Arg, Flags, Group, Row, block, double, integer, key, text};
@@ -149,7 +148,7 @@ fn hincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         None => 0,
     };
     let new = old.checked_add(increment).ok_or(Refusal::Overflow)?;
-    hash.update(field, itoa::Buffer::new().format(new).as_bytes());
+    hash.set(field, itoa::Buffer::new().format(new).as_bytes());
     hash.event(b'h', "hincrby");
     drop(hash);
 
@@ -172,7 +171,7 @@ fn hincrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR increment would produce NaN or Infinity"));
     }
     let text = number::float_text(new);
-    hash.update(field, text.as_bytes());
+    hash.set(field, text.as_bytes());
     hash.event(b'h', "hincrbyfloat");
     drop(hash);
 

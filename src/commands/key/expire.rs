@@ -55,7 +55,7 @@ const CONDITION: Arg =
 
 /// The conditions under which a deadline is set; all must hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::commands) struct Conditions {
+struct Conditions {
     /// NX: only if there is no deadline.
     nx: bool,
     /// XX: only if there is a deadline.
@@ -67,17 +67,14 @@ pub(in crate::commands) struct Conditions {
 }
 
 impl Conditions {
-    /// Reads conditions until `left` words are left.
     #[inline]
-    pub(in crate::commands) fn parse(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
-        if args.len() > left { Self::parse_some(args, left) } else { Ok(Self::default()) }
+    fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        if args.is_empty() { Ok(Self::default()) } else { Self::parse_some(args) }
     }
 
-    fn parse_some(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
+    fn parse_some(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut found = Self::default();
-        while args.len() > left
-            && let Some(word) = args.peek()
-        {
+        while let Some(word) = args.peek() {
             if args.take("NX") {
                 found.nx = true;
             } else if args.take("XX") {
@@ -102,7 +99,7 @@ impl Conditions {
     }
 
     /// True if the conditions allow `new` in place of `old`.
-    pub(in crate::commands) fn hold(self, old: Option<Deadline>, new: Deadline) -> bool {
+    fn hold(self, old: Option<Deadline>, new: Deadline) -> bool {
         match old {
             None => !self.xx && !self.gt,
             Some(old) => !(self.nx || (self.gt && new <= old) || (self.lt && new >= old)),
@@ -130,7 +127,7 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let name = call.args.word()?;
     let value = call.args.word()?;
     // Redis checks the options before the number.
-    let conditions = Conditions::parse(&mut call.args, 0)?;
+    let conditions = Conditions::parse(&mut call.args)?;
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 

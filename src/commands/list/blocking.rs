@@ -110,7 +110,6 @@ impl Pop {
     }
 }
 
-/// A parked call.
 #[derive(Debug)]
 struct Waiting {
     client: Arc<Client>,

@@ -86,11 +86,9 @@ fn lrem(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 struct Search {
     /// The end where the search begins.
     from: End,
-    /// Matches that are skipped.
     skip: usize,
     /// Maximum number of indices in the reply, an array; `None`: one index without an array.
     count: Option<usize>,
-    /// Maximum number of comparisons.
     compared_max: usize,
 }
 

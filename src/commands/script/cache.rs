@@ -149,7 +149,6 @@ impl ScriptCache {
         }
     }
 
-    /// Forgets all scripts.
     pub fn flush(&self) {
         self.scripts.retain(|_, script| {
             self.uncount(script);

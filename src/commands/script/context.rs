@@ -97,7 +97,6 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         self.session.scratch = scratch;
     }
 
-    /// Ends the script.
     pub(in crate::commands) fn end(self) {
         self.session.database = self.database;
         self.session.is_nested = self.was_nested;
@@ -238,7 +237,6 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         acl_check::check_in_script(self.session, self.shared, command, request)
     }
 
-    /// The server's settings.
     #[cfg(feature = "lua")]
     pub(in crate::commands) fn settings(&self) -> &'k Settings {
         &self.shared.settings

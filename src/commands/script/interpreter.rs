@@ -14,7 +14,6 @@ use crate::state::settings::Settings;
 #[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Run<'a> {
-    /// The script.
     pub(in crate::commands) script: &'a Script,
     /// Its KEYS and ARGV.
     pub(in crate::commands) inputs: Inputs<'a>,
@@ -26,9 +25,7 @@ pub(in crate::commands) struct Run<'a> {
 pub(in crate::commands) struct Invocation<'a> {
     /// The id of its library in the interpreter.
     pub(in crate::commands) library: u32,
-    /// Its name.
     pub(in crate::commands) name: &'a str,
-    /// Its arguments.
     pub(in crate::commands) inputs: Inputs<'a>,
     /// The request that calls it.
     pub(in crate::commands) request: Request<'a>,
@@ -122,7 +119,6 @@ mod with_lua {
             self.ready(context.settings())?.load(body, context).map_err(Refusal::Quoted)
         }
 
-        /// Forgets libraries.
         pub(in crate::commands) fn forget(&self, libraries: &[u32]) {
             if let Some(interpreter) = self.0.lock().as_mut() {
                 interpreter.forget(libraries);

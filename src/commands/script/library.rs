@@ -17,27 +17,23 @@ use crate::scripts::library::Function;
 /// A library that has been loaded.
 #[derive(Debug)]
 pub(in crate::commands) struct Library {
-    /// Its name.
     pub(in crate::commands) name: String,
     /// The interpreter's number for it.
     pub(in crate::commands) id: u32,
     /// The functions it has registered, in order.
     pub(in crate::commands) functions: Vec<Function>,
-    /// All of its text.
     pub(in crate::commands) text: Box<[u8]>,
 }
 
 /// A function and its library.
 #[derive(Clone, Debug)]
 pub(in crate::commands) struct Callable {
-    /// The library.
     pub(in crate::commands) library: Arc<Library>,
     /// The index of the function in the library.
     place: usize,
 }
 
 impl Callable {
-    /// The function.
     pub(in crate::commands) fn function(&self) -> &Function {
         &self.library.functions[self.place]
     }
@@ -101,12 +97,10 @@ impl Libraries {
         Ok(old)
     }
 
-    /// Removes a library.
     pub(in crate::commands) fn remove(&self, name: &[u8]) -> Option<Arc<Library>> {
         self.0.lock().remove(std::str::from_utf8(name).ok()?)
     }
 
-    /// Removes all libraries.
     pub(in crate::commands) fn flush(&self) -> Vec<Arc<Library>> {
         let all = std::mem::take(&mut *self.0.lock());
         all.libraries.into_values().collect()

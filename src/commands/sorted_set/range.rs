@@ -104,7 +104,6 @@ enum By {
     Score,
 }
 
-/// A range of members.
 #[derive(Clone, Copy, Debug)]
 enum Span<'a> {
     Lex(LexRange<'a>),

@@ -49,7 +49,6 @@ const fn row(name: &'static str, run: Run) -> Row {
     Row::new(Group::Test, name, SINCE, run).flags(TEST)
 }
 
-/// Reads a pattern.
 fn pattern_word(call: &mut Call<'_, '_>) -> Result<Bytes, Refusal> {
     let pattern = call.args.word()?;
     match pattern.len() > PATTERN_BYTES_MAX {

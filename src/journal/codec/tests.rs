@@ -91,7 +91,6 @@ fn holder() -> BoxedStrategy<Holder> {
 
 fn edit() -> BoxedStrategy<Edit> {
     let hash = prop_oneof![
-        (bytes(), deadline()).prop_map(|(field, deadline)| HashEdit::Deadline(field, deadline)),
         bytes().prop_map(HashEdit::Remove),
         (bytes(), bytes()).prop_map(|(field, value)| HashEdit::Set(field, value)),
     ];
@@ -115,11 +114,9 @@ fn edit() -> BoxedStrategy<Edit> {
         (0..99_usize, 0..99_usize)
             .prop_map(|(from, more)| SortedSetEdit::RemoveRange { from, to: from + more }),
     ];
-    let keep = prop_oneof![number().prop_map(Keep::Last), id().prop_map(Keep::From)];
     let stream = prop_oneof![
         (id(), pairs(4)).prop_map(|(id, words)| StreamEdit::Append { id, words }),
-        id().prop_map(StreamEdit::Delete),
-        (keep, number()).prop_map(|(keep, limit)| StreamEdit::Trim(Trim { keep, limit })),
+        number().prop_map(|len_max| StreamEdit::Trim { len_max }),
     ];
     prop_oneof![
         hash.prop_map(Edit::Hash),
@@ -141,19 +138,17 @@ fn elements() -> impl Strategy<Value = Vec<Bytes>> {
 /// Objects that had more elements than they have: their kind of storage may be that of a larger one.
 fn object() -> BoxedStrategy<Object> {
     let seed = Seed::of(7);
-    let hash =
-        (elements(), vec(deadline(), 0..5), any::<Index>()).prop_map(move |(fields, deadlines, kept)| {
-            let mut hash = Hash::new(seed);
-            for field in &fields {
-                hash.set(field, b"value");
-            }
-            fields.iter().zip(deadlines).for_each(|(field, deadline)| hash.set_deadline(field, deadline));
-            let kept = &fields[kept.index(fields.len())];
-            for field in fields.iter().skip(3).filter(|field| *field != kept) {
-                hash.remove(field);
-            }
-            Object::from(hash)
-        });
+    let hash = (elements(), any::<Index>()).prop_map(move |(fields, kept)| {
+        let mut hash = Hash::new(seed);
+        for field in &fields {
+            hash.set(field, b"value");
+        }
+        let kept = &fields[kept.index(fields.len())];
+        for field in fields.iter().skip(3).filter(|field| *field != kept) {
+            hash.remove(field);
+        }
+        Object::from(hash)
+    });
     let list = elements().prop_map(|elements| {
         let mut list = List::new();
         elements.iter().for_each(|element| list.push(End::Tail, element));
@@ -196,7 +191,8 @@ fn object() -> BoxedStrategy<Object> {
             stream.append(StreamId { ms, seq: *seq }, &words);
         }
         if shrinks {
-            stream.delete(stream.last_id());
+            stream.trim(1);
+            stream.raise_last_id(StreamId::MAX);
         }
         Object::from(stream)
     });
@@ -237,7 +233,7 @@ fn encoded(mutation: &Mutation) -> Vec<u8> {
     out
 }
 
-fn decoded(bytes: &[u8]) -> Result<Mutation, Damaged> {
+fn decoded(bytes: &[u8]) -> Result<Mutation, DecodeError> {
     decode(&mut Bytes::copy_from_slice(bytes), Seed::of(11))
 }
 
@@ -299,7 +295,7 @@ proptest! {
 }
 
 /// A mutation that puts the object of these bytes under an empty key, without a deadline.
-fn put_of(object: &[u8]) -> Result<Mutation, Damaged> {
+fn put_of(object: &[u8]) -> Result<Mutation, DecodeError> {
     decoded(&[&[tag::PUT_OBJECT, 0, 0, 0], object].concat())
 }
 
@@ -329,6 +325,21 @@ fn an_object_that_breaks_a_rule_of_its_type_is_damage() {
         assert_eq!(put_of(&object), Err(Damaged), "{why}");
     }
     assert!(put_of(&[&[tag::LOCK, tag::SHARED, 1], &holder[..]].concat()).is_ok());
+}
+
+#[test]
+fn what_only_earlier_programs_have_written_is_refused_by_name() {
+    let edit = |edit: &[u8]| decoded(&[&[tag::EDIT, 0, 1, b'k'], edit].concat());
+    let old_trim = [tag::STREAM_TRIM, tag::KEEP_LAST, 7, 9];
+    assert!(matches!(
+        edit(&old_trim),
+        Ok(Mutation::Edit { edit: Edit::Stream(StreamEdit::Trim { len_max: 7 }), .. })
+    ));
+    for removed in [&[tag::STREAM_DELETE, 1, 1][..], &[tag::STREAM_TRIM, 2, 1, 1, 0]] {
+        assert_eq!(edit(removed), Err(DecodeError::Removed("an XDEL or a MINID")));
+    }
+    assert_eq!(edit(&[tag::HASH_DEADLINE, 1, b'f', 1, 9]), Err(FIELD_DEADLINE));
+    assert_eq!(put_of(&[tag::HASH, 0, 1, 1, b'f', 1, b'v', 1, 9]), Err(FIELD_DEADLINE));
 }
 
 #[test]

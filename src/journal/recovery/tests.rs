@@ -12,7 +12,6 @@ use crate::journal::frame;
 use crate::journal::log::{Log, Owed, Start, Storage};
 use crate::journal::{Edit, HashEdit, Journal, Record};
 
-/// Files in memory.
 #[derive(Clone, Debug, Default)]
 struct Memory(Arc<Mutex<Disk>>);
 

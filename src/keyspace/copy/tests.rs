@@ -16,7 +16,7 @@ use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{Keep, StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Hash, List, Lock, Object, Set, Shape, SortedSet, Stream, Typed};
 
 const DATABASES: u16 = 3;
@@ -124,15 +124,13 @@ fn edit<T: Typed>(view: &mut View<'_>, key: &[u8], edit: impl FnOnce(&mut crate:
 }
 
 fn edit_object(view: &mut View<'_>, key: &[u8], random: &mut Random) {
-    let (word, now) = (random.word(), view.now());
+    let word = random.word();
     let (action, number) = (random.below(4), random.below(6) as usize);
-    let deadline = random.deadline(now);
     match random.below(5) {
         0 => edit::<Hash>(view, key, |hash| match action {
             0 => {
                 hash.remove(&word);
             }
-            1 => hash.set_deadline(&word, deadline),
             _ => {
                 hash.set(&word, b"value");
             }
@@ -161,7 +159,7 @@ fn edit_object(view: &mut View<'_>, key: &[u8], random: &mut Random) {
         }),
         _ => edit::<Stream>(view, key, |stream| match action {
             0 => {
-                stream.trim(Trim { keep: Keep::Last(2), limit: 0 });
+                stream.trim(2);
             }
             _ => {
                 let StreamId { ms, .. } = stream.get().last_id();
@@ -335,7 +333,7 @@ fn the_locks_of_sessions_end_after_a_replay_as_if_their_connections_had() {
 #[test]
 fn an_edit_of_a_key_that_is_not_copied_yet_does_no_harm() {
     let edits = [
-        Edit::Hash(HashEdit::Deadline(Bytes::from_static(b"f"), Some(now(9).deadline_in(0)))),
+        Edit::Hash(HashEdit::Set(Bytes::from_static(b"f"), Bytes::from_static(b"v"))),
         Edit::Hash(HashEdit::Remove(Bytes::from_static(b"f"))),
         Edit::List(ListEdit::Insert { index: 9, element: Bytes::from_static(b"e") }),
         Edit::List(ListEdit::Keep { start: 9, end: 5 }),
@@ -347,8 +345,7 @@ fn an_edit_of_a_key_that_is_not_copied_yet_does_no_harm() {
         Edit::SortedSet(SortedSetEdit::Remove(Bytes::from_static(b"m"))),
         Edit::SortedSet(SortedSetEdit::RemoveRange { from: 3, to: 9 }),
         Edit::SortedSet(SortedSetEdit::RemoveRange { from: 9, to: 3 }),
-        Edit::Stream(StreamEdit::Delete(StreamId { ms: 1, seq: 1 })),
-        Edit::Stream(StreamEdit::Trim(Trim { keep: Keep::Last(0), limit: 0 })),
+        Edit::Stream(StreamEdit::Trim { len_max: 0 }),
     ];
     for first in &edits {
         for second in &edits {

@@ -46,7 +46,6 @@ impl<'v, T: Typed> Editor<'v, T> {
         Self { occupied, is_new: true, is_changed: false, before_ms: 0, shape: PhantomData }
     }
 
-    /// The object.
     pub fn get(&self) -> &T {
         self.occupied.object().and_then(T::of).expect("an editor is opened on an object of its shape")
     }
@@ -140,6 +139,6 @@ impl<T: Typed> Drop for Editor<'_, T> {
 }
 
 #[cfg(test)]
-mod hash_tests;
+mod lock_tests;
 #[cfg(test)]
 mod tests;

@@ -5,26 +5,17 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Editor;
-use crate::clock::Deadline;
 use crate::journal::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::keyspace::{Occupied, history, life};
 use crate::locks::EndReason;
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::stream::{StreamId, Trim};
+use crate::types::stream::StreamId;
 use crate::types::{Element, Hash, List, Lock, Set, Shape, SortedSet, Stream};
 
 impl Editor<'_, Hash> {
-    /// Sets a field and removes its deadline. Returns true if the field is new.
+    /// Sets a field. Returns true if it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        if self.get().deadline(field).is_some() {
-            self.set_deadline(field, None);
-        }
-        self.update(field, value)
-    }
-
-    /// Sets a field, which keeps its deadline. Returns true if the field is new.
-    pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
         self.change(|hash| hash.set(field, value), || Edit::Hash(HashEdit::Set(field, value)))
     }
 
@@ -34,14 +25,6 @@ impl Editor<'_, Hash> {
         let removed = self
             .try_change(|hash| hash.remove(field).then_some(()), |()| Edit::Hash(HashEdit::Remove(field)));
         removed.is_some()
-    }
-
-    /// Sets or removes the deadline of a field that exists.
-    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
-        self.change(
-            |hash| hash.set_deadline(field, deadline),
-            || Edit::Hash(HashEdit::Deadline(field, deadline)),
-        );
     }
 }
 
@@ -169,15 +152,9 @@ impl Editor<'_, Stream> {
         self.change(|stream| stream.append(id, words), effect);
     }
 
-    /// Deletes an entry. Returns false if it does not exist.
-    pub fn delete(&mut self, id: StreamId) -> bool {
-        let effect = |(): &()| Edit::Stream(StreamEdit::Delete(id));
-        self.try_change(|stream| stream.delete(id).then_some(()), effect).is_some()
-    }
-
-    /// Removes entries from the front. Returns their number.
-    pub fn trim(&mut self, trim: Trim) -> usize {
-        let effect = |_: &usize| Edit::Stream(StreamEdit::Trim(trim));
-        self.try_change(|stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect).unwrap_or(0)
+    /// Removes the oldest entries, so that at most `len_max` stay. Returns how many it removed.
+    pub fn trim(&mut self, len_max: u64) -> usize {
+        let effect = |_: &usize| Edit::Stream(StreamEdit::Trim { len_max });
+        self.try_change(|stream| Some(stream.trim(len_max)).filter(|gone| *gone > 0), effect).unwrap_or(0)
     }
 }

@@ -70,9 +70,6 @@ impl ShardState {
             ended += 1;
         }
         if ended > 0 {
-            if let Some(Object::Hash(_)) = self.shard.object(id) {
-                changes.event(b'x', "hexpired", database, &key);
-            }
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
             if !self.queues.locks.is_empty() {
                 changes.ready(database, key.clone());

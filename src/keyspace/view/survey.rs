@@ -15,7 +15,6 @@ use crate::types::Object;
 /// One entry of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryRef<'v> {
-    /// The key.
     pub key: &'v [u8],
     /// The value, if it is a string; empty otherwise.
     pub string: &'v [u8],

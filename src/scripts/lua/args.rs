@@ -15,9 +15,7 @@ pub(super) const NESTING_MAX: usize = 128;
 
 /// One call of a library function.
 pub(super) struct Call<'l> {
-    /// The interpreter.
     pub(super) lua: &'l Lua,
-    /// The arguments.
     pub(super) args: &'l MultiValue,
     /// Who is charged for the work.
     pub(super) budget: &'l Arc<Budget>,
@@ -178,11 +176,9 @@ impl std::io::Write for Output<'_> {
 
 /// A library that is being put together.
 pub(super) struct Library<'l> {
-    /// The interpreter.
     pub(super) lua: &'l Lua,
     /// Who is charged for what its functions do.
     pub(super) budget: &'l Arc<Budget>,
-    /// The functions so far.
     pub(super) table: Table,
 }
 

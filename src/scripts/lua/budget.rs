@@ -24,10 +24,8 @@ pub trait Watchdog: Send + Sync {
     fn poll(&self) -> Verdict;
 }
 
-/// What a watchdog decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The script goes on.
     GoOn,
     /// The script ends now: SCRIPT KILL.
     Kill,

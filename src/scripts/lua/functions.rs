@@ -167,7 +167,6 @@ impl Interpreter {
         Ok(Ok(Loaded { id, functions: done.functions }))
     }
 
-    /// Forgets libraries.
     pub fn forget(&mut self, libraries: &[u32]) {
         let Some(loaded) = &mut self.libraries else { return };
         for id in libraries {

@@ -20,7 +20,6 @@ const MASK: u64 = (1 << 48) - 1;
 const UNSEEDED: u64 = 0x1234_ABCD_330E;
 /// The low bits of a state that has just been seeded.
 const SEED_LOW: u64 = 0x330E;
-/// The largest number drawn.
 const DRAW_MAX: i32 = i32::MAX;
 
 /// Puts both functions into `math`.

@@ -69,7 +69,6 @@ pub struct Interpreter {
     reply: Vec<u8>,
 }
 
-/// What is run.
 #[derive(Clone, Copy, Debug)]
 enum Body<'a> {
     /// The function of that name in the library of that number, which has KEYS and ARGV as its arguments.
@@ -114,7 +113,6 @@ impl Interpreter {
         self.function(source).map(drop)
     }
 
-    /// Forgets all compiled scripts.
     pub fn flush(&mut self) {
         self.compiled.clear();
         // To empty a table takes no memory.
@@ -244,7 +242,6 @@ impl Interpreter {
     }
 }
 
-/// A list of strings.
 fn texts(lua: &Lua, words: Words<'_>) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(words.len(), 0)?;
     for (place, word) in words.iter().enumerate() {

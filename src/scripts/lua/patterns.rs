@@ -15,15 +15,12 @@ use single::{Single, in_set};
 pub(super) enum Broken<E> {
     /// The pattern makes no sense, in Lua's words.
     Malformed(&'static str),
-    /// The charge was refused.
     Refused(E),
 }
 
-/// Captures of one pattern.
 pub(super) const CAPTURES_MAX: usize = 32;
 /// Items of a pattern that can be tried in several ways, one inside the other.
 const DEPTH_MAX: usize = 220;
-/// Steps between two charges.
 const STEPS_PER_CHARGE: usize = 1_000;
 
 /// A part of the subject that a pattern has captured.
@@ -48,7 +45,6 @@ pub(super) struct Matcher<'a, C, E> {
     depth: usize,
     steps: usize,
     charge: C,
-    /// Why it has halted.
     why: Option<Broken<E>>,
 }
 

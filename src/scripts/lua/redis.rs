@@ -91,7 +91,6 @@ impl Shared {
         Self { host, run: Mutex::new(Run { protocol: Protocol::Resp2, lines: Vec::new(), limits: None }) }
     }
 
-    /// A script begins.
     pub(super) fn begin(&self, limits: Option<Limits>) {
         *self.run.lock() = Run { protocol: Protocol::Resp2, lines: Vec::new(), limits };
     }

@@ -20,12 +20,10 @@ use super::{Failure, bit, cjson, cmsgpack, math, strings, structs};
 /// How the run failed and where, if it did.
 type FailureSlot = Arc<Mutex<Option<(Failure, Option<Place>)>>>;
 
-/// The world of scripts.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     /// The stand-in that scripts have as their globals.
     pub(super) environment: Table,
-    /// The globals themselves.
     pub(super) globals: Table,
     /// The table `redis` itself.
     pub(super) redis: Table,

@@ -6,7 +6,6 @@
 /// Where the keys of a command are among its arguments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Keys {
-    /// Every argument.
     All,
     /// The first argument, the third, and so on.
     EveryOther,
@@ -16,10 +15,8 @@ pub(super) enum Keys {
     None,
 }
 
-/// A command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
-    /// In upper case.
     pub(super) name: &'static str,
     pub(super) keys: Keys,
 }

@@ -398,7 +398,6 @@ fn joined(sign: &str, left: Expression, right: Expression, line: Line) -> Option
     })
 }
 
-/// A decimal number literal.
 fn numeral(digits: &str) -> Option<f64> {
     let is_decimal =
         digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));

@@ -22,13 +22,11 @@ pub(super) struct Guarded {
     millis: Option<u16>,
     /// The reply if the key holds the value.
     answer: Answer,
-    /// The reply otherwise.
     otherwise: Answer,
     /// The line of the call of GET.
     line: Line,
 }
 
-/// A constant reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Answer {
     Integer(i64),
@@ -40,9 +38,7 @@ enum Answer {
 pub struct Change<'w> {
     /// Indices of GET and of the changing command in [`listed_commands`](super::listed_commands).
     pub commands: [usize; 2],
-    /// The key.
     pub key: &'w [u8],
-    /// The value.
     pub value: &'w [u8],
     /// Its new lease, as PEXPIRE takes it; `None`: the key is deleted.
     pub millis: Option<&'w [u8]>,

@@ -13,7 +13,6 @@ pub(super) const DEPTH_MAX: usize = 60;
 /// Locals of one script at most: a function in Lua may have as many upvalues.
 pub(super) const SLOTS_MAX: usize = 60;
 
-/// A parsed script.
 #[derive(Clone, Debug)]
 pub(super) struct Parsed {
     pub(super) body: Block,

@@ -41,7 +41,6 @@ pub(super) struct Mark {
     lists: usize,
 }
 
-/// How a statement ends.
 pub(super) enum Flow<'a> {
     Break,
     Next,

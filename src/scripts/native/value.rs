@@ -33,7 +33,6 @@ pub(super) enum Value<'a> {
     List(usize),
     /// `nil`
     Nil,
-    /// A number.
     Number(f64),
     /// A status: a table with `ok`.
     Status(Span),

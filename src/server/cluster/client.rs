@@ -57,7 +57,6 @@ struct Inner {
 }
 
 impl fmt::Debug for EtcdClient {
-    /// Leaves out the login.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdClient").field("endpoints", &self.inner.endpoints).finish_non_exhaustive()
     }

@@ -19,7 +19,6 @@ const DEFAULT_PORT: u16 = 2379;
 /// More endpoints than a cluster of etcd has.
 const ENDPOINTS_MAX: usize = 16;
 
-/// An endpoint of etcd.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Endpoint {
     is_tls: bool,

@@ -46,7 +46,6 @@ pub(super) fn addresses_in_node(text: &[u8]) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_prefix("address ").map(str::to_owned)).collect()
 }
 
-/// A node for commands.
 pub(super) fn node(member: &Member) -> ClusterNode {
     let parts = |door| {
         let (host, port) = address_in(&member.addresses, door)?.rsplit_once(':')?;

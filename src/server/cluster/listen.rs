@@ -20,7 +20,6 @@ use crate::server::unix::Bound;
 #[derive(Clone, Debug)]
 pub(super) struct Acceptor {
     pub(super) splices: Splices,
-    /// Whether this node leads.
     pub(super) leads: watch::Receiver<bool>,
     pub(super) stop: watch::Receiver<bool>,
     /// One for each client: `maxclients`.

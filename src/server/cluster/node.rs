@@ -243,7 +243,6 @@ impl Inner {
         }
     }
 
-    /// Notes who leads.
     fn note(&self, sight: &Sight, is_mine: bool) {
         if let Some(leader) = &sight.leader {
             *self.previous.lock() = Some(leader.clone());

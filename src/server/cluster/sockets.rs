@@ -71,7 +71,6 @@ impl Sockets {
     }
 }
 
-/// Where these sockets listen.
 pub(super) fn addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
 }

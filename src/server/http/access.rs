@@ -24,7 +24,6 @@ use crate::state::acl::password::Digest;
 pub(super) enum Access {
     /// Clients that have authenticated, if the server asks for it, where `http-admin` allows changes.
     Admin,
-    /// Everybody.
     Open,
     /// Clients that have authenticated, if the server asks for it.
     Reader,

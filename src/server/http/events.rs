@@ -39,7 +39,6 @@ const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// A sample is followed by so many times the time that it took.
 const COST: u32 = 40;
 
-/// Who follows.
 #[derive(Debug, Default)]
 pub(super) struct Viewers {
     inner: Mutex<Inner>,

@@ -5,7 +5,6 @@ use std::time::Duration;
 /// Bytes of a request line with its headers. Browsers and scrapers send about 1 KiB; proxies add cookies and forwarding.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Headers of a request.
 pub(super) const HEADERS_MAX: usize = 64;
 
 /// Bytes of a request's body. The largest that any route reads is a lock's name with a token.

@@ -81,7 +81,6 @@ impl Collector for Families {
     }
 }
 
-/// Writes one value.
 fn encode(metric: &mut MetricEncoder<'_>, kind: FamilyKind, value: Value) -> fmt::Result {
     match (kind, value) {
         (FamilyKind::Counter, Value::Integer(value)) => {

@@ -6,22 +6,18 @@ use hyper::{Request, Response, StatusCode};
 use super::HttpContext;
 use super::responses::{Body, whole};
 
-/// The document.
 pub(super) fn index(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
     whole(StatusCode::OK, "text/html; charset=utf-8", include_str!("page/index.html"))
 }
 
-/// Its script.
 pub(super) fn script(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
     whole(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page/page.js"))
 }
 
-/// Its style.
 pub(super) fn style(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
     whole(StatusCode::OK, "text/css; charset=utf-8", include_str!("page/style.css"))
 }
 
-/// Its icon.
 pub(super) fn icon(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
     whole(StatusCode::OK, "image/svg+xml", include_str!("page/icon.svg"))
 }

@@ -24,7 +24,6 @@ use crate::error::Refusal;
 /// Why a request of `/api` has no answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ApiError {
-    /// The request is wrong.
     Request(String),
     /// The engine does not answer now.
     Unavailable(String),

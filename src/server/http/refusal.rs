@@ -18,7 +18,6 @@ pub(super) enum Refusal {
     Busy,
     /// A page of another site has sent it.
     CrossSite,
-    /// The route has failed.
     Failed,
     /// It is for a host that this server is not.
     Host,

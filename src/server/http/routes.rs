@@ -26,7 +26,6 @@ use super::{api, events, health, metrics, page};
 pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
-    /// Who may ask.
     pub(super) access: Access,
     pub(super) run: Run,
 }

@@ -60,7 +60,6 @@ pub(super) fn step_of_list(answer: Value) -> Result<(String, Vec<Value>), ApiErr
     serde_json::from_value(answer).map_err(|_| ApiError::unexpected())
 }
 
-/// What the viewers know.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
     /// The JSON of each lock, by key.

@@ -11,7 +11,6 @@ use crate::limits::ACL_USERS_MAX;
 
 /// Where the ACL file is stored. Implemented by the shell.
 pub trait Store: Send + Sync {
-    /// Its name in messages.
     fn name(&self) -> &str;
 
     /// Reads the whole text.

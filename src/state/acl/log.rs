@@ -18,13 +18,9 @@ use crate::limits::ACL_LOG_BYTES_MAX;
 /// What kind of permission was missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
-    /// Authentication failed.
     Auth,
-    /// A channel.
     Channel,
-    /// A command.
     Command,
-    /// A key.
     Key,
 }
 
@@ -43,11 +39,9 @@ impl Reason {
 /// Where a command was denied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Context {
-    /// In a script.
     Script,
     /// In a transaction, while it is queued or run.
     Transaction,
-    /// In a plain request.
     Request,
 }
 
@@ -67,15 +61,11 @@ impl Context {
 pub struct Entry {
     /// Its number. It rises with every entry and is never reused.
     pub id: u64,
-    /// How often it happened.
     pub count: u64,
-    /// What was denied.
     pub reason: Reason,
-    /// Where.
     pub context: Context,
     /// The command, key or channel.
     pub object: Bytes,
-    /// The user.
     pub username: Bytes,
     /// The client, as CLIENT LIST shows it.
     pub client: String,
@@ -102,7 +92,6 @@ const GROUPING_MS_MAX: u64 = 60_000;
 /// How many of the newest entries are searched for a repeated event.
 const GROUPING_ENTRIES_MAX: usize = 10;
 
-/// The entries.
 #[derive(Debug, Default)]
 pub struct Log(Mutex<Inner>);
 

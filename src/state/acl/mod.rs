@@ -46,7 +46,6 @@ impl Account {
         Self { name: Bytes::copy_from_slice(name), is_unlimited, user: RwLock::new(Arc::new(user)) }
     }
 
-    /// Its name.
     pub fn name(&self) -> &Bytes {
         &self.name
     }
@@ -57,7 +56,6 @@ impl Account {
         self.is_unlimited.load(Relaxed)
     }
 
-    /// Its current definition.
     pub fn user(&self) -> Arc<User> {
         Arc::clone(&self.user.read())
     }
@@ -94,7 +92,6 @@ pub enum SetError {
     Users,
     /// The parenthesis that this word opens is not closed.
     Parenthesis(Vec<u8>),
-    /// This rule is wrong.
     Rule(Vec<u8>, RuleError),
 }
 
@@ -135,7 +132,6 @@ impl Acl {
         self.accounts.read().get(name).cloned()
     }
 
-    /// Every account, by name.
     pub fn all(&self) -> Vec<Arc<Account>> {
         self.accounts.read().values().cloned().collect()
     }

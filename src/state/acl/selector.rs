@@ -29,14 +29,11 @@ pub trait Catalog {
 /// What a command does with a key.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Access {
-    /// It reads the value.
     pub reads: bool,
-    /// It changes the value.
     pub writes: bool,
 }
 
 impl Access {
-    /// Both.
     pub const ALL: Self = Self { reads: true, writes: true };
 
     fn covers(self, other: Self) -> bool {
@@ -51,7 +48,6 @@ impl Access {
 /// The permissions that a request needs.
 #[derive(Clone, Debug)]
 pub struct Asked<'r> {
-    /// The command's number.
     pub command: u16,
     /// Whether it needs no permission, like AUTH.
     pub is_free: bool,
@@ -76,7 +72,6 @@ pub enum Denied {
     Channel(usize),
 }
 
-/// One set of permissions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selector {
     /// The allowed commands, one bit for each number.

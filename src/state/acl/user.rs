@@ -15,7 +15,6 @@ use crate::limits::ACL_RULES_MAX;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct User {
     is_on: bool,
-    /// Any password is accepted.
     needs_none: bool,
     passwords: Vec<Digest>,
     own: Selector,
@@ -26,7 +25,6 @@ pub struct User {
 /// What the meaning of rules depends on.
 #[derive(Clone, Copy)]
 pub struct Terms<'c> {
-    /// The commands.
     pub catalog: &'c dyn Catalog,
     /// Whether a new user may use all channels: `acl-pubsub-default`.
     pub all_channels: bool,

@@ -28,11 +28,9 @@ pub use tracker::{Reads, Tracker, Which};
 pub enum Stale {
     /// The values of one key.
     Key {
-        /// Its name.
         key: Bytes,
         /// The clients that have read it since its last change.
         readers: Readers,
-        /// Why.
         cause: Cause,
     },
     /// The values of all keys: a whole database was flushed.
@@ -57,7 +55,6 @@ pub type Readers = smallvec::SmallVec<[ClientId; 2]>;
 pub enum Cause {
     /// A client has changed it. With NOLOOP that client gets no invalidation.
     Change,
-    /// It has expired.
     Expiry,
     /// It has not changed, but more keys are tracked than `tracking-table-max-keys`.
     Limit,

@@ -12,7 +12,6 @@ use bytes::Bytes;
 pub enum Overlap<'a> {
     /// A new prefix, and one that the client has already.
     Existing(&'a [u8], &'a [u8]),
-    /// Two new prefixes.
     Provided(&'a [u8], &'a [u8]),
 }
 

@@ -27,7 +27,6 @@ pub struct Tracker {
 /// Which reads of a connection are tracked.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Reads {
-    /// The mode.
     pub which: Which,
     /// Whether CLIENT CACHING has made an exception for the next command or transaction.
     pub is_next: bool,
@@ -36,12 +35,10 @@ pub struct Reads {
 /// The mode of CLIENT TRACKING.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, PartialOrd)]
 pub enum Which {
-    /// Tracking is off.
     #[default]
     None,
     /// BCAST: no reads are tracked.
     Broadcast,
-    /// All reads are tracked.
     All,
     /// OPTIN: reads after CLIENT CACHING YES are tracked.
     Chosen,
@@ -82,7 +79,6 @@ impl Reads {
     }
 }
 
-/// What a message invalidates.
 #[derive(Clone, Copy)]
 enum Invalid<'a> {
     Keys(&'a [&'a Bytes]),
@@ -96,7 +92,6 @@ impl Tracker {
         !self.no_loop || author != self.client.id
     }
 
-    /// Invalidates these keys.
     pub(super) fn invalidate_keys(&self, clients: &Clients, keys: &[&Bytes]) {
         self.send(clients, Invalid::Keys(keys));
     }

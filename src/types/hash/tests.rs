@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::LockTime;
 
 /// What a hash is by definition: pairs in order.
 #[derive(Debug, Default)]
@@ -43,10 +42,6 @@ fn filled(fields: usize) -> Hash {
         assert!(hash.set(format!("f{n}").as_bytes(), n.to_string().as_bytes()));
     }
     hash
-}
-
-fn at(millis: u64) -> Deadline {
-    Deadline::at(LockTime::from_millis(millis))
 }
 
 fn agree(hash: &Hash, model: &Model) {
@@ -91,7 +86,7 @@ proptest! {
         churn in prop::collection::vec((any::<bool>(), 0..1_400_usize), 0..300),
     ) {
         let mut hash = filled(fields);
-        hash.set_deadline(b"f0", Some(at(9)));
+        hash.become_table();
         let mut stays: std::collections::BTreeSet<Vec<u8>> =
             (0..fields).map(|n| format!("f{n}").into_bytes()).collect();
         let (mut cursor, mut seen, mut churn) = (0, Vec::new(), churn.into_iter());
@@ -113,34 +108,6 @@ proptest! {
         for field in stays {
             prop_assert!(seen.contains(&field), "{:?} was missed", field.escape_ascii().to_string());
         }
-    }
-
-    #[test]
-    fn fields_leave_in_the_order_of_their_deadlines(
-        deadlines in prop::collection::vec((0..30_u8, prop::option::of(1..50_u64)), 1..80),
-        now in 0..60_u64,
-    ) {
-        let mut hash = filled(30);
-        let mut model = std::collections::BTreeMap::new();
-        for (n, millis) in deadlines {
-            let field = format!("f{n}").into_bytes();
-            hash.set_deadline(&field, millis.map(at));
-            model.remove(&field);
-            if let Some(millis) = millis {
-                model.insert(field, millis);
-            }
-        }
-        prop_assert_eq!(hash.earliest_deadline(), model.values().min().map(|millis| at(*millis)));
-
-        let mut due: Vec<_> = model.iter().filter(|(_, millis)| **millis < now).collect();
-        due.sort_by_key(|(field, millis)| (**millis, (*field).clone()));
-        for (field, _) in &due {
-            let taken = hash.take_due(LockTime::from_millis(now));
-            prop_assert_eq!(taken.as_deref(), Some(field.as_slice()));
-            prop_assert!(!hash.contains(field));
-        }
-        prop_assert_eq!(hash.take_due(LockTime::from_millis(now)), None);
-        prop_assert_eq!(hash.len(), 30 - due.len());
     }
 }
 
@@ -169,17 +136,6 @@ mod encoding {
             hash.set(&vec![b'f'; field], &vec![b'v'; value]);
             assert_eq!(hash.encoding(), encoding, "{field} {value}");
         }
-    }
-
-    #[test]
-    fn a_field_that_ends_makes_a_table() {
-        let mut hash = filled(2);
-        hash.set_deadline(b"no such field", Some(at(7)));
-        hash.set_deadline(b"f1", None);
-        assert_eq!((hash.encoding(), hash.earliest_deadline()), ("listpack", None));
-        hash.set_deadline(b"f1", Some(at(7)));
-        hash.set_deadline(b"f1", None);
-        assert_eq!((hash.encoding(), hash.earliest_deadline()), ("hashtable", None));
     }
 }
 
@@ -218,42 +174,12 @@ mod scan {
     }
 }
 
-mod deadlines {
-    use super::*;
-
-    #[test]
-    fn a_field_lives_through_its_last_millisecond() {
-        let mut hash = filled(1);
-        hash.set_deadline(b"f0", Some(at(100)));
-        assert_eq!(hash.take_due(LockTime::from_millis(100)), None);
-        assert_eq!(hash.take_due(LockTime::from_millis(101)).as_deref(), Some(b"f0".as_slice()));
-        assert!(hash.is_empty());
-    }
-
-    #[test]
-    fn a_field_that_was_removed_has_no_deadline_when_it_comes_back() {
-        let mut hash = filled(2);
-        hash.set_deadline(b"f0", Some(at(100)));
-        assert!(hash.remove(b"f0") && hash.set(b"f0", b""));
-        assert_eq!(hash.deadline(b"f0"), None);
-        assert_eq!(hash.take_due(LockTime::from_millis(1_000)), None);
-    }
-
-    #[test]
-    fn a_new_value_keeps_the_deadline() {
-        let mut hash = filled(1);
-        hash.set_deadline(b"f0", Some(at(100)));
-        hash.set(b"f0", b"another");
-        assert_eq!(hash.deadline(b"f0"), Some(at(100)));
-    }
-}
-
 mod size {
     use super::*;
 
     #[test]
     fn a_small_hash_is_one_small_allocation() {
-        assert!(size_of::<Hash>() <= 48, "{}", size_of::<Hash>());
+        assert!(size_of::<Hash>() <= 40, "{}", size_of::<Hash>());
         let mut hash = Hash::new(Seed::of(7));
         assert_eq!(hash.heap_bytes(), 0);
         hash.set(b"b983c153-7421-469a-addb-44fb92259a1b:76", b"1");

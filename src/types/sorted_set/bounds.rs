@@ -13,7 +13,6 @@ pub(super) fn precedes(a_score: f64, a: &[u8], b_score: f64, b: &[u8]) -> bool {
     }
 }
 
-/// A range of scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreRange {
     /// The lowest score.
@@ -47,16 +46,13 @@ pub enum LexBound<'a> {
     Closed(&'a [u8]),
     /// This member, which is outside.
     Open(&'a [u8]),
-    /// Behind all members.
     Last,
 }
 
 /// A range of members, for sets in which all scores are equal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LexRange<'a> {
-    /// The lower end.
     pub min: LexBound<'a>,
-    /// The upper end.
     pub max: LexBound<'a>,
 }
 

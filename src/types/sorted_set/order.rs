@@ -9,9 +9,7 @@ use std::ops::Range;
 /// One entry: its score, and the slot of its member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    /// The score.
     pub(super) score: f64,
-    /// The member's slot.
     pub(super) slot: u32,
 }
 

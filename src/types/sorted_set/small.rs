@@ -44,7 +44,6 @@ impl Small {
         self.entries[ranks].iter().map(|(member, score)| (member.as_bytes(), *score))
     }
 
-    /// All entries.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = (&[u8], f64)> {
         self.range(0..self.len())
     }

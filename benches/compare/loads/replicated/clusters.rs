@@ -14,7 +14,6 @@ use crate::results::{OURS, REDIS};
 use crate::servers::{self, Process, Server, free_ports};
 use crate::wire::Answer;
 
-/// Starts a cluster.
 type Start = fn(&Options) -> io::Result<Cluster>;
 
 /// The clusters, by their names in results.
@@ -25,9 +24,7 @@ pub(super) const ETCD: &str = "etcd";
 /// Members of etcd, and servers of ZooKeeper.
 const MEMBERS: usize = 3;
 
-/// Servers, and their clients.
 pub(super) struct Cluster {
-    /// Names and versions.
     pub(super) about: String,
     pub(super) clients: Clients,
     /// All servers, but for that which clients of Redis are connected to.

@@ -11,7 +11,6 @@ pub(super) enum Single<'p> {
     Any,
     Own(u8),
     Class(Class),
-    /// With its brackets.
     Set(&'p [u8]),
 }
 

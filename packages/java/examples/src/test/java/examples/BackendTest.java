@@ -172,7 +172,7 @@ class BackendTest {
         assertEquals("lock:stock", events.get(0).get("key"));
         assertEquals("blind-delete", redlatch.check().get(0).get("rule"));
         assertTrue(redlatch.timeline().contains("lock:stock"));
-        assertTrue(redlatch.timeline("html").contains("<svg"));
+        assertTrue(redlatch.timeline("html").contains("<table>"));
     }
 
     /** The same namespace, on a connection of its own. */

@@ -110,7 +110,7 @@ public final class Redlatch implements AutoCloseable {
         return timeline("text");
     }
 
-    /** The same as text, svg, html or json. */
+    /** The same as text, html or json. */
     public String timeline(String format) {
         return server.run("timeline", url(), "--format", format);
     }

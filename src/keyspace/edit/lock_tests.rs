@@ -1,20 +1,41 @@
-//! Hashes with deadlines of keys and of fields, compared with a model that is a map, and with a replay of the journal.
+//! Locks with deadlines of keys and of holders, compared with a model that is a map, and with a replay of the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::edit::tests::{Log, keyspace, now};
-use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, ShardSet, View};
+use crate::keyspace::{Due, Editor, Entry, Keyspace, Layout, Lease, ShardSet, View};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
-use crate::types::{Hash, Shape};
+use crate::types::lock::{Holder, LockKind};
+use crate::types::{Lock, Shape};
 
 fn at(millis: u64) -> Deadline {
     Deadline::at(LockTime::from_millis(millis))
+}
+
+/// A holder with a lease until this millisecond.
+fn holder(token: u8, ends: Option<u64>) -> Holder {
+    Holder {
+        token: token.into(),
+        client: 1,
+        permits: 1,
+        since: LockTime::from_millis(0),
+        deadline: ends.map(at),
+        lease_ms: None,
+        renewals: 0,
+        session: None,
+        meta: Box::default(),
+    }
+}
+
+fn put(lock: &mut Editor<'_, Lock>, owner: &str, ends: Option<u64>) {
+    lock.put(LockKind::Shared, &Bytes::copy_from_slice(owner.as_bytes()), holder(1, ends));
 }
 
 /// Does `work` in a call of its own.
@@ -36,8 +57,8 @@ fn tick(keyspace: &Keyspace, millis: u64) -> Option<u64> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelKey {
-    /// The value of each field, and the last millisecond in which it lives.
-    fields: BTreeMap<u8, (u8, Option<u64>)>,
+    /// The token of each owner, and the last millisecond of its lease.
+    owners: BTreeMap<u8, (u8, Option<u64>)>,
     ends: Option<u64>,
 }
 
@@ -46,17 +67,15 @@ type Model = BTreeMap<u8, ModelKey>;
 fn settle(model: &mut Model, millis: u64) {
     let lives = |ends: Option<u64>| ends.is_none_or(|ends| ends >= millis);
     for key in model.values_mut() {
-        key.fields.retain(|_, (_, ends)| lives(*ends));
+        key.owners.retain(|_, (_, ends)| lives(*ends));
     }
-    model.retain(|_, key| lives(key.ends) && !key.fields.is_empty());
+    model.retain(|_, key| lives(key.ends) && !key.owners.is_empty());
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Set(u8, u8, u8),
-    Update(u8, u8, u8),
+    Put(u8, u8, u8, Option<u64>),
     Remove(u8, u8),
-    Deadline(u8, u8, Option<u64>),
     KeyDeadline(u8, Option<u64>),
     Copy(u8, u8),
     String(u8),
@@ -66,13 +85,12 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (key, field) = (0..3_u8, 0..4_u8);
+    let (key, owner) = (0..3_u8, 0..4_u8);
     let lease = prop::option::weighted(0.8, 1..30_u64);
     prop_oneof![
-        4 => (key.clone(), field.clone(), any::<u8>()).prop_map(|(k, f, v)| Step::Set(k, f, v)),
-        1 => (key.clone(), field.clone(), any::<u8>()).prop_map(|(k, f, v)| Step::Update(k, f, v)),
-        1 => (key.clone(), field.clone()).prop_map(|(k, f)| Step::Remove(k, f)),
-        4 => (key.clone(), field, lease.clone()).prop_map(|(k, f, l)| Step::Deadline(k, f, l)),
+        8 => (key.clone(), owner.clone(), any::<u8>(), lease.clone())
+            .prop_map(|(key, owner, token, lease)| Step::Put(key, owner, token, lease)),
+        2 => (key.clone(), owner).prop_map(|(key, owner)| Step::Remove(key, owner)),
         2 => (key.clone(), lease).prop_map(|(k, l)| Step::KeyDeadline(k, l)),
         1 => (key.clone(), key.clone()).prop_map(|(from, to)| Step::Copy(from, to)),
         1 => key.clone().prop_map(Step::String),
@@ -85,27 +103,18 @@ fn step() -> impl Strategy<Value = Step> {
 /// Does the step in both worlds. A string keeps the key's lease, and goes at the end of the step.
 fn act(step: Step, millis: u64, view: &mut View<'_>, model: &mut Model) {
     match step {
-        Step::Set(key, field, value) => {
-            view.open::<Hash>(&[key]).unwrap().set(&[field], &[value]);
-            model.entry(key).or_default().fields.insert(field, (value, None));
-        }
-        Step::Update(key, field, value) => {
-            view.open::<Hash>(&[key]).unwrap().update(&[field], &[value]);
-            model.entry(key).or_default().fields.entry(field).or_default().0 = value;
-        }
-        Step::Remove(key, field) => {
-            if let Some(mut hash) = view.find::<Hash>(&[key]).unwrap() {
-                hash.remove(&[field]);
-            }
-            model.entry(key).or_default().fields.remove(&field);
-        }
-        Step::Deadline(key, field, lease) => {
+        Step::Put(key, owner, token, lease) => {
             let ends = lease.map(|lease| millis + lease);
-            if let Some(mut hash) = view.find::<Hash>(&[key]).unwrap() {
-                hash.set_deadline(&[field], ends.map(at));
+            let holder = holder(token, ends);
+            let owner_name = Bytes::copy_from_slice(&[owner]);
+            view.open::<Lock>(&[key]).unwrap().put(LockKind::Shared, &owner_name, holder);
+            model.entry(key).or_default().owners.insert(owner, (token, ends));
+        }
+        Step::Remove(key, owner) => {
+            if let Some(mut lock) = view.find::<Lock>(&[key]).unwrap() {
+                lock.remove(&[owner]);
             }
-            let fields = &mut model.entry(key).or_default().fields;
-            fields.entry(field).and_modify(|(_, old)| *old = ends);
+            model.entry(key).or_default().owners.remove(&owner);
         }
         Step::KeyDeadline(key, lease) => {
             let ends = lease.map(|lease| millis + lease);
@@ -144,12 +153,12 @@ fn agree(view: &mut View<'_>, model: &Model) {
     assert_eq!(names, model.keys().copied().collect::<Vec<_>>(), "the keys that a scan returns");
     for (name, key) in model {
         let mut found = BTreeMap::new();
-        let hash = view.read_as::<Hash>(std::slice::from_ref(name)).unwrap().unwrap();
-        for (field, value) in hash.iter() {
-            found.insert(field[0], (value[0], hash.deadline(field).map(Deadline::as_millis)));
+        let lock = view.read_as::<Lock>(std::slice::from_ref(name)).unwrap().unwrap();
+        for (owner, holder) in lock.holders() {
+            found.insert(owner[0], (holder.token as u8, holder.deadline.map(Deadline::as_millis)));
         }
-        assert_eq!(hash.len(), found.len());
-        assert_eq!(found, key.fields, "the fields of {name}");
+        assert_eq!(lock.len(), found.len());
+        assert_eq!(found, key.owners, "the holders of {name}");
         let ends = view.entry(std::slice::from_ref(name)).occupied().and_then(|found| found.deadline());
         assert_eq!(ends.map(Deadline::as_millis), key.ends, "the lease of {name}");
     }
@@ -159,7 +168,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_call_sees_the_living_fields_and_a_replay_restores_them(
+    fn every_call_sees_the_living_holders_and_a_replay_restores_them(
         steps in prop::collection::vec(step(), 1..60),
         looks in any::<bool>(),
     ) {
@@ -198,20 +207,18 @@ proptest! {
 }
 
 #[test]
-fn many_fields_that_end_at_once_leave_in_bounded_parts() {
+fn many_holders_that_end_at_once_leave_in_bounded_parts() {
     let keyspace = keyspace(None);
     call(&keyspace, 1, |view| {
-        let mut hash = view.open::<Hash>(b"h").unwrap();
+        let mut lock = view.open::<Lock>(b"lock").unwrap();
         for n in 0..5_000 {
-            let field = format!("f{n}");
-            hash.set(field.as_bytes(), b"v");
-            hash.set_deadline(field.as_bytes(), Some(at(10)));
+            put(&mut lock, &format!("owner-{n}"), Some(10));
         }
     });
     let mut parts = 0;
     while keyspace.tick(now(11), Events::default(), &Registries::default()) == Due::More {
         parts += 1;
-        assert_eq!(keyspace.size(0).0, 1, "the key stays until its last field goes");
+        assert_eq!(keyspace.size(0).0, 1, "the key stays until its last holder goes");
         keyspace.assert_laws();
     }
     assert!(parts > 5, "{parts}");
@@ -219,43 +226,38 @@ fn many_fields_that_end_at_once_leave_in_bounded_parts() {
 }
 
 #[test]
-fn no_reader_sees_a_field_that_has_ended_however_many_have_ended() {
+fn no_reader_sees_a_holder_that_has_ended_however_many_have_ended() {
     let keyspace = keyspace(None);
     call(&keyspace, 1, |view| {
-        let mut hash = view.open::<Hash>(b"h").unwrap();
+        let mut lock = view.open::<Lock>(b"lock").unwrap();
         for n in 0..1_000 {
-            let field = format!("f{n}");
-            hash.set(field.as_bytes(), b"v");
-            hash.set_deadline(field.as_bytes(), Some(at(10)));
+            put(&mut lock, &format!("owner-{n}"), Some(10));
         }
-        hash.set(b"stays", b"v");
+        put(&mut lock, "stays", None);
     });
-    let len = |millis| call(&keyspace, millis, |view| view.read_as::<Hash>(b"h").unwrap().map(Shape::len));
+    let len = |millis| call(&keyspace, millis, |view| view.read_as::<Lock>(b"lock").unwrap().map(Shape::len));
     assert_eq!((len(10), len(11)), (Some(1_001), Some(1)));
     keyspace.assert_laws();
 }
 
 #[test]
-fn a_field_with_the_earliest_deadline_wakes_the_ticker() {
+fn a_holder_with_the_earliest_deadline_wakes_the_ticker() {
     let rings = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&rings);
     let layout = Layout { shards: 1, databases: 1, seed: 7, journal: None };
     let keyspace = Keyspace::new(layout, move || {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    call(&keyspace, 1, |view| {
-        view.open::<Hash>(b"h").unwrap().set(b"f", b"v");
-    });
-    assert_eq!(tick(&keyspace, 1), None);
-    let end = |lease: u64| {
-        call(&keyspace, 1, |view| {
-            view.open::<Hash>(b"h").unwrap().set_deadline(b"f", Some(at(1 + lease)));
-        });
+    let put_until = |ends: Option<u64>| {
+        call(&keyspace, 1, |view| put(&mut view.open::<Lock>(b"lock").unwrap(), "owner", ends));
         rings.load(Ordering::Relaxed)
     };
+    put_until(None);
+    assert_eq!(tick(&keyspace, 1), None);
+    let end = |lease: u64| put_until(Some(1 + lease));
     assert_eq!(end(50_000), 1);
     assert_eq!(tick(&keyspace, 1).map(|next| next <= 50_001), Some(true));
     assert_eq!((end(90_000), end(20)), (1, 2), "later is no news, sooner is");
-    let is_gone = call(&keyspace, 22, |view| matches!(view.entry(b"h"), Entry::Vacant(_)));
-    assert!(is_gone, "the key went with its last field");
+    let is_gone = call(&keyspace, 22, |view| matches!(view.entry(b"lock"), Entry::Vacant(_)));
+    assert!(is_gone, "the key went with its last holder");
 }
