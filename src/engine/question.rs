@@ -44,7 +44,7 @@ impl Engine {
         (session.protocol, session.may_block) = (Protocol::Resp3, may_take_long);
         let command = match self.admit(&mut session, request, now) {
             Ok(Admitted::Run(command)) => command,
-            Ok(Admitted::Hold(_) | Admitted::RetryLater) => return Ok(Asked::Later),
+            Ok(Admitted::Hold(_)) => return Ok(Asked::Later),
             Err((refusal, _)) => return Err(refusal),
         };
 

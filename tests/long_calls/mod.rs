@@ -168,9 +168,16 @@ async fn a_command_on_locked_keys_waits_and_then_gets_busy() {
         }
     };
     assert_eq!(answer, BUSY_SCRIPT);
-    assert_eq!(other.ask(&["PING"]).await, BUSY_SCRIPT);
-    assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, BUSY_SCRIPT);
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    assert_eq!(other.ask(&["EVAL", INTERPRETED, "1", "n"]).await, BUSY_SCRIPT, "it needs the script thread");
     assert_eq!(other.ask(&["WATCH", "k"]).await, BUSY_SCRIPT, "its shard is locked by the script");
+    for command in ["MULTI", "DISCARD"] {
+        assert_eq!(other.ask(&[command]).await, "+OK");
+    }
+    assert_eq!(other.ask(&["MULTI"]).await, "+OK");
+    assert_eq!(other.ask(&["SET", "k", "v"]).await, "+QUEUED");
+    let aborted = format!("-EXECABORT Transaction discarded because of: {}", &BUSY_SCRIPT[1..]);
+    assert_eq!(other.ask(&["EXEC"]).await, aborted);
     assert_eq!(other.kill().await, "+OK");
     assert!(runner.line().await.contains("Script killed by user"));
     assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, ":1");

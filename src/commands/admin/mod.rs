@@ -192,7 +192,7 @@ fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let (held, process) = (call.view.counts()?.bytes as u64, call.shared.process());
+    let (held, process) = (call.view.counts().bytes as u64, call.shared.process());
     let text = if held > 0 && process.resident_bytes > 16 * held.max(1 << 24) {
         format!(
             "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
@@ -224,11 +224,11 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let shared = call.shared;
-    let held = call.view.counts()?.bytes as u64;
+    let held = call.view.counts().bytes as u64;
     let process = shared.process();
     let mut keys = 0;
     for database in 0..shared.keyspace.databases() {
-        keys += call.view.size(database)?.0;
+        keys += call.view.known_size(database).0;
     }
     let buffers: u64 = crate::commands::admin::metrics::client_bytes(shared);
     let facts = [

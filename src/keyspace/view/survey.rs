@@ -4,7 +4,6 @@
 
 use super::View;
 use crate::clock::Deadline;
-use crate::error::Refusal;
 use crate::keyspace::Grant;
 use crate::types::Object;
 
@@ -31,14 +30,11 @@ impl View<'_> {
     ///
     /// An estimate: the mean over up to [`SAMPLES_PER_SHARD`] random keys of each shard, chosen by `entropy`. It is exact
     /// where all leases are equal; else its standard error is the leases' standard deviation over the square root of the
-    /// number of samples.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds a shard.
-    pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> Result<u64, Refusal> {
+    /// number of samples. Shards that a long call holds are left out.
+    pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> u64 {
         let now = self.now;
         let (mut sum_ms, mut samples) = (0_u64, 0_u64);
-        self.each_shard(|held| {
+        self.each_free_shard(|held| {
             let shard = &held.shard;
             if shard.deadlines(database) == 0 {
                 return;
@@ -51,8 +47,8 @@ impl View<'_> {
                     samples += 1;
                 }
             }
-        })?;
-        Ok(sum_ms.checked_div(samples).unwrap_or(0))
+        });
+        sum_ms.checked_div(samples).unwrap_or(0)
     }
 
     /// Visits every entry of the database in the locked shards, expired or not, in no order. Counts neither hits nor
