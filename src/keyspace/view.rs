@@ -711,6 +711,10 @@ impl<'k> View<'k> {
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
     pub fn reset_counts(&mut self) -> Result<(), Refusal> {
+        let keyspace = self.keyspace;
+        if !self.holds_all() && (0..keyspace.shards()).any(|index| keyspace.long_call.holds(index)) {
+            return Err(Refusal::Occupied);
+        }
         self.each_shard(ShardState::reset_counts)
     }
 

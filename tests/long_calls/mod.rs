@@ -208,7 +208,7 @@ async fn a_command_on_locked_keys_waits_and_then_gets_busy() {
 }
 
 #[tokio::test]
-async fn whoever_looks_is_answered_while_a_script_runs_that_holds_every_key() {
+async fn requests_that_only_look_are_answered_while_a_script_holds_every_key() {
     let server = server().await;
     let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
     assert_eq!(other.ask(&["SET", "k", "v", "NX", "PX", "600000"]).await, "+OK");

@@ -328,7 +328,7 @@ const LOCKS: &[Metric] = &[
     }),
     gauge(
         "counters_age_seconds",
-        "Age of the oldest counters of keys and locks: a script holds their shards, and they are of its beginning; 0: of now.",
+        "Age of the oldest counters of keys and locks: of a shard that a script holds; 0: all are of now.",
         |seen| seconds(seen.counts.as_of.map_or(0, |as_of| seen.now.millis_since(as_of))),
     ),
 ];
