@@ -55,9 +55,8 @@ fn reach<'b, 'a: 'b>(
     keys.extend(watched);
     for (command, request) in steps {
         let is_script = command.row.flags.has(Flags::SCRIPT);
-        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SUMS))
-            || (is_script && !(is_long && !commands::asks_further(shared, command, *request)))
-        {
+        let asks_further = || !is_long || commands::asks_further(shared, command, *request);
+        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SUMS)) || (is_script && asks_further()) {
             return ShardSet::All;
         }
         keys.extend(command.positions(*request).map(|at| request.word(at)));

@@ -31,8 +31,8 @@
 //!    shard: it unlocks what it has locked, the connection registers, gives its thread back, and is woken at the end of
 //!    the call. Any other thread that waits for a marked shard unlocks what it has locked, too.
 //! 10. A script that asks for a key in another shard starts again with all shards if it has only read. Otherwise it locks
-//!    the missing shards while it keeps its own. It waits for no call that waits for it: all others let go of theirs by
-//!    rule 9.
+//!     the missing shards while it keeps its own. It waits for no call that waits for it: all others let go of theirs by
+//!     rule 9.
 
 mod arena;
 mod changes;

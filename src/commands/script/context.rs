@@ -53,6 +53,8 @@ pub(in crate::commands) struct ScriptContext<'c, 'k> {
     watched: Option<Watched<'k>>,
     /// Whether it has done more than to read, so that it cannot start again.
     has_acted: bool,
+    /// The commands that it has called until then, and how often.
+    reads: SmallVec<[(u16, u64); 4]>,
     /// Whether it must end now, to start again with all shards.
     starts_again: bool,
     /// Set when an interpreted script asks for keys in shards that it has not locked.
@@ -96,6 +98,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             watched: None,
             // A transaction may have acted before its script.
             has_acted: was_nested,
+            reads: SmallVec::new(),
             starts_again: false,
             asks_further: None,
             database,
@@ -169,14 +172,30 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 asks_further.store(true, Relaxed);
             }
             if !self.has_acted {
-                self.starts_again = true;
+                self.start_again();
                 return Err(Refusal::StartAgain);
             }
             self.view.lock_further(reach);
             self.now = self.view.now();
         }
         self.has_acted |= !command.row.flags.has(Flags::READONLY) || self.shared.monitors.is_any();
+        if !self.has_acted {
+            match self.reads.iter_mut().find(|(index, _)| *index == command.index) {
+                Some((_, times)) => *times = times.saturating_add(1),
+                None => self.reads.push((command.index, 1)),
+            }
+        }
         Ok(())
+    }
+
+    /// The script ends, to start again: its calls do not count.
+    #[cold]
+    fn start_again(&mut self) {
+        self.starts_again = true;
+        self.session.called.flush(&self.shared.stats);
+        for (index, times) in &self.reads {
+            self.shared.stats[usize::from(*index)].calls.take_back(*times);
+        }
     }
 
     /// Registers the script, so that other clients can see it and end it.

@@ -58,7 +58,7 @@ mod tests {
         }
 
         fn micros(&self) -> u64 {
-            self.0.load(Relaxed) * 1000
+            self.0.load(Relaxed).saturating_mul(1000)
         }
 
         fn wall_micros(&self) -> u64 {
