@@ -347,39 +347,38 @@ fn put_further(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8]) {
 
 #[test]
 fn a_script_that_asks_for_further_shards_waits_for_no_call_that_waits_for_it() {
-    under_every_schedule(|| {
-        let keyspace = keyspace(None, || {});
-        const KEYS: [&[u8]; 4] = [b"one", b"two", b"three", b"four"];
-        let spawn = |put: fn(&Keyspace)| {
-            let keyspace = Arc::clone(&keyspace);
-            thread::spawn(move || put(&keyspace))
-        };
-        let threads = [
-            // In both directions of the order of shards.
-            spawn(|keyspace| put_further(keyspace, &[KEYS[3], KEYS[1], KEYS[0], KEYS[2]], b"script")),
-            spawn(|keyspace| put_later(keyspace, 1, &KEYS, b"worker")),
-            spawn(|keyspace| put_later(keyspace, 2, &[KEYS[1], KEYS[3]], b"worker")),
-            // A thread that waits as long as it takes.
-            spawn(|keyspace| {
-                let mut view = view(keyspace, &KEYS);
-                let mut value = |key: &[u8]| view.entry(key).string().expect("a string").map(<[u8]>::to_vec);
-                let script = Some(b"script".to_vec());
-                if value(KEYS[0]) == script {
-                    // Only one worker may have come between.
-                    assert_eq!(value(KEYS[2]), script, "all of the script is seen");
-                }
-                view.finish(&Registries::default());
-            }),
-            spawn(|keyspace| {
-                keyspace.tick(at(1), Events::default(), &Registries::default());
-                keyspace.counts();
-            }),
-        ];
-        join(threads);
-        let last = view(&keyspace, &KEYS).entry(KEYS[0]).string().expect("a string").map(<[u8]>::to_vec);
-        assert!(last.is_some());
-        keyspace.assert_laws();
-    });
+    // With the shards in several orders, and other calls that need the shards which the script takes later.
+    for order in [[0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2], [3, 0, 1, 2]] {
+        let keys: [&'static [u8]; 4] = order.map(|index| crate::KEYS[index]);
+        under_every_schedule(move || script_among_others(keys));
+    }
+}
+
+fn script_among_others(keys: [&'static [u8]; 4]) {
+    let keyspace = keyspace(None, || {});
+    let spawn = |act: Box<dyn FnOnce(&Keyspace) + Send>| {
+        let keyspace = Arc::clone(&keyspace);
+        thread::spawn(move || act(&keyspace))
+    };
+    let threads = [
+        spawn(Box::new(move |keyspace| put_further(keyspace, &keys, b"script"))),
+        spawn(Box::new(move |keyspace| put_later(keyspace, 1, &keys[1..3], b"worker"))),
+        // A thread that waits as long as it takes.
+        spawn(Box::new(move |keyspace| {
+            let mut view = view(keyspace, &[keys[0], keys[2], keys[3]]);
+            let mut value = |key: &[u8]| view.entry(key).string().expect("a string").map(<[u8]>::to_vec);
+            assert_eq!(value(keys[0]), value(keys[3]), "all of the script is seen, or nothing");
+            view.finish(&Registries::default());
+        })),
+        spawn(Box::new(|keyspace| {
+            keyspace.tick(at(1), Events::default(), &Registries::default());
+            keyspace.counts();
+        })),
+    ];
+    join(threads);
+    let last = view(&keyspace, &keys).entry(keys[3]).string().expect("a string").map(<[u8]>::to_vec);
+    assert_eq!(last.as_deref(), Some(&b"script"[..]));
+    keyspace.assert_laws();
 }
 
 #[test]
