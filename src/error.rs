@@ -35,6 +35,8 @@ pub enum Refusal {
     StringTooLong,
     /// A long script holds shards that the call needs: the engine retries the call later, and the client never sees this.
     Occupied,
+    /// A script asks for keys in shards that are not locked, and has only read: the engine runs it again, with all shards.
+    StartAgain,
     /// The options do not make sense.
     Syntax,
     /// The key holds a value of another type.
@@ -92,7 +94,7 @@ impl Refusal {
             Self::DatabaseRange => "ERR DB index is out of range",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-            Self::Occupied => "BUSY Redis is busy running a script.",
+            Self::Occupied | Self::StartAgain => "BUSY Redis is busy running a script.",
             Self::Syntax => "ERR syntax error",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         })

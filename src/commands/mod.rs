@@ -43,7 +43,7 @@ pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
-pub(crate) use script::{busy, runs_natively};
+pub(crate) use script::{asks_further, busy_now, runs_natively};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 pub use test::fault::parse as parse_fault;

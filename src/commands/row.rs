@@ -168,7 +168,8 @@ impl Flags {
     pub const LINEAR: Self = Self(1 << 17);
     /// Executed at once after MULTI, not queued.
     pub const UNQUEUED: Self = Self(1 << 18);
-    /// Executed while a script runs for too long; other commands are refused with BUSY.
+    /// Redis executes it while a script runs for too long: `allow_busy` of COMMAND. Here every command is executed that
+    /// needs neither the shards of the script nor its thread.
     pub const BUSY: Self = Self(1 << 19);
     /// Sums over all shards, one after the other. Inside EXEC all shards are locked, since EXEC sees one instant.
     pub const SUMS: Self = Self(1 << 20);

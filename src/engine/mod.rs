@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::quarantine::{self, Caller};
-use crate::commands::row::{Flags, Group};
-use crate::commands::{self, Args, Call, Command, EXEC, Keys, Outcome, Shared, Source, table};
+use crate::commands::row::Flags;
+use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, ShardSet, View};
 use crate::limits::REPLY_BYTES_MAX;
@@ -179,22 +179,13 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
-            Ok(Admitted::RetryLater) => return self.retry_later(session, batch),
             // The connection is closed without a reply, as in Redis: earlier requests are not answered either.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
                 self.warn_of_http(session);
                 session.client.cut("spoke HTTP");
                 Flow::Close
             }
-            Err((refusal, command)) => {
-                session.reads = session.reads.after_next();
-                if let Some(command) = command {
-                    self.shared.stats[usize::from(command.index)].rejected.add(1);
-                }
-                let refusal = self.abort(session, refusal, command);
-                self.refuse(session, &refusal, out);
-                Flow::Next
-            }
+            Err((refusal, command)) => self.reject(session, refusal, command, out),
         };
         if out.len() >= REPLY_BYTES_MAX {
             return too_long(session, out, start);
@@ -209,6 +200,24 @@ impl Engine {
             collect_own_messages(session, out);
         }
         flow
+    }
+
+    /// Answers a request that is refused before its command runs.
+    #[cold]
+    fn reject(
+        &self,
+        session: &mut Session,
+        refusal: Refusal,
+        command: Option<&'static Command>,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        session.reads = session.reads.after_next();
+        if let Some(command) = command {
+            self.shared.stats[usize::from(command.index)].rejected.add(1);
+        }
+        let refusal = self.abort(session, refusal, command);
+        self.refuse(session, &refusal, out);
+        Flow::Next
     }
 
     /// Checks a session whose command waits: if the wait is over, appends the answer and returns [`Flow::Next`].
@@ -361,12 +370,6 @@ impl Engine {
         {
             return Ok(Admitted::Hold(until));
         }
-        if let Some(since) = self.shared.running.since()
-            && (!flags.has(Flags::BUSY) || command.keys != Keys::Nowhere)
-        {
-            // WATCH needs a shard that the script holds.
-            return self.while_busy(command, since);
-        }
         Ok(Admitted::Run(command))
     }
 
@@ -398,20 +401,6 @@ impl Engine {
                 Err((Refusal::NoAuth, found))
             }
         }
-    }
-
-    /// A command arrives while a long script runs: it is retried later, or refused with BUSY after
-    /// `busy-reply-threshold`.
-    #[cold]
-    fn while_busy(&self, command: &'static Command, since: LockTime) -> Result<Admitted, Refused> {
-        let shared = &*self.shared;
-        let millis = shared.clock.now().lock.millis_since(since);
-        if shared.settings.busy_millis().is_some_and(|limit| millis >= limit) {
-            let is_function = shared.running.script().is_some_and(|script| script.function.is_some());
-            return Err((commands::busy(is_function), Some(command)));
-        }
-        let talks_only = matches!(command.row.group, Group::Connection | Group::PubSub);
-        Ok(if talks_only { Admitted::Run(command) } else { Admitted::RetryLater })
     }
 
     #[inline]
@@ -455,20 +444,18 @@ impl Engine {
             }
         }
         if command.row.flags.has(Flags::OFFLOAD) && !session.may_block {
-            batch.commands -= 1;
-            return Flow::Offload;
+            return self.offload(session, command, batch, out);
         }
         let shared = &*self.shared;
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         // The view is used in place, because moving it would cost every request.
-        let Some(view) = &mut view else { return self.retry_later(session, batch) };
+        let Some(view) = &mut view else { return self.retry_later(session, command, batch, out) };
         let is_long = command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, view);
         if is_long {
             if !session.may_block {
-                batch.commands -= 1;
-                return Flow::Offload;
+                return self.offload(session, command, batch, out);
             }
             view.announce_long_call();
         }
@@ -478,7 +465,15 @@ impl Engine {
             self.perform(session, command, request, view, batch, out)
         });
         let flow = match result {
-            Err(Refusal::Occupied) => self.retry_later(session, batch),
+            Err(Refusal::Occupied) => self.retry_later(session, command, batch, out),
+            Err(Refusal::StartAgain) => {
+                // What it has found to be expired is gone for others, too.
+                view.finish(&shared.registries);
+                session.locks_all = true;
+                let flow = self.run(session, command, request, batch, out);
+                session.locks_all = false;
+                return flow;
+            }
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { wait, waiter }) => {
@@ -493,10 +488,7 @@ impl Engine {
                 });
                 Flow::Wait
             }
-            Ok(Outcome::Offload) => {
-                batch.commands -= 1;
-                Flow::Offload
-            }
+            Ok(Outcome::Offload) => self.offload(session, command, batch, out),
         };
         view.finish(&shared.registries);
         if let Some(waiter) = lock_waiter {
@@ -547,7 +539,7 @@ impl Engine {
             false => (command.row.run)(&mut call),
             true => quarantine::run(&mut call, Caller::Client),
         };
-        if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied)) {
+        if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied | Refusal::StartAgain)) {
             // The request is repeated. A script that was shown to monitors is not shown again.
             session.is_shown = is_script && shared.monitors.is_any();
             out.truncate(mark);
@@ -591,13 +583,39 @@ impl Engine {
         self.shared.metrics.error_codes.add(&String::from_utf8_lossy(text.trim_ascii_end()));
     }
 
-    /// A long call holds shards that the request needs. The session is woken when that call ends.
+    /// A long call holds shards that the request needs. The session is woken when that call ends; with a script that runs too
+    /// long, the request is refused.
     #[cold]
-    fn retry_later(&self, session: &Session, batch: &mut Batch) -> Flow {
-        batch.commands -= 1;
+    fn retry_later(
+        &self,
+        session: &mut Session,
+        command: &'static Command,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
         let now = self.shared.clock.now().lock;
+        if let Some(busy) = commands::busy_now(&self.shared, now) {
+            return self.reject(session, busy, Some(command), out);
+        }
+        batch.commands -= 1;
         let is_waiting = self.shared.keyspace.long_call.wait(&session.client);
         Flow::Again(if is_waiting { now + RETRY_MS } else { now })
+    }
+
+    /// The request needs the script thread. It is refused while a script runs there too long.
+    #[cold]
+    fn offload(
+        &self,
+        session: &mut Session,
+        command: &'static Command,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        if let Some(busy) = commands::busy_now(&self.shared, self.shared.clock.now().lock) {
+            return self.reject(session, busy, Some(command), out);
+        }
+        batch.commands -= 1;
+        Flow::Offload
     }
 
     /// Logged every ten seconds at most, because unauthenticated clients can cause it.
@@ -645,7 +663,6 @@ type Refused = (Refusal, Option<&'static Command>);
 enum Admitted {
     Run(&'static Command),
     Hold(LockTime),
-    RetryLater,
 }
 
 /// Whether the command could need memory. A queued request needs memory, and so does EXEC if a request inside it

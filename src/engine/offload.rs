@@ -35,6 +35,7 @@ impl Engine {
         let is_offloaded = |(command, request): &Step<'_>| {
             let flags = command.row.flags;
             flags.has(Flags::OFFLOAD)
+                || command.name == "script|load"
                 || (flags.has(Flags::SCRIPT) && !commands::runs_natively(shared, command, *request))
                 || (command.row.group == Group::PubSub && has_many_patterns(shared))
                 || (command.is_measured && self.may_be_large(command, *request))

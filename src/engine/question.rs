@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{Admitted, Engine};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
-use crate::commands::{Args, Call, Outcome};
+use crate::commands::{self, Args, Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::limits::REPLY_BYTES_MAX;
@@ -44,14 +44,15 @@ impl Engine {
         (session.protocol, session.may_block) = (Protocol::Resp3, may_take_long);
         let command = match self.admit(&mut session, request, now) {
             Ok(Admitted::Run(command)) => command,
-            Ok(Admitted::Hold(_) | Admitted::RetryLater) => return Ok(Asked::Later),
+            Ok(Admitted::Hold(_)) => return Ok(Asked::Later),
             Err((refusal, _)) => return Err(refusal),
         };
 
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
         let view = View::try_lock(&shared.keyspace, reach, session.database, now, shared.events());
-        let Some(mut view) = view else { return Ok(Asked::Later) };
+        let later = || commands::busy_now(shared, shared.clock.now().lock).map_or(Ok(Asked::Later), Err);
+        let Some(mut view) = view else { return later() };
         if command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, &mut view) {
             if !may_take_long {
                 return Ok(Asked::Offload);
@@ -76,7 +77,7 @@ impl Engine {
 
         match result {
             Ok(Outcome::Replied) if out.len() < REPLY_BYTES_MAX => Ok(Asked::Answered(out)),
-            Err(Refusal::Occupied) => Ok(Asked::Later),
+            Err(Refusal::Occupied) => later(),
             Err(refusal) => Err(refusal),
             Ok(_) => Err(Refusal::said("ERR the command has no reply at once, or one that is too long")),
         }

@@ -1,7 +1,8 @@
 //! EXEC: the requests of a transaction, one after the other at one instant, with all their shards locked.
 //!
 //! Locks   the shards of all keys that its requests name, and of all watched keys: none of these keys changes between
-//!         the check of the watches and the last request.
+//!         the check of the watches and the last request. With an interpreted script it runs on the script thread, and locks
+//!         further shards if the script asks for them.
 //! Source  Redis 7.0 `multi.c`.
 
 use super::panic::finish_at_panic;
@@ -44,15 +45,19 @@ pub(super) fn queue(
     reply.status("QUEUED");
 }
 
-/// The shards of a transaction: all shards if a request may use keys that it does not name.
+/// The shards of a transaction: all shards if a request may use keys that it does not name. On the script thread these can
+/// be locked later.
 fn reach<'b, 'a: 'b>(
-    steps: &[Step<'a>],
+    shared: &Shared,
+    (steps, is_long): (&[Step<'a>], bool),
     watched: impl Iterator<Item = &'a [u8]>,
     keys: &'b mut Vec<&'a [u8]>,
 ) -> ShardSet<'b> {
     keys.extend(watched);
     for (command, request) in steps {
-        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SCRIPT).with(Flags::SUMS)) {
+        let is_script = command.row.flags.has(Flags::SCRIPT);
+        let asks_further = || !is_long || commands::asks_further(shared, command, *request);
+        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SUMS)) || (is_script && asks_further()) {
             return ShardSet::All;
         }
         keys.extend(command.positions(*request).map(|at| request.word(at)));
@@ -95,8 +100,7 @@ impl Engine {
         let is_long = self.is_offloaded(&transaction, &steps);
         if is_long && !session.may_block {
             session.transaction = Some(transaction);
-            batch.commands -= 1;
-            return Flow::Offload;
+            return self.offload(session, command, batch, out);
         }
         if transaction.is_aborted {
             crate::commands::discard_all(session, &self.shared);
@@ -108,12 +112,12 @@ impl Engine {
         let watching = session.watching.take();
         let watched = watching.iter().flat_map(|watching| &watching.keys).map(|(_, key)| &key[..]);
         let mut keys = Vec::new();
-        let reach = reach(&steps, watched, &mut keys);
         let shared = &*self.shared;
+        let reach = reach(shared, (&steps, is_long), watched, &mut keys);
         let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let Some(mut view) = view else {
             (session.watching, session.transaction) = (watching, Some(transaction));
-            return self.retry_later(session, batch);
+            return self.retry_later(session, command, batch, out);
         };
         if is_long {
             view.announce_long_call();

@@ -11,7 +11,6 @@
 use bytes::Bytes;
 
 use super::entry::{granted, put};
-use super::locked::LockWait;
 use super::{Keyspace, ShardState};
 use crate::clock::LockTime;
 use crate::journal::{Mutation, Mutations};
@@ -42,7 +41,7 @@ impl Keyspace {
         if cursor.shard >= self.shards() || self.journal.is_none() {
             return Copied::All;
         }
-        let Some(mut held) = self.hold(cursor.shard, LockWait::Short) else { return Copied::Nothing };
+        let Some(mut held) = self.hold(cursor.shard) else { return Copied::Nothing };
         let now = held.shard.advance(now);
         let shard = cursor.shard;
         let mut mutations = cursor.step(&held);

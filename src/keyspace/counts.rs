@@ -5,6 +5,7 @@
 
 use super::ShardState;
 use super::shard::{LockCounts, LockGroups};
+use crate::clock::LockTime;
 use crate::number::total;
 
 /// The counters of all shards.
@@ -30,22 +31,43 @@ pub struct Counts {
     pub lock_waiters: usize,
     /// Commands in the longest of these queues.
     pub lock_queue_longest: usize,
+    /// The moment of the oldest of these counters: a shard that a long call holds has those of when it was taken. `None`:
+    /// all are of now.
+    pub as_of: Option<LockTime>,
 }
 
 impl Counts {
-    pub(super) fn with(self, held: &ShardState) -> Self {
+    pub(super) fn of(held: &ShardState) -> Self {
         let (tracked_keys, copies) = held.observers.tracked();
         Self {
-            hits: total([self.hits, held.hits]),
-            misses: total([self.misses, held.misses]),
-            expired: total([self.expired, held.expired]),
-            bytes: self.bytes.saturating_add(held.shard.used_bytes()),
-            tracked_keys: self.tracked_keys.saturating_add(tracked_keys),
-            copies: self.copies.saturating_add(copies),
-            locks: self.locks.with(&held.shard.lock_counts()),
-            lock_groups: sum_of_groups(self.lock_groups, held.shard.lock_groups()),
-            lock_waiters: self.lock_waiters.saturating_add(held.queues.locks.len()),
-            lock_queue_longest: self.lock_queue_longest.max(held.queues.locks.longest()),
+            hits: held.hits,
+            misses: held.misses,
+            expired: held.expired,
+            bytes: held.shard.used_bytes(),
+            tracked_keys,
+            copies,
+            locks: held.shard.lock_counts(),
+            lock_groups: held.shard.lock_groups().cloned(),
+            lock_waiters: held.queues.locks.len(),
+            lock_queue_longest: held.queues.locks.longest(),
+            as_of: None,
+        }
+    }
+
+    /// The sum of both.
+    pub(super) fn with(self, more: &Self) -> Self {
+        Self {
+            hits: total([self.hits, more.hits]),
+            misses: total([self.misses, more.misses]),
+            expired: total([self.expired, more.expired]),
+            bytes: self.bytes.saturating_add(more.bytes),
+            tracked_keys: self.tracked_keys.saturating_add(more.tracked_keys),
+            copies: self.copies.saturating_add(more.copies),
+            locks: self.locks.with(&more.locks),
+            lock_groups: sum_of_groups(self.lock_groups, more.lock_groups.as_ref()),
+            lock_waiters: self.lock_waiters.saturating_add(more.lock_waiters),
+            lock_queue_longest: self.lock_queue_longest.max(more.lock_queue_longest),
+            as_of: self.as_of.into_iter().chain(more.as_of).min(),
         }
     }
 }

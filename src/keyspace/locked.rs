@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Keyspace, ShardSet, ShardState};
 use crate::clock::LockTime;
@@ -23,6 +23,7 @@ pub(super) enum Locked<'k> {
 /// What a call does if a long call holds a shard that the call needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LockWait {
+    /// The thread waits, without any shard.
     Endless,
     /// The call gives its thread back and is tried again later.
     Short,
@@ -51,7 +52,7 @@ impl<'k> Locked<'k> {
                     keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect();
                 indices.sort_unstable();
                 indices.dedup();
-                Self::several(keyspace, indices.into_iter(), wait)?
+                Self::several(keyspace, indices.iter().copied(), wait)?
             }
             ShardSet::All => return Self::several(keyspace, 0..keyspace.shards(), wait),
             ShardSet::Nothing => return Some(Self::Nothing),
@@ -66,15 +67,61 @@ impl<'k> Locked<'k> {
 
     #[inline]
     fn one(keyspace: &'k Keyspace, index: usize, wait: LockWait) -> Option<Self> {
-        Some(Self::One(index, keyspace.hold(index, wait)?))
+        match wait {
+            LockWait::Endless => Some(Self::One(index, keyspace.hold_on(index))),
+            LockWait::Short => Some(Self::One(index, keyspace.hold(index)?)),
+        }
     }
 
-    fn several(keyspace: &'k Keyspace, indices: impl Iterator<Item = usize>, wait: LockWait) -> Option<Self> {
-        let mut guards = SmallVec::with_capacity(indices.size_hint().0);
-        for index in indices {
-            guards.push((index, keyspace.hold(index, wait)?));
+    fn several(
+        keyspace: &'k Keyspace,
+        indices: impl Iterator<Item = usize> + Clone,
+        wait: LockWait,
+    ) -> Option<Self> {
+        loop {
+            let mut guards = SmallVec::with_capacity(indices.size_hint().0);
+            let occupied = indices.clone().find(|index| match keyspace.hold(*index) {
+                Some(held) => {
+                    guards.push((*index, held));
+                    false
+                }
+                None => true,
+            });
+            match (occupied, wait) {
+                (None, _) => return Some(Self::Several(guards)),
+                (Some(_), LockWait::Short) => return None,
+                (Some(index), LockWait::Endless) => {
+                    // The long call may ask for the shards that were locked already.
+                    drop(guards);
+                    drop(keyspace.hold_on(index));
+                }
+            }
         }
-        Some(Self::Several(guards))
+    }
+
+    /// Locks further shards, and those that their parked calls use, for a call on the script thread: it keeps its shards
+    /// while it waits. `took` is told of each.
+    #[cold]
+    pub(super) fn extend(
+        self,
+        keyspace: &'k Keyspace,
+        missing: impl Iterator<Item = usize>,
+        mut took: impl FnMut(usize, &ShardState),
+    ) -> Self {
+        let mut missing: BTreeSet<usize> = missing.collect();
+        let mut guards = match self {
+            Self::Nothing => SmallVec::new(),
+            Self::One(index, held) => smallvec![(index, held)],
+            Self::Several(guards) => guards,
+        };
+        while let Some(index) = missing.pop_first() {
+            let Err(place) = guards.binary_search_by_key(&index, |(locked, _)| *locked) else { continue };
+            let held = keyspace.hold_on(index);
+            took(index, &held);
+            missing.extend(held.queues.other_shards());
+            guards.insert(place, (index, held));
+        }
+        Self::Several(guards)
     }
 
     #[inline]
@@ -101,7 +148,7 @@ impl<'k> Locked<'k> {
                 return Some(self);
             }
             drop(self);
-            self = Self::several(keyspace, union.into_iter(), wait)?;
+            self = Self::several(keyspace, union.iter().copied(), wait)?;
         }
     }
 
@@ -118,6 +165,15 @@ impl<'k> Locked<'k> {
                 }
                 latest
             }
+        }
+    }
+
+    /// Whether the shard of that index is locked.
+    pub(super) fn has(&self, index: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::One(locked, _) => *locked == index,
+            Self::Several(guards) => guards.binary_search_by_key(&index, |(locked, _)| *locked).is_ok(),
         }
     }
 

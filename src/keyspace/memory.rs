@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::locked::LockWait;
 use super::{Keyspace, ShardState};
 
 /// The sum over all shards, within [`GRAIN_BYTES`] for each.
@@ -91,7 +90,7 @@ impl Keyspace {
     fn start_measuring(&self) {
         self.memory.is_measured.store(true, Relaxed);
         for index in 0..self.cells.len() {
-            if let Some(mut held) = self.hold(index, LockWait::Short) {
+            if let Some(mut held) = self.hold(index) {
                 self.memory.update(&mut held);
             }
         }

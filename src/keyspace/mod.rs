@@ -10,8 +10,8 @@
 //!
 //! `tests/concurrency` checks them under a scheduler that tries interleavings.
 //!
-//! 1. A call locks the shards of all its keys at once, in ascending order. The keys of a script include those in its
-//!    text. Nothing is locked later, so that no two calls wait for each other.
+//! 1. A call locks the shards of all its keys at once, in ascending order. The keys of a native script include those in
+//!    its text. Nothing is locked later, so that no two calls wait for each other; rule 10 has the one exception.
 //! 2. A call has one instant: the latest of the clock's reading and the times of the shards it has locked. It becomes
 //!    the time of these shards, so the time of a shard never runs backwards.
 //! 3. The changes of a call are numbered, and its messages are in the outboxes of other clients, before the first of
@@ -26,10 +26,13 @@
 //! 7. If commands waiting in a shard use other shards when they are served, a call that needs the shard unlocks it and
 //!    locks the union in order. Serving one command may be what another waits for: all of it happens under these locks.
 //! 8. EXEC checks its watched keys with all their shards locked, and keeps them locked until its last request is done.
-//! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread and is
-//!    announced through [`LongCall`] before it locks the shards, or while it holds them. A worker never waits for a locked
-//!    shard while a long call is announced: the connection registers, gives its thread back, and is woken at the end of
-//!    the call.
+//! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread, one
+//!    at a time. It locks the shards of its keys, then marks them through [`LongCall`]. A worker never waits for a marked
+//!    shard: it unlocks what it has locked, the connection registers, gives its thread back, and is woken at the end of
+//!    the call. Any other thread that waits for a marked shard unlocks what it has locked, too.
+//! 10. A script that asks for a key in another shard starts again with all shards if it has only read. Otherwise it locks
+//!     the missing shards while it keeps its own. It waits for no call that waits for it: all others let go of theirs by
+//!     rule 9.
 
 mod arena;
 mod changes;
@@ -74,7 +77,6 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWai
 use crate::types::Seed;
 use changes::Spare;
 use history::History;
-use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
 use places::Places;
@@ -244,7 +246,7 @@ impl Keyspace {
             keeps_releases: Arc::clone(&keeps_releases),
             memory: Memory::default(),
             largest: Largest::default(),
-            long_call: Arc::default(),
+            long_call: Arc::new(LongCall::new(layout.shards)),
             postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
         }
@@ -301,14 +303,15 @@ impl Keyspace {
         // From here on every deadline set wakes the ticker, even in a shard that this tick has visited.
         self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
         let (mut next, mut steps) = (None::<LockTime>, 0);
-        let (first, mut more) = (self.tick_from.load(Ordering::Relaxed), false);
+        let (first, mut more, mut is_occupied) = (self.tick_from.load(Ordering::Relaxed), false, false);
         for index in (0..self.cells.len()).map(|offset| (first + offset) & (self.cells.len() - 1)) {
             if steps >= STEPS_PER_TICK {
                 self.tick_from.store(index, Ordering::Relaxed);
                 return Due::More;
             }
             let Some(mut view) = View::try_lock_shard(self, index, now, events) else {
-                return Due::Next(Some(now.lock + OCCUPIED_RETRY_MS));
+                is_occupied = true;
+                continue;
             };
             let mut budget = STEPS_PER_LOCK;
             let rebuilt = view.expire_due(&mut budget);
@@ -325,6 +328,10 @@ impl Keyspace {
         if more {
             return Due::More;
         }
+        if is_occupied {
+            let retry = now.lock + OCCUPIED_RETRY_MS;
+            next = Some(next.map_or(retry, |next| next.min(retry)));
+        }
         if let Some(next) = next {
             self.alarm.sleeps_until_ms.fetch_min(next.as_millis(), Ordering::SeqCst);
         }
@@ -336,9 +343,13 @@ impl Keyspace {
         self.cells.iter().for_each(|cell| cell.held.lock().shard.group_locks(groups.clone()));
     }
 
-    /// Sums over all shards, one after the other.
+    /// Sums over all shards, one after the other. Waits for no long call; see [`Counts::as_of`].
     pub fn counts(&self) -> Counts {
-        self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.held.lock()))
+        let each = |sum: Counts, index| match self.hold(index) {
+            Some(held) => sum.with(&Counts::of(&held)),
+            None => sum.with(&self.long_call.known(index).counts),
+        };
+        (0..self.cells.len()).fold(Counts::default(), each)
     }
 
     /// Removes a command from the queues of its keys, and serves those that it kept waiting. The claim of its wait has been
@@ -412,7 +423,7 @@ impl Keyspace {
     }
 
     fn unwatch_key(&self, database: u16, key: Bytes, watch: Arc<Watch>) {
-        match self.hold(self.shard_of(self.hash(&key)), LockWait::Short) {
+        match self.hold(self.shard_of(self.hash(&key))) {
             Some(mut held) => held.observers.unwatch(database, &key, &watch),
             None => self.postponed.lock().push(Removal::Watch(database, key, watch)),
         }
@@ -446,10 +457,19 @@ impl Keyspace {
             .fold((0, 0), |sum, held| held.add_size(database, sum))
     }
 
-    /// Like [`Keyspace::size`], for a thread that serves several connections: without shards that a long call holds.
-    pub fn free_size(&self, database: u16) -> (usize, usize) {
-        let free = (0..self.cells.len()).filter_map(|index| self.hold(index, LockWait::Short));
-        free.fold((0, 0), |sum, held| held.add_size(database, sum))
+    /// Like [`Keyspace::size`], for a thread that serves several connections: shards that a long call holds count as they
+    /// were when it took them.
+    pub fn known_size(&self, database: u16) -> (usize, usize) {
+        let each = |(keys, deadlines), index| match self.hold(index) {
+            Some(held) => held.add_size(database, (keys, deadlines)),
+            None => {
+                let known = self.long_call.known(index).sizes;
+                let (more_keys, more_deadlines) =
+                    known.get(usize::from(database)).copied().unwrap_or_default();
+                (keys + more_keys, deadlines + more_deadlines)
+            }
+        };
+        (0..self.cells.len()).fold((0, 0), each)
     }
 
     /// Panics if an invariant of a shard is broken. For tests and simulation.
@@ -471,21 +491,18 @@ impl Keyspace {
         (hash >> 48) as usize & (self.cells.len() - 1)
     }
 
-    /// Locks a shard; `None` while a long call holds it, if `wait` is short.
+    /// Locks a shard; `None` while a long call holds it.
     #[inline]
-    fn hold(&self, index: usize, wait: LockWait) -> Option<MutexGuard<'_, ShardState>> {
-        if wait == LockWait::Endless {
-            return Some(self.hold_on(index));
-        }
+    fn hold(&self, index: usize) -> Option<MutexGuard<'_, ShardState>> {
         let held = self.cells[index].held.try_lock();
         if held.is_some() { held } else { self.hold_later(index) }
     }
 
-    /// Locks a shard that another thread holds: for microseconds, unless a long call is announced.
+    /// Locks a shard that another thread holds: for microseconds, unless that is a long call.
     #[cold]
     fn hold_later(&self, index: usize) -> Option<MutexGuard<'_, ShardState>> {
         let mut wait = SpinWait::default();
-        while !self.long_call.is_on() {
+        while !self.long_call.holds(index) {
             if !wait.spin() {
                 wait.reset();
             }
@@ -497,7 +514,7 @@ impl Keyspace {
         None
     }
 
-    /// Locks a shard, however long that takes.
+    /// Locks a shard, however long that takes. Only a call on the script thread may hold other shards in this time.
     fn hold_on(&self, index: usize) -> MutexGuard<'_, ShardState> {
         self.cells[index].held.lock()
     }

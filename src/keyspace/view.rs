@@ -95,32 +95,73 @@ impl<'k> View<'k> {
     pub fn relock(&mut self, set: ShardSet<'_>) -> bool {
         debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
         self.locked = Locked::default();
+        let is_long = self.long_call.take().is_some();
         match Locked::acquire(self.keyspace, set, LockWait::Short, &mut self.hashed) {
             Some(locked) => self.locked = locked,
             None => return false,
         }
         self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
+        if is_long {
+            self.announce_long_call();
+        }
         true
     }
 
     /// Announces that this call is a long one: other calls give their threads back instead of waiting for its shards. Lasts
     /// until the shards are unlocked.
     pub fn announce_long_call(&mut self) {
-        let keyspace = self.keyspace;
-        self.long_call.get_or_insert_with(|| keyspace.long_call.begin());
+        if self.long_call.is_some() {
+            return;
+        }
+        let (mut guard, databases, now) =
+            (self.keyspace.long_call.begin(), self.keyspace.databases, self.now.lock);
+        self.locked.each(|index, held| guard.take(index, held, databases, now));
+        self.long_call = Some(guard);
     }
 
     /// Locks every shard instead of those it has, for a long call, and waits for them. The thread must be one that may block,
     /// unless all shards are locked already. Only for a call that has changed nothing yet, or holds all shards.
     pub fn lock_all_for_long(&mut self) {
-        self.announce_long_call();
-        if self.holds_all() {
-            return;
+        if !self.holds_all() {
+            debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
+            self.locked = Locked::default();
+            self.long_call = None;
+            let locked = Locked::acquire(self.keyspace, ShardSet::All, LockWait::Endless, &mut self.hashed);
+            self.locked = locked.expect("an endless wait ends with the shards locked");
+            self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
         }
-        debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
-        self.locked = Locked::default();
-        let locked = Locked::acquire(self.keyspace, ShardSet::All, LockWait::Endless, &mut self.hashed);
-        self.locked = locked.expect("an endless wait ends with the shards locked");
+        self.announce_long_call();
+    }
+
+    /// Whether the shards of `set` are locked.
+    #[inline]
+    pub fn covers(&self, set: ShardSet<'_>) -> bool {
+        let has = |key: &[u8]| self.locked.has(self.keyspace.shard_of(self.keyspace.hash(key)));
+        self.holds_all()
+            || match set {
+                ShardSet::All => false,
+                ShardSet::Keys(keys) => keys.iter().all(|key| has(key)),
+                ShardSet::One(key) => has(key),
+                ShardSet::Nothing => true,
+            }
+    }
+
+    /// Locks the shards of `set` beside those it has, and keeps these while it waits. Only for the call on the script thread:
+    /// others that meet one of its shards let go of theirs, so it waits for none that waits for it. The instant of the call
+    /// moves to the latest time of its shards.
+    #[cold]
+    pub fn lock_further(&mut self, set: ShardSet<'_>) {
+        self.announce_long_call();
+        let keyspace = self.keyspace;
+        let missing: Vec<usize> = match set {
+            ShardSet::All => (0..keyspace.shards()).collect(),
+            ShardSet::Keys(keys) => keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect(),
+            ShardSet::One(key) => vec![keyspace.shard_of(keyspace.hash(key))],
+            ShardSet::Nothing => Vec::new(),
+        };
+        let (guard, now) = (self.long_call.as_mut().expect("the call is announced"), self.now.lock);
+        let took = |index, held: &ShardState| guard.take(index, held, keyspace.databases, now);
+        self.locked = std::mem::take(&mut self.locked).extend(keyspace, missing.into_iter(), took);
         self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
     }
 
@@ -655,14 +696,22 @@ impl<'k> View<'k> {
         Ok(size)
     }
 
-    /// The sum of all shards' counters, locked by this view or not.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds them.
-    pub fn counts(&mut self) -> Result<Counts, Refusal> {
+    /// The sum of all shards' counters, locked by this view or not. Waits for no long call; see [`Counts::as_of`].
+    pub fn counts(&mut self) -> Counts {
+        if !self.holds_all() {
+            return self.keyspace.counts();
+        }
         let mut sum = Counts::default();
-        self.each_shard(|held| sum = std::mem::take(&mut sum).with(held))?;
-        Ok(sum)
+        self.locked.each(|_, held| sum = std::mem::take(&mut sum).with(&Counts::of(held)));
+        sum
+    }
+
+    /// Like [`View::size`], but waits for no long call: a shard that one holds counts as it was when the call took it.
+    pub fn known_size(&mut self, database: u16) -> (usize, usize) {
+        match self.holds_all() {
+            true => self.size(database).unwrap_or_default(),
+            false => self.keyspace.known_size(database),
+        }
     }
 
     /// Resets the counters of all shards.
@@ -670,22 +719,39 @@ impl<'k> View<'k> {
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
     pub fn reset_counts(&mut self) -> Result<(), Refusal> {
+        let keyspace = self.keyspace;
+        if !self.holds_all() && (0..keyspace.shards()).any(|index| keyspace.long_call.holds(index)) {
+            return Err(Refusal::Occupied);
+        }
         self.each_shard(ShardState::reset_counts)
     }
 
     /// Visits all shards, one after the other unless this view has locked them.
     ///
     /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds them.
-    fn each_shard(&mut self, mut visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
+    /// [`Refusal::Occupied`] when a long call holds one. The others are visited.
+    fn each_shard(&mut self, visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
+        match self.each_free_shard(visit) {
+            0 => Ok(()),
+            _ => Err(Refusal::Occupied),
+        }
+    }
+
+    /// Visits the shards that no long call holds, one after the other unless this view has locked them. Returns the number of
+    /// the others.
+    fn each_free_shard(&mut self, mut visit: impl FnMut(&mut ShardState)) -> usize {
         if self.holds_all() {
             self.locked.each(|_, held| visit(held));
-            return Ok(());
+            return 0;
         }
-        for index in 0..self.keyspace.shards() {
-            visit(&mut *self.keyspace.hold(index, LockWait::Short).ok_or(Refusal::Occupied)?);
-        }
-        Ok(())
+        let mut is_occupied = |index: &usize| match self.keyspace.hold(*index) {
+            Some(mut held) => {
+                visit(&mut held);
+                false
+            }
+            None => true,
+        };
+        (0..self.keyspace.shards()).filter(|index| is_occupied(index)).count()
     }
 
     /// One step of a scan over a whole database: visits living keys and the names of their types, about `keys` of one shard
@@ -716,7 +782,7 @@ impl<'k> View<'k> {
         let held = if self.holds_all() {
             self.locked.held(index)
         } else {
-            guard = keyspace.hold(index, LockWait::Short).ok_or(Refusal::Occupied)?;
+            guard = keyspace.hold(index).ok_or(Refusal::Occupied)?;
             &mut *guard
         };
         let (shard, now) = (&held.shard, self.now.lock.max(held.shard.time()));

@@ -432,7 +432,7 @@ impl Node {
             partitions: self.status.partitions.read().clone(),
             clients: shared.registries.clients.all().len(),
             keys: (0..shared.keyspace.databases())
-                .map(|database| shared.keyspace.free_size(database).0)
+                .map(|database| shared.keyspace.known_size(database).0)
                 .sum(),
         }
     }
@@ -448,7 +448,7 @@ impl Node {
             found.truncate(count);
         };
         for database in 0..shared.keyspace.databases() {
-            if shared.keyspace.free_size(database).1 == 0 {
+            if shared.keyspace.known_size(database).1 == 0 {
                 continue;
             }
             let view = View::try_lock(&shared.keyspace, ShardSet::All, database, now, shared.events());

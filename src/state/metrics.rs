@@ -52,6 +52,12 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
+    /// Takes back what was added for something that is done again.
+    pub fn take_back(&self, n: u64) {
+        // It may have been reset in the meantime.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |count| Some(count.saturating_sub(n)));
+    }
+
     /// Raises the counter to `value` if it is lower. Returns the higher of both.
     pub fn raise_to(&self, value: u64) -> u64 {
         self.0.fetch_max(value, Relaxed).max(value)

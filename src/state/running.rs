@@ -1,6 +1,6 @@
-//! The running script, as other threads see it: since when it runs, and whether it may be killed.
+//! The running script, as other threads see it: whose it is, since when it runs, and whether it may be killed.
 //!
-//! Owns    the kill flags, and the time since when the script counts as long.
+//! Owns    the kill flags, and how many scripts have run for too long.
 //! Time    comes from the injected clock.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use parking_lot::Mutex;
 
 use super::clients::Client;
+use super::metrics::Counter;
 use crate::clock::LockTime;
 use crate::resp::OwnedRequest;
 
@@ -21,21 +22,25 @@ pub struct Running {
     is_ended: AtomicBool,
     has_written: AtomicBool,
     script: Mutex<Option<Script>>,
+    /// Scripts that have run for longer than `busy-reply-threshold`.
+    pub slow: Counter,
 }
 
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The function, if FCALL runs it; EVAL has none.
-    pub function: Option<Function>,
+    /// The SHA-1 of its text in hexadecimal, or the name of the function.
+    pub name: String,
+    /// The request that called it, if it is a function.
+    pub function_call: Option<OwnedRequest>,
     /// The client that called it.
     pub client: Arc<Client>,
 }
 
-#[derive(Clone, Debug)]
-pub struct Function {
-    pub name: String,
-    /// The request that called it.
-    pub command: OwnedRequest,
+impl Script {
+    /// Whether FCALL runs it.
+    pub fn is_function(&self) -> bool {
+        self.function_call.is_some()
+    }
 }
 
 /// Why a script was not killed.
@@ -50,7 +55,7 @@ pub enum Unkillable {
 }
 
 impl Running {
-    /// A script begins. Called with every shard locked, so that there is only one.
+    /// A script begins. Called on the script thread, so that there is only one.
     pub fn begin(&self, script: Script, now: LockTime) {
         let mut slot = self.script.lock();
         // SCRIPT KILL reads and writes these with the slot locked.
@@ -86,6 +91,31 @@ impl Running {
         self.script.lock().clone()
     }
 
+    /// The running script, and for how many milliseconds it runs.
+    pub fn script_and_age(&self, now: LockTime) -> Option<(Script, u64)> {
+        let script = self.script.lock();
+        let since = self.since()?;
+        Some((script.clone()?, now.millis_since(since)))
+    }
+
+    /// The running script has run for longer than `busy-reply-threshold`.
+    #[cold]
+    pub fn note_slow(&self, now: LockTime) {
+        let Some((Script { name, client, function_call }, age_ms)) = self.script_and_age(now) else { return };
+        self.slow.add(1);
+        let kill = if function_call.is_some() { "FUNCTION KILL" } else { "SCRIPT KILL" };
+        let (peer, client_name) = (&client.peer, client.names.lock().name.clone());
+        tracing::warn!(
+            script = name,
+            client = client.id,
+            client_name,
+            peer,
+            age_ms,
+            has_written = self.has_written.load(Relaxed),
+            "Slow script detected: other clients get BUSY for its keys until it ends, or {kill} ends it"
+        );
+    }
+
     /// Whether the script must end now.
     #[inline]
     pub fn is_killed(&self) -> bool {
@@ -102,7 +132,7 @@ impl Running {
         if self.has_written.load(SeqCst) {
             return Err(Unkillable::HasWritten);
         }
-        if script.function.is_some() != is_function {
+        if script.is_function() != is_function {
             return Err(Unkillable::OtherKind);
         }
         self.is_killed.store(true, SeqCst);

@@ -44,6 +44,8 @@ pub struct Session {
     pub watching: Option<Box<Watching>>,
     /// Whether the current command is part of EXEC or of a script. Such a command must not wait.
     pub is_nested: bool,
+    /// True if the script that is run again locks every shard: it has asked for keys that it does not declare.
+    pub locks_all: bool,
     /// True if the script that is run again has already been shown to monitors.
     pub is_shown: bool,
     /// Whether more memory is in use than `maxmemory` allows, as of the current request.
@@ -97,6 +99,7 @@ impl Session {
             transaction: None,
             watching: None,
             is_nested: false,
+            locks_all: false,
             is_shown: false,
             is_short_of_memory: false,
             subscriptions: Subscriptions::default(),

@@ -305,3 +305,110 @@ fn a_client_that_meets_a_long_call_is_woken_when_it_is_over() {
         join([long, caller]);
     });
 }
+
+/// Puts `value` under all keys, on a thread that never waits for a long call: it tries again when it is woken.
+fn put_later(keyspace: &Keyspace, id: u64, keys: &[&[u8]], value: &[u8]) {
+    let client = Arc::new(Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1)));
+    let is_woken = Arc::new(AtomicBool::new(false));
+    client.set_notifier({
+        let is_woken = Arc::clone(&is_woken);
+        move || is_woken.store(true, SeqCst)
+    });
+    loop {
+        let set = ShardSet::Keys(keys);
+        if let Some(mut view) = View::try_lock(keyspace, set, 0, at(1), Events::default()) {
+            for key in keys {
+                view.entry(key).put(value, redlatch::internals::keyspace::Lease::Never);
+            }
+            view.finish(&Registries::default());
+            return;
+        }
+        if keyspace.long_call.wait(&client) {
+            while !is_woken.swap(false, SeqCst) {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// What a script does: it begins with the shard of its key and writes, and takes the shards of further keys as it goes on.
+fn put_further(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8]) {
+    let mut view = View::lock(keyspace, ShardSet::One(keys[0]), 0, at(1), Events::default());
+    view.announce_long_call();
+    for key in keys {
+        if !view.covers(ShardSet::One(key)) {
+            view.lock_further(ShardSet::One(key));
+        }
+        view.entry(key).put(value, redlatch::internals::keyspace::Lease::Never);
+        thread::yield_now();
+    }
+    view.finish(&Registries::default());
+}
+
+#[test]
+fn a_script_that_asks_for_further_shards_waits_for_no_call_that_waits_for_it() {
+    // With the shards in several orders, and other calls that need the shards which the script takes later.
+    for order in [[0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2], [3, 0, 1, 2]] {
+        let keys: [&'static [u8]; 4] = order.map(|index| crate::KEYS[index]);
+        under_every_schedule(move || script_among_others(keys));
+    }
+}
+
+fn script_among_others(keys: [&'static [u8]; 4]) {
+    let keyspace = keyspace(None, || {});
+    let spawn = |act: Box<dyn FnOnce(&Keyspace) + Send>| {
+        let keyspace = Arc::clone(&keyspace);
+        thread::spawn(move || act(&keyspace))
+    };
+    let threads = [
+        spawn(Box::new(move |keyspace| put_further(keyspace, &keys, b"script"))),
+        spawn(Box::new(move |keyspace| put_later(keyspace, 1, &keys[1..3], b"worker"))),
+        // A thread that waits as long as it takes.
+        spawn(Box::new(move |keyspace| {
+            let mut view = view(keyspace, &[keys[0], keys[2], keys[3]]);
+            let mut value = |key: &[u8]| view.entry(key).string().expect("a string").map(<[u8]>::to_vec);
+            assert_eq!(value(keys[0]), value(keys[3]), "all of the script is seen, or nothing");
+            view.finish(&Registries::default());
+        })),
+        spawn(Box::new(|keyspace| {
+            keyspace.tick(at(1), Events::default(), &Registries::default());
+            keyspace.counts();
+        })),
+    ];
+    join(threads);
+    let last = view(&keyspace, &keys).entry(keys[3]).string().expect("a string").map(<[u8]>::to_vec);
+    assert_eq!(last.as_deref(), Some(&b"script"[..]));
+    keyspace.assert_laws();
+}
+
+#[test]
+fn a_script_that_asks_for_further_shards_serves_who_waits_there_and_further_on() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let given = Arc::new(Given::default());
+        let moves = [(b"one".as_slice(), b"three".as_slice()), (b"three", b"two")];
+        for (from, to) in moves {
+            let take = Take { name: "move", to: Some(to), given: Arc::clone(&given) };
+            pop_or_wait(&keyspace, take, &[from]);
+        }
+        let script = {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || {
+                let mut view = View::lock(&keyspace, ShardSet::One(b"four"), 0, at(1), Events::default());
+                view.announce_long_call();
+                view.entry(b"four").put(b"v", redlatch::internals::keyspace::Lease::Never);
+                view.lock_further(ShardSet::One(b"one"));
+                view.open::<List>(b"one").expect("a list").push(End::Tail, b"v");
+                view.finish(&Registries::default());
+            })
+        };
+        let pusher = {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || put_later(&keyspace, 1, &[b"four", b"five"], b"w"))
+        };
+        join([script, pusher]);
+        assert_eq!(rest(&keyspace, b"two"), 1, "the element has arrived");
+        assert_eq!(keyspace.parked(), 0);
+        keyspace.assert_laws();
+    });
+}

@@ -266,7 +266,7 @@ fn what_a_route_does_not_know_is_a_bad_request() {
 fn a_script_that_holds_everything_costs_a_503_and_no_more() {
     let server = server(&[("busy-reply-threshold", "1")]);
     let script = Peer::to(server.addr());
-    script.send(b"EVAL \"while true do redis.sha1hex('x') end\" 0\r\n");
+    script.send(b"EVAL \"redis.call('keys', '*') while true do redis.sha1hex('x') end\" 0\r\n");
     let reply = loop {
         let reply = get(server.http_addr(), "/api/locks");
         if reply.status != 200 {
@@ -276,9 +276,31 @@ fn a_script_that_holds_everything_costs_a_503_and_no_more() {
     assert_eq!(reply.status, 503);
     assert!(value(&reply)["error"].as_str().is_some_and(|error| error.contains("BUSY")), "{reply:?}");
     assert_eq!(get(server.http_addr(), "/healthz").status, 200);
+    let ready = get(server.http_addr(), "/readyz");
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("SCRIPT KILL ends it"), "{ready:?}");
+    let clients = value(&get(server.http_addr(), "/api/clients"));
+    let running = |client: &&Value| client["script"].as_str().is_some_and(|script| script.len() == 40);
+    let clients = clients["clients"].as_array().expect("a list");
+    assert_eq!(clients.iter().filter(running).count(), 1, "{clients:?}");
+    // The script looks at the clock now and then.
+    let metrics = loop {
+        let metrics = get(server.http_addr(), "/metrics");
+        assert_eq!(metrics.status, 200);
+        if metrics.body.contains("redlatch_slow_scripts_total 1\n") {
+            break metrics;
+        }
+    };
+    for name in
+        ["redlatch_running_script_seconds", "redlatch_counters_age_seconds", "redlatch_slow_scripts_total"]
+    {
+        let line = metrics.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        assert!(line.is_some_and(|value| value.parse::<f64>().expect("a number") > 0.0), "{name}: {line:?}");
+    }
     assert_eq!(Peer::to(server.addr()).ask(b"SCRIPT KILL\r\n"), "+OK");
     // The script ends at its next look at the clock.
     while get(server.http_addr(), "/api/locks").status != 200 {}
+    assert_eq!(get(server.http_addr(), "/readyz").status, 200);
 }
 
 /// The next event of a viewer: its name and its data.

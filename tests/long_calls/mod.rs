@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::support::stream::StreamClient;
 
@@ -67,6 +67,41 @@ impl Client {
         assert_eq!(listener.ask(&["SUBSCRIBE", "begun"]).await, "*3");
         self.say(words).await;
         while listener.line().await != "yes" {}
+    }
+
+    /// Sends a request, and moves the clock until it is answered.
+    async fn ask_in_time(&mut self, server: &Server, words: &[&str]) -> String {
+        self.say(words).await;
+        let clock = server.clock();
+        let answer = self.line();
+        tokio::pin!(answer);
+        // The connection may look at the clock before the script has begun.
+        loop {
+            tokio::select! {
+                answer = &mut answer => break answer,
+                () = clock.advance(TOO_LONG) => {}
+            }
+        }
+    }
+
+    /// The whole text of a bulk string.
+    async fn text(&mut self, words: &[&str]) -> String {
+        let head = self.ask(words).await;
+        let bytes: usize = head.strip_prefix('$').expect(&head).parse().unwrap();
+        let mut text = vec![0; bytes + 2];
+        self.0.read_exact(&mut text).await.unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    /// A key in another shard than those that a slow script holds.
+    async fn free_key(&mut self) -> String {
+        for n in 0.. {
+            let key = format!("other {n}");
+            if self.ask(&["EXISTS", &key]).await == ":0" {
+                return key;
+            }
+        }
+        unreachable!("a shard is free")
     }
 
     /// The reply of FUNCTION STATS about the running function, up to its duration.
@@ -156,24 +191,196 @@ async fn a_command_on_locked_keys_waits_and_then_gets_busy() {
     let server = server().await;
     let (mut runner, mut reader, mut other) = (Client::of(&server), Client::of(&server), Client::of(&server));
     runner.run_for_ever(&server, "").await;
-    reader.say(&["GET", "k"]).await;
-    let clock = server.clock();
-    let answer = reader.line();
-    tokio::pin!(answer);
-    // The connection may look at the clock before the script has begun.
-    let answer = loop {
-        tokio::select! {
-            answer = &mut answer => break answer,
-            () = clock.advance(TOO_LONG) => {}
-        }
-    };
-    assert_eq!(answer, BUSY_SCRIPT);
-    assert_eq!(other.ask(&["PING"]).await, BUSY_SCRIPT);
-    assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, BUSY_SCRIPT);
+    assert_eq!(reader.ask_in_time(&server, &["GET", "k"]).await, BUSY_SCRIPT);
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    assert_eq!(other.ask(&["EVAL", INTERPRETED, "1", "n"]).await, BUSY_SCRIPT, "it needs the script thread");
     assert_eq!(other.ask(&["WATCH", "k"]).await, BUSY_SCRIPT, "its shard is locked by the script");
+    for command in ["MULTI", "DISCARD"] {
+        assert_eq!(other.ask(&[command]).await, "+OK");
+    }
+    assert_eq!(other.ask(&["MULTI"]).await, "+OK");
+    assert_eq!(other.ask(&["SET", "k", "v"]).await, "+QUEUED");
+    let aborted = format!("-EXECABORT Transaction discarded because of: {}", &BUSY_SCRIPT[1..]);
+    assert_eq!(other.ask(&["EXEC"]).await, aborted);
     assert_eq!(other.kill().await, "+OK");
     assert!(runner.line().await.contains("Script killed by user"));
     assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, ":1");
+}
+
+#[tokio::test]
+async fn requests_that_only_look_are_answered_while_a_script_holds_every_key() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    assert_eq!(other.ask(&["SET", "k", "v", "NX", "PX", "600000"]).await, "+OK");
+    assert_eq!(runner.ask(&["CLIENT", "SETNAME", "author"]).await, "+OK");
+    runner.run_for_ever(&server, "redis.call('keys', '*')").await;
+    assert_eq!(other.ask_in_time(&server, &["GET", "k"]).await, BUSY_SCRIPT);
+
+    for (words, answer) in [
+        (&["PING"][..], "+PONG"),
+        (&["CONFIG", "GET", "maxclients"], "*2"),
+        (&["SLOWLOG", "GET"], "*0"),
+        (&["COMMAND", "COUNT"], ""),
+        (&["HELLO", "2"], "*14"),
+        (&["ACL", "WHOAMI"], "$7"),
+        (&["CLIENT", "KILL", "ID", "999"], ":0"),
+        (&["MEMORY", "STATS"], "*18"),
+        (&["SUBSCRIBE", "news"], "*3"),
+    ] {
+        let mut client = Client::of(&server);
+        let found = client.ask(words).await;
+        assert!(found == answer || answer.is_empty() && found.starts_with(':'), "{words:?}: {found}");
+    }
+    let mut info = String::new();
+    // The script looks at the clock now and then.
+    while !info.contains("slow_scripts:1\r\n") {
+        info = other.text(&["INFO", "everything"]).await;
+    }
+    for line in ["locks_held:1\r\n", "db0:keys=1,expires=1,avg_ttl=0\r\n", ",name=author\r\n"] {
+        assert!(info.contains(line), "{line} in {info}");
+    }
+    let seconds = |name: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.parse().unwrap()
+    };
+    assert!(seconds("running_script_seconds") >= 5.0 && seconds("counters_age_seconds") >= 5.0, "{info}");
+    let list = other.text(&["CLIENT", "LIST"]).await;
+    let line = list.lines().find(|line| line.contains(" name=author ")).unwrap();
+    assert!(
+        line.contains(" cmd=eval ") && line.contains(" script=") && line.contains(" script-age="),
+        "{line}"
+    );
+    assert_eq!(list.matches(" script=").count(), 1, "{list}");
+    assert_eq!(other.ask(&["LOCK.LIST"]).await, BUSY_SCRIPT, "it shows keys");
+    assert_eq!(other.ask(&["DBSIZE"]).await, BUSY_SCRIPT);
+
+    assert_eq!(other.kill().await, "+OK");
+    assert!(runner.line().await.contains("Script killed by user"));
+    let info = other.text(&["INFO", "everything"]).await;
+    for line in ["running_script_seconds:0.000\r\n", "running_script:\r\n", "counters_age_seconds:0.000\r\n"]
+    {
+        assert!(info.contains(line), "{line} in {info}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_holds_up_the_shards_of_its_keys_alone() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.load_functions().await;
+    let looping = format!("redis.call('get', KEYS[1]) {FOR_EVER}");
+    for (words, kind) in [
+        (&["EVAL", &looping, "1", "k"][..], "SCRIPT"),
+        (&["FCALL", "speaks", "1", "k"], "FUNCTION"),
+        (&["EXEC"], "SCRIPT"),
+    ] {
+        if words == ["EXEC"] {
+            assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
+            assert_eq!(runner.ask(&["SET", "k", "v"]).await, "+QUEUED");
+            assert_eq!(runner.ask(&["EVAL", &looping, "1", "k"]).await, "+QUEUED");
+        }
+        runner.begin(&server, words).await;
+        let busy = if kind == "SCRIPT" { BUSY_SCRIPT } else { BUSY_FUNCTION };
+        assert_eq!(
+            Client::of(&server).ask_in_time(&server, &["SET", "k", "w", "NX", "PX", "1000"]).await,
+            busy
+        );
+        let key = other.free_key().await;
+        assert_eq!(other.ask(&["SET", &key, "v", "NX", "PX", "1000"]).await, "+OK", "{words:?}");
+        assert_eq!(other.ask(&["EVAL", RELEASE, "1", &key, "v"]).await, ":1");
+        // Its lease ends on time, too.
+        assert_eq!(other.ask(&["SET", &key, "v", "NX", "PX", "1000"]).await, "+OK");
+        server.clock().advance(Duration::from_millis(1_001)).await;
+        assert!(other.text(&["INFO", "keyspace"]).await.lines().all(|line| !line.contains("expires=1")));
+        assert_eq!(other.kill_by(kind).await, "+OK");
+        if words == ["EXEC"] {
+            assert_eq!((runner.line().await, runner.line().await), ("*2".to_owned(), "+OK".to_owned()));
+        }
+        assert!(runner.line().await.contains("Script killed by user"));
+    }
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn a_script_that_has_only_read_starts_again_if_it_asks_for_keys_that_it_does_not_declare() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    assert_eq!(other.ask(&["MSET", "k", "1", "a", "2", "b", "3", "c", "4"]).await, "+OK");
+    let mut listener = Client::of(&server);
+    assert_eq!(listener.ask(&["SUBSCRIBE", "news"]).await, "*3");
+    listener.lines(5).await;
+    let read = "local t = {n = 0} redis.call('select', 0) \
+                for i, k in ipairs({KEYS[1], 'a', 'b', 'c'}) do t.n = t.n + redis.call('get', k) end";
+    // It also ends if it catches every error.
+    let caught = format!(
+        "for i = 1, 3 do pcall(function() {read} redis.call('publish', 'news', t.n) end) end return 7"
+    );
+    let plain =
+        format!("{read} redis.call('publish', 'news', t.n) redis.call('incr', 'sum' .. t.n) return t.n");
+    for (script, answer, messages) in [(&plain, ":10", 1), (&plain, ":10", 1), (&caught, ":7", 3)] {
+        assert_eq!(runner.ask(&["EVAL", script, "1", "k"]).await, answer);
+        for _ in 0..messages {
+            assert_eq!(listener.lines(7).await[6], "10");
+        }
+    }
+    assert!(listener.has_no_answer().await);
+    assert_eq!(server.keys().get("sum10").as_deref(), Some(&b"2"[..]));
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn a_script_that_has_written_gets_the_keys_that_it_does_not_declare() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    let code = "#!lua name=all\nredis.register_function('all', function(keys) \
+                for i = 1, 50 do redis.call('incr', keys[1] .. i) end return redis.call('dbsize') end)";
+    assert_eq!(other.ask(&["FUNCTION", "LOAD", code]).await, "$3");
+    assert_eq!(other.line().await, "all");
+    let all = "local t = {} for i = 1, 50 do t.n = redis.call('incr', KEYS[1] .. i) end return redis.call('dbsize')";
+    // The native script makes one key more.
+    for keys in [":50", ":51"] {
+        assert_eq!(runner.ask(&["EVAL", all, "1", "k"]).await, keys);
+        assert_eq!(runner.ask(&["FCALL", "all", "1", "k"]).await, keys);
+        assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
+        let queued = [&["SET", "k1", "0"][..], &["EVAL", all, "1", "k"], &["EVAL", NATIVE_ALL, "1", "k"]];
+        for words in queued {
+            assert_eq!(runner.ask(words).await, "+QUEUED");
+        }
+        assert_eq!(runner.ask(&["EXEC"]).await, "*3");
+        for answer in ["+OK", keys, ":2"] {
+            assert_eq!(runner.line().await, answer);
+        }
+        assert_eq!(other.ask(&["DEL", "k1"]).await, ":1");
+    }
+    assert_eq!(server.keys().get("k50").as_deref(), Some(&b"6"[..]));
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn a_script_takes_further_keys_although_others_use_them_all_the_time() {
+    let server = Server::builder().set("threads", "2").start().await.unwrap();
+    let (mut runner, mut others) = (Client::of(&server), Vec::new());
+    for n in 0..4_usize {
+        let mut other = Client::of(&server);
+        others.push(tokio::spawn(async move {
+            let keys = [format!("k{n}"), format!("k{}", n + 10), format!("k{}", n + 20)];
+            for _ in 0..300 {
+                assert_eq!(other.ask(&["MSET", &keys[2], "1", &keys[0], "1", &keys[1], "1"]).await, "+OK");
+            }
+        }));
+    }
+    for round in 0..100 {
+        // Another text each time: none is known to ask for further keys.
+        let script = format!(
+            "local t = {{n = {round}}} for i = 0, 29 do redis.call('set', KEYS[1] .. i, t.n) end \
+             for i = 0, 29 do if redis.call('get', 'k' .. i) ~= tostring(t.n) then return i end end return -1"
+        );
+        assert_eq!(runner.ask(&["EVAL", &script, "1", "k"]).await, ":-1");
+    }
+    for other in others {
+        other.await.unwrap();
+    }
+    server.assert_laws();
 }
 
 #[tokio::test]
@@ -359,6 +566,8 @@ fn a_pipeline_of_long_commands_lets_other_sockets_have_their_turn() {
 
 const RELEASE: &str =
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+/// Native, and computes the names of its keys.
+const NATIVE_ALL: &str = "redis.call('set', KEYS[1] .. 'a', '1') return redis.call('incr', KEYS[1] .. 'a')";
 /// Not native, and short.
 const INTERPRETED: &str = "local t = {} t.n = redis.call('incr', KEYS[1]) return t.n";
 

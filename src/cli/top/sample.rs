@@ -40,6 +40,8 @@ pub(super) struct Info {
     pub(super) expired: u64,
     /// Milliseconds in which no lock is granted; 0 outside of a quarantine.
     pub(super) quarantine_left_ms: u64,
+    /// The script that has run for longer than [`SCRIPT_MS`]: its client, and its age in milliseconds.
+    pub(super) script: Option<(String, u64)>,
 }
 
 /// A lock that was lost, as its channel says it.
@@ -81,7 +83,9 @@ impl Source {
         let info = self.connection.call(&[b"INFO"]).await?;
         let info = Info::read(&String::from_utf8_lossy(info.text().unwrap_or_default()));
         let mut sample = Sample { info, ..Sample::default() };
-        for _ in 0..STEPS {
+        // The script may hold the locks. What was seen of them stays.
+        let steps = if sample.info.script.is_some() { 0 } else { STEPS };
+        for _ in 0..steps {
             let words = [&b"LOCK.LIST"[..], b"COUNT", STEP_KEYS, b"CURSOR", &self.cursor];
             let reply = self.connection.call(&words).await?;
             let [next, locks] = reply.items() else {
@@ -94,7 +98,7 @@ impl Source {
                 break;
             }
         }
-        for key in longest.iter().take(WAITS_MAX) {
+        for key in longest.iter().take(if steps == 0 { 0 } else { WAITS_MAX }) {
             let reply = self.connection.call(&[b"LOCK.WAITERS", key]).await?;
             let longest = reply.items().iter().map(|waiting| Waiting::read(waiting).waited_ms).max();
             sample.waits.extend(longest.map(|waited| (key.clone(), waited)));
@@ -150,8 +154,17 @@ impl Info {
             refused: number("locks_refused"),
             expired: number("locks_expired"),
             quarantine_left_ms: number("quarantine_left_ms"),
+            script: script(field("running_script")).filter(|(_, age_ms)| *age_ms >= SCRIPT_MS),
         }
     }
+}
+
+/// The client and the age of the script that runs, from INFO's field about it.
+fn script(field: &str) -> Option<(String, u64)> {
+    let part = |name: &str| field.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let name = field.split_once(",name=").map_or("", |(_, name)| name);
+    let client = if name.is_empty() { part("addr")? } else { name };
+    Some((format!("{} {}", part("client")?, lossy(client.as_bytes())), part("age_ms")?.parse().ok()?))
 }
 
 impl Loss {
@@ -170,6 +183,8 @@ const CHANNEL_HEAD: &[u8] = b"__lock__:";
 /// Keys that the server looks at in a step, and steps of an interval: 10,000 keys take it a few milliseconds.
 const STEP_KEYS: &[u8] = b"1000";
 const STEPS: usize = 10;
+/// A script that has run for that long is shown, in milliseconds.
+const SCRIPT_MS: u64 = 1_000;
 /// Locks whose waits are asked for in an interval.
 const WAITS_MAX: usize = 10;
 
@@ -192,5 +207,18 @@ mod tests {
     fn figures_that_a_server_lacks_are_zero() {
         let info = Info::read("redlatch_version:0.1.0\r\nlocks_held:7\r\nlocks_granted:x\r\n");
         assert_eq!((&*info.version, info.held, info.granted, info.waiters), ("0.1.0", 7, 0, 0));
+        assert_eq!(info.script, None);
+    }
+
+    #[test]
+    fn a_script_that_has_run_for_a_second_is_read() {
+        let script = |age_ms: u64, name: &str| {
+            let field = format!("sha1=abc,age_ms={age_ms},client=7,addr=10.0.0.5:512,name={name}");
+            Info::read(&format!("running_script:{field}\r\n")).script
+        };
+        assert_eq!(script(999, "worker"), None);
+        assert_eq!(script(1_000, "a,client=8\x1b"), Some(("7 a,client=8\u{fffd}".to_owned(), 1_000)));
+        assert_eq!(script(61_000, ""), Some(("7 10.0.0.5:512".to_owned(), 61_000)));
+        assert_eq!(Info::read("running_script:\r\n").script, None);
     }
 }

@@ -43,6 +43,9 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         let left = span(info.quarantine_left_ms);
         first.push(Span::styled(format!("  quarantine: nothing is granted for {left}"), alarm));
     }
+    if let Some((client, age_ms)) = &info.script {
+        first.push(Span::styled(format!("  a script of client {client} runs for {}", span(*age_ms)), alarm));
+    }
     let lines = vec![
         Line::from(first),
         Line::from(format!(
@@ -261,6 +264,15 @@ mod tests {
             let _ = shown(&state, width, height);
         }
         assert!(shown(&state, 110, 18).contains("the server has closed the connection"));
+    }
+
+    #[test]
+    fn a_script_that_runs_for_long_is_shown_and_the_locks_stay() {
+        let mut state = state();
+        let info = Info { script: Some(("7 worker".into(), 61_000)), ..sample().info };
+        state.sample(Sample { info, ..Sample::default() }, Duration::from_secs(1));
+        assert!(shown(&state, 110, 18).contains("  a script of client 7 worker runs for 1 m 1 s"));
+        assert_eq!(state.known(), 3);
     }
 
     #[test]

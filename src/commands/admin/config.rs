@@ -164,9 +164,10 @@ fn refused(name: &str, why: &str) -> Refusal {
 fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.shared.metrics.reset();
-    call.shared.settings.output_limits().disconnections.reset();
     call.view.reset_counts()?;
+    call.shared.metrics.reset();
+    call.shared.running.slow.reset();
+    call.shared.settings.output_limits().disconnections.reset();
     call.shared.stats.iter().for_each(crate::state::metrics::CommandStats::reset);
 
     call.reply.ok();

@@ -128,7 +128,7 @@ const FAMILIES: &[FamilyRow] = &[
     }),
 ];
 
-/// Every family, as of now. Waits for the shards, also while a script holds them.
+/// Every family, as of now. Waits for no script: the counters of its shards are those of its beginning.
 pub fn families(shared: &Shared) -> Vec<Family> {
     let snapshot = Snapshot::take(shared, shared.keyspace.counts(), shared.clock.now().lock);
     let rows = SECTIONS.iter().flat_map(|section| section.rows);

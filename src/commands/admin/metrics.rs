@@ -15,6 +15,7 @@ use crate::keyspace::Counts;
 use crate::number::total;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
+use crate::state::running::Script;
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Metric {
@@ -114,6 +115,11 @@ impl<'s> Snapshot<'s> {
         (self.shared.clock.wall_micros() / 1000).saturating_sub(ago_ms) / 1000
     }
 
+    /// The script that runs, and for how many milliseconds it does.
+    pub(in crate::commands) fn running_script(&self) -> Option<(Script, u64)> {
+        self.shared.running.script_and_age(self.now)
+    }
+
     /// Seconds since the server started.
     pub(in crate::commands) fn uptime_secs(&self) -> u64 {
         self.now.millis_since(self.shared.started) / 1000
@@ -181,6 +187,11 @@ pub(in crate::commands) fn show(value: impl Display) -> String {
 /// A ratio in percent.
 pub(in crate::commands) fn percent(part: u64, whole: u64) -> String {
     format!("{:.2}%", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// Milliseconds as seconds.
+pub(in crate::commands) fn seconds(millis: u64) -> String {
+    format!("{}.{:03}", millis / 1000, millis % 1000)
 }
 
 /// Microseconds as seconds.

@@ -5,10 +5,11 @@
 
 use crate::commands::VERSION;
 use crate::commands::admin::metrics::{
-    Metric, counter, fact, gauge, human, never, percent, secs, show, sum, zero,
+    Metric, counter, fact, gauge, human, never, percent, seconds, secs, show, sum, zero,
 };
 use crate::state::channels::Kind as Listening;
 use crate::state::cluster::ClusterFacts;
+use crate::state::running::Script;
 
 /// One section of INFO.
 pub(in crate::commands) struct Section {
@@ -287,6 +288,13 @@ const STATS: &[Metric] = &[
     zero("unexpected_error_replies"),
     counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),
     zero("dump_payload_sanitizations"),
+    gauge("running_script_seconds", "Seconds since the script that runs began; 0 if none runs.", |seen| {
+        seconds(seen.running_script().map_or(0, |(_, age_ms)| age_ms))
+    }),
+    fact("running_script", |seen| seen.running_script().map_or_else(String::new, about_script)),
+    counter("slow_scripts", "Scripts that have run for longer than busy-reply-threshold.", |seen| {
+        show(seen.shared.running.slow.get())
+    }),
     counter(
         "acl_access_denied_auth",
         "Failed authentications, and commands refused without authentication.",
@@ -317,7 +325,19 @@ const LOCKS: &[Metric] = &[
     counter("locks_expired", "Locks that ended because their lease had ended.", |seen| {
         show(seen.counts.locks.expired)
     }),
+    gauge(
+        "counters_age_seconds",
+        "Age of the oldest counters of keys and locks: of a shard that a script holds; 0: all are of now.",
+        |seen| seconds(seen.counts.as_of.map_or(0, |as_of| seen.now.millis_since(as_of))),
+    ),
 ];
+
+/// The script that runs, in one field of INFO. The name, which may contain any of the separators, is last.
+fn about_script((script, age_ms): (Script, u64)) -> String {
+    let (kind, client) = (if script.is_function() { "function" } else { "sha1" }, &script.client);
+    let name = client.names.lock().name.clone();
+    format!("{kind}={},age_ms={age_ms},client={},addr={},name={name}", script.name, client.id, client.peer)
+}
 
 const REPLICATION: &[Metric] = &[
     fact("role", |_| show("master")),

@@ -193,7 +193,7 @@ fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let (held, process) = (call.view.counts()?.bytes as u64, call.shared.process());
+    let (held, process) = (call.view.counts().bytes as u64, call.shared.process());
     let text = if held > 0 && process.resident_bytes > held.max(1 << 24).saturating_mul(16) {
         format!(
             "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
@@ -225,11 +225,11 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let shared = call.shared;
-    let held = call.view.counts()?.bytes as u64;
+    let held = call.view.counts().bytes as u64;
     let process = shared.process();
     let mut keys = 0_u64;
     for database in 0..shared.keyspace.databases() {
-        keys = keys.saturating_add(call.view.size(database)?.0 as u64);
+        keys = keys.saturating_add(call.view.known_size(database).0 as u64);
     }
     let buffers = crate::commands::admin::metrics::client_bytes(shared);
     let allocated = total([held, buffers]);

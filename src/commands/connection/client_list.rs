@@ -2,8 +2,8 @@
 //!
 //! Rule    qbuf is bytes received and not yet parsed. omem is bytes of replies and messages not yet sent. tot-mem is both
 //!         and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
-//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session` and
-//!         `waits-for` are our own.
+//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session`, `waits-for`,
+//!         `script` and `script-age` are our own.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,6 +33,12 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
     let waits_for = waits_for(client);
+    let script = match shared.running.script_and_age(now) {
+        Some((script, age_ms)) if script.client.id == client.id => {
+            format!(" script={} script-age={}", script.name, age_ms / 1000)
+        }
+        _ => String::new(),
+    };
     let session = match client.lock_session.load(Relaxed) {
         0 => String::new(),
         id => format!(" session={}", lock_sessions::name(id)),
@@ -43,7 +49,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free={} \
          argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
-         resp={} lib-name={} lib-ver={}{session}{waits_for}",
+         resp={} lib-name={} lib-ver={}{session}{waits_for}{script}",
         names.name,
         seconds(client.since.as_millis()),
         seconds(client.last_active_ms.load(Relaxed)),

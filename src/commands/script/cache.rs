@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use ahash::RandomState;
 use dashmap::DashMap;
@@ -31,6 +31,8 @@ pub(in crate::commands) struct Script {
     pub(in crate::commands) flags: ScriptFlags,
     /// Whether its native form calls commands that scan whole values or send messages.
     pub(in crate::commands) scans_values: bool,
+    /// Whether the interpreter has met a key in it that its request did not declare: it locks every shard from then on.
+    pub(in crate::commands) asks_further: AtomicBool,
     text: Box<[u8]>,
     body: usize,
 }
@@ -47,7 +49,8 @@ impl Script {
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
         let scans_values = program.as_ref().is_some_and(scans_values);
-        Ok(Self { sha, program, known: Known::find(&sha), flags, scans_values, text, body })
+        let asks_further = AtomicBool::new(false);
+        Ok(Self { sha, program, known: Known::find(&sha), flags, scans_values, asks_further, text, body })
     }
 
     /// Whether `text` is its text.

@@ -5,6 +5,9 @@
 
 #[cfg(feature = "lua")]
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use smallvec::SmallVec;
 
 use crate::clock::{Deadline, Now};
 use crate::commands::admin::acl_check;
@@ -12,19 +15,23 @@ use crate::commands::expiry::{self, Unit};
 use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
+#[cfg(feature = "lua")]
+use crate::commands::script::watchdog::ScriptWatch;
 use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
-use crate::keyspace::{Entry, Occupied, View};
+use crate::keyspace::{Entry, Occupied, ShardSet, View};
 use crate::locks::EndReason;
 use crate::number::integer;
+#[cfg(feature = "lua")]
+use crate::resp::OwnedRequest;
 use crate::resp::{Protocol, Reply, Request};
 use crate::scripts::Purpose;
 #[cfg(feature = "lua")]
-use crate::scripts::lua::Watchdog;
+use crate::scripts::lua::{Verdict, Watchdog};
 use crate::scripts::native::{Calls, Change};
 use crate::state::running::Running;
 #[cfg(feature = "lua")]
-use crate::state::running::{Function, Script};
+use crate::state::running::Script;
 use crate::state::session::Session;
 #[cfg(feature = "lua")]
 use crate::state::settings::Settings;
@@ -44,6 +51,14 @@ pub(in crate::commands) struct ScriptContext<'c, 'k> {
     pub(in crate::commands) purpose: Option<Purpose>,
     /// Present while the script is interpreted: INFO and FUNCTION STATS show it, and SCRIPT KILL can end it.
     watched: Option<Watched<'k>>,
+    /// Whether it has done more than to read, so that it cannot start again.
+    has_acted: bool,
+    /// The commands that it has called until then, and how often.
+    reads: SmallVec<[(u16, u64); 4]>,
+    /// Whether it must end now, to start again with all shards.
+    starts_again: bool,
+    /// Set when an interpreted script asks for keys in shards that it has not locked.
+    asks_further: Option<&'c AtomicBool>,
     /// The database of the caller, which is selected again at the end of the script.
     database: u16,
     /// Whether the script itself is a part of EXEC.
@@ -82,6 +97,11 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             may_grow,
             purpose: None,
             watched: None,
+            // A transaction may have acted before its script.
+            has_acted: was_nested,
+            reads: SmallVec::new(),
+            starts_again: false,
+            asks_further: None,
             database,
             was_nested,
         }
@@ -104,6 +124,11 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         self.view.select(self.database);
     }
 
+    /// Has `flag` set when the script asks for keys in shards that it has not locked.
+    pub(in crate::commands) fn note_asks_further(&mut self, flag: &'c AtomicBool) {
+        self.asks_further = Some(flag);
+    }
+
     /// Runs `body`, then ends the script.
     ///
     /// # Errors
@@ -114,18 +139,83 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         body: impl FnOnce(&mut Self) -> Result<(), Refusal>,
     ) -> Result<Outcome, Refusal> {
         let result = body(&mut self);
+        let starts_again = self.starts_again;
         self.end();
-        result.map(|()| Outcome::Replied)
+        match starts_again {
+            true => Err(Refusal::StartAgain),
+            false => result.map(|()| Outcome::Replied),
+        }
+    }
+
+    /// Whether the thread may wait for the interpreter.
+    #[cfg(feature = "lua")]
+    pub(in crate::commands) fn may_block(&self) -> bool {
+        self.session.may_block
+    }
+
+    /// Locks the shards of the keys of a command that an interpreted script calls, if they are not locked.
+    ///
+    /// # Errors
+    /// [`Refusal::StartAgain`] if the script has only read: it ends now.
+    fn reach_further(&mut self, command: &Command, words: &[&[u8]]) -> Result<(), Refusal> {
+        // A native script has locked the shards of all its keys.
+        if self.watched.is_none() || self.view.holds_all() {
+            return Ok(());
+        }
+        let mut keys = SmallVec::new();
+        let request = Request::listed(words);
+        let reach = match command.row.flags.has(Flags::SUMS) {
+            true => ShardSet::All,
+            false => command.reach(request, &mut keys),
+        };
+        if !self.view.covers(reach) {
+            if let Some(asks_further) = self.asks_further {
+                asks_further.store(true, Relaxed);
+            }
+            if !self.has_acted {
+                self.start_again();
+                return Err(Refusal::StartAgain);
+            }
+            self.view.lock_further(reach);
+            self.now = self.view.now();
+        }
+        self.has_acted |= !command.row.flags.has(Flags::READONLY) || self.shared.monitors.is_any();
+        if !self.has_acted {
+            match self.reads.iter_mut().find(|(index, _)| *index == command.index) {
+                Some((_, times)) => *times = times.saturating_add(1),
+                None => self.reads.push((command.index, 1)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The script ends, to start again: its calls do not count.
+    #[cold]
+    fn start_again(&mut self) {
+        self.starts_again = true;
+        self.session.called.flush(&self.shared.stats);
+        for (index, times) in &self.reads {
+            self.shared.stats[usize::from(*index)].calls.take_back(*times);
+        }
     }
 
     /// Registers the script, so that other clients can see it and end it.
     #[cfg(feature = "lua")]
-    pub(in crate::commands) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
-        let running = &self.shared.running;
+    pub(in crate::commands) fn watch(
+        &mut self,
+        name: &str,
+        function_call: Option<OwnedRequest>,
+    ) -> Arc<dyn Watchdog> {
+        let (running, clock, now) = (&self.shared.running, &self.shared.clock, self.shared.clock.now().lock);
         let client = Arc::clone(&self.session.client);
-        running.begin(Script { function, client }, self.shared.clock.now().lock);
+        running.begin(Script { name: name.to_owned(), function_call, client }, now);
         self.watched = Some(Watched(running));
-        Arc::clone(running) as Arc<dyn Watchdog>
+        Arc::new(ScriptWatch {
+            running: Arc::clone(running),
+            clock: Arc::clone(clock),
+            slow_from: self.shared.settings.busy_millis().map(|limit| now + limit),
+            is_reported: AtomicBool::new(false),
+        })
     }
 
     /// Executes one command and appends its reply or error. `known` is the command if the caller has looked it up.
@@ -137,7 +227,11 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         out: &mut Vec<u8>,
     ) {
         let mark = out.len();
-        let result = self.admit(known, words).and_then(|command| {
+        let admitted = self.admit(known, words).and_then(|command| {
+            self.reach_further(command, words)?;
+            Ok(command)
+        });
+        let result = admitted.and_then(|command| {
             let stats = &self.shared.stats;
             if command.is_measured {
                 // The command may report the counters.
@@ -181,6 +275,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
             Ok(Outcome::Replied | Outcome::Close | Outcome::Offload) => {}
             Err(refusal) => {
+                self.has_acted = true;
                 out.truncate(mark);
                 Reply::new(out, protocol).error_bytes(&refusal.line());
             }
@@ -324,8 +419,9 @@ fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
 
 #[cfg(feature = "lua")]
 impl crate::scripts::lua::Commands for ScriptContext<'_, '_> {
-    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) -> Verdict {
         self.carry_out(None, words, protocol, reply);
+        if self.starts_again { Verdict::Kill } else { Verdict::GoOn }
     }
 
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {
@@ -337,6 +433,7 @@ impl crate::scripts::lua::Commands for ScriptContext<'_, '_> {
 
     fn log(&mut self, level: crate::scripts::lua::Level, text: &[u8]) {
         use crate::scripts::lua::Level;
+        self.has_acted = true;
         let text = text.escape_ascii();
         match level {
             Level::Debug => tracing::trace!(%text, "script"),

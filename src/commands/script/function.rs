@@ -1,7 +1,8 @@
 //! Functions: FUNCTION, FCALL and FCALL_RO.
 //!
 //! Owns    how a library is loaded and how a function is found. The interpreter runs it.
-//! Locks   every shard before the interpreter, as for interpreted scripts.
+//! Locks   the shards of the declared keys before the interpreter, as for interpreted scripts. Libraries change on the script
+//!         thread, so that no function runs meanwhile.
 //! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, patte
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Invocation;
 use crate::commands::script::library::{Library, texts};
-use crate::commands::script::{busy, counted, end_running};
+use crate::commands::script::{begin_long, busy, counted, end_running};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::{ShardSet, View};
@@ -28,8 +29,8 @@ use crate::types::glob;
 
 const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::OFFLOAD);
 const LOOKS: Flags = Flags::NOSCRIPT;
-/// Libraries change while every shard is locked, so that no function runs.
-const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
+/// Libraries change on the script thread, so that no function runs. Every shard is locked for the journal.
+const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS).with(Flags::OFFLOAD);
 
 const CALL: &[Arg] = &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
 
@@ -46,7 +47,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Scripting, "LOAD", "7.0.0", load)
         .summary("Loads a library and returns its name.")
-        .flags(CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD))
+        .flags(CHANGES.with(Flags::DENYOOM))
         .args(&[token("replace", "REPLACE").maybe(), text("function-code")]),
     Row::new(Group::Scripting, "LIST", "7.0.0", list)
         .summary("Describes the libraries and their functions.")
@@ -82,10 +83,6 @@ fn called<'a>(args: &mut Args<'a>) -> Result<(Inputs<'a>, Request<'a>), Refusal>
 fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let called = called(&mut call.args);
-    if called.is_ok() {
-        // While every shard is locked, no other client can remove the library.
-        call.view.lock_all_for_long();
-    }
     let callable = call.shared.libraries.function(name);
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
@@ -98,8 +95,11 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.is_short_of_memory && !only_reads && !may_grow {
         return Err(Refusal::OutOfMemory);
     }
+    let asks_further = &callable.library.asks_further;
+    begin_long(call, asks_further);
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= may_grow;
+    context.note_asks_further(asks_further);
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
     context.run(|context| call.shared.interpreter.call(invocation, context, &mut call.reply))
 }
@@ -264,20 +264,20 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // On a server with one thread a short call ends before another client can ask.
     let since = call.shared.running.since();
     let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
-    if running.as_ref().is_some_and(|(_, script)| script.function.is_none()) {
+    if running.as_ref().is_some_and(|(_, script)| !script.is_function()) {
         // A script that is not a function is not reported.
         return Err(busy(false));
     }
 
     call.reply.map(2);
     call.reply.bulk(b"running_script");
-    match running.and_then(|(since, script)| Some((since, script.function?))) {
-        Some((since, function)) => {
+    match running.and_then(|(since, script)| Some((since, script.name, script.function_call?))) {
+        Some((since, name, request)) => {
             call.reply.map(3);
             call.reply.bulk(b"name");
-            call.reply.bulk(function.name.as_bytes());
+            call.reply.bulk(name.as_bytes());
             call.reply.bulk(b"command");
-            call.reply.bulks(&function.command.request().words().collect::<Vec<_>>());
+            call.reply.bulks(&request.request().words().collect::<Vec<_>>());
             call.reply.bulk(b"duration_ms");
             let now_ms = call.shared.clock.now().lock.as_millis();
             call.reply.integer(now_ms.saturating_sub(since.as_millis()) as i64);

@@ -1,7 +1,8 @@
 //! The interpreter of a server, for scripts that are not native. A build without Lua refuses such scripts here.
 //!
 //! Owns    the Lua state, which is created for the first such script.
-//! Locks   every shard first, the interpreter second. A thread that holds all shards finds the interpreter free.
+//! Locks   shards first, the interpreter second. The script thread finds it free, because all that use it for longer run
+//!         there. Any other thread that finds it taken is refused.
 
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
@@ -50,11 +51,11 @@ mod with_lua {
     use super::{
         Invocation, Refusal, Reply, Run, Script, ScriptContext, Settings, WORD_BYTES_SHOWN, WORDS_SHOWN,
     };
+    use crate::commands::script::busy;
     use crate::commands::{VERSION, table};
     use crate::resp::OwnedRequest;
     use crate::scripts::library::Loaded;
     use crate::scripts::lua::{self, Host, Source};
-    use crate::state::running::Function;
 
     /// The Lua state, once it is needed.
     #[derive(Debug, Default)]
@@ -87,8 +88,13 @@ mod with_lua {
         ///
         /// # Errors
         /// The message of the compiler.
-        pub(in crate::commands) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
-            self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
+        pub(in crate::commands) fn check(
+            &self,
+            script: &Script,
+            settings: &Settings,
+            may_block: bool,
+        ) -> Result<(), Refusal> {
+            self.ready(settings, may_block)?.compile(source(script)).map_err(Refusal::Quoted)
         }
 
         /// Runs a script, and writes what it returns.
@@ -101,8 +107,8 @@ mod with_lua {
             context: &mut ScriptContext<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready(context.settings())?;
-            let watchdog = context.watch(None);
+            let mut interpreter = self.ready(context.settings(), context.may_block())?;
+            let watchdog = context.watch(run.script.hex(), None);
             let result = interpreter.run(source(run.script), run.inputs, context, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
@@ -116,7 +122,7 @@ mod with_lua {
             body: &[u8],
             context: &mut ScriptContext<'_, '_>,
         ) -> Result<Loaded, Refusal> {
-            self.ready(context.settings())?.load(body, context).map_err(Refusal::Quoted)
+            self.ready(context.settings(), context.may_block())?.load(body, context).map_err(Refusal::Quoted)
         }
 
         pub(in crate::commands) fn forget(&self, libraries: &[u32]) {
@@ -135,16 +141,23 @@ mod with_lua {
             context: &mut ScriptContext<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready(context.settings())?;
+            let mut interpreter = self.ready(context.settings(), context.may_block())?;
             let name = call.name;
-            let command = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
-            let watchdog = context.watch(Some(Function { name: name.to_owned(), command }));
+            let request = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
+            let watchdog = context.watch(name, Some(request));
             let result = interpreter.call(call.library, name, call.inputs, context, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
-        fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
-            let mut slot = self.0.lock();
+        /// The interpreter, created if need be. It is free where scripts run; EXEC on a worker, whose script was native when
+        /// it was queued, may find it taken.
+        fn ready(
+            &self,
+            settings: &Settings,
+            may_block: bool,
+        ) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+            let slot = if may_block { Some(self.0.lock()) } else { self.0.try_lock() };
+            let mut slot = slot.ok_or_else(|| busy(false))?;
             if slot.is_none() {
                 *slot =
                     Some(lua::Interpreter::new(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?);
@@ -175,7 +188,12 @@ mod without_lua {
 
         pub(in crate::commands) fn flush(&self) {}
 
-        pub(in crate::commands) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
+        pub(in crate::commands) fn check(
+            &self,
+            script: &Script,
+            _: &Settings,
+            _: bool,
+        ) -> Result<(), Refusal> {
             Err(not_native(script.hex()))
         }
 

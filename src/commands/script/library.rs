@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub(in crate::commands) struct Library {
     /// The functions it has registered, in order.
     pub(in crate::commands) functions: Vec<Function>,
     pub(in crate::commands) text: Box<[u8]>,
+    /// Whether one of its functions has asked for a key that its request did not declare: they lock every shard from then on.
+    pub(in crate::commands) asks_further: AtomicBool,
 }
 
 /// A function and its library.
@@ -53,7 +56,7 @@ struct Registry {
 impl Library {
     /// A library that the interpreter has loaded.
     pub(in crate::commands) fn new(name: String, id: u32, functions: Vec<Function>, text: &[u8]) -> Self {
-        Self { name, id, functions, text: text.into() }
+        Self { name, id, functions, text: text.into(), asks_further: AtomicBool::new(false) }
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Owns    how a script is found and where it runs: natively on the thread of its connection, or by the interpreter
 //!         on the script thread. `scripts` states the rule.
-//! Locks   a native script locks the shards of all its keys, including keys in its text, before its first call. A
-//!         native script that computes keys, and every interpreted script, locks every shard.
+//! Locks   a native script locks the shards of all its keys, including keys in its text, before its first call; all
+//!         shards if it computes keys. An interpreted script locks the shards of its declared keys. One that asks for
+//!         others starts again with all shards if it has only read, and locks the missing ones otherwise.
 //! Source  Redis 7.0 `eval.c`, `script.c`; error texts of `redis.call` from `script_lua.c`.
 
 pub(in crate::commands) mod cache;
@@ -16,9 +17,11 @@ mod locks;
 pub(in crate::commands) mod watchdog;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
+use crate::clock::LockTime;
 use crate::commands::help;
 use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, text, token};
 use crate::commands::script::cache::Script;
@@ -64,7 +67,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Scripting, "LOAD", "2.6.0", load)
         .summary("Loads a script without running it and returns its SHA1.")
-        .flags(ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS))
+        .flags(ADMIN.with(Flags::STALE))
         .args(&[text("script")]),
     Row::new(Group::Scripting, "EXISTS", "2.6.0", exists)
         .summary("Returns for each SHA1 whether its script is loaded.")
@@ -72,7 +75,7 @@ const SUBCOMMANDS: &[Row] = &[
         .args(&[text("sha1").many()]),
     Row::new(Group::Scripting, "FLUSH", "2.6.0", flush)
         .summary("Deletes all loaded scripts.")
-        .flags(ADMIN.with(Flags::ALL_SHARDS))
+        .flags(ADMIN.with(Flags::OFFLOAD))
         .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
     Row::new(Group::Scripting, "KILL", "2.6.0", kill)
         .summary("Ends a script that runs too long.")
@@ -153,13 +156,13 @@ fn run(
         Some(program) => Some(program),
         None if call.session.may_leave() => return Ok(Outcome::Offload),
         None => {
-            call.view.lock_all_for_long();
+            begin_long(call, &script.asks_further);
             None
         }
     };
     if cached == Cached::NotYet {
         if script.program.is_none() {
-            call.shared.interpreter.check(script, &call.shared.settings)?;
+            call.shared.interpreter.check(script, &call.shared.settings, call.session.may_block)?;
         }
         call.shared.scripts.insert_evictable(script);
     }
@@ -184,6 +187,7 @@ fn run(
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;
     context.purpose = script.known.map(|known| known.purpose);
+    context.note_asks_further(&script.asks_further);
     let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),
@@ -191,6 +195,7 @@ fn run(
     });
     call.view.set_end_reason(EndReason::Deleted);
     let outcome = outcome?;
+    call.now = call.view.now();
     if let Some(known) = script.known {
         locks::note(call, known, inputs, mark);
     }
@@ -264,11 +269,49 @@ pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request
     }
 }
 
-/// Locks further shards, unless all are locked already, as inside EXEC.
+/// An interpreted script begins, on the script thread unless it is a part of EXEC: locks every shard if it is known to ask
+/// for keys that it does not declare.
+fn begin_long(call: &mut Call<'_, '_>, asks_further: &AtomicBool) {
+    if !asks_further.load(Relaxed) && !call.session.locks_all {
+        call.view.announce_long_call();
+    } else if call.session.is_nested {
+        call.view.lock_further(ShardSet::All);
+    } else {
+        call.view.lock_all_for_long();
+    }
+    call.now = call.view.now();
+}
+
+/// Whether a script of EXEC may ask for keys that its request does not declare, as far as is known.
+pub(crate) fn asks_further(shared: &Shared, command: &Command, request: Request<'_>) -> bool {
+    let mut args = Args::new(request, command.name_words);
+    let Ok(name) = args.word() else { return false };
+    let script = match command.row.name {
+        "FCALL" | "FCALL_RO" => {
+            let callable = shared.libraries.function(name);
+            return callable.is_some_and(|callable| callable.library.asks_further.load(Relaxed));
+        }
+        "EVAL" | "EVAL_RO" => shared.scripts.of_text(name),
+        _ => shared.scripts.find(name),
+    };
+    script.is_some_and(|script| {
+        let computes = script.program.as_ref().is_some_and(|program| !program.names_no_other_keys());
+        computes || script.asks_further.load(Relaxed)
+    })
+}
+
+/// Locks further shards, unless they are locked already, as inside EXEC on a worker.
 ///
 /// # Errors
 /// [`Refusal::Occupied`] while a long call holds one of these shards.
 fn lock_more(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
+    if call.session.is_nested {
+        // EXEC on the script thread may have changed something.
+        if !call.view.covers(reach) {
+            call.view.lock_further(reach);
+        }
+        return Ok(());
+    }
     let is_locked = call.view.holds_all() || call.view.relock(reach);
     is_locked.then_some(()).ok_or(Refusal::Occupied)
 }
@@ -314,7 +357,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
                 if call.session.may_leave() {
                     return Ok(Outcome::Offload);
                 }
-                call.shared.interpreter.check(&script, &call.shared.settings)?;
+                call.shared.interpreter.check(&script, &call.shared.settings, call.session.may_block)?;
             }
             script
         }
@@ -367,8 +410,15 @@ pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Re
     Ok(())
 }
 
+/// The error for requests that a script holds up, if one has run for longer than `busy-reply-threshold`.
+pub(crate) fn busy_now(shared: &Shared, now: LockTime) -> Option<Refusal> {
+    let millis = now.millis_since(shared.running.since()?);
+    let is_slow = shared.settings.busy_millis().is_some_and(|limit| millis >= limit);
+    is_slow.then(|| busy(shared.running.script().is_some_and(|script| script.is_function())))
+}
+
 /// The error that other clients get while a script runs for longer than `busy-reply-threshold`.
-pub(crate) fn busy(is_function: bool) -> Refusal {
+fn busy(is_function: bool) -> Refusal {
     let kill = if is_function { "FUNCTION KILL" } else { "SCRIPT KILL" };
     Refusal::said(format!(
         "BUSY Redis is busy running a script. You can only call {kill} or SHUTDOWN NOSAVE."

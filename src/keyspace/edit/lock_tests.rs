@@ -112,7 +112,7 @@ fn act(step: Step, millis: u64, view: &mut View<'_>, model: &mut Model) {
         }
         Step::Remove(key, owner) => {
             if let Some(mut lock) = view.find::<Lock>(&[key]).unwrap() {
-                lock.remove(&[owner]);
+                lock.remove(&[owner], crate::locks::EndReason::Released);
             }
             model.entry(key).or_default().owners.remove(&owner);
         }

@@ -7,7 +7,6 @@
 
 use super::View;
 use crate::clock::Deadline;
-use crate::error::Refusal;
 use crate::keyspace::Grant;
 use crate::number::Mean;
 use crate::types::Object;
@@ -34,14 +33,11 @@ impl View<'_> {
     ///
     /// An estimate: the mean over up to [`SAMPLES_PER_SHARD`] random keys of each shard, chosen by `entropy`. It is exact
     /// where all leases are equal; else its standard error is the leases' standard deviation over the square root of the
-    /// number of samples.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds a shard.
-    pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> Result<u64, Refusal> {
+    /// number of samples. Shards that a long call holds are left out.
+    pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> u64 {
         let now = self.now;
         let mut mean_ms = Mean::default();
-        self.each_shard(|held| {
+        self.each_free_shard(|held| {
             let shard = &held.shard;
             if shard.deadlines(database) == 0 {
                 return;
@@ -53,8 +49,8 @@ impl View<'_> {
                     mean_ms.add(u64::try_from(now.millis_until(deadline)).unwrap_or(0));
                 }
             }
-        })?;
-        Ok(mean_ms.get())
+        });
+        mean_ms.get()
     }
 
     /// Visits every entry of the database in the locked shards, expired or not, in no order. Counts neither hits nor

@@ -12,17 +12,18 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::args::{Call, Library, text_of};
-use super::budget::Budget;
+use super::budget::{Budget, Verdict};
 use super::convert;
-use super::fault::{Fault, error_table, refused};
+use super::fault::{Fault, Stop, error_table, refused};
 use crate::number::double::Text;
 use crate::resp::Protocol;
 use crate::scripts::digest;
 
 /// The server as a script sees it.
 pub trait Commands {
-    /// Carries out a command and appends its answer, in `protocol`, to `reply`. An error is an answer, too.
-    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>);
+    /// Carries out a command and appends its answer, in `protocol`, to `reply`. An error is an answer, too. Says whether the
+    /// script goes on.
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) -> Verdict;
 
     /// What the script's user may send of the commands that there are; `None`: all.
     fn limits(&self) -> Option<Limits> {
@@ -311,7 +312,8 @@ impl Server<'_> {
         });
         match answered {
             Ok(Err(panic)) => return Err(budget.pass_on(panic).into()),
-            Ok(Ok(())) => {}
+            Ok(Ok(Verdict::Kill)) => return Err(budget.stop(Stop::Killed).into()),
+            Ok(Ok(Verdict::GoOn)) => {}
             Err(text) => return Err(refused(text)),
         }
         budget.charge(self.reply.len())?;

@@ -19,14 +19,16 @@ struct Echo {
 }
 
 impl Commands for Echo {
-    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) -> Verdict {
         self.calls += 1;
         let mut reply = Reply::new(reply, protocol);
         match words {
             [b"FAIL", ..] => reply.error("MY failure"),
             [b"BIG", ..] => reply.bulk(&vec![b'x'; 2 << 20]),
+            [b"END", ..] => return Verdict::Kill,
             _ => reply.bulks(words),
         }
+        Verdict::GoOn
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {

@@ -176,8 +176,9 @@ async fn connections(context: &HttpContext, request: &Request<Bytes>) -> Result<
 
 /// A line of CLIENT LIST as an object; `None` if a number in it is none.
 fn connection(line: &str) -> Option<Value> {
-    const NUMBERS: [&str; 5] = ["id", "age", "idle", "db", "tot-mem"];
-    const TEXTS: [&str; 8] = ["addr", "name", "user", "flags", "cmd", "lib-name", "lib-ver", "waits-for"];
+    const NUMBERS: [&str; 6] = ["id", "age", "idle", "db", "tot-mem", "script-age"];
+    const TEXTS: [&str; 9] =
+        ["addr", "name", "user", "flags", "cmd", "lib-name", "lib-ver", "waits-for", "script"];
     let fields = line.split(' ').filter_map(|field| field.split_once('='));
     let mut object = Map::from_iter(TEXTS.map(|name| (name.to_owned(), Value::from(""))));
     for (name, value) in fields {
@@ -219,7 +220,7 @@ mod tests {
         let client = connection(line).expect("a client");
         let expected = json!({
             "id": 7, "addr": "127.0.0.1:50", "name": "worker", "age": 3, "idle": 1, "flags": "N", "db": 0, "tot-mem": 9,
-            "cmd": "get", "user": "default", "lib-name": "", "lib-ver": "", "waits-for": "",
+            "cmd": "get", "user": "default", "lib-name": "", "lib-ver": "", "waits-for": "", "script": "",
         });
         assert_eq!(client, expected);
     }

@@ -1,13 +1,15 @@
 //! `/healthz` and `/readyz`, for probes.
 //!
-//! Rule    a server in quarantine is alive and not ready, and so is one whose disk refuses writes: a restart would help
-//!         neither.
+//! Rule    a server in quarantine is alive and not ready, and so is one whose disk refuses writes, or on which a script runs
+//!         for too long: a restart would help none.
 
 use bytes::Bytes;
 use hyper::{Request, Response, StatusCode};
 
 use super::HttpContext;
 use super::responses::{Body, text};
+use crate::clock::LockTime;
+use crate::commands::Shared;
 
 /// Whether the process serves: always, since this is an answer.
 pub(super) fn alive(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
@@ -31,9 +33,23 @@ fn reason_not_ready(context: &HttpContext) -> Option<String> {
     if let Some(error) = shared.quarantine.disk_error() {
         return Some(format!("the journal cannot be written: {error}"));
     }
+    if let Some(reason) = slow_script(shared, now) {
+        return Some(reason);
+    }
     let until = shared.quarantine.until(now)?;
     let (left_ms, reason) = (until.millis_since(now), shared.quarantine.reason());
     Some(format!("quarantine: no lock is granted or extended for another {left_ms} ms ({reason})"))
+}
+
+/// What is said of a script that has run for longer than `busy-reply-threshold`.
+fn slow_script(shared: &Shared, now: LockTime) -> Option<String> {
+    let (script, age_ms) = shared.running.script_and_age(now)?;
+    shared.settings.busy_millis().filter(|limit| age_ms >= *limit)?;
+    let (client, kill) = (script.client.id, if script.is_function() { "FUNCTION" } else { "SCRIPT" });
+    Some(format!(
+        "a script ({}) of client {client} has run for {age_ms} ms: locks in its shards cannot be had ({kill} KILL ends it)",
+        script.name
+    ))
 }
 
 #[cfg(test)]

@@ -121,10 +121,18 @@ impl Sampler {
     pub(super) async fn sample(&mut self, context: &HttpContext) -> Result<Change, ApiError> {
         let mut seen = Seen::default();
         let take = |lock| seen.take(lock, unix_ms(context), &self.known);
-        seen.is_cut = list_locks(context, &[], take).await?;
-        let info = ask(context, &[b"INFO", b"clients", b"locks"]).await?;
+        let listed = list_locks(context, &[], take).await;
+        let info = ask(context, &[b"INFO", b"clients", b"stats", b"locks"]).await?;
         self.totals = totals(info.as_str().unwrap_or_default());
-        Ok(self.adopt(seen))
+        match listed {
+            Ok(is_cut) => {
+                seen.is_cut = is_cut;
+                Ok(self.adopt(seen))
+            }
+            // The totals say so, and the locks are those of before.
+            Err(_) if !self.totals["script"].is_null() => Ok(Change::default()),
+            Err(error) => Err(error),
+        }
     }
 
     fn adopt(&mut self, seen: Seen) -> Change {
@@ -204,10 +212,11 @@ fn lock_event(mut lock: Value, now_ms: u64) -> Value {
 
 /// The figures at the head of the page, from INFO.
 fn totals(info: &str) -> Value {
-    let field = |name: &str| {
+    let text = |name: &str| {
         let mut fields = info.lines().filter_map(|line| line.split_once(':'));
-        fields.find(|(found, _)| *found == name).and_then(|(_, value)| value.trim().parse::<u64>().ok())
+        fields.find(|(found, _)| *found == name).map(|(_, value)| value.trim())
     };
+    let field = |name: &str| text(name)?.parse::<u64>().ok();
     json!({
         "locks": field("locks_held"),
         "waiters": field("lock_waiters"),
@@ -215,6 +224,7 @@ fn totals(info: &str) -> Value {
         "refused": field("locks_refused"),
         "expired": field("locks_expired"),
         "clients": field("connected_clients"),
+        "script": text("running_script").filter(|script| !script.is_empty()),
     })
 }
 
@@ -280,7 +290,7 @@ mod tests {
     fn totals_are_fields_of_info() {
         let info = "# Clients\r\nconnected_clients:3\r\n\r\n# Locks\r\nlocks_granted:9\r\nlocks_held:2\r\n";
         let expected = json!({
-            "locks": 2, "waiters": null, "granted": 9, "refused": null, "expired": null, "clients": 3,
+            "locks": 2, "waiters": null, "granted": 9, "refused": null, "expired": null, "clients": 3, "script": null,
         });
         assert_eq!(totals(info), expected);
     }

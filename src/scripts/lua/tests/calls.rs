@@ -48,7 +48,7 @@ fn a_library_reaches_no_server_while_it_is_loaded() {
 struct Broken;
 
 impl Commands for Broken {
-    fn command(&mut self, _: &[&[u8]], _: Protocol, _: &mut Vec<u8>) {
+    fn command(&mut self, _: &[&[u8]], _: Protocol, _: &mut Vec<u8>) -> Verdict {
         panic!("broken");
     }
 
@@ -174,9 +174,10 @@ fn a_coroutine_that_was_ended_with_a_call_ends_no_other() {
 struct Seen(bool);
 
 impl Commands for Seen {
-    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) -> Verdict {
         self.0 |= words == [b"SEEN"];
         Reply::new(reply, protocol).error("MY failure");
+        Verdict::GoOn
     }
 
     fn log(&mut self, _: Level, _: &[u8]) {}

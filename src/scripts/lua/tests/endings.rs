@@ -25,10 +25,15 @@ impl Watchdog for Ending {
 struct Quiet(Arc<AtomicBool>);
 
 impl Commands for Quiet {
-    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) -> Verdict {
         assert!(!self.0.load(Relaxed), "a script is over, and goes on");
         let mut reply = Reply::new(reply, protocol);
-        if words == [b"FAIL"] { reply.error("MY failure") } else { reply.bulks(words) }
+        if words == [b"FAIL"] {
+            reply.error("MY failure")
+        } else {
+            reply.bulks(words)
+        }
+        Verdict::GoOn
     }
 
     fn log(&mut self, _: Level, _: &[u8]) {}

@@ -540,12 +540,23 @@ async function showClients() {
 
 // ---- Live -----------------------------------------------------------------------------------------------------------
 
+// A script that runs for longer is shown, in milliseconds.
+const SCRIPT_MS = 1000;
+
 let isCut = false;
 let announced = { text: "", at: 0 };
 
 function showState(state, text) {
   $("state").dataset.state = state;
   $("state-text").textContent = text;
+}
+
+/** What is said of INFO's running_script, once its script has run for a second. */
+function scriptOf(field) {
+  const found = /^(?:sha1|function)=([^,]*),age_ms=(\d+),client=(\d+),addr=([^,]*),name=(.*)$/.exec(field ?? "");
+  if (!found || found[2] < SCRIPT_MS) return "";
+  const [, name, age, client, address, label] = found;
+  return `A script (${name.slice(0, 8)}) of client ${client} ${label || address} runs for ${duration(age)}`;
 }
 
 function showTotals(totals) {
@@ -575,7 +586,9 @@ function receive(name, data) {
   }
   isCut = data.cut;
   showTotals(data.totals);
-  showState("live", data.interval < 2000 ? "Live" : `Live, every ${duration(data.interval)}`);
+  const script = scriptOf(data.totals.script);
+  if (script) showState("lost", script);
+  else showState("live", data.interval < 2000 ? "Live" : `Live, every ${duration(data.interval)}`);
   if (name === "snapshot" || data.removed.length || data.locks.length) arrange();
   const isOpenChanged = [...data.removed, ...data.locks].some((lock) => idOf(lock) === selected);
   if (isOpenChanged) refreshLock();
