@@ -148,7 +148,7 @@ pub(in crate::commands) fn report_polling(call: &mut Call<'_, '_>, key: &[u8], o
         return client.polling.forget_report();
     }
     let since = client.polling.reported().1;
-    let held = call.view.held_lock(key, Shown::First(HOLDERS_MAX));
+    let held = call.view.held_key(key, Shown::First(HOLDERS_MAX));
     let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
     line.log(shared, held.as_ref(), now);
 }
