@@ -527,7 +527,7 @@ mod views {
     }
 
     #[test]
-    fn a_key_that_is_no_lock_is_held_by_an_unknown_owner_whoever_is_asked() {
+    fn a_key_that_is_no_lock_is_held_by_an_unknown_owner_in_every_answer() {
         let server = server();
         server.ask("SET plain hello\r\nRPUSH list x\r\nPEXPIRE list 60000");
         for (key, value_type) in [("plain", "string"), ("list", "list")] {
