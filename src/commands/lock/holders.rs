@@ -346,7 +346,7 @@ impl<'r, 'o> Answer<'r, 'o> {
 
     fn lock(&mut self, name: &[u8], held: &HeldLock) {
         let waited = held.waits_since.map(|since| self.now.lock.millis_since(since));
-        self.reply.map(7 + usize::from(held.value_type.is_some()));
+        self.reply.map(held.value_type.map_or(7, |_| 8));
         self.field("key").bulk(name);
         self.field("kind").bulk(held.kind_name().as_bytes());
         let limit = held.kind.limit().map(u64::from);

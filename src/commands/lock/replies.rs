@@ -80,7 +80,7 @@ fn answer_why(held: Option<(&HeldLock, Now)>, reply: &mut Reply<'_>) {
     let left_ms = left_ms.map(|((_, now), end)| now.millis_until(end).unsigned_abs());
     reply.map(1);
     reply.bulk(b"refused");
-    reply.map(4 + usize::from(value_type.is_some()));
+    reply.map(value_type.map_or(4, |_| 5));
     reply.bulk(b"holder");
     maybe_bulk(reply, holder.and_then(|holder| holder.owner.as_deref()));
     reply.bulk(b"token");
