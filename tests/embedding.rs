@@ -189,6 +189,17 @@ async fn a_lock_that_a_test_takes_is_one_for_everybody_who_asks() {
 }
 
 #[tokio::test]
+async fn the_history_has_the_lock_that_a_test_takes() {
+    let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+    server.keys().set("lock", "me", Some(Duration::from_millis(10)));
+    server.clock().advance(Duration::from_millis(11)).await;
+    let events = server.history().events();
+    let told: Vec<_> = events.iter().filter(|event| event.key.is_some()).map(|event| event.what()).collect();
+    assert_eq!(told, ["holds lock, token 1 for 10 ms", "the lease of lock has ended, token 1"]);
+    assert!(server.history().check().is_empty(), "{:?}", server.history().check());
+}
+
+#[tokio::test]
 async fn advance_delivers_everything_due_in_order_before_it_returns() {
     let heard = Arc::new(Heard::default());
     let journal = Arc::clone(&heard) as Arc<dyn Journal>;
