@@ -146,6 +146,60 @@ async fn keys_are_read_written_and_removed_past_every_connection() {
 }
 
 #[tokio::test]
+async fn a_lock_that_a_test_takes_is_one_for_everybody_who_asks() {
+    let server = manual().await;
+    let (keys, locks) = (server.keys(), server.locks());
+    let mut client = StreamClient::new(server.stream());
+    keys.set("lock", "me", Some(Duration::from_secs(30)));
+    keys.set("endless", "me", None);
+    let listed = locks.list("*").await.unwrap();
+    let shown: Vec<_> = listed.iter().map(|held| (&held.key[..], held.holders[0].token)).collect();
+    assert_eq!(shown, [(&b"endless"[..], Some(2)), (b"lock", Some(1))]);
+    let held = locks.who("lock").await.unwrap().unwrap();
+    let holder = &held.holders[0];
+    assert_eq!((held.kind.as_str(), &held.value_type, &holder.client), ("exclusive", &None, &None));
+    assert_eq!((holder.held_ms, holder.lease_ms, holder.renewals), (Some(0), Some(30_000), 0));
+    assert_eq!(client.ask(&["LOCK.RELEASE", "endless", "me"]).await, ":1");
+    let info = client.ask_lines("INFO locks\r\n", 7).await;
+    assert!(
+        info.contains(&"locks_granted:2".to_owned()) && info.contains(&"locks_held:1".to_owned()),
+        "{info:?}"
+    );
+    client.received().await;
+
+    // The owner again renews its lease; another one overwrites the lock, and has a token of its own.
+    keys.set("lock", "me", Some(Duration::from_secs(60)));
+    let renewed = locks.who("lock").await.unwrap().unwrap().holders.remove(0);
+    assert_eq!((renewed.token, renewed.lease_ms, renewed.renewals), (Some(1), Some(60_000), 1));
+    assert_eq!(client.ask(&["LOCK.HISTORY"]).await, "*0");
+    keys.set("lock", "other", Some(Duration::from_millis(10)));
+    assert_eq!(client.ask(&["LOCK.TOKEN", "lock", "other"]).await, ":3");
+    server.clock().advance(Duration::from_millis(11)).await;
+    let told = client.ask_lines("LOCK.EXPLAIN lock\r\n", 7).await;
+    assert_eq!(told[2], "free: nobody holds it");
+    assert!(
+        told[4].starts_with("lost: the lease of 10 ms of other (an unknown client) ended at"),
+        "{told:?}"
+    );
+    assert!(told[6].starts_with("released by me at"), "{told:?}");
+    keys.set("list", "me", None);
+    assert!(keys.remove("list"));
+    assert_eq!(locks.who("list").await.unwrap(), None);
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn the_history_has_the_lock_that_a_test_takes() {
+    let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+    server.keys().set("lock", "me", Some(Duration::from_millis(10)));
+    server.clock().advance(Duration::from_millis(11)).await;
+    let events = server.history().events();
+    let told: Vec<_> = events.iter().filter(|event| event.key.is_some()).map(|event| event.what()).collect();
+    assert_eq!(told, ["holds lock, token 1 for 10 ms", "the lease of lock has ended, token 1"]);
+    assert!(server.history().check().is_empty(), "{:?}", server.history().check());
+}
+
+#[tokio::test]
 async fn advance_delivers_everything_due_in_order_before_it_returns() {
     let heard = Arc::new(Heard::default());
     let journal = Arc::clone(&heard) as Arc<dyn Journal>;
@@ -209,7 +263,10 @@ async fn a_journal_hears_of_every_effect_in_order() {
     let heard = heard.0.lock().unwrap();
     let numbers: Vec<_> = heard.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [0, 1], "one record for the grant, one for its end, none for the look between");
-    assert!(matches!(&heard[0].1[..], [Mutation::Put { key, .. }] if key == "lock"));
+    let [Mutation::Put { key, .. }, Mutation::Grant { token: 1, holder: 0, .. }] = &heard[0].1[..] else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(key, "lock");
     assert!(matches!(&heard[1].1[..], [Mutation::Remove { key, expired: true, .. }] if key == "lock"));
 }
 

@@ -11,6 +11,8 @@ use redlatch::lock::{Error, Locks, Lost};
 use redlatch::{Server, WallTime};
 use tokio::time::Instant;
 
+use crate::support::stream::StreamClient;
+
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 const LEASE: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -47,6 +49,41 @@ mod acquisitions {
         assert_eq!((holder.left_ms, holder.meta["job"].as_str()), (Some(30_000), "backup"));
         assert_eq!(locks.who("a").await.unwrap().as_ref(), Some(&*held));
         assert_eq!(locks.who("b").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_user_who_may_not_ask_who_holds_a_lock_learns_it_from_the_refusal() {
+        let rights = ["on", ">secret", "~*", "+@all", "-lock.who"];
+        let builder = Server::builder().manual_clock(START).user("limited", rights);
+        let server = builder.start().await.unwrap();
+        let holder = server.locks().lock("a").acquire().owner("me").meta("job", "backup").await.unwrap();
+        server.keys().set("b", "other", None);
+        let locks = Locks::connect(&format!("redis://limited:secret@{}", server.addr())).await.unwrap();
+        assert!(matches!(locks.who("a").await, Err(Error::Refused(_))));
+        let refused = locks.lock("a").acquire().await.unwrap_err();
+        assert_eq!(refused.to_string(), "the lock is held by me");
+        let Error::Held(Some(held)) = refused else { panic!("{refused}") };
+        let first = &held.holders[0];
+        assert_eq!((first.token, first.meta["job"].as_str()), (holder.token(), "backup"));
+        assert!(holder.release().await.unwrap());
+        locks.lock("a").acquire().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_no_lock_is_held_by_an_unknown_owner() {
+        let (server, locks) = manual().await;
+        let mut client = StreamClient::new(server.stream());
+        assert_eq!(client.ask_lines("SET plain hello\r\nRPUSH list x\r\n", 2).await, ["+OK", ":1"]);
+        let refused = locks.lock("plain").acquire().await.unwrap_err();
+        let text = "the lock is held by an unknown owner: not a lock, but a string";
+        assert_eq!(refused.to_string(), text);
+        for (key, value_type, owner) in [("plain", "string", "hello"), ("list", "list", "")] {
+            let held = locks.who(key).await.unwrap().unwrap();
+            assert_eq!((held.kind.as_str(), held.value_type.as_deref()), ("none", Some(value_type)));
+            let [holder] = &held.holders[..] else { panic!("one holder: {held:?}") };
+            assert_eq!((&holder.owner[..], holder.token, &holder.client), (owner.as_bytes(), None, &None));
+        }
+        assert_eq!(locks.list("*").await.unwrap(), []);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ mod hostile;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use crate::support::binary::{Running, redlatch};
@@ -523,6 +524,44 @@ mod views {
         assert_eq!(holder.end().0, Some(0));
         let waited = waits.wait_with_output().unwrap();
         assert_eq!((waited.status.code(), &waited.stdout[..]), (Some(0), &b"lock:a is free\n"[..]));
+    }
+
+    #[test]
+    fn a_key_that_is_no_lock_is_held_by_an_unknown_owner_in_every_answer() {
+        let server = server();
+        server.ask("SET plain hello\r\nRPUSH list x\r\nPEXPIRE list 60000");
+        for (key, value_type) in [("plain", "string"), ("list", "list")] {
+            let owner = format!("an unknown owner: not a lock, but a {value_type}");
+            let (code, said, _) = asked(&server, &["who", key]);
+            assert!(code == Some(0) && said.contains(&format!("holder: {owner}\n")), "{said}");
+            assert_eq!(said.contains("value:  hello\n"), key == "plain", "{said}");
+            let held = json(&asked(&server, &["who", key, "--json"]).1);
+            assert_eq!((&held["kind"], &held["type"]), (&"none".into(), &value_type.into()));
+            assert_eq!(held["holders"][0]["left"].is_null(), key == "plain", "{held}");
+            let (code, said, _) = asked(&server, &["wait", key, "--timeout", "0"]);
+            assert_eq!((code, said), (Some(75), format!("{key} is held by {owner}\n")));
+            let waited = json(&asked(&server, &["wait", key, "--timeout", "0", "--json"]).1);
+            assert_eq!((&waited["free"], &waited["type"]), (&false.into(), &value_type.into()));
+        }
+        let (code, _, said) = output(run(&url(&server), &["--no-wait", "plain", "--", "true"]));
+        let refused =
+            "plain is held\n  key:    plain\n  holder: an unknown owner: not a lock, but a string\n";
+        assert!(code == Some(75) && said.contains(refused), "{said}");
+        let (code, _, said) = output(run(&url(&server), &["--no-wait", "list", "--", "true"]));
+        assert!(code == Some(75) && said.contains("WRONGTYPE"), "{said}");
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn a_value_of_a_plain_redis_that_is_no_string_is_held_by_an_unknown_owner() {
+        let real = RealServer::start("redis");
+        let mut link = UnixStream::connect(real.url().trim_start_matches("unix://")).unwrap();
+        link.write_all(b"RPUSH list x\r\n").unwrap();
+        link.read_exact(&mut [0; 4]).unwrap();
+        let mut who = redlatch();
+        who.args(["who", "list", "--url", &real.url()]);
+        let (code, said, _) = output(who);
+        assert!(code == Some(0) && said.contains("an unknown owner: not a lock, but a list"), "{said}");
     }
 
     #[test]

@@ -18,7 +18,10 @@ pub(super) fn lines(held: &Held) -> String {
             "shared" => ", shared".to_owned(),
             _ => String::new(),
         };
-        let _ = writeln!(text, "  holder: {}{permits}", lossy(&holder.owner));
+        let _ = writeln!(text, "  holder: {}{permits}", owner(held, holder));
+        if held.value_type.as_ref().is_some_and(|value_type| value_type == "string") {
+            let _ = writeln!(text, "  value:  {}", lossy(&holder.owner));
+        }
         for (field, value) in &holder.meta {
             let _ = writeln!(text, "  {field}: {value}");
         }
@@ -44,10 +47,15 @@ pub(super) fn line(held: &Held) -> String {
         let token = holder.token.map(|token| format!(" token {token}")).unwrap_or_default();
         let client =
             holder.client.as_ref().map(|client| format!(" at {}", place(client))).unwrap_or_default();
-        format!("{}{client}{token}, {}", lossy(&holder.owner), lease(holder))
+        format!("{}{client}{token}, {}", owner(held, holder), lease(holder))
     });
     let holders: Vec<String> = holders.collect();
     format!("{}  {}  {}  {} waiting", lossy(&held.key), held.kind, holders.join("; "), held.waiters)
+}
+
+/// Who holds a lock, or a key that is none.
+pub(super) fn owner(held: &Held, holder: &Holder) -> String {
+    held.unknown_owner().unwrap_or_else(|| lossy(&holder.owner))
 }
 
 /// The command that would break the lock, if its token is known.
@@ -61,6 +69,7 @@ pub(super) fn value(held: &Held) -> Value {
     json!({
         "key": lossy(&held.key),
         "kind": held.kind,
+        "type": held.value_type,
         "limit": held.limit,
         "holders": held.holders.iter().map(holder).collect::<Vec<_>>(),
         "waiters": held.waiters,

@@ -123,9 +123,13 @@ async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) ->
         let is_free = connection.call(&[b"EXISTS", key]).await.map_err(unanswered)? == Reply::Integer(0);
         let is_late = until.is_some_and(|until| Instant::now() >= until);
         if is_free || is_late {
+            // Who holds it is told where the server tells; that it is held is known.
+            let held = if is_free { None } else { locks.who_on(&mut connection, key).await.ok().flatten() };
+            let unknown = held.as_ref().and_then(Held::unknown_owner).map(|owner| format!(" by {owner}"));
             let state = if is_free { "free" } else { "held" };
-            let text = format!("{} is {state}\n", texts::lossy(key));
-            say(json, &json!({ "key": texts::lossy(key), "free": is_free }), &text)?;
+            let text = format!("{} is {state}{}\n", texts::lossy(key), unknown.unwrap_or_default());
+            let value_type = held.as_ref().and_then(|held| held.value_type.as_ref());
+            say(json, &json!({ "key": texts::lossy(key), "free": is_free, "type": value_type }), &text)?;
             return Ok(if is_free { 0 } else { NOT_ACQUIRED });
         }
         let left = until.map_or(POLL, |until| until.saturating_duration_since(Instant::now()));

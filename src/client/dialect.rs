@@ -83,7 +83,7 @@ impl Terms {
                 return Ok(Grant { dialect: Dialect::Native, token, deadline: granted + self.lease });
             }
             if until.is_some_and(|until| Instant::now() + wait >= until) || wait < WAIT_MAX {
-                return Err(Error::Held(self.held(connection, &reply).await));
+                return Err(Error::Held(self.held(connection, reply.field("refused")).await));
             }
         }
     }
@@ -98,7 +98,7 @@ impl Terms {
             }
         };
         words.extend([self.owner.clone(), b"LEASE".to_vec(), millis(self.lease)]);
-        words.extend([b"WAIT".to_vec(), millis(wait)]);
+        words.extend([b"WAIT".to_vec(), millis(wait), b"WHY".to_vec()]);
         match self.kind {
             Kind::Exclusive => {}
             Kind::Permits { count, limit } => {
@@ -114,7 +114,7 @@ impl Terms {
     }
 
     /// Who holds the lock that was refused: what LOCK.WHO says, or else the refusal itself.
-    async fn held(&self, connection: &mut Connection, refusal: &Reply) -> Option<Box<Held>> {
+    async fn held(&self, connection: &mut Connection, refusal: Option<&Reply>) -> Option<Box<Held>> {
         for key in &self.keys {
             if let Ok(reply) = connection.call(&[b"LOCK.WHO", key]).await
                 && let Some(held) = Held::read(&reply)
@@ -122,7 +122,7 @@ impl Terms {
                 return Some(Box::new(held));
             }
         }
-        Held::of_refusal(&self.keys[0], refusal).map(Box::new)
+        Held::of_refusal(&self.keys[0], refusal?).map(Box::new)
     }
 
     async fn acquire_plainly(&self, connection: &mut Connection) -> Result<Grant, Error> {
@@ -205,11 +205,18 @@ impl Terms {
     }
 }
 
-/// What a server without LOCK commands tells about a lock: its value and its TTL.
+/// What a server without LOCK commands tells about a key: its value and its TTL, or the type of a value that is no string.
 pub(crate) async fn held_plainly(connection: &mut Connection, key: &[u8]) -> Option<Held> {
-    let owner = connection.call(&[b"GET", key]).await.ok()?.text()?.to_vec();
+    let value = match connection.ask(&[b"GET", key]).await.ok()? {
+        Reply::Text(owner) => Ok(owner),
+        Reply::Error(text) if text.starts_with("WRONGTYPE") => {
+            let reply = connection.call(&[b"TYPE", key]).await.ok()?;
+            Err(String::from_utf8_lossy(reply.text()?).into_owned())
+        }
+        _ => return None,
+    };
     let left = connection.call(&[b"PTTL", key]).await.ok()?.integer();
-    Some(Held::plain(key, owner, left.and_then(|left| u64::try_from(left).ok())))
+    Some(Held::plain(key, value, left.and_then(|left| u64::try_from(left).ok())))
 }
 
 fn text(number: impl ToString) -> Vec<u8> {

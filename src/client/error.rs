@@ -48,6 +48,7 @@ impl From<Unreadable> for Error {
 }
 
 fn held_by(held: Option<&Held>) -> String {
-    let holder = held.and_then(|held| held.holders.first());
-    holder.map(|holder| format!(" by {}", String::from_utf8_lossy(&holder.owner))).unwrap_or_default()
+    let Some(held) = held else { return String::new() };
+    let known = || Some(String::from_utf8_lossy(&held.holders.first()?.owner).into_owned());
+    held.unknown_owner().or_else(known).map(|holder| format!(" by {holder}")).unwrap_or_default()
 }

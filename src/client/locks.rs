@@ -112,15 +112,24 @@ impl Locks {
         Lock { locks: self, keys: keys.into_iter().map(Into::into).collect() }
     }
 
-    /// Who holds a key; `None` if nobody does. A server without LOCK commands tells the owner and the lease that is left.
+    /// Who holds a key; `None` if there is no such key. A key that is no lock is held by an unknown owner:
+    /// [`Held::value_type`]. A server without LOCK commands tells the owner and the lease that is left.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
     pub async fn who(&self, key: impl AsRef<[u8]>) -> Result<Option<Held>, Error> {
-        let (key, mut connection) = (key.as_ref(), self.connector.connect().await?);
+        self.who_on(&mut self.connector.connect().await?, key.as_ref()).await
+    }
+
+    /// Like [`Locks::who`], on a connection that is open.
+    pub(crate) async fn who_on(
+        &self,
+        connection: &mut Connection,
+        key: &[u8],
+    ) -> Result<Option<Held>, Error> {
         match connection.call(&[b"LOCK.WHO", key]).await {
             Ok(reply) => Ok(Held::read(&reply)),
-            Err(Error::Refused(text)) if is_unknown(&text) => Ok(held_plainly(&mut connection, key).await),
+            Err(Error::Refused(text)) if is_unknown(&text) => Ok(held_plainly(connection, key).await),
             Err(error) => Err(error),
         }
     }

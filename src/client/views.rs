@@ -12,8 +12,11 @@ use crate::resp::received::Reply;
 pub struct Held {
     /// Its key.
     pub key: Vec<u8>,
-    /// `exclusive`, `shared`, `permits` or `reentrant`.
+    /// `exclusive`, `shared`, `permits` or `reentrant`; `none` if the key is no lock.
     pub kind: String,
+    /// The type of the value, as TYPE names it, if the key is no lock: its holder has no token then, and its owner is not
+    /// known. What stands for the owner is the value of a string.
+    pub value_type: Option<String>,
     /// The permits that there are, of a semaphore.
     pub limit: Option<u64>,
     /// Who holds it.
@@ -92,30 +95,51 @@ impl Held {
         Some(Self {
             key,
             kind: text(reply, "kind"),
+            value_type: value_type(reply),
             limit: number(reply, "limit"),
             holders: holders.iter().map(Holder::read).collect(),
             waiters: number(reply, "waiters").unwrap_or(0),
         })
     }
 
-    /// What the refusal of LOCK.ACQUIRE tells, which is a map in RESP3.
+    /// What the refusal of `LOCK.ACQUIRE ... WHY` tells; `None` if it names no holder.
     pub(super) fn of_refusal(key: &[u8], refusal: &Reply) -> Option<Self> {
+        let (owner, value_type) = (refusal.field("holder")?.text(), value_type(refusal));
+        if owner.is_none() && value_type.is_none() {
+            return None;
+        }
         let holder = Holder {
-            owner: refusal.field("holder")?.text()?.to_vec(),
+            owner: owner.unwrap_or_default().to_vec(),
             token: number(refusal, "token"),
             permits: 1,
             left_ms: number(refusal, "lease"),
             meta: meta(refusal),
             ..Holder::default()
         };
-        Some(Self { key: key.to_vec(), holders: vec![holder], ..Self::default() })
+        let kind = value_type.as_ref().map(|_| NO_LOCK.to_owned()).unwrap_or_default();
+        Some(Self { key: key.to_vec(), kind, value_type, holders: vec![holder], ..Self::default() })
     }
 
-    /// What a server without LOCK commands tells.
-    pub(super) fn plain(key: &[u8], owner: Vec<u8>, left_ms: Option<u64>) -> Self {
+    /// What a server without LOCK commands tells: the value of a string, or another type.
+    pub(super) fn plain(key: &[u8], value: Result<Vec<u8>, String>, left_ms: Option<u64>) -> Self {
+        let (kind, owner, value_type) = match value {
+            Ok(owner) => ("exclusive", owner, None),
+            Err(value_type) => (NO_LOCK, Vec::new(), Some(value_type)),
+        };
         let holder = Holder { owner, permits: 1, left_ms, ..Holder::default() };
-        let kind = "exclusive".to_owned();
-        Self { key: key.to_vec(), kind, holders: vec![holder], ..Self::default() }
+        Self {
+            key: key.to_vec(),
+            kind: kind.to_owned(),
+            value_type,
+            holders: vec![holder],
+            ..Self::default()
+        }
+    }
+
+    /// Who holds a key that is no lock, in words.
+    pub(crate) fn unknown_owner(&self) -> Option<String> {
+        let value_type = self.value_type.as_ref()?;
+        Some(format!("an unknown owner: not a lock, but a {value_type}"))
     }
 }
 
@@ -176,6 +200,14 @@ fn meta(reply: &Reply) -> BTreeMap<String, String> {
     texts.map(|(field, value)| (lossy(field), lossy(value))).collect()
 }
 
+/// The type of a value that is no lock.
+fn value_type(reply: &Reply) -> Option<String> {
+    reply.field("type").and_then(Reply::text).map(lossy)
+}
+
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// The kind of a key that is no lock.
+const NO_LOCK: &str = "none";

@@ -228,7 +228,7 @@ impl Session {
             Some(reply @ (Reply::Map(_) | Reply::List(_))) => {
                 let number =
                     |name| reply.field(name)?.integer().and_then(|number| u64::try_from(number).ok());
-                let Some(waited) = number("waited") else { return Answer::Held(None) };
+                let Some(waited) = number("waited") else { return self.unexpected(Some(reply)) };
                 // The lease began when the wait ended: later than the request was sent by at least what it waited.
                 let lease_from = sent + Duration::from_millis(waited.saturating_sub(1));
                 let lease_from = lease_from.min(Instant::now());

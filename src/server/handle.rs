@@ -19,6 +19,7 @@ use super::test_handle::{Clock, Namespace, NamespaceError, Nodes};
 use super::tls::Tls;
 use super::worker::{Threads, Workers};
 use crate::keyspace::{Lease, ShardSet, View};
+use crate::state::clients::ClientId;
 
 /// A running server. Dropping it ends it: its listeners, its connections, its threads.
 ///
@@ -305,6 +306,9 @@ impl Drop for Server {
     }
 }
 
+/// The holder of a lock that no client has taken.
+const NO_CLIENT: ClientId = 0;
+
 /// Typed access to the keys of one database, without a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'s> {
@@ -332,14 +336,19 @@ impl Keys<'_> {
         })
     }
 
-    /// Stores a string that lives for `lease`, or without a limit.
+    /// Takes the lock of a key for the owner `value`, as SET NX would of a free key; what the key holds is overwritten. The
+    /// lock ends with `lease`, or has none. It has a fencing token, and belongs to no client. If `value` holds the lock
+    /// already, it keeps its grant, and its lease begins anew.
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, lease: Option<Duration>) {
-        let key = key.as_ref();
+        let (key, keyspace) = (key.as_ref(), &self.context.engine.shared().keyspace);
         self.with(key, |view| {
             let lease = lease.map_or(Lease::Never, |lease| {
                 Lease::Until(view.now().deadline_in(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)))
             });
-            view.entry(key).put(value.as_ref(), lease);
+            let mut stored = view.entry(key).put(value.as_ref(), lease);
+            if stored.granted().is_none() {
+                stored.grant(keyspace.next_token(), NO_CLIENT, false);
+            }
         });
     }
 

@@ -175,9 +175,7 @@ fn keys_and_owners_of_any_bytes_come_back_as_they_were_and_break_no_reply() {
             let circle = machine.resume(&mut two);
             assert!(circle.starts_with("-DEADLOCK "), "{circle:?}");
             whole(circle.as_bytes(), &[]);
-            if protocol == "3" {
-                whole(&ask(&machine, &mut three, &[b"LOCK.ACQUIRE", key, b"third"]), &[owner, key]);
-            }
+            whole(&ask(&machine, &mut three, &[b"LOCK.ACQUIRE", key, b"third", b"WHY"]), &[owner, key]);
             let token = machine.keyspace().tokens().to_string();
             let words = [b"LOCK.BREAK", &other[..], b"TOKEN", token.as_bytes(), b"REASON", owner];
             assert_eq!(ask(&machine, &mut three, &words), b":1\r\n");

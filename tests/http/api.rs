@@ -139,6 +139,16 @@ fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() 
 }
 
 #[test]
+fn a_key_that_is_no_lock_is_told_with_its_type() {
+    let server = server(&[]);
+    assert_eq!(holder(&server, &[]).ask(b"RPUSH list x\r\n"), ":1");
+    let list = told(&server, "/api/lock?key=list");
+    assert_eq!((&list["who"]["kind"], &list["who"]["type"]), (&json!("none"), &json!("list")));
+    assert_eq!(list["explain"], json!(["held by an unknown owner: not a lock, but a list, without a lease"]));
+    assert_eq!(told(&server, "/api/locks")["locks"], json!([]));
+}
+
+#[test]
 fn a_server_that_is_full_of_clients_is_looked_at_and_that_moves_no_figure_of_clients() {
     let server = server(&[("maxclients", "1"), ("http-admin", "yes")]);
     let mut only = holder(&server, &["lock:a"]);

@@ -655,6 +655,26 @@ async fn a_client_that_waits_for_a_key_is_woken_behind_a_long_script() {
     }
 }
 
+#[tokio::test]
+async fn a_lock_request_whose_wait_ends_behind_a_long_script_is_refused_in_the_form_that_it_asked_for() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    let (mut brief, mut curious) = (Client::of(&server), Client::of(&server));
+    server.keys().set("k", "me", None);
+    brief.say(&["LOCK.ACQUIRE", "k", "brief", "WAIT", "100"]).await;
+    curious.say(&["LOCK.ACQUIRE", "k", "curious", "WAIT", "100", "WHY"]).await;
+    assert!(brief.has_no_answer().await && curious.has_no_answer().await);
+    runner.run_for_ever(&server, "").await;
+    server.clock().advance(Duration::from_millis(101)).await;
+    assert_eq!(brief.line().await, "*-1");
+    // Nobody can look who holds the lock.
+    let refused = ["*2", "$7", "refused", "*8", "$6", "holder", "$-1", "$5", "token", "$-1"];
+    for line in refused.into_iter().chain(["$5", "lease", "$-1", "$4", "meta", "*0"]) {
+        assert_eq!(curious.line().await, line);
+    }
+    assert_eq!(other.kill().await, "+OK");
+}
+
 #[test]
 fn a_message_to_many_patterns_is_sent_by_the_script_thread() {
     held_up(async |let_go| {

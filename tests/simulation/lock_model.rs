@@ -61,6 +61,7 @@ pub(super) struct Request {
     pub(super) kind: Kind,
     pub(super) permits: u32,
     pub(super) term: Term,
+    pub(super) says_why: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -515,25 +516,29 @@ impl Model {
         self.reply(who, text);
     }
 
-    /// Who holds the first of the keys that is held.
+    /// Null, or with WHY who holds the first of the keys that is held.
     fn refusal(&self, request: &Request) -> String {
-        let who = request.who;
-        if !self.connections[who].is_resp3 {
-            return "*-1\r\n".to_owned();
+        let (who, is_resp3) = (request.who, self.connections[request.who].is_resp3);
+        if !request.says_why {
+            return if is_resp3 { "_\r\n" } else { "*-1\r\n" }.to_owned();
         }
+        let null = || if is_resp3 { "_\r\n" } else { "$-1\r\n" }.to_owned();
         let held = request.keys.iter().find_map(|key| self.keys.get(key));
         let holder = match held {
             Some(Held::Lock(_, holders)) => holders.first(),
             _ => None,
         };
         let left_ms = holder.and_then(|holder| holder.until_ms).map(|until_ms| until_ms - self.now_ms);
-        let fields = [
-            ("holder", holder.map_or("_\r\n".to_owned(), |holder| bulk(&holder.owner))),
-            ("token", token_text(holder.map_or(0, |holder| holder.token))),
+        let mut fields = vec![
+            ("holder", holder.map_or_else(null, |holder| bulk(&holder.owner))),
+            ("token", holder.map_or_else(null, |holder| token_text(holder.token))),
             ("lease", self.millis(who, left_ms)),
-            ("meta", "%0\r\n".to_owned()),
+            ("meta", if is_resp3 { "%0\r\n" } else { "*0\r\n" }.to_owned()),
         ];
-        self.map(who, &fields)
+        if matches!(held, Some(Held::List)) {
+            fields.push(("type", bulk("list")));
+        }
+        self.map(who, &[("refused", self.map(who, &fields))])
     }
 
     /// Whether the last request waits for itself, by way of others.

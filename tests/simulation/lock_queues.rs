@@ -213,12 +213,18 @@ impl LockQueueSimulation {
         wait_ms
     }
 
+    fn why(&mut self, words: &mut Vec<String>) -> bool {
+        let says_why = self.rng.one_in(2);
+        words.extend(says_why.then(|| "WHY".to_owned()));
+        says_why
+    }
+
     fn acquire(&mut self, who: usize) -> String {
         let (key, owner) = (self.key(), self.owner(who));
         let (term_words, term) = self.term(who);
         let mut words = vec!["LOCK.ACQUIRE".to_owned(), key.clone(), owner.clone()];
         words.extend(term_words);
-        let wait_ms = self.wait(&mut words);
+        let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
         let (mut kind, mut permits) = (Kind::Exclusive, 1);
         match self.rng.below(8) {
             0..=2 => {}
@@ -236,7 +242,7 @@ impl LockQueueSimulation {
                 words.extend(["PERMITS", &permits.to_string(), "OF", &limit.to_string()].map(str::to_owned));
             }
         }
-        self.model.acquire(Request { who, keys: vec![key], owner, kind, permits, term }, wait_ms);
+        self.model.acquire(Request { who, keys: vec![key], owner, kind, permits, term, says_why }, wait_ms);
         self.ask(who, words)
     }
 
@@ -248,11 +254,11 @@ impl LockQueueSimulation {
         words.push(owner.clone());
         let (term_words, term) = self.term(who);
         words.extend(term_words);
-        let wait_ms = self.wait(&mut words);
+        let (wait_ms, says_why) = (self.wait(&mut words), self.why(&mut words));
         keys.sort();
         keys.dedup();
         let kind = Kind::Exclusive;
-        self.model.acquire(Request { who, keys, owner, kind, permits: 1, term }, wait_ms);
+        self.model.acquire(Request { who, keys, owner, kind, permits: 1, term, says_why }, wait_ms);
         self.ask(who, words)
     }
 

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, List, Paragraph, Row as TableRow, Table};
 
-use super::super::texts::lossy;
+use super::super::texts::{lossy, owner};
 use super::state::{Row, Sort, State, client};
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
@@ -111,7 +111,7 @@ fn table_row(row: &Row) -> TableRow<'static> {
     };
     TableRow::new([
         lossy(&held.key),
-        first.map(|holder| lossy(&holder.owner)).unwrap_or_default() + &others,
+        first.map(|holder| owner(held, holder)).unwrap_or_default() + &others,
         first.and_then(|holder| holder.client.as_ref()).map_or("gone".to_owned(), client),
         time(row.held_ms()),
         lease,

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::asking::Asking;
-use super::replies::{answer_grant, answer_refusal};
+use super::replies::{answer_grant, answer_refusal, answer_unseen};
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
 use crate::commands::{Args, Call, Outcome, Shared, quarantine};
@@ -28,10 +28,19 @@ const HOLDERS_TOLD_MAX: usize = 100;
 #[derive(Debug)]
 struct Options {
     term: TermOption,
-    wait_ms: u64,
+    if_held: IfHeld,
     kind: LockKind,
     permits: u32,
     meta: Box<[Bytes]>,
+}
+
+/// What a request asks for if the lock is held.
+#[derive(Clone, Copy, Debug, Default)]
+struct IfHeld {
+    /// How long it waits.
+    wait_ms: u64,
+    /// Whether its refusal says why.
+    says_why: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +53,11 @@ enum TermOption {
 impl Default for Options {
     fn default() -> Self {
         let (term, kind) = (TermOption::Absent, LockKind::Exclusive);
-        Self { term, wait_ms: 0, kind, permits: 1, meta: Box::default() }
+        Self { term, if_held: IfHeld::default(), kind, permits: 1, meta: Box::default() }
     }
 }
 
-/// Reads LEASE, SESSION and WAIT. Returns false if the next word is another option.
+/// Reads LEASE, SESSION, WAIT and WHY. Returns false if the next word is another option.
 fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
     let has_term = !matches!(options.term, TermOption::Absent);
     if args.take("LEASE") && !has_term {
@@ -60,7 +69,9 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
         };
         options.term = TermOption::Session { delay_ms };
     } else if args.take("WAIT") {
-        options.wait_ms = millis_of(args.integer()?, 0, "wait")?;
+        options.if_held.wait_ms = millis_of(args.integer()?, 0, "wait")?;
+    } else if !options.if_held.says_why && args.take("WHY") {
+        options.if_held.says_why = true;
     } else {
         return Ok(false);
     }
@@ -123,14 +134,14 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     }
 
-    let wait_ms = options.wait_ms;
+    let if_held = options.if_held;
     let request = request(call, owner, options);
     let keys = vec![key];
-    let granted = match waits_for_end(call, wait_ms)? {
+    let granted = match waits_for_end(call, if_held.wait_ms)? {
         true => None,
         false => attempt(call.view, &keys[0], &request, None)?,
     };
-    finish(call, keys, request, granted, wait_ms)
+    finish(call, keys, request, granted, if_held)
 }
 
 pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -151,13 +162,13 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
 
     keys.sort_unstable();
     keys.dedup();
-    let wait_ms = options.wait_ms;
+    let if_held = options.if_held;
     let request = request(call, owner, options);
-    let granted = match waits_for_end(call, wait_ms)? {
+    let granted = match waits_for_end(call, if_held.wait_ms)? {
         true => None,
         false => attempt_all(call.view, &keys, &request, None)?,
     };
-    finish(call, keys, request, granted, wait_ms)
+    finish(call, keys, request, granted, if_held)
 }
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
@@ -194,7 +205,7 @@ fn finish(
     keys: Vec<Bytes>,
     request: LockRequest,
     granted: Option<Granted>,
-    wait_ms: u64,
+    if_held: IfHeld,
 ) -> Result<Outcome, Refusal> {
     let asking = Asking::new(call.shared, call.session, call.now);
     if let Some(Granted { token, is_new }) = granted {
@@ -206,10 +217,10 @@ fn finish(
         answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
     }
-    if wait_ms == 0 || call.session.is_nested {
+    if if_held.wait_ms == 0 || call.session.is_nested {
         call.view.count_refused(&keys[0]);
         asking.refused(call.view, &keys[0], Some(&request.owner));
-        answer_refusal(call.view, &keys, &mut call.reply);
+        answer_refusal(call.view, &keys, if_held.says_why, &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.lock_waiters_max();
@@ -219,14 +230,16 @@ fn finish(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
         )));
     }
-    Ok(park(call, keys, request, wait_ms))
+    Ok(park(call, keys, request, if_held))
 }
 
-fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms: u64) -> Outcome {
+fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held: IfHeld) -> Outcome {
     tell_contended(call, &keys);
     let span = spans::wait(call.view, &keys, &request);
+    let IfHeld { wait_ms, says_why } = if_held;
+    // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.
     let mut answer = Vec::new();
-    Reply::new(&mut answer, call.reply.protocol()).null_array();
+    answer_unseen(says_why, &mut Reply::new(&mut answer, call.reply.protocol()));
     let place = (call.view.lock_wait_number(&keys, &request.owner), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
@@ -238,6 +251,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
         wait: Arc::clone(&wait),
         request,
+        says_why,
         since,
         granted: OnceLock::new(),
         is_reported: AtomicBool::new(false),

@@ -31,7 +31,7 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
-    let held = call.view.held_lock(name, Shown::First(usize::MAX));
+    let held = call.view.held_key(name, Shown::First(usize::MAX));
     let past = call.view.past_locks(name);
     let mut queue: Vec<Bytes> = Vec::new();
     for waiter in call.view.lock_waiters(name) {
@@ -63,6 +63,9 @@ impl Teller<'_> {
     fn holders(&self, held: Option<&HeldLock>) -> Vec<String> {
         match held {
             None => vec!["free: nobody holds it".to_owned()],
+            Some(HeldLock { value_type: Some(value_type), holders, .. }) => {
+                holders.iter().map(|one| self.value(value_type, one)).collect()
+            }
             Some(held) => {
                 held.holders.iter().take(SENTENCES_MAX).map(|one| self.holder(held.kind, one)).collect()
             }
@@ -83,15 +86,28 @@ impl Teller<'_> {
             LockKind::Shared => ", shared".to_owned(),
         };
         let since = holder.since.map_or_else(String::new, |since| format!(" since {}", self.clock(since)));
-        let lease = match holder.deadline {
+        let lease = self.lease(holder);
+        let renewed = holder.deadline.map(|_| format!(", renewed {}", times(holder.renewals)));
+        let renewed = renewed.unwrap_or_default();
+        format!("held by {who} ({}){since}{how}, {lease}{renewed}", self.client(holder.client))
+    }
+
+    /// A value that was not taken as a lock.
+    fn value(&self, value_type: &str, holder: &LockHolder) -> String {
+        let value =
+            holder.owner.as_ref().map(|value| format!(" with the value {}", excerpt(&Excerpt::of(value))));
+        let (value, lease) = (value.unwrap_or_default(), self.lease(holder));
+        format!("held by an unknown owner: not a lock, but a {value_type}{value}, {lease}")
+    }
+
+    fn lease(&self, holder: &LockHolder) -> String {
+        match holder.deadline {
             Some(deadline) => {
-                let left = self.now.millis_until(deadline).unsigned_abs();
-                format!("lease ends in {}, renewed {}", duration(left), times(holder.renewals))
+                format!("lease ends in {}", duration(self.now.millis_until(deadline).unsigned_abs()))
             }
             None if holder.is_of_session => "until its connection ends".to_owned(),
             None => "without a lease".to_owned(),
-        };
-        format!("held by {who} ({}){since}{how}, {lease}", self.client(holder.client))
+        }
     }
 
     /// Who waits, as the end of a sentence.
@@ -181,6 +197,9 @@ impl Teller<'_> {
 
     /// A client: its library and address, as far as they are known.
     fn client(&self, id: ClientId) -> String {
+        if id == 0 {
+            return "an unknown client".to_owned();
+        }
         let Some(client) = self.shared.registries.clients.get(id) else {
             return format!("client {id}, gone");
         };

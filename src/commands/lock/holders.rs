@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::SINCE;
-use super::replies::{answer_client, answer_meta, maybe_integer, number};
+use super::replies::{answer_client, answer_meta, answer_type, maybe_bulk, maybe_integer, number};
 use crate::clock::{LockTime, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
@@ -50,7 +50,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::LINEAR))
         .args(&[key("key")]),
     Row::new(Group::Lock, "LOCK.WHO", SINCE, who)
-        .summary("Returns who holds a lock, since when, and how many wait for it.")
+        .summary("Returns who holds a key, since when, and how many wait for its lock.")
         .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::LINEAR))
         .args(&[key("key")]),
 ];
@@ -81,7 +81,7 @@ fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     let queue = fair_queue(call, name)?;
-    let held = call.view.held_lock(name, Shown::First(usize::MAX));
+    let held = call.view.held_key(name, Shown::First(usize::MAX));
 
     match held {
         Some(mut held) if !queue.is_empty() => {
@@ -188,7 +188,7 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let fair = fair_queue(call, name)?;
     // One holder is enough to know that it is held.
-    let kind = call.view.held_lock(name, Shown::First(1)).map(|held| held.kind);
+    let kind = call.view.held_key(name, Shown::First(1)).map(|held| held.kind);
     let queued: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
     let clients = &call.shared.registries.clients;
     // Who waits in the queue of a fair lock polls it, too.
@@ -346,9 +346,9 @@ impl<'r, 'o> Answer<'r, 'o> {
 
     fn lock(&mut self, name: &[u8], held: &HeldLock) {
         let waited = held.waits_since.map(|since| self.now.lock.millis_since(since));
-        self.reply.map(7);
+        self.reply.map(held.value_type.map_or(7, |_| 8));
         self.field("key").bulk(name);
-        self.field("kind").bulk(held.kind.name().as_bytes());
+        self.field("kind").bulk(held.kind_name().as_bytes());
         let limit = held.kind.limit().map(u64::from);
         maybe_integer(self.field("limit"), limit);
         self.field("holders").array(held.holders.len());
@@ -356,6 +356,9 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.field("waiters").count(held.waiters);
         maybe_integer(self.field("waited"), waited);
         self.field("polls").integer(number(held.polls));
+        if let Some(value_type) = held.value_type {
+            answer_type(self.reply, value_type);
+        }
     }
 
     fn holder(&mut self, holder: &LockHolder) {
@@ -391,10 +394,7 @@ impl<'r, 'o> Answer<'r, 'o> {
     }
 
     fn owner(&mut self, owner: Option<&Bytes>) {
-        match owner {
-            Some(owner) => self.field("owner").bulk(owner),
-            None => self.field("owner").null(),
-        }
+        maybe_bulk(self.field("owner"), owner.map(|owner| &owner[..]));
     }
 
     /// The client of that number; null if its connection is gone.

@@ -27,7 +27,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.ACQUIRE", SINCE, acquire::acquire)
         .summary("Takes a lock, or waits for it in a queue.")
         .flags(TAKING)
-        .args(&[key("key"), text("owner"), TERM.maybe(), WAIT.maybe(), KIND.maybe(), META.maybe()]),
+        .args(&[
+            key("key"),
+            text("owner"),
+            TERM.maybe(),
+            WAIT.maybe(),
+            WHY.maybe(),
+            KIND.maybe(),
+            META.maybe(),
+        ]),
     Row::new(Group::Lock, "LOCK.BREAK", SINCE, release::break_lock)
         .summary("Takes a lock from its holder, if it still has this token.")
         .flags(
@@ -48,7 +56,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.MACQUIRE", SINCE, acquire::acquire_several)
         .summary("Takes several exclusive locks, all or none, or waits for them.")
         .flags(TAKING)
-        .args(&[key_count(), key("key").many(), text("owner"), TERM.maybe(), WAIT.maybe()]),
+        .args(&[key_count(), key("key").many(), text("owner"), TERM.maybe(), WAIT.maybe(), WHY.maybe()]),
     Row::new(Group::Lock, "LOCK.RELEASE", SINCE, release::release)
         .summary("Gives a lock back; returns 0 if the owner does not hold it.")
         .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT))
@@ -62,6 +70,7 @@ const TAKING: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::BLOCKING).wi
 
 const LEASE: Arg = integer("milliseconds").after("LEASE");
 const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
+const WHY: Arg = token("why", "WHY");
 const SESSION: Arg =
     block("session", &[token("session", "SESSION"), integer("milliseconds").after("DELAY").maybe()]);
 const TERM: Arg = one_of("term", &[LEASE, SESSION]);

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::keyspace::View;
-use crate::resp::{Protocol, Reply};
+use crate::clock::Now;
+use crate::keyspace::{HeldLock, Shown, View};
+use crate::resp::Reply;
 use crate::state::clients::{ClientId, Names};
 
 /// The reply to a request that was granted.
@@ -21,6 +22,14 @@ pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u
 pub(super) fn maybe_integer(reply: &mut Reply<'_>, value: Option<u64>) {
     match value {
         Some(value) => reply.integer(number(value)),
+        None => reply.null(),
+    }
+}
+
+/// Bytes, or null.
+pub(super) fn maybe_bulk(reply: &mut Reply<'_>, value: Option<&[u8]>) {
+    match value {
+        Some(value) => reply.bulk(value),
         None => reply.null(),
     }
 }
@@ -47,25 +56,48 @@ pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The reply to a request that was refused: who holds the first of its locks that is held.
-pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Reply<'_>) {
-    if reply.protocol() == Protocol::Resp2 {
-        return reply.null_array();
+/// The reply to a request that was refused: null, or with WHY a map of who holds the first of its locks that is held.
+pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], says_why: bool, reply: &mut Reply<'_>) {
+    if !says_why {
+        return answer_unseen(says_why, reply);
     }
-    let holder = keys.iter().find_map(|key| view.any_holder(key));
-    let left_ms = holder.as_ref().and_then(|holder| holder.deadline).map(|end| view.now().millis_until(end));
-    reply.map(4);
+    let held = keys.iter().find_map(|key| view.held_key(key, Shown::First(1)));
+    answer_why(held.as_ref().map(|held| (held, view.now())), reply);
+}
+
+/// Like [`answer_refusal`], where nobody has looked who holds the lock.
+pub(super) fn answer_unseen(says_why: bool, reply: &mut Reply<'_>) {
+    match says_why {
+        true => answer_why(None, reply),
+        false => reply.null_array(),
+    }
+}
+
+fn answer_why(held: Option<(&HeldLock, Now)>, reply: &mut Reply<'_>) {
+    let holder = held.and_then(|(held, _)| held.holders.first());
+    let value_type = held.and_then(|(held, _)| held.value_type);
+    let left_ms = held.zip(holder.and_then(|holder| holder.deadline));
+    let left_ms = left_ms.map(|((_, now), end)| now.millis_until(end).unsigned_abs());
+    reply.map(1);
+    reply.bulk(b"refused");
+    reply.map(value_type.map_or(4, |_| 5));
     reply.bulk(b"holder");
-    match holder.as_ref().and_then(|holder| holder.owner.as_ref()) {
-        Some(owner) => reply.bulk(owner),
-        None => reply.null(),
-    }
+    maybe_bulk(reply, holder.and_then(|holder| holder.owner.as_deref()));
     reply.bulk(b"token");
-    reply.integer(holder.as_ref().and_then(|holder| holder.token).map_or(0, number));
+    maybe_integer(reply, holder.and_then(|holder| holder.token));
     reply.bulk(b"lease");
-    maybe_integer(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
+    maybe_integer(reply, left_ms);
     reply.bulk(b"meta");
-    answer_meta(reply, holder.as_ref().map_or(&[], |holder| &holder.meta));
+    answer_meta(reply, holder.map_or(&[], |holder| &holder.meta));
+    if let Some(value_type) = value_type {
+        answer_type(reply, value_type);
+    }
+}
+
+/// The field of a key that is no lock: the type of its value.
+pub(super) fn answer_type(reply: &mut Reply<'_>, value_type: &str) {
+    reply.bulk(b"type");
+    reply.bulk(value_type.as_bytes());
 }
 
 /// Fields and values as a map.

@@ -36,6 +36,8 @@ pub(super) struct Waiting {
     /// In which nothing is granted.
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) request: LockRequest,
+    /// Whether a refusal says why.
+    pub(super) says_why: bool,
     pub(super) since: LockTime,
     /// The grant, once that is its answer.
     pub(super) granted: OnceLock<Granted>,
@@ -72,7 +74,7 @@ impl Serve for Waiting {
                 spans::grant(keys, &self.request, granted.token, Some(&self.span));
                 self.granted.get_or_init(|| granted);
             }
-            Ok(None) => reply.null_array(),
+            Ok(None) => answer_refusal(view, keys, self.says_why, &mut reply),
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
         view.answer(&self.client, answer);
@@ -86,7 +88,8 @@ impl Serve for Waiting {
             return None;
         }
         let mut answer = Vec::new();
-        answer_refusal(view, &self.wait.keys, &mut Reply::new(&mut answer, self.client.protocol()));
+        let mut reply = Reply::new(&mut answer, self.client.protocol());
+        answer_refusal(view, &self.wait.keys, self.says_why, &mut reply);
         Some(answer)
     }
 

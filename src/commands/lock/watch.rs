@@ -153,7 +153,7 @@ pub(super) fn report_polling(
         return client.polling.forget_report();
     }
     let since = client.polling.reported().1;
-    let held = view.held_lock(key, Shown::First(HOLDERS_MAX));
+    let held = view.held_key(key, Shown::First(HOLDERS_MAX));
     let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
     line.log(shared, held.as_ref(), now);
 }

@@ -1,7 +1,8 @@
 //! Who holds a lock of any kind, and who waits for it.
 //!
 //! Owns    [`HeldLock`], the answer. It changes nothing, and counts neither as a hit nor as an access.
-//! Rule    the lock of an unchanged client is a key with a grant. A value that others wait for counts as a lock, too.
+//! Rule    the lock of an unchanged client is a key with a grant. A value without one that a call waits for is listed with
+//!         the locks, and says that it is none.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,8 @@ use crate::types::{Lock, Object};
 pub struct HeldLock {
     /// How it is shared.
     pub kind: LockKind,
+    /// The type of a value that was not taken as a lock, as TYPE names it; `None`: it is a lock.
+    pub value_type: Option<&'static str>,
     /// Who holds it, first come first.
     pub holders: Vec<LockHolder>,
     /// How many wait for it: calls in its queue, and with [`HeldLock::add_pollers`] clients that poll it.
@@ -92,18 +95,11 @@ impl View<'_> {
         HeldLock::of(place.shard, place.queues, id, now, shown)
     }
 
-    /// A holder of the lock under a key, with its whole name; `None` if the key does not exist.
-    pub fn any_holder(&mut self, key: &[u8]) -> Option<LockHolder> {
+    /// Like [`View::held_lock`], for any key that exists: a value that was not taken as a lock is held by an unknown owner.
+    pub fn held_key(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
+        let now = self.now.lock;
         let Occupied { place, id } = self.entry(key).occupied()?;
-        let owner = match place.shard.object(id) {
-            None => Some(place.shard.value(id)),
-            Some(Object::Lock(lock)) => {
-                let mut holders = lock.holders();
-                return holders.next().map(|(owner, holder)| LockHolder::of_lock(owner, holder));
-            }
-            Some(object) => sole_owner(object),
-        };
-        Some(LockHolder::of_grant(place.shard, id, owner.map(Bytes::copy_from_slice), 1))
+        HeldLock::of_any(place.shard, place.queues, id, now, shown)
     }
 
     /// The fencing token under a key while `value` owns it.
@@ -222,7 +218,12 @@ impl HeldLock {
         self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
     }
 
-    /// The lock that an entry is; `None` if it is none, or has no holder that is shown.
+    /// The kind of the lock by its name; `none`: it is no lock.
+    pub fn kind_name(&self) -> &'static str {
+        self.value_type.map_or(self.kind.name(), |_| "none")
+    }
+
+    /// The lock that an entry is; `None` if it is none and no call waits for it, or it has no holder that is shown.
     pub(super) fn of(
         shard: &Shard,
         queues: &Queues,
@@ -230,13 +231,23 @@ impl HeldLock {
         now: LockTime,
         show: Shown<'_>,
     ) -> Option<Self> {
+        let counts = shard.is_lock(id) || queues.locks.len_of(shard.db(id), shard.key(id)) > 0;
+        if counts { Self::of_any(shard, queues, id, now, show) } else { None }
+    }
+
+    fn of_any(shard: &Shard, queues: &Queues, id: EntryId, now: LockTime, show: Shown<'_>) -> Option<Self> {
         let (database, key) = (shard.db(id), shard.key(id));
         let waiters = queues.locks.len_of(database, key);
+        let value_type = match shard.object(id) {
+            _ if shard.is_lock(id) => None,
+            Some(object) => Some(object.shape().type_name()),
+            None => Some("string"),
+        };
         let (kind, holders) = match shard.object(id) {
             Some(Object::Lock(lock)) => (lock.kind(), holders_of(lock, now, show)),
-            _ if !shard.is_granted(id) && waiters == 0 => return None,
             object => {
                 let (kind, owner, holds) = match object {
+                    Some(_) if value_type.is_some() => (LockKind::Exclusive, None, 1),
                     Some(object) => described(object),
                     None => (LockKind::Exclusive, Some(excerpt(shard.value(id))), 1),
                 };
@@ -252,7 +263,7 @@ impl HeldLock {
         }
         let first = queues.locks.waiting(database, key).next();
         let waits_since = first.and_then(|waiter| waiter.serve.asker()).map(|asker| asker.since);
-        Some(Self { kind, holders, waiters, waits_since, polls: 0 })
+        Some(Self { kind, value_type, holders, waiters, waits_since, polls: 0 })
     }
 }
 

@@ -46,8 +46,9 @@ func useRedsyncBesideNative(client *redis.Client) {
 	library := field(field(holder, "client"), "lib-name").(string)
 	isNamed := field(holder, "owner") == mutex.Value() && strings.HasPrefix(library, "go-redis")
 	check("LOCK.WHO names it", isNamed, library)
-	refused := native("LOCK.ACQUIRE", "stock", "heir")
-	check("a native client is refused", field(refused, "holder") == mutex.Value(), refused)
+	check("a native client is refused", client.Do(ctx, "LOCK.ACQUIRE", "stock", "heir").Err() == redis.Nil)
+	refused := field(native("LOCK.ACQUIRE", "stock", "heir", "WHY"), "refused")
+	check("and may ask why", field(refused, "holder") == mutex.Value(), refused)
 
 	served := make(chan any)
 	go func() { served <- native("LOCK.ACQUIRE", "stock", "heir", "LEASE", 10000, "WAIT", 2000) }()

@@ -30,7 +30,9 @@ check("its token is higher", second > first, (first, second))
 holder = native("LOCK.WHO", "stock")["holders"][0]
 is_named = holder["owner"] == value and holder["client"]["lib-name"] == "redis-py"
 check("LOCK.WHO names it", is_named and holder["client"]["lib-ver"] == redis.__version__, holder)
-check("a native client is refused", native("LOCK.ACQUIRE", "stock", "heir")["holder"] == value)
+check("a native client is refused", native("LOCK.ACQUIRE", "stock", "heir") is None)
+answer = native("LOCK.ACQUIRE", "stock", "heir", "WHY")
+check("and may ask why", answer["refused"]["holder"] == value, answer)
 
 waiting = waiters.submit(native, "LOCK.ACQUIRE", "stock", "heir", "LEASE", 10_000, "WAIT", 10_000)
 while not native("LOCK.WAITERS", "stock"):

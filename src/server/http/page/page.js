@@ -52,6 +52,10 @@ function clientText(client) {
 
 const ownerText = (holder) => (holder.owner === null ? "names no owner" : holder.owner);
 
+/** The kind of a lock; of a key that is no lock, what it is. */
+const kindText = (lock) => (lock.type ? `not a lock, but a ${lock.type}` : lock.kind);
+const UNKNOWN_OWNER = "an unknown owner";
+
 // ---- Asking the server ----------------------------------------------------------------------------------------------
 
 let authorization = null;
@@ -217,7 +221,7 @@ function draw() {
 function fill(entry, index) {
   const lock = view[index];
   const { row, texts } = entry;
-  const kind = lock.kind === "permits" ? `${lock.limit} permits` : lock.kind;
+  const kind = lock.kind === "permits" ? `${lock.limit} permits` : kindText(lock);
   const others = lock.holders.length - 1;
   row.style.transform = `translateY(${index * ROW}px)`;
   row.setAttribute("aria-rowindex", index + 2);
@@ -226,8 +230,9 @@ function fill(entry, index) {
   texts.key.textContent = lock.key;
   entry.key.title = lock.key;
   texts.kind.textContent = lock.kind === "exclusive" ? "" : kind;
-  texts.owner.textContent = ownerText(lock.first);
-  texts.client.textContent = others > 0 ? `and ${plural(others, "other", "others")}` : clientText(lock.first.client) || "its connection is gone";
+  texts.owner.textContent = lock.type ? UNKNOWN_OWNER : ownerText(lock.first);
+  const client = clientText(lock.first.client) || (lock.type ? "" : "its connection is gone");
+  texts.client.textContent = others > 0 ? `and ${plural(others, "other", "others")}` : client;
   entry.waits.className = lock.waiters ? "cell number waits" : "cell number waits none";
   entry.token.textContent = lock.first.token ?? "–";
   entry.index = index;
@@ -370,13 +375,15 @@ function showLock({ now, who, waiters, explain, history }) {
 }
 
 function facts(who, now) {
-  const all = [["Kind", who.kind + (who.limit === null ? "" : `, ${plural(who.limit, "permit", "permits")}`)]];
+  const all = [["Kind", kindText(who) + (who.limit === null ? "" : `, ${plural(who.limit, "permit", "permits")}`)]];
   for (const holder of who.holders.slice(0, HOLDS_SHOWN)) {
-    all.push(["Holder", ownerText(holder)]);
+    all.push(["Holder", who.type ? UNKNOWN_OWNER : ownerText(holder)]);
+    if (who.type && holder.owner !== null) all.push(["Value", holder.owner]);
     all.push(["Token", holder.token ?? "none"]);
-    all.push(["Client", clientText(holder.client) || "its connection is gone"]);
+    if (!who.type) all.push(["Client", clientText(holder.client) || "its connection is gone"]);
     if (holder.since !== null) all.push(["Since", `${clock(holder.since)}, for ${duration(now - holder.since)}`]);
-    const lease = holder.left === null ? "none" : `${duration(holder.left)} left of ${duration(holder.lease)}`;
+    const whole = holder.lease === null ? "" : ` of ${duration(holder.lease)}`;
+    const lease = holder.left === null ? "none" : `${duration(holder.left)} left${whole}`;
     all.push(["Lease", holder.session ? "until its connection ends" : lease]);
     if (holder.renewals) all.push(["Renewed", plural(holder.renewals, "time", "times")]);
     for (const [field, value] of Object.entries(holder.meta)) all.push([field, value]);
