@@ -178,7 +178,7 @@ mod guards {
         let guard = locks.lock("a").acquire().await.unwrap();
         assert!(!locks.break_lock("a", guard.token().unwrap() + 1, None).await.unwrap());
         assert!(locks.break_lock("a", guard.token().unwrap(), Some("stuck")).await.unwrap());
-        assert_eq!(guard.lost().await, Lost::Broken);
+        assert_eq!(guard.lost().await, Lost::Broken(Some("stuck".to_owned())));
         assert_eq!(guard.remaining(), Duration::ZERO);
         assert!(!guard.release().await.unwrap());
 

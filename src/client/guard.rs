@@ -16,17 +16,20 @@ use super::connector::Connector;
 use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
 use crate::resp::received::Reply;
+use crate::state::log_name::LogName;
 
 /// Why a lock is no longer held.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Lost {
-    /// An operator has broken it.
-    Broken,
+    /// An operator has broken it, and may have said why.
+    Broken(Option<String>),
     /// Its key was deleted or overwritten by somebody else.
     Deleted,
     /// Its lease has ended on the server.
     Expired,
+    /// Every key was removed: FLUSHDB or FLUSHALL.
+    Flushed,
     /// The server no longer knows it, for a reason that it does not tell.
     NotHeld,
     /// Its session has ended.
@@ -38,9 +41,11 @@ pub enum Lost {
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Broken => "it was broken by an operator",
+            Self::Broken(Some(reason)) => return write!(f, "it was broken by an operator: {reason}"),
+            Self::Broken(None) => "it was broken by an operator",
             Self::Deleted => "its key was deleted or overwritten",
             Self::Expired => "its lease has ended",
+            Self::Flushed => "all keys were removed",
             Self::NotHeld => "the server no longer knows it",
             Self::Session => "its session has ended",
             Self::Unrenewed => "no renewal has succeeded in time",
@@ -60,7 +65,7 @@ pub struct Guard {
     order: Option<oneshot::Sender<Order>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct State {
     deadline: Instant,
     lost: Option<Lost>,
@@ -111,7 +116,7 @@ impl Guard {
 
     /// For how long the lock is certainly held, if it is not broken by force. Zero once it is lost.
     pub fn remaining(&self) -> Duration {
-        let state = *self.state.borrow();
+        let state = self.state.borrow();
         match state.lost {
             Some(_) => Duration::ZERO,
             None => state.deadline.saturating_duration_since(Instant::now()),
@@ -128,7 +133,7 @@ impl Guard {
     pub async fn lost_within(&self, margin: Duration) -> Lost {
         let mut states = self.state.clone();
         loop {
-            let State { deadline, lost } = *states.borrow_and_update();
+            let State { deadline, lost } = states.borrow_and_update().clone();
             if let Some(lost) = lost {
                 return lost;
             }
@@ -237,16 +242,20 @@ impl Keeper {
         }
     }
 
-    /// The reason in a push that tells of the loss of this lock: `lock-lost`, key, token, reason.
+    /// The reason in a push that tells of the loss of this lock: `lock-lost`, key, token, reason, and what LOCK.BREAK said.
     fn loss(&self, push: &[Reply]) -> Option<Lost> {
-        let [kind, key, token, reason, ..] = push else { return None };
+        let [kind, key, token, reason, said @ ..] = push else { return None };
         let is_ours = kind.is("lock-lost")
             && self.terms.keys.iter().any(|ours| key.text() == Some(ours))
             && token.integer().and_then(|token| u64::try_from(token).ok()) == self.token;
         is_ours.then(|| match reason.text() {
-            Some(b"broken") => Lost::Broken,
+            Some(b"broken") => {
+                let said = said.first().and_then(Reply::text);
+                Lost::Broken(said.map(|said| LogName(said).to_string()))
+            }
             Some(b"deleted") => Lost::Deleted,
             Some(b"expired") => Lost::Expired,
+            Some(b"flushed") => Lost::Flushed,
             Some(b"session") => Lost::Session,
             _ => Lost::NotHeld,
         })

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::SINCE;
+use super::{SINCE, fair};
 use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome, Shared};
@@ -31,13 +31,19 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
+    let fair = fair::queue_of(call, name)?;
     let held = call.view.held_key(name, Shown::First(usize::MAX));
     let past = call.view.past_locks(name);
     let mut queue: Vec<Bytes> = Vec::new();
     for waiter in call.view.lock_waiters(name) {
         queue.extend(waiter.serve.asker().map(|asker| asker.owner.clone()));
     }
-    let pollers = call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock).len();
+    // Who waits in the queue of a fair lock polls it, too.
+    let pollers = match fair.is_empty() {
+        true => call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock).len(),
+        false => 0,
+    };
+    queue.extend(fair);
     let teller = Teller { shared: call.shared, now: call.now, you: owner };
     let mut sentences = teller.holders(held.as_ref());
     if let Some(first) = sentences.first_mut() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::SINCE;
+use super::fair;
 use super::replies::{answer_client, answer_meta, answer_type, maybe_bulk, maybe_integer, number};
 use crate::clock::{LockTime, Now};
 use crate::commands::admin::acl_check;
@@ -17,14 +18,13 @@ use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{Asker, HeldLock, LockHolder, Occupied, ShardSet, Shown, Waiter};
+use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
 use crate::resp::Reply;
 use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
 use crate::state::polling::{Pollers, Polls};
 use crate::state::session::Session;
 use crate::types::lock::LockKind;
-use crate::types::{List, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.GRAPH", SINCE, graph)
@@ -59,8 +59,6 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const KEYS_PER_LOCK: u64 = 16;
 /// Bytes of a reply of LOCK.LIST to which no further keys are added.
 const LIST_BYTES_FULL: usize = 1024 * 1024;
-/// Owners in the queue of a fair lock that are looked at.
-const FAIR_QUEUE_MAX: usize = 10_000;
 /// Bytes of a key that LOCK.LIST and LOCK.GRAPH show. A longer one is the name of no lock that people look for, and would
 /// make their replies too long to be read. LOCK.WHO shows it.
 const KEY_BYTES_SHOWN: usize = 64 * 1024;
@@ -80,7 +78,7 @@ fn token(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let queue = fair_queue(call, name)?;
+    let queue = fair::queue_of(call, name)?;
     let held = call.view.held_key(name, Shown::First(usize::MAX));
 
     match held {
@@ -156,19 +154,25 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (mut cursor, mut left) = (wanted.cursor, wanted.options.count);
     // An empty shard takes one step. The number of shards bounds these steps.
     while left > 0 {
-        let keys = left.min(KEYS_PER_LOCK);
+        let (keys, mut found) = (left.min(KEYS_PER_LOCK), Vec::new());
         let (next, seen) =
-            call.view.scan_locks(cursor, keys, shown, &is_wanted, &mut |name, hash, mut held| {
-                if let Some(pollers) = pollers.get(&hash) {
-                    held.add_pollers(pollers);
-                }
-                if wanted.fits(&held, call.now.lock) {
-                    count = count.saturating_add(1);
-                    let mut reply = Reply::new(&mut locks, call.reply.protocol());
-                    Answer::new(&mut reply, call.shared, call.now).lock(name, &held);
-                }
+            call.view.scan_locks(cursor, keys, shown, &is_wanted, &mut |name, hash, held| {
+                found.push((Bytes::copy_from_slice(name), hash, held));
             })?;
         cursor = next;
+        for (name, hash, mut held) in found {
+            let fair = fair::queue_apart(call, &name, held.kind);
+            held.waiters = held.waiters.saturating_add(fair.len());
+            // Who waits in the queue of a fair lock polls it, too.
+            if let Some(pollers) = pollers.get(&hash).filter(|_| fair.is_empty()) {
+                held.add_pollers(pollers);
+            }
+            if wanted.fits(&held, call.now.lock) {
+                count = count.saturating_add(1);
+                let mut reply = Reply::new(&mut locks, call.reply.protocol());
+                Answer::new(&mut reply, call.shared, call.now).lock(&name, &held);
+            }
+        }
         // COUNT is a hint, as that of SCAN: long keys, names and metadata make a step shorter.
         if cursor == 0 || locks.len() > LIST_BYTES_FULL {
             break;
@@ -186,7 +190,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let fair = fair_queue(call, name)?;
+    let fair = fair::queue_of(call, name)?;
     // One holder is enough to know that it is held.
     let kind = call.view.held_key(name, Shown::First(1)).map(|held| held.kind);
     let queued: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
@@ -221,36 +225,6 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
     waiters.iter().for_each(|waits| answer.waits(waits));
     Ok(Outcome::Replied)
-}
-
-/// The owners that wait for a fair lock of Redisson, first come first: the elements of a list, whose timeouts are in a sorted
-/// set. Inside of a transaction there are none, because it has not locked these keys.
-fn fair_queue(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Vec<Bytes>, Refusal> {
-    let key = |prefix: &[u8]| match name.contains(&b'{') {
-        true => [prefix, b":", name].concat(),
-        false => [prefix, b":{", name, b"}"].concat(),
-    };
-    let (queue, timeouts) = (key(b"redisson_lock_queue"), key(b"redisson_lock_timeout"));
-    if !call.view.holds_all() {
-        if call.session.is_nested {
-            return Ok(Vec::new());
-        }
-        if !call.view.relock(ShardSet::Keys(&[name, &queue, &timeouts])) {
-            return Err(Refusal::Occupied);
-        }
-    }
-    let Some(Ok(list)) = call.view.entry(&queue).occupied().map(Occupied::into_object::<List>) else {
-        return Ok(Vec::new());
-    };
-    let owners: Vec<_> = list.iter().take(FAIR_QUEUE_MAX).map(Bytes::copy_from_slice).collect();
-    let timeouts = call.view.entry(&timeouts).occupied().map(Occupied::into_object::<SortedSet>);
-    let now_ms = call.now.wall().as_millis() as f64;
-    let has_ended = |owner: &Bytes| {
-        let until_ms = timeouts.as_ref().and_then(|set| set.as_ref().ok()?.score(owner));
-        until_ms.is_some_and(|until_ms| until_ms <= now_ms)
-    };
-    // As Redisson does, which removes those at the head only.
-    Ok(owners.into_iter().skip_while(has_ended).collect())
 }
 
 /// Who waits for a lock, as LOCK.WAITERS shows it.
@@ -299,6 +273,7 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }));
     })?;
     edges.sort_by(|a, b| (a.number, &a.waits_for).cmp(&(b.number, &b.waits_for)));
+    edges.extend(fair_edges(call, &reader)?);
 
     call.reply.array(edges.len());
     for edge in edges {
@@ -309,6 +284,35 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         answer.field("held-by").bulks(&edge.held_by);
     }
     Ok(Outcome::Replied)
+}
+
+/// The waits in the queues of Redisson's fair locks. They come last, because nobody knows when they have begun.
+fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Refusal> {
+    let (mut edges, mut cursor) = (Vec::new(), 0);
+    if call.view.counts().locks.held[LockKind::Reentrant.index()] == 0 {
+        return Ok(edges);
+    }
+    loop {
+        let (mut found, is_shown) = (Vec::new(), |name: &[u8]| reader.is_shown(name));
+        let shown = Shown::First(HOLDERS_SHOWN);
+        (cursor, _) =
+            call.view.scan_locks(cursor, KEYS_PER_LOCK, shown, &is_shown, &mut |name, _, held| {
+                found.push((Bytes::copy_from_slice(name), held));
+            })?;
+        for (name, held) in found {
+            let owners = fair::queue_apart(call, &name, held.kind);
+            let held_by: Arc<[Bytes]> = held.holders.into_iter().filter_map(|holder| holder.owner).collect();
+            edges.extend(owners.into_iter().map(|owner| Edge {
+                number: u64::MAX,
+                owner,
+                waits_for: name.clone(),
+                held_by: Arc::clone(&held_by),
+            }));
+        }
+        if cursor == 0 {
+            return Ok(edges);
+        }
+    }
 }
 
 /// Whose call it is, if its rights are limited.

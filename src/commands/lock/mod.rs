@@ -6,6 +6,7 @@
 mod acquire;
 pub(in crate::commands) mod asking;
 pub(in crate::commands) mod explain;
+mod fair;
 pub(in crate::commands) mod history;
 pub(in crate::commands) mod holders;
 pub(in crate::commands) mod lint;

@@ -397,7 +397,7 @@ function showTimeline(holders, history, now) {
   const held = holders.filter((holder) => holder.since !== null).map((holder) =>
     ({ owner: ownerText(holder), since: holder.since, held: now - holder.since, how: "held", kind: "held" }));
   const ended = history.map((end) => ({
-    owner: ownerText(end), since: end.since, held: end.held, how: end.reason,
+    owner: ownerText(end), since: end.since, held: end.held, how: end.text ? `${end.reason}: ${end.text}` : end.reason,
     kind: end.reason === "released" ? "released" : "lost",
   }));
   const holds = [...held, ...ended].slice(0, HOLDS_SHOWN);
