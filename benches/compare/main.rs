@@ -83,8 +83,7 @@ fn report(race: &Race) -> Result<(), Box<dyn Error>> {
     let table = table::markdown(results);
     std::fs::write(options.out.join("table.md"), &table)?;
     std::fs::write(options.out.join("plot.svg"), plot::svg(results))?;
-    println!("{table}\nresults.json, table.md and plot.svg are in {}", options.out.display());
-    end(options, results)
+    end(options, results, &format!("{table}\nresults.json, table.md and plot.svg"))
 }
 
 /// Like [`report`], for clusters. A test must have all of its own.
@@ -93,21 +92,22 @@ fn report_replicated(options: &Options, results: &Results) -> Result<(), Box<dyn
     results.write(&options.out.join("replicated.json"))?;
     let table = table::replicated(results);
     std::fs::write(options.out.join("replicated.md"), &table)?;
-    println!("{table}\nreplicated.json and replicated.md are in {}", options.out.display());
-    end(options, results)?;
+    end(options, results, &format!("{table}\nreplicated.json and replicated.md"))?;
     match results.missing.first() {
         Some((name, reason)) if options.is_test() => Err(format!("{name}: {reason}").into()),
         _ => Ok(()),
     }
 }
 
-/// A test leaves nothing, and has no failure.
-fn end(options: &Options, results: &Results) -> Result<(), Box<dyn Error>> {
-    if options.is_test() {
-        std::fs::remove_dir_all(&options.out)?;
-        if let Some((load, server, reason)) = results.failed.first() {
-            return Err(format!("{load} on {server}: {reason}").into());
-        }
+/// Prints the summary. A test does not: it leaves nothing, has no failure, and its figures are those of a debug build.
+fn end(options: &Options, results: &Results, summary: &str) -> Result<(), Box<dyn Error>> {
+    if !options.is_test() {
+        println!("{summary} are in {}", options.out.display());
+        return Ok(());
     }
-    Ok(())
+    std::fs::remove_dir_all(&options.out)?;
+    match results.failed.first() {
+        Some((load, server, reason)) => Err(format!("{load} on {server}: {reason}").into()),
+        None => Ok(()),
+    }
 }

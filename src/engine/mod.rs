@@ -437,10 +437,11 @@ impl Engine {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(&self.shared, transaction, command, request, session.protocol, out);
                 session.client.show_queued(Some(transaction.queued.len()), transaction.bytes);
+                session.client.last_command.store(command.index, Relaxed);
                 return Flow::Next;
             }
             if command.row.name == EXEC {
-                return self.exec(session, command, batch, out);
+                return self.exec(session, (command, request), batch, out);
             }
         }
         if command.row.flags.has(Flags::OFFLOAD) && !session.may_block {

@@ -91,7 +91,7 @@ impl Engine {
     pub(super) fn exec(
         &self,
         session: &mut Session,
-        command: &'static Command,
+        (command, request): Step<'_>,
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
@@ -137,8 +137,7 @@ impl Engine {
         };
         self.count((command.index, 1));
         if shared.monitors.is_any() {
-            let words = [EXEC.as_bytes()];
-            commands::show(session, shared, command, Request::listed(&words), commands::Source::Client);
+            commands::show(session, shared, command, request, commands::Source::Client);
         }
         session.reads = session.reads.after_next();
         session.client.show_queued(None, 0);

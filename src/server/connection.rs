@@ -181,6 +181,7 @@ impl<S: Peer> Connection<S> {
         let permit = ready!(permit.as_mut().poll(cx));
         self.offload_permit = None;
         if let Processing::Here(mut processor) = std::mem::replace(&mut self.processing, Processing::Lost) {
+            self.io.show_buffers(&processor);
             self.processing = Processing::Offloaded(tokio::task::spawn_blocking(move || {
                 processor.process_offloaded();
                 drop(permit);
@@ -361,10 +362,16 @@ impl<S: Peer> ConnectionIo<S> {
             return Ok(Poll::Ready(()));
         }
         self.client.is_held.store(processor.is_held(), Relaxed);
-        self.client.query_bytes.store(processor.input.len() as u64, Relaxed);
-        self.client.query_room.store((processor.input.capacity() - processor.input.len()) as u64, Relaxed);
-        self.client.reply_bytes.store(unread as u64, Relaxed);
+        self.show_buffers(processor);
         Ok(Poll::Pending)
+    }
+
+    /// Lets CLIENT LIST see the buffers as they are now.
+    fn show_buffers(&self, processor: &RequestProcessor) {
+        let input = &processor.input;
+        self.client.query_bytes.store(input.len() as u64, Relaxed);
+        self.client.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
+        self.client.reply_bytes.store(processor.unread() as u64, Relaxed);
     }
 
     /// Whether the deadline of the connection's wait has passed. Otherwise its timer wakes the task.

@@ -710,3 +710,45 @@ fn a_string_that_is_filled_up_far_is_filled_by_the_script_thread() {
         assert_eq!(runner.line().await, ":20000001");
     });
 }
+
+#[tokio::test]
+async fn client_list_shows_the_words_of_a_script_that_runs() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    let argument = "x".repeat(200_000);
+    runner.begin(&server, &["EVAL", FOR_EVER, "0", &argument]).await;
+    other.say(&["CLIENT", "LIST"]).await;
+    let mut line = other.line().await;
+    while !line.contains(" cmd=eval ") {
+        line = other.line().await;
+    }
+    let field = |name: &str| -> u64 {
+        let value = line.split(' ').find_map(|field| field.strip_prefix(name)).unwrap();
+        value.parse().unwrap()
+    };
+    assert!((200_000..210_000).contains(&field("qbuf=")), "{line}");
+    assert!(field("tot-mem=") > 200_000, "{line}");
+    assert_eq!(Client::of(&server).kill().await, "+OK");
+}
+
+#[tokio::test]
+async fn memory_purge_drops_an_interpreter_without_libraries() {
+    let server = server().await;
+    let mut client = Client::of(&server);
+    // It is interpreted, and leaves a compiled script behind.
+    let script = format!("while false do end return #'{}'", "x".repeat(100_000));
+    assert_eq!(client.ask(&["EVAL", &script, "0"]).await, ":100000");
+    let memory = async |client: &mut Client| -> u64 {
+        client.say(&["INFO", "memory"]).await;
+        loop {
+            if let Some(bytes) = client.line().await.strip_prefix("used_memory_lua:") {
+                return bytes.parse().unwrap();
+            }
+        }
+    };
+    let before = memory(&mut client).await;
+    while client.line().await != "" {}
+    assert_eq!(client.ask(&["MEMORY", "PURGE"]).await, "+OK");
+    let after = memory(&mut client).await;
+    assert!(before > 100_000 && after < before - 100_000, "{before} bytes, then {after}");
+}

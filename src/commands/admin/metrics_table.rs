@@ -117,15 +117,15 @@ const MEMORY: &[Metric] = &[
     fact("allocator_resident", |seen| show(seen.resident_bytes)),
     fact("total_system_memory", |seen| show(seen.process.machine_bytes)),
     fact("total_system_memory_human", |seen| human(seen.process.machine_bytes)),
-    zero("used_memory_lua"),
-    never("used_memory_lua_human", |_| human(0)),
+    fact("used_memory_lua", |seen| show(seen.shared.interpreter.memory())),
+    fact("used_memory_lua_human", |seen| human(seen.shared.interpreter.memory() as u64)),
     gauge("used_memory_scripts", "Bytes of the texts of loaded scripts.", |seen| {
         show(seen.shared.scripts.size().1)
     }),
     fact("used_memory_scripts_human", |seen| human(seen.shared.scripts.size().1 as u64)),
     fact("used_memory_scripts_eval", |seen| show(seen.shared.scripts.size().1)),
     gauge("number_of_cached_scripts", "Scripts that are loaded.", |seen| show(seen.shared.scripts.size().0)),
-    zero("used_memory_vm_eval"),
+    fact("used_memory_vm_eval", |seen| show(seen.shared.interpreter.memory())),
     gauge("number_of_functions", "Functions that can be called.", |seen| {
         show(seen.shared.libraries.counts().1)
     }),

@@ -83,7 +83,7 @@ const MEMORY: &[Row] = &[
     Row::new(Group::Server, "MALLOC-STATS", "4.0.0", memory_malloc_stats)
         .summary("Returns the allocator's own report, if it has one."),
     Row::new(Group::Server, "PURGE", "4.0.0", memory_purge)
-        .summary("Does nothing: freed memory goes back on its own."),
+        .summary("Drops the Lua interpreter, unless it runs a script or has libraries."),
     Row::new(Group::Server, "STATS", "4.0.0", memory_stats)
         .summary("Returns the use of the server's memory.")
         .flags(Flags::SUMS),
@@ -217,6 +217,7 @@ fn memory_malloc_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_purge(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
+    call.shared.interpreter.purge();
     call.reply.ok();
     Ok(Outcome::Replied)
 }

@@ -1,37 +1,49 @@
 //! CLIENT INFO and CLIENT LIST: one line about each client.
 //!
-//! Rule    qbuf is bytes received and not yet parsed. omem is bytes of replies and messages not yet sent. tot-mem is both
-//!         and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
+//! Rule    qbuf is bytes received whose request has not ended, as of the last pause of the connection, and qbuf-free the room
+//!         behind them. argv-mem is the words of the command that this client is executing, or the keys that it waits for;
+//!         those of a script or another long call are in qbuf. omem is bytes of replies and messages not yet sent. tot-mem
+//!         is all of these and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
 //! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session`, `waits-for`,
 //!         `script` and `script-age` are our own.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clock::LockTime;
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::number;
+use crate::number::{self, total};
 use crate::resp::Protocol;
 use crate::state::channels::Kind;
 use crate::state::clients::{Client, ClientId};
 use crate::state::lock_sessions;
 
 pub(in crate::commands) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let line = about(&call.session.client, call.shared, call.now.lock);
+    let line = about(&call.session.client, call.shared, call.now.lock, words_of(call));
 
     call.reply.verbatim(&line);
     Ok(Outcome::Replied)
 }
 
-/// The line about one client. Fields without a meaning here have the value of an idle client of Redis.
-pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
+/// Bytes of the words of the request that is executed.
+fn words_of(call: &Call<'_, '_>) -> u64 {
+    let request = call.args.request();
+    total((0..request.len()).map(|at| request.word(at).len() as u64))
+}
+
+/// The line about one client, which is executing a command whose words have so many bytes. Fields without a meaning here
+/// have the value of an idle client of Redis.
+pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime, words: u64) -> String {
     let names = client.names.lock().clone();
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
     let last = client.last_command.load(Relaxed);
     let command = table().all().find(|command| command.index == last);
     let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
+    let waited_for = client.waits_for(usize::MAX);
+    let argv = total(waited_for.iter().map(|key| key.len() as u64).chain([words]));
     let waits_for = waits_for(client);
     let script = match shared.running.script_and_age(now) {
         Some((script, age_ms)) if script.client.id == client.id => {
@@ -48,7 +60,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let _ = writeln!(
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free={} \
-         argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
+         argv-mem={argv} multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
          resp={} lib-name={} lib-ver={}{session}{waits_for}{script}",
         names.name,
         seconds(client.since.as_millis()),
@@ -65,7 +77,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
         client.queued_bytes.load(Relaxed),
         u8::from(unsent > 0),
         unsent,
-        client.held_bytes(),
+        total([client.held_bytes(), argv]),
         command.map_or("NULL", |command| command.name.as_str()),
         client.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),
         redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX)),
@@ -178,7 +190,12 @@ pub(in crate::commands) fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
     let fits =
         |client: &Client| !client.is_closing() && wanted.is_none_or(|wanted| Type::of(client) == wanted);
     let found = found.iter().filter(|client| fits(client));
-    let lines: String = found.map(|client| about(client, call.shared, call.now.lock)).collect();
+    let own = call.session.client.id;
+    let words = words_of(call);
+    let line = |client: &Arc<Client>| {
+        about(client, call.shared, call.now.lock, if client.id == own { words } else { 0 })
+    };
+    let lines: String = found.map(line).collect();
 
     call.reply.verbatim(&lines);
     Ok(Outcome::Replied)

@@ -77,6 +77,14 @@ mod with_lua {
             self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }
 
+        /// Drops the Lua state, so that its memory goes back to the allocator in whole. One that has libraries stays, and
+        /// one that runs a script.
+        pub(in crate::commands) fn purge(&self) {
+            if let Some(mut slot) = self.0.try_lock() {
+                slot.take_if(|interpreter| interpreter.is_replaceable());
+            }
+        }
+
         /// Forgets what it has compiled.
         pub(in crate::commands) fn flush(&self) {
             if let Some(interpreter) = self.0.lock().as_mut() {
@@ -185,6 +193,8 @@ mod without_lua {
         pub fn memory(&self) -> usize {
             0
         }
+
+        pub(in crate::commands) fn purge(&self) {}
 
         pub(in crate::commands) fn flush(&self) {}
 

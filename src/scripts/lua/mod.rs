@@ -99,6 +99,11 @@ impl Interpreter {
         self.lua.used_memory()
     }
 
+    /// Whether a fresh state can take its place: it has no library, and compiles scripts again when they come.
+    pub fn is_replaceable(&self) -> bool {
+        self.libraries.is_none()
+    }
+
     /// How many bytes each script may hold from now on.
     pub fn set_memory_max(&mut self, bytes: usize) {
         // Setting the limit of a state with mlua's allocator cannot fail.

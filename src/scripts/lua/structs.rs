@@ -226,9 +226,9 @@ fn unpack(call: &Call<'_>) -> Result<MultiValue> {
             }
             b's' => {
                 let rest = &data[position..];
-                let end = rest.iter().position(|byte| *byte == 0);
+                let end = memchr::memchr(0, rest);
+                charge_bytes(call, end.unwrap_or(rest.len()))?;
                 let end = end.ok_or_else(|| call.error("unfinished string in data"))?;
-                charge_bytes(call, end)?;
                 values.push(string(call, &rest[..end])?);
                 len = end + 1;
             }

@@ -132,7 +132,7 @@ fn libraries_that_were_c_hold_against_edges() {
             Err("data string too short"),
         ),
         ("return {pcall(struct.unpack, 'i4', 'xxxxxxxx', -1)}", Err("data string too short")),
-        ("return {pcall(struct.unpack, 'Lc0', ('\\255'):rep(16))}", Err("data string too short")),
+        ("return {pcall(struct.unpack, 'Ic0', ('\\255'):rep(16))}", Err("data string too short")),
         ("return {pcall(struct.unpack, ('b'):rep(1e6), ('x'):rep(1e6))}", Err("too many results")),
         ("return {pcall(struct.pack, '!3', 1)}", Err("alignment 3 is not a power of 2")),
         ("return #struct.pack('!1073741824bi32', 1, 1)", Ok(":64\r\n")),
