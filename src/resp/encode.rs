@@ -197,11 +197,6 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A double as a bulk string, in RESP3 too.
-    pub fn bulk_double(&mut self, value: f64) {
-        self.bulk(Text::new(value).as_bytes());
-    }
-
     /// An array of bulk strings.
     pub fn bulks<B: AsRef<[u8]>>(&mut self, items: &[B]) {
         self.array(items.len());
@@ -265,7 +260,6 @@ mod tests {
         assert_eq!(both(|r| r.map(2)), pair("*4|", "%2|"));
         assert_eq!(both(|r| r.boolean(true)), pair(":1|", "#t|"));
         assert_eq!(both(|r| r.double(2.5)), pair("$3|2.5|", ",2.5|"));
-        assert_eq!(both(|r| r.bulk_double(2e20)), pair("$5|2e+20|", "$5|2e+20|"));
         assert_eq!(both(|r| r.verbatim("hi")), pair("$2|hi|", "=6|txt:hi|"));
         assert_eq!(both(|r| r.integer(-12)), pair(":-12|", ":-12|"));
         assert_eq!(both(|r| r.bulk(b"a\r\n")), pair("$3|a||", "$3|a||"));

@@ -2,6 +2,8 @@
 //!
 //! Rule    the text says what a client library would return. So RESP2 and RESP3 have equal texts.
 
+use crate::resp::Element;
+
 /// The first reply in the bytes as text, at most 500 characters. Pushes before it are skipped. Empty if there is
 /// none.
 pub fn reply_text(bytes: &[u8]) -> String {
@@ -31,35 +33,19 @@ struct Frames<'a> {
     text: String,
 }
 
-impl<'a> Frames<'a> {
+impl Frames<'_> {
     /// Appends the next frame. `None` if it is not whole.
     fn next(&mut self, depth: usize) -> Option<()> {
-        let (kind, line) = self.line()?;
-        let number = std::str::from_utf8(line).ok().and_then(|text| text.parse::<i64>().ok());
-        match kind {
-            b'+' | b':' | b',' | b'(' => self.push(line),
-            b'#' => self.push(if line == b"t" { b"1" } else { b"0" }),
-            b'-' => {
+        match Element::take(&mut self.bytes)? {
+            Element::Line(b'#', line) => self.push(if line == b"t" { b"1" } else { b"0" }),
+            Element::Line(b'-', text) | Element::Bulk(b'!', text) => {
                 self.text.push('-');
-                self.push(line);
+                self.push(text);
             }
-            b'_' => self.push(b"nil"),
-            b'$' | b'!' | b'=' => match usize::try_from(number?) {
-                Ok(length) => {
-                    let content = self.bytes.get(..length)?;
-                    self.bytes = self.bytes.get(length + 2..)?;
-                    if kind == b'!' {
-                        self.text.push('-');
-                    }
-                    self.push(if kind == b'=' { content.get(4..).unwrap_or(content) } else { content });
-                }
-                Err(_) => self.push(b"nil"),
-            },
-            b'*' | b'~' | b'>' | b'%' => match usize::try_from(number?) {
-                Ok(count) => self.list(if kind == b'%' { count.saturating_mul(2) } else { count }, depth)?,
-                Err(_) => self.push(b"nil"),
-            },
-            _ => return None,
+            Element::Bulk(b'=', text) => self.push(text.get(4..).unwrap_or(text)),
+            Element::Line(_, text) | Element::Bulk(_, text) => self.push(text),
+            Element::Null(_) => self.push(b"nil"),
+            Element::Aggregate(_, len) => self.list(len, depth)?,
         }
         Some(())
     }
@@ -77,14 +63,6 @@ impl<'a> Frames<'a> {
         }
         self.text.push(']');
         Some(())
-    }
-
-    /// The first byte of a line, and the others.
-    fn line(&mut self) -> Option<(u8, &'a [u8])> {
-        let end = self.bytes.windows(2).position(|pair| pair == b"\r\n")?;
-        let (line, rest) = (&self.bytes[..end], &self.bytes[end + 2..]);
-        self.bytes = rest;
-        line.split_first().map(|(kind, line)| (*kind, line))
     }
 
     fn push(&mut self, bytes: &[u8]) {

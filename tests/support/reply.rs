@@ -1,7 +1,8 @@
 //! A reply as it came over the wire, RESP2 or RESP3, and its spelling in a transcript.
 //!
-//! Knows    every type byte of RESP3 that a command's reply can begin with.
-//! Owns     its own reader: transcripts must distinguish `$-1`, `*-1` and `_`, which codecs merge.
+//! Rule     `$-1`, `*-1` and `_`, which codecs merge, are three replies.
+
+use redlatch::internals::resp::Element;
 
 use super::words::quote;
 
@@ -30,8 +31,37 @@ pub(crate) enum Reply {
 impl Reply {
     /// Reads the first reply in `bytes`; returns it and its length, or `None` while it is incomplete.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
-        let mut reader = Reader { bytes, at: 0 };
-        Ok(reader.reply()?.map(|reply| (reply, reader.at)))
+        let mut rest = bytes;
+        match (Self::take(&mut rest), bytes.first()) {
+            (Some(reply), _) => Ok(Some((reply, bytes.len() - rest.len()))),
+            (None, Some(kind)) if !b"+-:,#(_$=*~>%".contains(kind) => {
+                Err(format!("no reply begins with {:?}", *kind as char))
+            }
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Some(match Element::take(bytes)? {
+            Element::Aggregate(b'%', len) => {
+                let pairs = (0..len / 2).map(|_| Some((Self::take(bytes)?, Self::take(bytes)?)));
+                Self::Map(pairs.collect::<Option<_>>()?)
+            }
+            Element::Aggregate(kind, len) => {
+                Self::List(kind, (0..len).map(|_| Self::take(bytes)).collect::<Option<_>>()?)
+            }
+            Element::Bulk(b'=', text) => Self::Verbatim(text.get(..3)?.to_vec(), text.get(4..)?.to_vec()),
+            Element::Bulk(_, text) => Self::Bulk(text.to_vec()),
+            Element::Line(b'+', text) => Self::Simple(text.to_vec()),
+            Element::Line(b'-', text) => Self::Error(text.to_vec()),
+            Element::Line(b':', text) => Self::Int(std::str::from_utf8(text).ok()?.parse().ok()?),
+            Element::Line(b',', text) => Self::Double(text.to_vec()),
+            Element::Line(b'#', text) => Self::Bool(text == b"t"),
+            Element::Line(_, text) => Self::BigNumber(text.to_vec()),
+            Element::Null(b'$') => Self::NilBulk,
+            Element::Null(b'*') => Self::NilArray,
+            Element::Null(_) => Self::Null,
+        })
     }
 
     /// The spelling that a transcript uses for exactly this reply.
@@ -86,73 +116,4 @@ fn enclose(open: char, items: &[String], close: char) -> String {
     }
     let body: String = items.iter().map(|item| format!("  {},\n", item.replace('\n', "\n  "))).collect();
     format!("{open}\n{body}{close}")
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn reply(&mut self) -> Result<Option<Reply>, String> {
-        let Some(line) = self.line() else { return Ok(None) };
-        let Some((kind, rest)) = line.split_first() else {
-            return Err("an empty line is no reply".to_owned());
-        };
-        let (kind, rest) = (*kind, rest.to_vec());
-        Ok(match kind {
-            b'+' => Some(Reply::Simple(rest)),
-            b'-' => Some(Reply::Error(rest)),
-            b':' => Some(Reply::Int(number(&rest)?)),
-            b'_' => Some(Reply::Null),
-            b',' => Some(Reply::Double(rest)),
-            b'#' => Some(Reply::Bool(rest == b"t")),
-            b'(' => Some(Reply::BigNumber(rest)),
-            b'$' if rest == b"-1" => Some(Reply::NilBulk),
-            b'*' if rest == b"-1" => Some(Reply::NilArray),
-            b'$' => self.blob(number(&rest)?)?.map(Reply::Bulk),
-            b'=' => self.blob(number(&rest)?)?.map(|text| {
-                let (kind, text) = text.split_at(text.len().min(4));
-                Reply::Verbatim(kind.get(..3).unwrap_or_default().to_vec(), text.to_vec())
-            }),
-            b'*' | b'~' | b'>' => self.items(number(&rest)?)?.map(|items| Reply::List(kind, items)),
-            b'%' => self.items(number(&rest)? * 2)?.map(|items| {
-                Reply::Map(items.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
-            }),
-            _ => return Err(format!("no reply begins with {:?}", kind as char)),
-        })
-    }
-
-    fn line(&mut self) -> Option<&[u8]> {
-        let rest = &self.bytes[self.at..];
-        let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
-        self.at += end + 2;
-        Some(&rest[..end])
-    }
-
-    fn blob(&mut self, len: i64) -> Result<Option<Vec<u8>>, String> {
-        let len = usize::try_from(len).map_err(|_| format!("a blob of {len} bytes"))?;
-        let Some(blob) = self.bytes.get(self.at..self.at + len + 2) else { return Ok(None) };
-        self.at += len + 2;
-        if !blob.ends_with(b"\r\n") {
-            return Err("a blob that does not end where it said".to_owned());
-        }
-        Ok(Some(blob[..len].to_vec()))
-    }
-
-    fn items(&mut self, count: i64) -> Result<Option<Vec<Reply>>, String> {
-        let mut items = Vec::new();
-        for _ in 0..count {
-            match self.reply()? {
-                Some(item) => items.push(item),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(items))
-    }
-}
-
-fn number(text: &[u8]) -> Result<i64, String> {
-    let text = String::from_utf8_lossy(text);
-    text.parse().map_err(|_| format!("{text:?} where a number must be"))
 }

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use redlatch::internals::resp::Element;
+
 /// Stands in a request for the key, which differs from one request to the next.
 pub(crate) const KEY: &str = "{key}";
 /// The owner of all locks of the race: as long as a UUID.
@@ -87,34 +89,34 @@ pub(crate) enum Answer {
 
 /// The answer in front and how many bytes it has, or `None` if some are still to come.
 pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
-    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-    let (line, at) = (&bytes[..end.saturating_sub(1)], end + 1);
-    let (Some(kind), rest) = (line.first(), line.get(1..).unwrap_or_default()) else {
-        return Err(io::Error::other("an answer without a type"));
+    let mut rest = bytes;
+    let Some(element) = Element::take(&mut rest) else {
+        return match bytes.first() {
+            Some(kind) if !b"+-:$*".contains(kind) => Err(unknown(*kind)),
+            _ => Ok(None),
+        };
     };
-    let number = || {
-        let text = std::str::from_utf8(rest).ok();
-        let number = text.and_then(|text| text.parse::<i64>().ok());
-        number.ok_or_else(|| io::Error::other("an answer's number is none"))
-    };
-    let found = match kind {
-        b'+' => (Answer::Simple, at),
-        b'-' => (Answer::Error, at),
-        b':' => (Answer::Integer(number()?), at),
-        b'$' => match usize::try_from(number()?) {
-            Err(_) => (Answer::Nil, at),
-            Ok(size) => (Answer::Text(size), at + size + 2),
-        },
-        b'*' if number()? < 0 => (Answer::Nil, at),
-        b'*' => {
-            let mut at = at;
-            for _ in 0..number()? {
-                let Some((_, length)) = answer(&bytes[at..])? else { return Ok(None) };
-                at += length;
-            }
-            (Answer::Array, at)
+    let found = match element {
+        Element::Line(b'+', _) => Answer::Simple,
+        Element::Line(b'-', _) => Answer::Error,
+        Element::Line(b':', number) => {
+            let number = str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+            Answer::Integer(number.ok_or_else(|| io::Error::other("an answer's number is none"))?)
         }
-        _ => return Err(io::Error::other(format!("an answer of type {}", kind.escape_ascii()))),
+        Element::Bulk(_, text) => Answer::Text(text.len()),
+        Element::Null(_) => Answer::Nil,
+        Element::Aggregate(_, len) => {
+            for _ in 0..len {
+                let Some((_, length)) = answer(rest)? else { return Ok(None) };
+                rest = &rest[length..];
+            }
+            Answer::Array
+        }
+        Element::Line(kind, _) => return Err(unknown(kind)),
     };
-    Ok(Some(found).filter(|(_, length)| *length <= bytes.len()))
+    Ok(Some((found, bytes.len() - rest.len())))
+}
+
+fn unknown(kind: u8) -> io::Error {
+    io::Error::other(format!("an answer of type {}", kind.escape_ascii()))
 }

@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::fault::{error_table, refused};
 use crate::error::until_nul;
 use crate::number;
-use crate::resp::{Protocol, Reply};
+use crate::resp::{Element, Protocol, Reply};
 
 /// Arrays inside arrays, in a reply of a command.
 const READ_DEPTH_MAX: usize = 64;
@@ -42,36 +42,33 @@ const VALUES_PER_LOOK: usize = 1000;
 
 impl<'r> Reader<'r> {
     fn value(&mut self, depth: usize) -> Result<Value> {
+        let Some(element) = Element::take(&mut self.rest) else { return Ok(Value::Nil) };
+        self.value_of(element, depth)
+    }
+
+    fn value_of(&mut self, element: Element<'r>, depth: usize) -> Result<Value> {
         if depth > READ_DEPTH_MAX {
             return Err(refused("the reply is too deep for a script"));
         }
-        let line = self.line();
-        let (kind, line) = line.split_first().map_or((b'_', line), |(kind, line)| (*kind, line));
-        Ok(match kind {
-            b':' => Value::Number(number::integer(line).unwrap_or(0) as f64),
-            b'$' => match self.bulk(line) {
-                Some(bytes) => Value::String(self.lua.create_string(bytes)?),
-                None => Value::Boolean(false),
-            },
-            b'*' | b'>' => match count(line) {
-                Some(len) => Value::Table(self.array(len, depth)?),
-                None => Value::Boolean(false),
-            },
-            b'-' => Value::Table(error_table(self.lua, line, true)?),
-            b'%' => tagged(self.lua, "map", self.pairs(count(line).unwrap_or(0), depth, true)?)?,
-            b'~' => tagged(self.lua, "set", self.pairs(count(line).unwrap_or(0), depth, false)?)?,
-            b'+' => tagged(self.lua, "ok", LuaString::wrap(line))?,
-            b'(' => tagged(self.lua, "big_number", LuaString::wrap(line))?,
-            b',' => tagged(self.lua, "double", double(line))?,
-            b'=' => {
-                let text = self.bulk(line).unwrap_or_default();
+        Ok(match element {
+            Element::Null(b'_') => Value::Nil,
+            Element::Null(_) => Value::Boolean(false),
+            Element::Aggregate(b'%', len) => tagged(self.lua, "map", self.pairs(len / 2, depth, true)?)?,
+            Element::Aggregate(b'~', len) => tagged(self.lua, "set", self.pairs(len, depth, false)?)?,
+            Element::Aggregate(_, len) => Value::Table(self.array(len, depth)?),
+            Element::Bulk(b'=', text) => {
                 let parts = self.lua.create_table_with_capacity(0, 2)?;
                 parts.raw_set("format", LuaString::wrap(text.get(..3).unwrap_or_default()))?;
                 parts.raw_set("string", LuaString::wrap(text.get(4..).unwrap_or_default()))?;
                 tagged(self.lua, "verbatim_string", parts)?
             }
-            b'#' => Value::Boolean(line == b"t"),
-            _ => Value::Nil,
+            Element::Bulk(_, bytes) => Value::String(self.lua.create_string(bytes)?),
+            Element::Line(b':', line) => Value::Number(number::integer(line).unwrap_or(0) as f64),
+            Element::Line(b'-', line) => Value::Table(error_table(self.lua, line, true)?),
+            Element::Line(b'+', line) => tagged(self.lua, "ok", LuaString::wrap(line))?,
+            Element::Line(b'(', line) => tagged(self.lua, "big_number", LuaString::wrap(line))?,
+            Element::Line(b',', line) => tagged(self.lua, "double", double(line))?,
+            Element::Line(_, line) => Value::Boolean(line == b"t"),
         })
     }
 
@@ -87,14 +84,11 @@ impl<'r> Reader<'r> {
         let table = self.lua.create_table_with_capacity(len.min(self.rest.len()), 0)?;
         for at in 1..=len {
             self.count_value()?;
-            // A string needs no handle on its way into the table.
-            match self.rest.strip_prefix(b"$").filter(|rest| !rest.starts_with(b"-")) {
-                Some(_) => {
-                    let line = self.line();
-                    let bytes = self.bulk(&line[1..]).unwrap_or_default();
-                    table.raw_set(at, LuaString::wrap(bytes))?;
-                }
-                None => table.raw_set(at, self.value(depth + 1)?)?,
+            match Element::take(&mut self.rest) {
+                // A string needs no handle on its way into the table.
+                Some(Element::Bulk(b'$', bytes)) => table.raw_set(at, LuaString::wrap(bytes))?,
+                Some(element) => table.raw_set(at, self.value_of(element, depth + 1)?)?,
+                None => {}
             }
         }
         Ok(table)
@@ -111,21 +105,6 @@ impl<'r> Reader<'r> {
         }
         Ok(table)
     }
-
-    /// The bytes that a line like `$5` announces; `None` for `$-1`.
-    fn bulk(&mut self, line: &[u8]) -> Option<&'r [u8]> {
-        let len = count(line)?;
-        let bytes = self.rest.get(..len)?;
-        self.rest = self.rest.get(len + 2..).unwrap_or_default();
-        Some(bytes)
-    }
-
-    fn line(&mut self) -> &'r [u8] {
-        let end = self.rest.iter().position(|byte| *byte == b'\r').unwrap_or(self.rest.len());
-        let line = &self.rest[..end];
-        self.rest = self.rest.get(end + 2..).unwrap_or_default();
-        line
-    }
 }
 
 /// A table with one field, by which a script knows what kind of reply it is.
@@ -133,10 +112,6 @@ fn tagged(lua: &Lua, name: &str, value: impl IntoLua) -> Result<Value> {
     let table = lua.create_table_with_capacity(0, 1)?;
     table.raw_set(name, value)?;
     Ok(Value::Table(table))
-}
-
-fn count(line: &[u8]) -> Option<usize> {
-    number::integer(line).and_then(|len| usize::try_from(len).ok())
 }
 
 fn double(line: &[u8]) -> f64 {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) type Checked = Result<(), Box<dyn Error>>;
 
@@ -37,6 +37,65 @@ pub(crate) fn check(name: &str, truth: bool) -> Checked {
     }
     println!("ok {name}");
     Ok(())
+}
+
+/// What users write around a client that has no lock.
+pub(crate) trait Locks {
+    async fn acquire(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>>;
+    async fn release(&self, key: &str, token: &str) -> Result<bool, Box<dyn Error>>;
+    async fn extend(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>>;
+    async fn pttl(&self, key: &str) -> Result<u64, Box<dyn Error>>;
+
+    async fn wait(&self, key: &str, token: &str) -> Checked {
+        while !self.acquire(key, token, LONG).await? {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) async fn ownership(locks: &impl Locks) -> Checked {
+    check("acquire", locks.acquire("stock", "first", LONG).await?)?;
+    check("contended acquire is refused", !locks.acquire("stock", "second", LONG).await?)?;
+    check("release by a non-owner is refused", !locks.release("stock", "second").await?)?;
+    check("extend by a non-owner is refused", !locks.extend("stock", "second", 2 * LONG).await?)?;
+    check("extend", locks.extend("stock", "first", 2 * LONG).await?)?;
+    check("takes the lease anew", (19_001..=20_000).contains(&locks.pttl("stock").await?))?;
+
+    let start = Instant::now();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        locks.release("stock", "first").await
+    };
+    let (waited, released) = tokio::join!(locks.wait("stock", "second"), release);
+    waited?;
+    let is_late = start.elapsed() >= Duration::from_millis(50);
+    check("contended acquire waits for the release", released? && is_late)?;
+    check("release", locks.release("stock", "second").await? && !locks.release("stock", "second").await?)?;
+
+    let start = Instant::now();
+    locks.acquire("lease", "lapsed", LEASE).await?;
+    locks.wait("lease", "heir").await?;
+    check("expiry hands over, not before the lease ended", start.elapsed() >= LEASE)?;
+    check("the lapsed holder cannot release", !locks.release("lease", "lapsed").await?)?;
+    check("the heir can", locks.release("lease", "heir").await?)
+}
+
+/// Workers that share a counter which loses updates unless they exclude each other.
+pub(crate) async fn race(locks: &impl Locks) -> Checked {
+    let till = Till::default();
+    let work = async |worker: usize| -> Checked {
+        for round in 0..ROUNDS {
+            let token = format!("{worker}/{round}");
+            locks.wait("race", &token).await?;
+            till.update().await;
+            locks.release("race", &token).await?;
+        }
+        Ok(())
+    };
+    const { assert!(WORKERS == 4, "as many as are joined here") };
+    tokio::try_join!(work(0), work(1), work(2), work(3))?;
+    till.check()
 }
 
 /// A counter that loses updates, and says so, unless its users exclude each other.

@@ -1,13 +1,14 @@
 //! fred by hand, over RESP2 and RESP3: SET NX PX, scripts loaded when they are missed, transactions, a subscriber.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::error::Error;
+use std::time::Duration;
 
 use fred::prelude::*;
 use fred::types::scripts::Script;
 use fred::types::{CustomCommand, RespVersion};
 
-use crate::checks::{Checked, EXTEND, LEASE, LONG, RELEASE, ROUNDS, Till, WORKERS, check, url};
+use crate::checks::{self, Checked, EXTEND, LONG, Locks as _, RELEASE, check, ownership, race, url};
 
 pub(crate) async fn run() -> Checked {
     for version in [RespVersion::RESP2, RespVersion::RESP3] {
@@ -19,6 +20,7 @@ pub(crate) async fn run() -> Checked {
         client.flushall::<()>(false).await?;
         let locks = Locks { client, release: Script::from_lua(RELEASE), extend: Script::from_lua(EXTEND) };
         ownership(&locks).await?;
+        reload(&locks).await?;
         transactions(&locks.client).await?;
         wakes(config, &locks).await?;
         race(&locks).await?;
@@ -27,65 +29,38 @@ pub(crate) async fn run() -> Checked {
     Ok(())
 }
 
-/// What its users write around a client.
 struct Locks {
     client: Client,
     release: Script,
     extend: Script,
 }
 
-impl Locks {
-    async fn acquire(&self, key: &str, token: &str, lease: Duration) -> FredResult<bool> {
+impl checks::Locks for Locks {
+    async fn acquire(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>> {
         let lease = Some(Expiration::PX(lease.as_millis() as i64));
         let set: Option<String> = self.client.set(key, token, lease, Some(SetOptions::NX), false).await?;
         Ok(set.is_some())
     }
 
-    async fn wait(&self, key: &str, token: &str) -> FredResult<()> {
-        while !self.acquire(key, token, LONG).await? {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
+    async fn release(&self, key: &str, token: &str) -> Result<bool, Box<dyn Error>> {
+        Ok(self.release.evalsha_with_reload(&self.client, key, token).await?)
     }
 
-    async fn release(&self, key: &str, token: &str) -> FredResult<bool> {
-        self.release.evalsha_with_reload(&self.client, key, token).await
-    }
-
-    async fn extend(&self, key: &str, token: &str, lease: Duration) -> FredResult<bool> {
+    async fn extend(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>> {
         let arguments = vec![token.to_owned(), lease.as_millis().to_string()];
-        self.extend.evalsha_with_reload(&self.client, key, arguments).await
+        Ok(self.extend.evalsha_with_reload(&self.client, key, arguments).await?)
+    }
+
+    async fn pttl(&self, key: &str) -> Result<u64, Box<dyn Error>> {
+        Ok(self.client.pttl(key).await?)
     }
 }
 
-async fn ownership(locks: &Locks) -> Checked {
-    check("acquire", locks.acquire("stock", "first", LONG).await?)?;
-    check("contended acquire is refused", !locks.acquire("stock", "second", LONG).await?)?;
-    check("release by a non-owner is refused", !locks.release("stock", "second").await?)?;
-    check("extend by a non-owner is refused", !locks.extend("stock", "second", 2 * LONG).await?)?;
-    check("extend", locks.extend("stock", "first", 2 * LONG).await?)?;
-    let ttl: u64 = locks.client.pttl("stock").await?;
-    check("takes the lease anew", (19_001..=20_000).contains(&ttl))?;
-
-    let start = Instant::now();
-    let release = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        locks.release("stock", "first").await
-    };
-    let (waited, released) = tokio::join!(locks.wait("stock", "second"), release);
-    waited?;
-    let is_late = start.elapsed() >= Duration::from_millis(50);
-    check("contended acquire waits for the release", released? && is_late)?;
+/// A script that the server has forgotten is loaded again.
+async fn reload(locks: &Locks) -> Checked {
+    locks.acquire("flushed", "token", LONG).await?;
     locks.client.script_flush(false).await?;
-    check("release, though the script was flushed", locks.release("stock", "second").await?)?;
-    check("a second release is refused", !locks.release("stock", "second").await?)?;
-
-    let start = Instant::now();
-    locks.acquire("lease", "lapsed", LEASE).await?;
-    locks.wait("lease", "heir").await?;
-    check("expiry hands over, not before the lease ended", start.elapsed() >= LEASE)?;
-    check("the lapsed holder cannot release", !locks.release("lease", "lapsed").await?)?;
-    check("the heir can", locks.release("lease", "heir").await?)
+    check("release, though the script was flushed", locks.release("flushed", "token").await?)
 }
 
 /// A fence is taken with the lock, or neither is.
@@ -128,21 +103,4 @@ async fn wakes(config: Config, locks: &Locks) -> Checked {
     check("a waiter is told of the release", told == 1 && payload == "first")?;
     news.quit().await?;
     check("and acquires", locks.acquire("told", "second", LONG).await?)
-}
-
-/// Workers that share a counter which loses updates unless they exclude each other.
-async fn race(locks: &Locks) -> Checked {
-    let till = Till::default();
-    let work = async |worker: usize| -> Checked {
-        for round in 0..ROUNDS {
-            let token = format!("{worker}/{round}");
-            locks.wait("race", &token).await?;
-            till.update().await;
-            locks.release("race", &token).await?;
-        }
-        Ok(())
-    };
-    const { assert!(WORKERS == 4, "as many as are joined here") };
-    tokio::try_join!(work(0), work(1), work(2), work(3))?;
-    till.check()
 }

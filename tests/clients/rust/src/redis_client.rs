@@ -1,11 +1,12 @@
 //! redis-rs by hand, over RESP2 and RESP3: SET NX PX, scripts, transactions, a waiter that subscribes.
 
-use std::time::{Duration, Instant};
+use std::error::Error;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, ExistenceCheck, Script, SetExpiry, SetOptions};
 
-use crate::checks::{Checked, EXTEND, LEASE, LONG, RELEASE, ROUNDS, Till, WORKERS, check, url};
+use crate::checks::{self, Checked, EXTEND, LONG, Locks as _, RELEASE, check, ownership, race, url};
 
 pub(crate) async fn run() -> Checked {
     for protocol in ["resp2", "resp3"] {
@@ -22,15 +23,14 @@ pub(crate) async fn run() -> Checked {
     Ok(())
 }
 
-/// What its users write around a connection.
 struct Locks {
     connection: MultiplexedConnection,
     release: Script,
     extend: Script,
 }
 
-impl Locks {
-    async fn acquire(&self, key: &str, token: &str, lease: Duration) -> redis::RedisResult<bool> {
+impl checks::Locks for Locks {
+    async fn acquire(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>> {
         let options = SetOptions::default()
             .conditional_set(ExistenceCheck::NX)
             .with_expiration(SetExpiry::PX(lease.as_millis() as u64));
@@ -38,50 +38,18 @@ impl Locks {
         Ok(set.is_some())
     }
 
-    async fn wait(&self, key: &str, token: &str) -> redis::RedisResult<()> {
-        while !self.acquire(key, token, LONG).await? {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
+    async fn release(&self, key: &str, token: &str) -> Result<bool, Box<dyn Error>> {
+        Ok(self.release.key(key).arg(token).invoke_async(&mut self.connection.clone()).await?)
     }
 
-    async fn release(&self, key: &str, token: &str) -> redis::RedisResult<bool> {
-        self.release.key(key).arg(token).invoke_async(&mut self.connection.clone()).await
-    }
-
-    async fn extend(&self, key: &str, token: &str, lease: Duration) -> redis::RedisResult<bool> {
+    async fn extend(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>> {
         let lease = lease.as_millis() as u64;
-        self.extend.key(key).arg(token).arg(lease).invoke_async(&mut self.connection.clone()).await
+        Ok(self.extend.key(key).arg(token).arg(lease).invoke_async(&mut self.connection.clone()).await?)
     }
-}
 
-async fn ownership(locks: &Locks) -> Checked {
-    let mut connection = locks.connection.clone();
-    check("acquire", locks.acquire("stock", "first", LONG).await?)?;
-    check("contended acquire is refused", !locks.acquire("stock", "second", LONG).await?)?;
-    check("release by a non-owner is refused", !locks.release("stock", "second").await?)?;
-    check("extend by a non-owner is refused", !locks.extend("stock", "second", 2 * LONG).await?)?;
-    check("extend", locks.extend("stock", "first", 2 * LONG).await?)?;
-    let ttl: u64 = connection.pttl("stock").await?;
-    check("takes the lease anew", (19_001..=20_000).contains(&ttl))?;
-
-    let start = Instant::now();
-    let release = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        locks.release("stock", "first").await
-    };
-    let (waited, released) = tokio::join!(locks.wait("stock", "second"), release);
-    waited?;
-    let is_late = start.elapsed() >= Duration::from_millis(50);
-    check("contended acquire waits for the release", released? && is_late)?;
-    check("release", locks.release("stock", "second").await? && !locks.release("stock", "second").await?)?;
-
-    let start = Instant::now();
-    locks.acquire("lease", "lapsed", LEASE).await?;
-    locks.wait("lease", "heir").await?;
-    check("expiry hands over, not before the lease ended", start.elapsed() >= LEASE)?;
-    check("the lapsed holder cannot release", !locks.release("lease", "lapsed").await?)?;
-    check("the heir can", locks.release("lease", "heir").await?)
+    async fn pttl(&self, key: &str) -> Result<u64, Box<dyn Error>> {
+        Ok(self.connection.clone().pttl(key).await?)
+    }
 }
 
 /// A fence is taken with the lock, or neither is.
@@ -121,21 +89,4 @@ async fn wakes(client: &redis::Client, locks: &Locks) -> Checked {
     let payload: String = message.get_payload()?;
     check("a waiter is told of the release", told == 1 && payload == "first")?;
     check("and acquires", locks.acquire("told", "second", LONG).await?)
-}
-
-/// Workers that share a counter which loses updates unless they exclude each other.
-async fn race(locks: &Locks) -> Checked {
-    let till = Till::default();
-    let work = async |worker: usize| -> Checked {
-        for round in 0..ROUNDS {
-            let token = format!("{worker}/{round}");
-            locks.wait("race", &token).await?;
-            till.update().await;
-            locks.release("race", &token).await?;
-        }
-        Ok(())
-    };
-    const { assert!(WORKERS == 4, "as many as are joined here") };
-    tokio::try_join!(work(0), work(1), work(2), work(3))?;
-    till.check()
 }
