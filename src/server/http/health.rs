@@ -1,7 +1,7 @@
 //! `/healthz` and `/readyz`, for probes.
 //!
-//! Rule    a server that grants no locks is alive and not ready: a restart would not help it. The reasons that the server knows
-//!         come first; then a write is tried, with a deadline.
+//! Rule    a server that grants no locks is alive and not ready: a restart would not help it. The reasons that the
+//!         server knows come first; then a write is tried, with a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;

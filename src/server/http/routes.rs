@@ -1,8 +1,8 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route answers at once, asks the engine, or locks shards: then it runs on a thread for blocking work. The body of a
-//!         response may be a stream.
+//! Rule    a route answers at once, asks the engine, or locks shards: then it runs on a thread for blocking work. The
+//!         body of a response may be a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
