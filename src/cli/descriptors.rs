@@ -17,11 +17,13 @@ const RESERVED: u64 = 32;
 /// Descriptors of HTTP that are not for its connections.
 const HTTP_RESERVED: u64 = 16;
 
-/// Descriptors for HTTP, if the settings ask for it or it has inherited a socket: its connections, its sockets, its runtime.
-pub(super) fn for_http(settings: &Settings, inherited: &Inherited) -> u64 {
+/// Descriptors for the places beyond `maxclients`, and for HTTP if the settings ask for it or it has inherited a socket: its
+/// connections, its sockets, its runtime.
+pub(super) fn for_others(settings: &Settings, inherited: &Inherited) -> u64 {
+    let reserved = settings.integer("maxclients-reserved").unsigned_abs();
     let has_socket = !inherited.http.is_empty() || !settings.text("http-unixsocket").is_empty();
     let is_on = has_socket || settings.text("http-port") != "0";
-    if is_on { HTTP_CONNECTIONS_MAX as u64 + HTTP_RESERVED } else { 0 }
+    reserved + if is_on { HTTP_CONNECTIONS_MAX as u64 + HTTP_RESERVED } else { 0 }
 }
 
 /// Raises the process' limit of open files so that `clients` can be served, besides `others` that need a descriptor, as far

@@ -1,7 +1,7 @@
 //! `redlatch health`: whether a server is alive, for container health checks.
 //!
-//! Rule    a server in quarantine is alive, and so is one that answers BUSY: it runs a script, and a restart would lose
-//!         every lock.
+//! Rule    a server in quarantine is alive, and so is one that answers BUSY or has no place for another client: a restart
+//!         would lose every lock.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use crate::client::{Error, Reply, Target, Trust, at, open};
 
 /// How long a server may take for each step: to be connected to, to answer a request.
 const STEP_MAX: Duration = Duration::from_secs(2);
+/// What a server answers where `maxclients` connections are open.
+const FULL: &str = "ERR max number of clients reached";
 /// How long a server that has answered PONG may take to tell of a quarantine.
 const INFO_MAX: Duration = Duration::from_millis(250);
 
@@ -34,10 +36,10 @@ pub(super) fn check(place: Place) -> Result<String, Fault> {
     }
 }
 
-/// Whether an error reply shows a working server: a server that runs a long script, or a Redis that cannot save.
-/// LOADING does not, because locks cannot be taken yet.
+/// Whether an error reply shows a working server: one that runs a long script, one that is full, or a Redis that cannot
+/// save. LOADING does not, because locks cannot be taken yet.
 fn is_alive(answer: &str) -> bool {
-    matches!(answer.split(' ').next(), Some("BUSY" | "MISCONF"))
+    matches!(answer.split(' ').next(), Some("BUSY" | "MISCONF")) || answer == FULL
 }
 
 /// Asks without HELLO, which an older server may not know. Also returns what the server says of its quarantine.
@@ -87,6 +89,8 @@ mod tests {
             ("NOAUTH Authentication required.", false),
             ("WRONGPASS invalid username-password pair or user is disabled.", false),
             ("BUSYKEY", false),
+            ("ERR max number of clients reached", true),
+            ("ERR max number of clients", false),
             ("", false),
         ] {
             assert_eq!(is_alive(answer), expected, "{answer}");

@@ -58,9 +58,9 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     log_start(program, &configuration.ignored);
     let supervisor = Supervisor::find(&settings.text("supervised"))?;
     let unix = unix_paths(&settings, &inherited);
-    let for_http = descriptors::for_http(&settings, &inherited);
+    let for_others = descriptors::for_others(&settings, &inherited);
     builder = builder.inherited(inherited);
-    let clients = client_limit(&settings, for_http)?;
+    let clients = client_limit(&settings, for_others)?;
     builder = builder.set("maxclients", clients.to_string());
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -73,7 +73,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     drop(entered);
     let Log { file, set_level } = log;
     let set_level = Arc::new(set_level);
-    let watch_settings = move |server: &Server| watch_settings(server, &set_level, for_http);
+    let watch_settings = move |server: &Server| watch_settings(server, &set_level, for_others);
     let start = Served::start(builder, &settings, threads, watch_settings);
     // The start may wait for others.
     let started = runtime.block_on(async {
@@ -235,13 +235,13 @@ async fn reason_to_end(
     }
 }
 
-/// Raises the limit of open files for `maxclients` and for HTTP. Returns how many clients it allows; the log says so if it
+/// Raises the limit of open files for `maxclients` and for others. Returns how many clients it allows; the log says so if it
 /// is fewer.
-fn client_limit(settings: &Settings, for_http: u64) -> Result<u64, Fault> {
+fn client_limit(settings: &Settings, for_others: u64) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
     // A standby has a connection to the leader for each client.
     let each = if settings.text("cluster-etcd").is_empty() { 1 } else { 2 };
-    let fit = descriptors::raise_limit(wanted * each, for_http);
+    let fit = descriptors::raise_limit(wanted * each, for_others);
     let fit = fit.map_err(|error| format!("maxclients: {error}"))? / each;
     match fit {
         0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
@@ -254,18 +254,18 @@ fn client_limit(settings: &Settings, for_http: u64) -> Result<u64, Fault> {
 }
 
 /// Has a server that starts follow CONFIG SET where that concerns the process.
-fn watch_settings(server: &Server, set_level: &Arc<log::SetLevel>, for_http: u64) {
+fn watch_settings(server: &Server, set_level: &Arc<log::SetLevel>, for_others: u64) {
     let set_level = Arc::clone(set_level);
     server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
-    server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_http));
+    server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_others));
 }
 
 /// CONFIG SET may set no `maxclients` that the system does not allow.
-fn check_maxclients(proposal: &Proposal<'_>, for_http: u64) -> Result<(), SettingError> {
+fn check_maxclients(proposal: &Proposal<'_>, for_others: u64) -> Result<(), SettingError> {
     let Some(name) = proposal.first("maxclients") else { return Ok(()) };
     let value = proposal.text(name);
     let wanted = value.parse().unwrap_or(u64::MAX);
-    match descriptors::raise_limit(wanted, for_http) {
+    match descriptors::raise_limit(wanted, for_others) {
         Ok(fit) if fit < wanted => {
             let reply = format!(
                 "The operating system is not able to handle the specified number of clients, try with {fit}"

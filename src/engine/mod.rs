@@ -267,12 +267,14 @@ impl Engine {
         calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
     }
 
-    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout` or
-    /// have exceeded their soft output limit for too long.
+    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout`, have not
+    /// authenticated within `login-timeout`, or have exceeded their soft output limit for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let mut client_bytes = 0_u64;
-        let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
+        let seconds = |name| self.shared.settings.integer(name) as u64;
+        let idle_ms_max = seconds("timeout") * 1000;
+        let login_ms_max = if self.shared.acl.is_open() { 0 } else { seconds("login-timeout") * 1000 };
         self.shared.registries.clients.each(|client| {
             client.release_if_idle(now);
             client_bytes = client_bytes.saturating_add(client.held_bytes());
@@ -280,6 +282,8 @@ impl Engine {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {
                 client.cut("was idle for longer than timeout");
+            } else if login_ms_max > 0 && client.is_late_to_log_in(now, login_ms_max) {
+                client.cut("has not authenticated within login-timeout");
             }
         });
         self.shared.metrics.client_bytes.store(client_bytes, Relaxed);

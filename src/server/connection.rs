@@ -521,7 +521,7 @@ mod tests {
     fn connection(server: &Server, peer: Sender) -> Connection<Sender> {
         let context = server.context().clone();
         let session = listener::enter(&context, String::new(), String::new(), false);
-        let permit = context.connection_permit().unwrap();
+        let permit = context.connection_permit(false).unwrap();
         Connection::new(peer, context, session, permit)
     }
 

@@ -68,7 +68,7 @@ struct Inner {
     keeper: Option<Arc<Keeper>>,
     /// Notified if the ticker must run before the time it sleeps until.
     ticker: Arc<Notify>,
-    /// One connection at a time is on the script thread, because scripts exclude each other anyway.
+    /// One connection at a time is on the script thread. A script that waits for further shards waits for no other script.
     script_thread: Arc<Semaphore>,
     /// Set when the engine accepts no more clients, although the server goes on: its namespace has been dropped.
     has_ended: AtomicBool,
@@ -157,10 +157,12 @@ impl ServerContext {
         matches!(&self.inner.clock, AnyClock::Test(clock) if clock.base().is_frozen())
     }
 
-    /// A place among the `maxclients` connections, taken before memory is spent on the peer. `None` if all places are
-    /// taken or the server has ended.
-    pub(super) fn connection_permit(&self) -> Option<ConnectionPermit> {
-        let most = self.engine.shared().settings.integer("maxclients") as u64;
+    /// A place among the `maxclients` connections, taken before memory is spent on the peer; a peer on this machine may have
+    /// one of `maxclients-reserved` more. `None` if all places are taken or the server has ended.
+    pub(super) fn connection_permit(&self, is_local: bool) -> Option<ConnectionPermit> {
+        let number = |name| self.engine.shared().settings.integer(name) as u64;
+        let reserved = if is_local { number("maxclients-reserved") } else { 0 };
+        let most = number("maxclients") + reserved;
         let process = &self.inner.process;
         let connections = &process.connections;
         if connections.fetch_update(SeqCst, SeqCst, |open| (open < most).then_some(open + 1)).is_err() {

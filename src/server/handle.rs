@@ -285,7 +285,7 @@ pub(super) fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexS
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     // The client is registered before the caller can write, so that moving the clock waits for what has been
     // written. A stream beyond `maxclients` is closed at once.
-    if let Some(permit) = context.connection_permit() {
+    if let Some(permit) = context.connection_permit(false) {
         let session = listener::enter(context, String::new(), String::new(), false);
         workers.spawn(|| Ok(Connection::new(ours, context.clone(), session, permit)));
     }

@@ -44,8 +44,6 @@ pub(super) struct Keeper {
     /// A reply waits for the disk.
     wanted: Notify,
     has_failed: AtomicBool,
-    /// The last sync may be done, and will be tried again.
-    is_late: AtomicBool,
     /// The last sync is done.
     has_ended: watch::Sender<bool>,
 }
@@ -76,7 +74,6 @@ impl Keeper {
             waiting: Mutex::new(Waiting { clients: Vec::new(), round: 1 }),
             wanted: Notify::new(),
             has_failed: AtomicBool::new(false),
-            is_late: AtomicBool::new(false),
             has_ended: watch::Sender::new(false),
         }
     }
@@ -231,10 +228,10 @@ impl Keeper {
         let begun = Instant::now();
         match spawn_blocking(move || log.sync(now, boot::millis())).await {
             Ok(Ok(())) => {
-                if self.is_late.swap(false, SeqCst) {
-                    tracing::info!("etcd takes the log again");
-                }
                 if let Some(cluster) = &context.engine.shared().cluster {
+                    if cluster.set_late(false) {
+                        tracing::info!("etcd takes the log again");
+                    }
                     cluster.note_commit(begun.elapsed());
                 }
                 Ok(true)
@@ -244,7 +241,9 @@ impl Keeper {
                 Ok(false)
             }
             Ok(Err(SyncError::Delayed(error))) => {
-                if !self.is_late.swap(true, SeqCst) {
+                // The sync may be done, and is tried again.
+                let cluster = context.engine.shared().cluster.as_ref();
+                if !cluster.is_some_and(|cluster| cluster.set_late(true)) {
                     tracing::warn!(%error, "etcd does not take the log: nothing is answered until it does");
                 }
                 Ok(false)

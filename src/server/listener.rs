@@ -87,7 +87,8 @@ impl Listener {
             context.reject("protected mode is on and there is no password");
             return self.refuse(accepted, PROTECTED);
         }
-        let Some(permit) = context.connection_permit() else { return self.refuse(accepted, FULL) };
+        let permit = context.connection_permit(accepted.is_local());
+        let Some(permit) = permit else { return self.refuse(accepted, FULL) };
         match accepted {
             Accepted::Tcp(stream, peer) => {
                 let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());

@@ -61,6 +61,9 @@ pub struct Client {
     pub tells_contended: AtomicBool,
     /// Whether CLIENT NO-EVICT is on.
     pub no_evict: AtomicBool,
+    is_authenticated: AtomicBool,
+    /// Since when it is known that it has not authenticated, in milliseconds; zero: it has, or that is not known.
+    outside_since_ms: AtomicU64,
     /// Whether CLIENT NO-TOUCH is on.
     pub no_touch: AtomicBool,
     /// Bytes received and not yet decoded.
@@ -181,6 +184,8 @@ impl Client {
             lock_session: AtomicU64::new(0),
             tells_contended: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
+            is_authenticated: AtomicBool::new(false),
+            outside_since_ms: AtomicU64::new(0),
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
             query_room: AtomicU64::new(0),
@@ -204,6 +209,26 @@ impl Client {
     pub fn is_local(&self) -> bool {
         let is_loopback = self.peer.starts_with("127.") || self.peer.starts_with("[::1]");
         self.is_unix || self.peer.is_empty() || is_loopback
+    }
+
+    /// Shows whether it has authenticated, or need not.
+    pub fn show_authenticated(&self, is_authenticated: bool) {
+        self.is_authenticated.store(is_authenticated, Relaxed);
+    }
+
+    /// Whether it has not authenticated for longer than this. Measured between the calls of this function.
+    pub fn is_late_to_log_in(&self, now: LockTime, ms_max: u64) -> bool {
+        if self.is_authenticated.load(Relaxed) {
+            self.outside_since_ms.store(0, Relaxed);
+            return false;
+        }
+        match self.outside_since_ms.load(Relaxed) {
+            0 => {
+                self.outside_since_ms.store(now.as_millis().max(1), Relaxed);
+                false
+            }
+            since_ms => now.millis_since(LockTime::from_millis(since_ms)) > ms_max,
+        }
     }
 
     /// Sets the user it is authenticated as, as other connections see it.

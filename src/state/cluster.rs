@@ -1,6 +1,6 @@
 //! What commands say of a cluster: its name, its nodes, and the term of this one.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -30,6 +30,7 @@ pub struct ClusterFacts {
     head: AtomicU64,
     commits: AtomicU64,
     commit_micros: AtomicU64,
+    is_late: AtomicBool,
 }
 
 impl ClusterFacts {
@@ -37,7 +38,8 @@ impl ClusterFacts {
     pub fn new(name: String, me: ClusterNode) -> Self {
         let (epoch, head) = (AtomicI64::new(0), AtomicU64::new(0));
         let (commits, commit_micros) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros }
+        let is_late = AtomicBool::new(false);
+        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros, is_late }
     }
 
     /// The other nodes, by their ids.
@@ -64,6 +66,16 @@ impl ClusterFacts {
     pub fn set_term(&self, epoch: i64, head: u64) {
         self.epoch.store(epoch, SeqCst);
         self.head.store(head, SeqCst);
+    }
+
+    /// Whether etcd does not take the log, so that nothing is answered.
+    pub fn is_late(&self) -> bool {
+        self.is_late.load(Relaxed)
+    }
+
+    /// Notes whether etcd takes the log. Returns what it was before.
+    pub fn set_late(&self, is_late: bool) -> bool {
+        self.is_late.swap(is_late, Relaxed)
     }
 
     /// A commit has succeeded, and has taken so long.

@@ -84,6 +84,7 @@ impl Session {
     /// The session of a new connection; `authenticated` if no password is required.
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
         client.show_account(&account);
+        client.show_authenticated(authenticated);
         // Connections that end after a few calls are sampled as often as others: each starts at another place.
         let first_sample = (client.id % u64::from(CALLS_PER_SAMPLE)) as u8;
         Self {
@@ -165,6 +166,7 @@ impl Session {
     /// Sets the user, and whether the session has authenticated as this user.
     pub fn enter_as(&mut self, account: Arc<Account>, authenticated: bool) {
         self.client.show_account(&account);
+        self.client.show_authenticated(authenticated);
         self.account = account;
         self.authenticated = authenticated;
     }

@@ -110,6 +110,18 @@ pub const ROWS: &[Setting] = &[
     at_start("shards", "0", Kind::Integer(0, 1024), "Shards of the keyspace; 0: eight per core."),
     at_start("threads", "1", Kind::Integer(0, 256), "Threads that serve connections; 0: one per core."),
     live("maxclients", "10000", Kind::Integer(1, u32::MAX as i64), "Connections served at the same time."),
+    live(
+        "maxclients-reserved",
+        "8",
+        Kind::Integer(0, 1_000),
+        "Connections served beyond maxclients if they come from the same machine: probes and operators.",
+    ),
+    live(
+        "login-timeout",
+        "60",
+        Kind::Integer(0, i32::MAX as i64),
+        "Seconds after which a client is closed that must authenticate and has not; 0: never.",
+    ),
     live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
     live(
         "protected-mode",

@@ -349,13 +349,30 @@ fn put_further(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8]) {
 fn a_script_that_asks_for_further_shards_waits_for_no_call_that_waits_for_it() {
     // With the shards in several orders, and other calls that need the shards which the script takes later.
     for order in [[0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2], [3, 0, 1, 2]] {
-        let keys: [&'static [u8]; 4] = order.map(|index| crate::KEYS[index]);
+        let keys: [&'static [u8]; 4] = order.map(|index| APART[index]);
         under_every_schedule(move || script_among_others(keys));
+    }
+}
+
+/// Four keys in four shards.
+const APART: [&[u8]; 4] = [b"one", b"two", b"five", b"eight"];
+
+/// Panics unless each key is in a shard of its own.
+fn assert_apart(keyspace: &Keyspace, keys: &[&[u8]]) {
+    for key in keys {
+        let mut long = View::lock(keyspace, ShardSet::One(key), 0, at(1), Events::default());
+        long.announce_long_call();
+        let is_held = |key: &&&[u8]| {
+            View::try_lock(keyspace, ShardSet::One(key), 0, at(1), Events::default()).is_none()
+        };
+        assert_eq!(keys.iter().filter(is_held).count(), 1, "{}", key.escape_ascii());
+        long.finish(&Registries::default());
     }
 }
 
 fn script_among_others(keys: [&'static [u8]; 4]) {
     let keyspace = keyspace(None, || {});
+    assert_apart(&keyspace, &keys);
     let spawn = |act: Box<dyn FnOnce(&Keyspace) + Send>| {
         let keyspace = Arc::clone(&keyspace);
         thread::spawn(move || act(&keyspace))

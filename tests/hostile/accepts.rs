@@ -26,7 +26,9 @@ fn is_served(peer: &mut Peer) -> bool {
 #[test]
 fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
     const MOST: usize = 50;
-    let server = Server::builder().set("maxclients", MOST.to_string()).start_on_threads(4).unwrap();
+    const RESERVED: usize = 3;
+    let builder = Server::builder().set("maxclients", (MOST - RESERVED).to_string());
+    let server = builder.set("maxclients-reserved", RESERVED.to_string()).start_on_threads(4).unwrap();
     let begin = Barrier::new(8);
     let arrivals = || {
         begin.wait();
@@ -34,11 +36,14 @@ fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
         peers.retain_mut(is_served);
         peers
     };
-    let served: Vec<Peer> = std::thread::scope(|scope| {
+    let mut served: Vec<Peer> = std::thread::scope(|scope| {
         let crowds: Vec<_> = (0..8).map(|_| scope.spawn(arrivals)).collect();
         crowds.into_iter().flat_map(|crowd| crowd.join().unwrap()).collect()
     });
-    assert_eq!(served.len(), MOST);
+    assert_eq!(served.len(), MOST, "on the same machine some places more are reserved");
+    assert_eq!(served[0].ask(b"CONFIG SET maxclients-reserved 0\r\n"), "+OK");
+    drop(served.split_off(MOST - RESERVED));
+    assert!(!is_served(&mut Peer::to(server.addr())), "the places beyond maxclients are no more");
     drop(served);
     // A closed connection frees its place; the server may notice late.
     while !is_served(&mut Peer::to(server.addr())) {}
@@ -82,7 +87,8 @@ mod of_a_process {
             for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH_")) {
                 command.env_remove(name);
             }
-            command.args(["--port", "auto", "--logfile", ""]).stdout(Stdio::piped());
+            command.args(["--port", "auto", "--logfile", "", "--maxclients-reserved", "0"]);
+            command.stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
             let mut log = BufReader::new(child.stdout.take().unwrap());
             let mut said = String::new();

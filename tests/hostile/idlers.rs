@@ -38,6 +38,31 @@ fn idle_clients_are_closed_except_subscribers_and_blocked_ones() {
 }
 
 #[test]
+fn who_does_not_authenticate_in_time_gives_the_place_back() {
+    let builder =
+        Server::builder().manual_clock(START).set("requirepass", "secret").set("login-timeout", "30");
+    let server = builder.start_blocking().unwrap();
+    let [mut silent, mut wrong, mut known] = [(); 3].map(|()| Peer::to(server.addr()));
+    assert_eq!(known.ask(b"AUTH secret\r\n"), "+OK");
+    advance(&server, 1);
+    assert!(wrong.ask(b"AUTH guess\r\n").starts_with("-WRONGPASS"));
+    advance(&server, 29);
+    assert!(wrong.ask(b"AUTH guess\r\n").starts_with("-WRONGPASS"), "30 seconds are not over");
+    advance(&server, 3);
+    assert!(silent.rest().is_empty() && wrong.rest().is_empty());
+    assert_eq!(known.ask(b"PING\r\n"), "+PONG");
+    // RESET logs the client out, and it has that long again.
+    assert_eq!(known.ask(b"RESET\r\n"), "+RESET");
+    advance(&server, 29);
+    assert_eq!(known.ask(b"AUTH secret\r\n"), "+OK");
+    advance(&server, 60);
+    assert_eq!(known.ask(b"CONFIG SET login-timeout 0\r\n"), "+OK");
+    let mut late = Peer::to(server.addr());
+    advance(&server, 3600);
+    assert_eq!(late.ask(b"AUTH secret\r\n"), "+OK");
+}
+
+#[test]
 fn a_subscriber_behind_by_more_than_eight_mebibytes_has_a_minute_to_catch_up() {
     let server = Server::builder().manual_clock(START).start_blocking().unwrap();
     let [mut publisher, mut slow] = [(); 2].map(|()| Peer::to(server.addr()));

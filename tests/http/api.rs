@@ -150,7 +150,7 @@ fn a_key_that_is_no_lock_is_told_with_its_type() {
 
 #[test]
 fn a_server_that_is_full_of_clients_is_looked_at_and_that_moves_no_figure_of_clients() {
-    let server = server(&[("maxclients", "1"), ("http-admin", "yes")]);
+    let server = server(&[("maxclients", "1"), ("maxclients-reserved", "0"), ("http-admin", "yes")]);
     let mut only = holder(&server, &["lock:a"]);
     let figures = || {
         // The bytes of a reply are counted after they are sent.

@@ -356,6 +356,7 @@ fn too_many_prefixes_and_the_name_of_the_rest_are_refused() {
 
 #[test]
 fn every_value_of_a_label_comes_from_a_fixed_set() {
+    const REASONS: [&str; 7] = ["stopping", "journal", "etcd", "script", "quarantine", "memory", "pause"];
     let prefix = "we\"ird\\:";
     let server = manual(&[("lock-metrics-prefix", prefix)]);
     let mut peer = Peer::to(server.addr());
@@ -382,6 +383,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
                 "le" => value == "+Inf" || value.parse::<f64>().is_ok(),
                 "outcome" => ["granted", "refused", "abandoned"].contains(&value.as_str()),
                 "prefix" => ["other", prefix].contains(&value.as_str()),
+                "reason" => REASONS.contains(&value.as_str()),
                 "version" => value == env!("CARGO_PKG_VERSION"),
                 "worker" => value == "0",
                 _ => false,
@@ -389,7 +391,7 @@ fn every_value_of_a_label_comes_from_a_fixed_set() {
             assert!(is_known, "{line}");
         }
     }
-    let all = ["command", "kind", "le", "outcome", "prefix", "version", "worker"];
+    let all = ["command", "kind", "le", "outcome", "prefix", "reason", "version", "worker"];
     assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), all);
 }
 

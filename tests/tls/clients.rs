@@ -93,7 +93,8 @@ async fn tls_at_the_plain_door_is_told_so() {
 #[tokio::test]
 async fn an_unfinished_handshake_blocks_no_client_and_times_out() {
     let tls = TlsFixture::new();
-    let server = tls.builder().set("maxclients", "3").start().await.unwrap();
+    let builder = tls.builder().set("maxclients", "3").set("maxclients-reserved", "0");
+    let server = builder.start().await.unwrap();
     let mut client = tls.connector().connect(&server).await.unwrap();
     let mut silent = TcpStream::connect(server.tls_addr()).await.unwrap();
     let mut slow = TcpStream::connect(server.tls_addr()).await.unwrap();

@@ -123,6 +123,10 @@ const FAMILIES: &[FamilyRow] = &[
         |seen| one(u64::from(seen.shared.quarantine.disk_error().is_some())),
     ),
     gauge("journal_enabled", "1 if there is a journal.", |seen| one(u64::from(seen.journal.is_some()))),
+    gauge("not_ready", "1 while locks are not granted for this reason; /readyz says it.", |seen| {
+        let reasons = seen.shared.reasons_not_ready(seen.now);
+        reasons.map(|(reason, is_so)| labeled("reason", reason, Value::Integer(u64::from(is_so)))).collect()
+    }),
     gauge("build_info", "1, with the version of the server.", |_| {
         vec![labeled("version", env!("CARGO_PKG_VERSION"), Value::Integer(1))]
     }),

@@ -23,6 +23,7 @@ pub(in crate::commands) mod metrics_table;
 pub(in crate::commands) mod monitor;
 pub(in crate::commands) mod pause;
 pub(in crate::commands) mod persistence;
+mod readiness;
 pub(in crate::commands) mod sentinel;
 
 use std::sync::atomic::Ordering::Relaxed;

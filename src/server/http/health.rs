@@ -1,15 +1,18 @@
 //! `/healthz` and `/readyz`, for probes.
 //!
-//! Rule    a server in quarantine is alive and not ready, and so is one whose disk refuses writes, or on which a script runs
-//!         for too long: a restart would help none.
+//! Rule    a server that grants no locks is alive and not ready: a restart would not help it. The reasons that the
+//!         server knows come first; then a write is tried, with a deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::{Request, Response, StatusCode};
+use tokio::time::Instant;
 
 use super::HttpContext;
+use super::questions::{ask, recorded};
 use super::responses::{Body, text};
-use crate::clock::LockTime;
-use crate::commands::Shared;
 
 /// Whether the process serves: always, since this is an answer.
 pub(super) fn alive(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
@@ -17,45 +20,47 @@ pub(super) fn alive(_: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
 }
 
 /// Whether locks are granted; the reason if they are not.
-pub(super) fn ready(context: &HttpContext, _: &Request<Bytes>) -> Response<Body> {
-    match reason_not_ready(context) {
+pub(super) async fn ready(context: Arc<HttpContext>) -> Response<Body> {
+    match reason_not_ready(&context).await {
         None => text(StatusCode::OK, "ready"),
         Some(reason) => text(StatusCode::SERVICE_UNAVAILABLE, &reason),
     }
 }
 
-fn reason_not_ready(context: &HttpContext) -> Option<String> {
-    let shared = context.server.engine.shared();
-    let now = context.server.clock().now().lock;
+async fn reason_not_ready(context: &HttpContext) -> Option<String> {
     if context.server.has_stopped() {
         return Some("stopping".into());
     }
-    if let Some(error) = shared.quarantine.disk_error() {
-        return Some(format!("the journal cannot be written: {error}"));
+    let now = context.server.clock().now().lock;
+    match context.server.engine.shared().reason_not_ready(now) {
+        Some(reason) => Some(reason),
+        None => probe(context).await,
     }
-    if let Some(reason) = slow_script(shared, now) {
-        return Some(reason);
-    }
-    let until = shared.quarantine.until(now)?;
-    let (left_ms, reason) = (until.millis_since(now), shared.quarantine.reason());
-    Some(format!("quarantine: no lock is granted or extended for another {left_ms} ms ({reason})"))
 }
 
-/// What is said of a script that has run for longer than `busy-reply-threshold`.
-fn slow_script(shared: &Shared, now: LockTime) -> Option<String> {
-    let (script, age_ms) = shared.running.script_and_age(now)?;
-    shared.settings.busy_millis().filter(|limit| age_ms >= *limit)?;
-    let (client, kill) = (script.client.id, if script.is_function() { "FUNCTION" } else { "SCRIPT" });
-    Some(format!(
-        "a script ({}) of client {client} has run for {age_ms} ms: locks in its shards cannot be had ({kill} KILL ends it)",
-        script.name
-    ))
+/// Tries a write that changes nothing, on the way of the requests of clients, and waits until the journal has what came
+/// before it. Returns why it is not answered. Everybody may ask, so a result holds for [`PROBE_EVERY`].
+async fn probe(context: &HttpContext) -> Option<String> {
+    let mut probed = context.probed.lock().await;
+    if let Some((at, result)) = &*probed
+        && at.elapsed() < PROBE_EVERY
+    {
+        return result.clone();
+    }
+    let write = ask(context, &[b"SETRANGE", PROBE_KEY, b"0", b""]);
+    let answered = async { write.await.map(drop).and(recorded(context).await) };
+    let result = answered.await.err().map(|error| format!("a write is not answered: {}", error.text()));
+    *probed = Some((Instant::now(), result.clone()));
+    result
 }
+
+/// The key of the write that changes nothing.
+const PROBE_KEY: &[u8] = b"\0redlatch /readyz";
+/// The least time between two such writes.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http_body_util::BodyExt;
 
     use super::*;
@@ -63,24 +68,26 @@ mod tests {
     use crate::server::Server;
 
     /// The status and the text of `/readyz`.
-    fn probe(context: &HttpContext) -> (u16, String) {
-        let (head, body) = ready(context, &Request::default()).into_parts();
+    fn probe(context: &Arc<HttpContext>) -> (u16, String) {
+        let (head, body) = at_once(ready(Arc::clone(context))).into_parts();
         let body = at_once(body.collect()).unwrap().to_bytes();
         (head.status.as_u16(), String::from_utf8_lossy(&body).trim_end().to_owned())
     }
 
-    /// The result of a future that does not wait.
+    /// The result of a future.
     fn at_once<F: Future>(future: F) -> F::Output {
         crate::server::runtime().unwrap().block_on(future)
     }
 
     #[test]
-    fn a_server_is_not_ready_in_quarantine_while_the_disk_refuses_writes_and_when_it_stops() {
+    fn a_server_says_why_it_is_not_ready() {
         let builder = Server::builder().manual_clock(WallTime::from_millis(1_700_000_000_000));
         let server = builder.start_blocking().unwrap();
         let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
+        let context = Arc::new(context);
         let shared = context.server.engine.shared();
         assert_eq!(probe(&context), (200, "ready".to_owned()));
+        assert_eq!(server.keys().len(), 0, "the write has changed nothing");
 
         let now = context.server.clock().now().lock;
         shared.begin_quarantine(now + 5_000, "another boot");
@@ -95,8 +102,39 @@ mod tests {
         shared.quarantine.clear_disk_error();
         assert_eq!(probe(&context).0, 200);
 
+        let now = context.server.clock().now().lock;
+        shared.pause.begin(now + 700, true, now);
+        assert_eq!(probe(&context), (503, "a pause holds requests up for another 700 ms".to_owned()));
+        shared.pause.end();
+        server.keys().set("k", "x".repeat(100_000), None);
+        shared.settings.set("maxmemory", "50000").unwrap();
+        let text = "maxmemory: requests that could need memory get -OOM";
+        assert_eq!(probe(&context), (503, text.to_owned()));
+        shared.settings.set("maxmemory", "0").unwrap();
+        assert_eq!(probe(&context).0, 200);
+
         server.stop();
         assert_eq!(probe(&context), (503, "stopping".to_owned()));
         assert_eq!(alive(&context, &Request::default()).status(), 200);
+    }
+
+    #[test]
+    fn a_server_whose_workers_do_not_answer_is_not_ready() {
+        let server = Server::builder().start_blocking().unwrap();
+        let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
+        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        let held_up = context.workers.run(move || held.recv().is_err());
+        // Time passes while everybody waits.
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let reason = reason_not_ready(&context).await;
+            assert_eq!(reason.as_deref(), Some("a write is not answered: no answer within 2s"));
+            drop(let_go);
+            assert!(held_up.await.unwrap(), "it was let go");
+            assert_eq!(reason_not_ready(&context).await, reason, "tried a moment ago");
+            tokio::time::advance(PROBE_EVERY).await;
+            assert_eq!(reason_not_ready(&context).await, None);
+        });
     }
 }

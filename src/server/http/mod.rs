@@ -29,7 +29,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::time::Instant;
 
 use super::context::ServerContext;
 use super::listener::{self, Listener};
@@ -64,6 +65,8 @@ pub(super) struct HttpContext {
     denials: LogLimiter,
     /// Who follows `/api/events`.
     viewers: Viewers,
+    /// Whether a write is answered: when it was tried last, and why it was not.
+    probed: AsyncMutex<Option<(Instant, Option<String>)>>,
 }
 
 impl Http {
@@ -151,7 +154,7 @@ impl HttpContext {
     fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
         let (denials, viewers) = (LogLimiter::default(), Viewers::default());
         let blocking = Arc::new(Semaphore::new(limits::BLOCKING_MAX));
-        Self { server, workers, names, blocking, denials, viewers }
+        Self { server, workers, names, blocking, denials, viewers, probed: AsyncMutex::default() }
     }
 }
 

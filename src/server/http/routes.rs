@@ -1,8 +1,8 @@
 //! The route table, and what happens to a request on its way to a route.
 //!
 //! Rule    the checks come in this order: host, route, method, access, body. A route runs only after all of them.
-//! Rule    a route answers at once, asks the engine, or may wait for the shards, which a script may hold: then it
-//!         runs on a thread for blocking work. The body of a response may be a stream.
+//! Rule    a route answers at once, asks the engine, or locks shards: then it runs on a thread for blocking work. The
+//!         body of a response may be a stream.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct Route {
 pub(super) enum Run {
     /// Asks the engine, and answers with its reply.
     Asks(fn(Arc<HttpContext>, Request<Bytes>) -> LaterResponse),
-    /// May wait for the shards.
+    /// Locks shards, one after the other.
     Blocks(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
     /// Answers at once.
     Now(fn(&HttpContext, &Request<Bytes>) -> Response<Body>),
@@ -63,7 +63,12 @@ const ROUTES: &[Route] = &[
     now("/icon.svg", page::icon),
     Route { method: Method::GET, path: "/metrics", access: Access::Reader, run: Run::Blocks(metrics::show) },
     now("/page.js", page::script),
-    now("/readyz", health::ready),
+    Route {
+        method: Method::GET,
+        path: "/readyz",
+        access: Access::Open,
+        run: Run::Asks(|c, _| Box::pin(health::ready(c))),
+    },
     now("/style.css", page::style),
 ];
 

@@ -74,6 +74,24 @@ fn a_panic_of_a_command_is_caught_by_no_script_and_ends_its_calls() {
     }
 }
 
+#[test]
+fn a_command_that_ends_its_script_is_the_last_one() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for text in [
+        "redis.call('END') redis.call('PING')",
+        "redis.pcall('END') redis.pcall('PING') return 1",
+        "for i = 1, 10 do pcall(redis.call, 'END') end return 1",
+        "coroutine.resume(coroutine.create(function() redis.call('END') end)) return redis.call('PING')",
+    ] {
+        let (mut out, mut echo) = (Vec::new(), Echo::default());
+        let mut reply = Reply::new(&mut out, Protocol::Resp2);
+        let ended =
+            interpreter.run(source(text), Inputs::new(&[], &[]), &mut echo, Arc::new(Asleep), &mut reply);
+        assert!(ended.is_err() && echo.calls == 1, "{text}: {ended:?}, {} calls", echo.calls);
+        assert_eq!(run(&mut interpreter, "return redis.call('PING')").as_deref(), Ok("*1\r\n$4\r\nPING\r\n"));
+    }
+}
+
 /// A watchdog that dies when it is asked.
 struct Ill;
 
