@@ -5,7 +5,7 @@
 use redlatch::internals::commands::{Value, families};
 
 use super::START_UNIX_MS;
-use super::model::{End, Form, Hold, Model, Place, Reason, Role, Slot};
+use super::model::{End, Hold, Model, Place, Reason, Role, Slot};
 use super::world::World;
 use crate::support::reply::Reply;
 use crate::support::words::info_field;
@@ -67,9 +67,9 @@ impl Views {
         self.push(
             named("EXISTS"),
             u8::from(slot.is_some()).to_string(),
-            number(&world.view(database, &["EXISTS", key])),
+            plain(&world.view(database, &["EXISTS", key])),
         );
-        self.push(named("PTTL"), pttl(model, slot), number(&world.view(database, &["PTTL", key])));
+        self.push(named("PTTL"), pttl(model, slot), plain(&world.view(database, &["PTTL", key])));
         let reply = world.view(database, &["LOCK.WHO", key]);
         let seen = lock(world, &reply);
         match who(model, at, true) {
@@ -92,7 +92,7 @@ impl Views {
         for owner in owners {
             let held = slot.map_or(&[][..], Slot::holds).iter().find(|hold| hold.owner == owner);
             let expected = held.map_or("-".to_owned(), |hold| hold.token.to_string());
-            self.push(named("TOKEN"), expected, number(&world.view(database, &["LOCK.TOKEN", key, owner])));
+            self.push(named("TOKEN"), expected, plain(&world.view(database, &["LOCK.TOKEN", key, owner])));
         }
         self.history(world, model, at);
         self.explain(world, model, at);
@@ -347,8 +347,8 @@ impl Views {
         for at in &model.watched {
             let (database, key) = (at.0, at.1.as_str());
             let slot = model.keys.get(at);
-            let exists = number(&replayed.view(database, &["EXISTS", key]));
-            let left = number(&replayed.view(database, &["PTTL", key]));
+            let exists = plain(&replayed.view(database, &["EXISTS", key]));
+            let left = plain(&replayed.view(database, &["PTTL", key]));
             let expected = format!("exists {} left {}", u8::from(slot.is_some()), pttl(model, slot));
             self.push(name_at(&format!("{name} key"), at), expected, format!("exists {exists} left {left}"));
             let reply = replayed.view(database, &["LOCK.WHO", key]);
@@ -366,9 +366,9 @@ fn who(model: &Model, at: &Place, with_queue: bool) -> Option<String> {
     let waiting = usize::from(waits) + usize::from(polls.is_some());
     let polls = polls.map_or(String::new(), |polls| format!(", {polls} polls"));
     Some(match model.keys.get(at) {
-        Some(Slot::Lock { form, kind, limit, holds }) => {
+        Some(Slot::Lock { kind, limit, holds, .. }) => {
             let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
-            let holders: Vec<String> = holds.iter().map(|hold| holder(model, *form, hold)).collect();
+            let holders: Vec<String> = holds.iter().map(|hold| holder(model, hold)).collect();
             format!("{kind}{limit} [{}] {waiting} waiting{polls}", holders.join(", "))
         }
         Some(Slot::Plain { value: Some(value), until }) if waits => {
@@ -380,7 +380,7 @@ fn who(model: &Model, at: &Place, with_queue: bool) -> Option<String> {
     })
 }
 
-fn holder(model: &Model, _: Form, hold: &Hold) -> String {
+fn holder(model: &Model, hold: &Hold) -> String {
     let Hold { owner, token, by, since, lease, until, renewals, permits, delay, meta, .. } = hold;
     let client = if model.closed.contains(by) { "gone" } else { by.letter() };
     let (held, left) = (model.now - since, until.map(|until| until - model.now));
@@ -567,10 +567,6 @@ fn plain(reply: &Reply) -> String {
         }
         other => other.spell(),
     }
-}
-
-fn number(reply: &Reply) -> String {
-    plain(reply)
 }
 
 fn items(reply: &Reply) -> &[Reply] {

@@ -199,7 +199,7 @@ impl World {
 
     /// A server whose state comes from the journal alone.
     pub(crate) fn replayed(&self) -> Self {
-        self.from_journal(0)
+        self.restored(0)
     }
 
     /// A server whose state comes from a copy, which the journal would go on with.
@@ -207,11 +207,11 @@ impl World {
         let (first, mut cursor) = (self.log.since(0).len(), CopyCursor::default());
         let keyspace = self.target.keyspace();
         while keyspace.copy(&mut cursor, self.target.now().lock) == Copied::Some {}
-        self.from_journal(first)
+        self.restored(first)
     }
 
     /// A server whose state comes from the records from this one on. It has one connection.
-    fn from_journal(&self, first: usize) -> Self {
+    fn restored(&self, first: usize) -> Self {
         let keyspace = empty();
         self.replay(&mut keyspace.replay(), first);
         keyspace.assert_laws();
