@@ -434,6 +434,28 @@ impl Model {
         }
     }
 
+    /// The owner takes the lock together with another key: it gives the lock back, and has a new one.
+    pub(crate) fn take_with(&mut self, by: Role, other: &str, lease: u64) {
+        let token = self.tokens + 1;
+        self.end(&place("k"), "a", (Reason::Released, Some(by), self.now));
+        for key in ["k", other] {
+            let hold = Hold {
+                owner: "a".to_owned(),
+                by,
+                token,
+                since: self.now,
+                lease: Some(lease),
+                until: Some(self.now + lease),
+                renewals: 0,
+                permits: 1,
+                is_native: true,
+                delay: None,
+                meta: None,
+            };
+            self.grant(&place(key), Form::String, ("exclusive", None), hold);
+        }
+    }
+
     /// A client asks so often, in such steps, and is refused.
     pub(crate) fn poll(&mut self, step_ms: u64, times: u64) {
         self.pass(step_ms * (times - 1));

@@ -5,7 +5,7 @@
 //! Source  the texts of Redisson's scripts are those of its Java package; their digests are in `src/scripts/known.rs`.
 
 use super::model::Role::{Holder, Other, Second};
-use super::model::{Form, Hold, Model, Role, place};
+use super::model::{Answer, Form, Hold, Model, Role, place};
 
 /// A kind of lock, as it is taken 1,500 ms before a way begins.
 pub(crate) struct Kind {
@@ -200,7 +200,7 @@ pub(crate) const WAYS: &[Way] = &[
     way("DELIFEQ by another", &["o: DELIFEQ k a"], |model| model.if_string(|model| model.release(Other))),
     way("DELEX IFEQ by another", &["o: DELEX k IFEQ a"], |model| match model.form() {
         Form::String => model.release(Other),
-        _ => model.answer = super::model::Answer::Refused(""),
+        _ => model.answer = Answer::Refused(""),
     }),
     way("LOCK.BREAK", &["o: LOCK.BREAK k TOKEN 1 REASON deploy-7"], |model| {
         model.break_lock(Other, "deploy-7");
@@ -222,11 +222,11 @@ pub(crate) const WAYS: &[Way] = &[
     way("Redisson's forceUnlock", &["o: $FORCE"], |model| model.force(Other)),
     way("HDEL by the holder", &["h: HDEL k a"], |model| match model.form() {
         Form::Hash => model.delete(Holder),
-        _ => model.answer = super::model::Answer::Refused("WRONGTYPE"),
+        _ => model.answer = Answer::Refused("WRONGTYPE"),
     }),
     way("HDEL", &["o: HDEL k a"], |model| match model.form() {
         Form::Hash => model.delete(Other),
-        _ => model.answer = super::model::Answer::Refused("WRONGTYPE"),
+        _ => model.answer = Answer::Refused("WRONGTYPE"),
     }),
     // The value is replaced.
     way("SET by the holder", &["h: SET k v"], |model| model.overwrite(Holder, Some("v"))),
@@ -316,6 +316,15 @@ pub(crate) const WAYS: &[Way] = &[
         model.take_again(Other, 60_000);
         model.delete(Holder);
     }),
+    way(
+        "LOCK.MACQUIRE of it and another key",
+        &["h: LOCK.MACQUIRE 2 k x a LEASE 60000"],
+        |model| match model.form() {
+            Form::String => model.take_with(Holder, "x", 60_000),
+            Form::Hash => {}
+            Form::Value => model.answer = Answer::Refused("another way"),
+        },
+    ),
     way("LOCK.RELEASE with another token", &["h: LOCK.RELEASE k a TOKEN 77"], |_| {}),
     way("LOCK.BREAK with another token", &["o: LOCK.BREAK k TOKEN 77"], |_| {}),
     way("LOCK.EXTEND by another owner", &["o: LOCK.EXTEND k c LEASE 90000"], |_| {}),
