@@ -12,6 +12,7 @@ mod crash_disk;
 mod crash_server;
 pub(crate) mod effects;
 mod linearizable;
+mod lock_balance;
 mod lock_model;
 mod lock_queues;
 mod locks;

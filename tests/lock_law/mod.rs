@@ -27,6 +27,9 @@ const HELD_MS: u64 = 1_500;
 /// After the end of a lock, its holder asks for it so much later, in milliseconds.
 const LATE_MS: u64 = 41;
 
+/// The kinds whose cells are run again while a call waits for the lock: one of each form.
+const AWAITED: &[&str] = &["SET NX", "exclusive", "session", "shared by two", "reentrant", "Redisson"];
+
 /// A view that does not say what is true: kind and way, view, and both.
 #[derive(Debug)]
 struct Broken {
@@ -51,6 +54,10 @@ fn cell(kind: &Kind, way: &Way, is_awaited: bool) -> Vec<Broken> {
         }));
     };
 
+    if !is_awaited {
+        world.ask(Role::Watcher, &["CONFIG", "SET", "lock-lint", "yes"]);
+        model.is_linted = true;
+    }
     kind.takes.iter().for_each(|line| world.run(kind, line));
     kind.take(&mut model);
     if is_awaited {
@@ -60,6 +67,10 @@ fn cell(kind: &Kind, way: &Way, is_awaited: bool) -> Vec<Broken> {
     world.pass(HELD_MS);
     model.pass(HELD_MS);
 
+    if !way.does.is_empty() {
+        world.forget_events();
+        model.events.clear();
+    }
     world.answer = None;
     way.does.iter().for_each(|line| world.run(kind, line));
     (way.law)(&mut model);
@@ -67,6 +78,10 @@ fn cell(kind: &Kind, way: &Way, is_awaited: bool) -> Vec<Broken> {
     note("", views::views(&mut world, &model, !model.is_restarted));
     world.assert_laws();
     if is_awaited {
+        // It is the last look, because TEST.HISTORY takes the records of a copy for grants.
+        if !model.is_restarted {
+            note("", views::copied(&world, &model));
+        }
         return broken;
     }
 
@@ -136,10 +151,12 @@ fn every_view_says_the_same_of_every_lock() {
     let mut broken: BTreeMap<Id, Broken> = BTreeMap::new();
     for kind in KINDS {
         for way in WAYS {
-            for is_awaited in [false, true] {
-                for one in cell(kind, way, is_awaited) {
-                    broken.insert((one.way.to_owned(), one.view.clone(), one.kind.clone()), one);
-                }
+            let mut all = cell(kind, way, false);
+            if AWAITED.contains(&kind.name) {
+                all.extend(cell(kind, way, true));
+            }
+            for one in all {
+                broken.insert((one.way.to_owned(), one.view.clone(), one.kind.clone()), one);
             }
         }
     }

@@ -104,6 +104,8 @@ pub(crate) struct Hold {
     pub(crate) is_native: bool,
     /// For how long it outlives its connection, if it belongs to a session.
     pub(crate) delay: Option<u64>,
+    /// Field and value of its meta.
+    pub(crate) meta: Option<&'static str>,
 }
 
 /// What is stored under a key.
@@ -154,6 +156,8 @@ pub(crate) struct End {
     pub(crate) is_told: bool,
     /// What LOCK.BREAK gave as a reason.
     pub(crate) text: Option<&'static str>,
+    /// Whether the client has said that it takes the lock from its holder.
+    pub(crate) is_meant: bool,
 }
 
 impl End {
@@ -186,10 +190,15 @@ pub(crate) struct Model {
     /// A connection of [`Role::Waiter`] waits for an exclusive lock of this place.
     pub(crate) waits_for: Option<Place>,
     pub(crate) answer: Answer,
+    /// How often [`Role::Other`] was refused the lock of `k`, and when at last.
+    pub(crate) polls: Option<(u64, u64)>,
+    pub(crate) is_linted: bool,
     /// Whether the process was started anew: what is in memory only is gone.
     pub(crate) is_restarted: bool,
 }
 
+/// For how long a client that has asked every 50 ms counts as one that polls.
+const POLLING_MS: u64 = 200;
 /// The lease of the call that waits.
 pub(crate) const WAITER_LEASE: u64 = 600_000;
 
@@ -210,6 +219,8 @@ impl Model {
             closed: BTreeSet::new(),
             waits_for: None,
             answer: Answer::Done,
+            polls: None,
+            is_linted: false,
             is_restarted: false,
         }
     }
@@ -253,6 +264,9 @@ impl Model {
         let now = self.now;
         let Some(Slot::Lock { holds, .. }) = self.keys.get_mut(at) else { panic!("{at:?} is no lock") };
         let hold = holds.iter_mut().find(|hold| hold.owner == owner).expect("a holder");
+        if hold.lease.is_none() && lease.is_none() {
+            return;
+        }
         hold.renewals += u32::from(hold.lease.is_some());
         (hold.lease, hold.until) = (lease, lease.map(|lease| now + lease));
         let hold = hold.clone();
@@ -272,7 +286,16 @@ impl Model {
         let reason = if is_own { Reason::Released } else { reason };
         let is_told = hold.is_native && reason != Reason::Released;
         self.note(at, if reason == Reason::Expired { "expired" } else { "released" }, &hold);
-        self.ends.push(End { place: at.clone(), hold, reason, by, at: ended, is_told, text: None });
+        self.ends.push(End {
+            place: at.clone(),
+            hold,
+            reason,
+            by,
+            at: ended,
+            is_told,
+            text: None,
+            is_meant: false,
+        });
     }
 
     fn note(&mut self, at: &Place, what: &str, hold: &Hold) {
@@ -299,6 +322,7 @@ impl Model {
             permits: 1,
             is_native: true,
             delay: None,
+            meta: None,
         };
         self.grant(&at, Form::String, ("exclusive", None), hold);
     }
@@ -334,6 +358,13 @@ impl Model {
     /// The key is deleted.
     pub(crate) fn delete(&mut self, by: Role) {
         self.end_all(&place("k"), Reason::Deleted, by);
+        self.serve(self.now);
+    }
+
+    /// A script whose purpose is to free a lock that others hold deletes the key.
+    pub(crate) fn force(&mut self, by: Role) {
+        self.end_all(&place("k"), Reason::Deleted, by);
+        self.ends.iter_mut().for_each(|end| end.is_meant = true);
         self.serve(self.now);
     }
 
@@ -389,6 +420,58 @@ impl Model {
         for owner in self.owners(&place("k")) {
             self.renew(&place("k"), &owner, lease);
         }
+    }
+
+    /// The owner asks for the lock that it has: its lease begins anew. A reentrant lock is held once more. A native lock
+    /// belongs to the connection that has asked last.
+    pub(crate) fn take_again(&mut self, by: Role, lease: u64) {
+        let places: Vec<Place> = self.keys.keys().cloned().collect();
+        for at in places {
+            let Some(Slot::Lock { kind, holds, .. }) = self.keys.get_mut(&at) else { continue };
+            let hold = &mut holds[0];
+            if !hold.is_native && *kind == "exclusive" {
+                continue;
+            }
+            hold.permits += u32::from(*kind == "reentrant");
+            hold.by = if hold.is_native { by } else { hold.by };
+            let lease = hold.delay.is_none().then_some(lease);
+            self.renew(&at, "a", lease);
+        }
+    }
+
+    /// The owner takes the lock together with another key: it gives the lock back, and has a new one.
+    pub(crate) fn take_with(&mut self, by: Role, other: &str, lease: u64) {
+        let token = self.tokens + 1;
+        self.end(&place("k"), "a", (Reason::Released, Some(by), self.now));
+        for key in ["k", other] {
+            let hold = Hold {
+                owner: "a".to_owned(),
+                by,
+                token,
+                since: self.now,
+                lease: Some(lease),
+                until: Some(self.now + lease),
+                renewals: 0,
+                permits: 1,
+                is_native: true,
+                delay: None,
+                meta: None,
+            };
+            self.grant(&place(key), Form::String, ("exclusive", None), hold);
+        }
+    }
+
+    /// A client asks so often, in such steps, and is refused.
+    pub(crate) fn poll(&mut self, step_ms: u64, times: u64) {
+        self.pass(step_ms * (times - 1));
+        self.polls = Some((times, self.now));
+    }
+
+    /// How often a client that polls the lock was refused.
+    pub(crate) fn polled(&self, at: &Place) -> Option<u64> {
+        let is_held = !self.keys.get(at).map_or(&[][..], Slot::holds).is_empty();
+        let (times, last) = self.polls.filter(|_| is_held && *at == place("k"))?;
+        (self.now - last < POLLING_MS).then_some(times)
     }
 
     /// A lease that has ended already: the client deletes the key.

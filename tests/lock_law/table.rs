@@ -5,7 +5,7 @@
 //! Source  the texts of Redisson's scripts are those of its Java package; their digests are in `src/scripts/known.rs`.
 
 use super::model::Role::{Holder, Other, Second};
-use super::model::{Form, Hold, Model, Role, place};
+use super::model::{Answer, Form, Hold, Model, Role, place};
 
 /// A kind of lock, as it is taken 1,500 ms before a way begins.
 pub(crate) struct Kind {
@@ -20,6 +20,7 @@ pub(crate) struct Kind {
     /// Further keys of the same owner, with the same token.
     more: &'static [&'static str],
     is_native: bool,
+    meta: Option<&'static str>,
 }
 
 /// A lock of a LOCK command with one holder.
@@ -33,11 +34,19 @@ const ONE: Kind = Kind {
     delay: None,
     more: &[],
     is_native: true,
+    meta: None,
 };
 
 pub(crate) const KINDS: &[Kind] = &[
     Kind { name: "SET NX", takes: &["h: SET k a NX PX 60000"], is_native: false, ..ONE },
+    Kind { name: "SETNX", takes: &["h: SETNX k a"], holds: &[(Holder, None, 1, 0)], is_native: false, ..ONE },
     ONE,
+    Kind {
+        name: "exclusive with meta",
+        takes: &["h: LOCK.ACQUIRE k a LEASE 60000 META host web-1"],
+        meta: Some("host web-1"),
+        ..ONE
+    },
     Kind { name: "several keys", takes: &["h: LOCK.MACQUIRE 2 k m a LEASE 60000"], more: &["m"], ..ONE },
     Kind {
         name: "session",
@@ -148,6 +157,7 @@ impl Kind {
                     permits: *permits,
                     is_native: self.is_native,
                     delay: self.delay,
+                    meta: self.meta,
                 };
                 let at = place(key);
                 model.grant(&at, self.form, (self.kind, self.limit), hold);
@@ -190,7 +200,7 @@ pub(crate) const WAYS: &[Way] = &[
     way("DELIFEQ by another", &["o: DELIFEQ k a"], |model| model.if_string(|model| model.release(Other))),
     way("DELEX IFEQ by another", &["o: DELEX k IFEQ a"], |model| match model.form() {
         Form::String => model.release(Other),
-        _ => model.answer = super::model::Answer::Refused(""),
+        _ => model.answer = Answer::Refused(""),
     }),
     way("LOCK.BREAK", &["o: LOCK.BREAK k TOKEN 1 REASON deploy-7"], |model| {
         model.break_lock(Other, "deploy-7");
@@ -209,13 +219,14 @@ pub(crate) const WAYS: &[Way] = &[
     way("DELEX", &["o: DELEX k"], |model| model.delete(Other)),
     way("DEL in a script", &["o: EVAL return(redis.call('del',KEYS[1])) 1 k"], |model| model.delete(Other)),
     way("DEL in EXEC", &["o: MULTI", "o: DEL k", "o: EXEC"], |model| model.delete(Other)),
+    way("Redisson's forceUnlock", &["o: $FORCE"], |model| model.force(Other)),
     way("HDEL by the holder", &["h: HDEL k a"], |model| match model.form() {
         Form::Hash => model.delete(Holder),
-        _ => model.answer = super::model::Answer::Refused("WRONGTYPE"),
+        _ => model.answer = Answer::Refused("WRONGTYPE"),
     }),
     way("HDEL", &["o: HDEL k a"], |model| match model.form() {
         Form::Hash => model.delete(Other),
-        _ => model.answer = super::model::Answer::Refused("WRONGTYPE"),
+        _ => model.answer = Answer::Refused("WRONGTYPE"),
     }),
     // The value is replaced.
     way("SET by the holder", &["h: SET k v"], |model| model.overwrite(Holder, Some("v"))),
@@ -275,12 +286,48 @@ pub(crate) const WAYS: &[Way] = &[
     way("FLUSHDB", &["o: FLUSHDB"], |model| model.flush(&[0], Other)),
     way("FLUSHALL by the holder", &["h: FLUSHALL"], |model| model.flush(&[0, 1, 2], Holder)),
     way("FLUSHALL", &["o: FLUSHALL"], |model| model.flush(&[0, 1, 2], Other)),
+    way("SWAPDB, then FLUSHDB of the other database", &["o: SWAPDB 0 1", "o: FLUSHDB"], |model| {
+        model.swap();
+        model.flush(&[0], Other);
+    }),
+    way("SWAPDB, then FLUSHALL", &["o: SWAPDB 0 1", "o: FLUSHALL"], |model| {
+        model.swap();
+        model.flush(&[0, 1, 2], Other);
+    }),
     // The lease.
     way("LOCK.EXTEND", &["h: LOCK.EXTEND k a LEASE 90000"], |model| {
         if model.form() != Form::Hash && !model.is_of_session() {
             model.renew(&place("k"), "a", Some(90_000));
         }
     }),
+    way("LOCK.EXTEND by another connection", &["o: LOCK.EXTEND k a LEASE 90000"], |model| {
+        if model.form() != Form::Hash && !model.is_of_session() {
+            model.renew(&place("k"), "a", Some(90_000));
+        }
+    }),
+    way("extend script", &["h: $EXTEND"], |model| model.if_string(|model| model.set_lease(Some(30_000)))),
+    way("taken again by its owner", &["h: $TAKE"], |model| model.take_again(Holder, 60_000)),
+    way("taken again on another connection", &["o: $TAKE"], |model| model.take_again(Other, 60_000)),
+    way("taken again on another connection, the first ends", &["o: $TAKE", "close h"], |model| {
+        model.take_again(Other, 60_000);
+        model.close(Holder);
+    }),
+    way("taken again on another connection, DEL by the first", &["o: $TAKE", "h: DEL k"], |model| {
+        model.take_again(Other, 60_000);
+        model.delete(Holder);
+    }),
+    way(
+        "LOCK.MACQUIRE of it and another key",
+        &["h: LOCK.MACQUIRE 2 k x a LEASE 60000"],
+        |model| match model.form() {
+            Form::String => model.take_with(Holder, "x", 60_000),
+            Form::Hash => {}
+            Form::Value => model.answer = Answer::Refused("another way"),
+        },
+    ),
+    way("LOCK.RELEASE with another token", &["h: LOCK.RELEASE k a TOKEN 77"], |_| {}),
+    way("LOCK.BREAK with another token", &["o: LOCK.BREAK k TOKEN 77"], |_| {}),
+    way("LOCK.EXTEND by another owner", &["o: LOCK.EXTEND k c LEASE 90000"], |_| {}),
     way("PEXPIRE to the past by the holder", &["h: PEXPIRE k -1"], |model| model.end_lease(Holder)),
     way("PEXPIRE to the past", &["o: PEXPIRE k -1"], |model| model.end_lease(Other)),
     way("EXPIRE 0", &["o: EXPIRE k 0"], |model| model.end_lease(Other)),
@@ -313,14 +360,31 @@ pub(crate) const WAYS: &[Way] = &[
     way("GETEX PERSIST", &["o: GETEX k PERSIST"], |model| model.if_string(|model| model.set_lease(None))),
     way("lease end", &["+60001"], |model| model.pass(60_001)),
     way("the last millisecond", &["+58500"], |model| model.pass(58_500)),
+    way("PEXPIRE GT with a shorter one", &["o: PEXPIRE k 20000 GT"], |_| {}),
+    way(
+        "polled by SET NX",
+        &["o: SET k p NX PX 1000", "+50", "o: SET k p NX PX 1000", "+50", "o: SET k p NX PX 1000"],
+        |model| {
+            model.poll(50, 3);
+        },
+    ),
+    way(
+        "polled by LOCK.ACQUIRE",
+        &["o: LOCK.ACQUIRE k p", "+50", "o: LOCK.ACQUIRE k p", "+50", "o: LOCK.ACQUIRE k p"],
+        |model| {
+            model.poll(50, 3);
+        },
+    ),
     // Connections and processes.
     way("the connection ends", &["close h"], |model| model.close(Holder)),
+    way("the connection is killed", &["$KILL"], |model| model.close(Holder)),
+    way("RESET by the holder", &["h: RESET", "h: HELLO 3"], |_| {}),
     way("the session is attached", &["$ATTACH"], |model| {
         model.close(Holder);
         model.attach(Other);
     }),
     way("crash", &["crash"], Model::crash),
-    way("DEL by its address, after the connection has ended", &["close h", "o: DEL k"], |model| {
+    way("DEL after the connection has ended", &["close h", "o: DEL k"], |model| {
         model.close(Holder);
         if model.keys.contains_key(&place("k")) {
             model.delete(Other);
@@ -328,9 +392,9 @@ pub(crate) const WAYS: &[Way] = &[
     }),
 ];
 
-/// Compare-and-delete, as most lock clients send it.
-pub(crate) const RELEASE: &str =
-    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+/// Redisson: Lock forceUnlock.
+pub(crate) const REDISSON_FORCE: &str = "if (redis.call('del', KEYS[1]) == 1) then redis.call(ARGV[2], KEYS[2], \
+     ARGV[1]); return 1 else return 0 end";
 
 /// Redisson: Lock tryLock.
 pub(crate) const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', \

@@ -5,7 +5,7 @@
 use redlatch::internals::commands::{Value, families};
 
 use super::START_UNIX_MS;
-use super::model::{End, Form, Hold, Model, Place, Reason, Role, Slot};
+use super::model::{End, Hold, Model, Place, Reason, Role, Slot};
 use super::world::World;
 use crate::support::reply::Reply;
 use crate::support::words::info_field;
@@ -18,8 +18,8 @@ pub(crate) struct View {
     pub(crate) agrees: bool,
 }
 
-/// All views of a cell. `replays`: also those of a server whose state comes from the journal.
-pub(crate) fn views(world: &mut World, model: &Model, replays: bool) -> Vec<View> {
+/// All views of a cell. `is_first`: also those that need not be seen again later.
+pub(crate) fn views(world: &mut World, model: &Model, is_first: bool) -> Vec<View> {
     let mut all = Views(Vec::new());
     for at in &model.watched {
         all.of_place(world, model, at);
@@ -33,10 +33,21 @@ pub(crate) fn views(world: &mut World, model: &Model, replays: bool) -> Vec<View
         all.list(world, model, database);
     }
     all.messages(world, model);
-    all.counters(world, model);
-    if replays {
-        all.replay(world, model);
+    if model.waits_for.is_some() {
+        all.graph(world, model);
     }
+    all.counters(world, model);
+    if is_first {
+        all.rules(world, model);
+        all.replay(world.replayed(), model, "replayed");
+    }
+    all.0
+}
+
+/// What a server says whose state comes from a copy of the keyspace.
+pub(crate) fn copied(world: &World, model: &Model) -> Vec<View> {
+    let mut all = Views(Vec::new());
+    all.replay(world.copied(), model, "copied");
     all.0
 }
 
@@ -56,9 +67,9 @@ impl Views {
         self.push(
             named("EXISTS"),
             u8::from(slot.is_some()).to_string(),
-            number(&world.view(database, &["EXISTS", key])),
+            plain(&world.view(database, &["EXISTS", key])),
         );
-        self.push(named("PTTL"), pttl(model, slot), number(&world.view(database, &["PTTL", key])));
+        self.push(named("PTTL"), pttl(model, slot), plain(&world.view(database, &["PTTL", key])));
         let reply = world.view(database, &["LOCK.WHO", key]);
         let seen = lock(world, &reply);
         match who(model, at, true) {
@@ -70,7 +81,10 @@ impl Views {
         let waiters =
             items(&reply).iter().map(|item| format!("{} {}", text(item, "owner"), text(item, "how")));
         let seen: Vec<String> = waiters.collect();
-        self.push(named("WAITERS"), if waits { "next queued" } else { "" }, seen.join(", "));
+        let queued = waits.then(|| "next queued".to_owned());
+        let polling = model.polled(at).map(|_| "- polling".to_owned());
+        let expected: Vec<String> = queued.into_iter().chain(polling).collect();
+        self.push(named("WAITERS"), expected.join(", "), seen.join(", "));
         let owners: Vec<&str> = match slot {
             Some(Slot::Lock { holds, .. }) => holds.iter().map(|hold| hold.owner.as_str()).collect(),
             _ => vec!["a"],
@@ -78,7 +92,7 @@ impl Views {
         for owner in owners {
             let held = slot.map_or(&[][..], Slot::holds).iter().find(|hold| hold.owner == owner);
             let expected = held.map_or("-".to_owned(), |hold| hold.token.to_string());
-            self.push(named("TOKEN"), expected, number(&world.view(database, &["LOCK.TOKEN", key, owner])));
+            self.push(named("TOKEN"), expected, plain(&world.view(database, &["LOCK.TOKEN", key, owner])));
         }
         self.history(world, model, at);
         self.explain(world, model, at);
@@ -157,6 +171,7 @@ impl Views {
             _ => expected.push(vec!["free: nobody holds it".to_owned()]),
         }
         expected[0].extend(waits);
+        expected[0].extend(model.polled(at).map(|_| "1 polling".to_owned()));
         let mut ends: Vec<&End> = model.ends.iter().filter(|end| end.place == *at).collect();
         ends.sort_by_key(|end| std::cmp::Reverse((end.at, end.hold.token)));
         expected.extend(ends.iter().map(|end| end_facts(world, model, end)));
@@ -170,8 +185,56 @@ impl Views {
         self.0.push(View { name: name_at("EXPLAIN", at), expected, seen, agrees });
     }
 
+    /// Queued calls, and the owners that they wait for.
+    fn graph(&mut self, world: &mut World, model: &Model) {
+        let Some(at) = &model.waits_for else { return };
+        let reply = world.view(at.0, &["LOCK.GRAPH"]);
+        let edges = items(&reply).iter().map(|edge| {
+            let held_by = field(edge, "held-by").map_or(&[][..], items).iter().map(plain);
+            format!(
+                "{} waits for {} of {}",
+                text(edge, "owner"),
+                text(edge, "waits-for"),
+                sorted(held_by).join("+")
+            )
+        });
+        let seen: Vec<String> = edges.collect();
+        let owners = match model.keys.get(at) {
+            Some(Slot::Plain { value: Some(value), .. }) => vec![value.clone()],
+            // What is said of a value that is no lock is open.
+            Some(Slot::Plain { value: None, .. }) => return,
+            Some(Slot::Lock { holds, .. }) => holds.iter().map(|hold| hold.owner.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let expected = format!("next waits for {} of {}", at.1, owners.join("+"));
+        self.push("GRAPH", expected, seen.join(", "));
+    }
+
+    /// Whether somebody has ended the lock of another client: two sets of rules say the same.
+    fn rules(&mut self, world: &mut World, model: &Model) {
+        if !model.is_linted {
+            return;
+        }
+        let is_foreign = |end: &&End| {
+            matches!(end.reason, Reason::Deleted | Reason::Flushed)
+                && end.by.is_some_and(|by| by != end.hold.by)
+        };
+        let keys = sorted(model.ends.iter().filter(is_foreign).map(|end| end.place.1.clone()));
+        for (view, command, rule) in
+            [("LINT", "LOCK.LINT", "foreign-delete"), ("CHECK", "TEST.CHECK", "foreign-release")]
+        {
+            let reply = world.view(0, &[command]);
+            let found = items(&reply).iter().filter(|finding| text(finding, "rule") == rule);
+            let mut seen = sorted(found.map(|finding| text(finding, "key")));
+            seen.dedup();
+            let mut expected = keys.clone();
+            expected.dedup();
+            self.push(view, expected.join(", "), seen.join(", "));
+        }
+    }
+
     fn test_history(&mut self, world: &mut World, model: &Model, at: &Place) {
-        let reply = world.view(0, &["TEST.HISTORY", "KEY", &at.1]);
+        let reply = world.events(&at.1);
         let kinds = ["granted", "renewed", "released", "expired"];
         let of_locks = items(&reply).iter().filter(|event| {
             kinds.contains(&text(event, "kind").as_str())
@@ -280,19 +343,18 @@ impl Views {
     }
 
     /// A server whose state comes from the journal says the same.
-    fn replay(&mut self, world: &World, model: &Model) {
-        let mut replayed = world.replayed();
+    fn replay(&mut self, mut replayed: World, model: &Model, name: &str) {
         for at in &model.watched {
             let (database, key) = (at.0, at.1.as_str());
             let slot = model.keys.get(at);
-            let exists = number(&replayed.view(database, &["EXISTS", key]));
-            let left = number(&replayed.view(database, &["PTTL", key]));
+            let exists = plain(&replayed.view(database, &["EXISTS", key]));
+            let left = plain(&replayed.view(database, &["PTTL", key]));
             let expected = format!("exists {} left {}", u8::from(slot.is_some()), pttl(model, slot));
-            self.push(name_at("replayed key", at), expected, format!("exists {exists} left {left}"));
+            self.push(name_at(&format!("{name} key"), at), expected, format!("exists {exists} left {left}"));
             let reply = replayed.view(database, &["LOCK.WHO", key]);
             let nobody = Model { waits_for: None, closed: Role::ALL.into(), ..model.clone() };
             let expected = who(&nobody, at, false).expect("nobody waits");
-            self.push(name_at("replayed WHO", at), expected, lock(&replayed, &reply));
+            self.push(name_at(&format!("{name} WHO"), at), expected, lock(&replayed, &reply));
         }
     }
 }
@@ -300,12 +362,14 @@ impl Views {
 /// What LOCK.WHO must say; `None`: what it says of a value that is no lock, and that somebody waits for, is open.
 fn who(model: &Model, at: &Place, with_queue: bool) -> Option<String> {
     let waits = with_queue && model.waits_for.as_ref() == Some(at);
-    let waiting = usize::from(waits);
+    let polls = model.polled(at).filter(|_| with_queue);
+    let waiting = usize::from(waits) + usize::from(polls.is_some());
+    let polls = polls.map_or(String::new(), |polls| format!(", {polls} polls"));
     Some(match model.keys.get(at) {
-        Some(Slot::Lock { form, kind, limit, holds }) => {
+        Some(Slot::Lock { kind, limit, holds, .. }) => {
             let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
-            let holders: Vec<String> = holds.iter().map(|hold| holder(model, *form, hold)).collect();
-            format!("{kind}{limit} [{}] {waiting} waiting", holders.join(", "))
+            let holders: Vec<String> = holds.iter().map(|hold| holder(model, hold)).collect();
+            format!("{kind}{limit} [{}] {waiting} waiting{polls}", holders.join(", "))
         }
         Some(Slot::Plain { value: Some(value), until }) if waits => {
             let left = or_dash(until.map(|until| until - model.now));
@@ -316,13 +380,14 @@ fn who(model: &Model, at: &Place, with_queue: bool) -> Option<String> {
     })
 }
 
-fn holder(model: &Model, _: Form, hold: &Hold) -> String {
-    let Hold { owner, token, by, since, lease, until, renewals, permits, delay, .. } = hold;
+fn holder(model: &Model, hold: &Hold) -> String {
+    let Hold { owner, token, by, since, lease, until, renewals, permits, delay, meta, .. } = hold;
     let client = if model.closed.contains(by) { "gone" } else { by.letter() };
     let (held, left) = (model.now - since, until.map(|until| until - model.now));
     let session = if delay.is_some() { " session" } else { "" };
+    let meta = meta.map_or(String::new(), |meta| format!(" {meta}"));
     format!(
-        "{owner}#{token} x{permits} {client} since {since} held {held} lease {} left {} renewed {renewals}{session}",
+        "{owner}#{token} x{permits} {client} since {since} held {held} lease {} left {} renewed {renewals}{session}{meta}",
         or_dash(*lease),
         or_dash(left),
     )
@@ -349,9 +414,15 @@ fn lock(world: &World, reply: &Reply) -> String {
                 ["owner", "token", "permits", "held", "lease", "left", "renewals", "session"]
                     .map(|name| text(hold, name));
             let session = if session == "1" { " session" } else { "" };
+            let pairs = match field(hold, "meta") {
+                Some(Reply::Map(pairs)) => &pairs[..],
+                _ => &[],
+            };
+            let meta: String =
+                pairs.iter().map(|(name, value)| format!(" {} {}", plain(name), plain(value))).collect();
             format!(
                 "{owner}#{token} x{permits} {client} since {since} held {held} lease {lease} left {left} \
-                 renewed {renewals}{session}"
+                 renewed {renewals}{session}{meta}"
             )
         })
         .collect();
@@ -359,7 +430,12 @@ fn lock(world: &World, reply: &Reply) -> String {
         "-" => String::new(),
         limit => format!(" of {limit}"),
     };
-    format!("{}{limit} [{}] {} waiting", text(reply, "kind"), holders.join(", "), text(reply, "waiters"))
+    let polls = match text(reply, "polls").as_str() {
+        "0" => String::new(),
+        polls => format!(", {polls} polls"),
+    };
+    let (kind, waiters) = (text(reply, "kind"), text(reply, "waiters"));
+    format!("{kind}{limit} [{}] {waiters} waiting{polls}", holders.join(", "))
 }
 
 fn held_facts(world: &World, model: &Model, (kind, limit): (&str, Option<u64>), hold: &Hold) -> Vec<String> {
@@ -478,7 +554,7 @@ fn integer(map: &Reply, name: &str) -> i64 {
 }
 
 /// A field as text; `-`: it is null, or not there.
-fn text(map: &Reply, name: &str) -> String {
+pub(crate) fn text(map: &Reply, name: &str) -> String {
     field(map, name).map_or("-".to_owned(), plain)
 }
 
@@ -491,10 +567,6 @@ fn plain(reply: &Reply) -> String {
         }
         other => other.spell(),
     }
-}
-
-fn number(reply: &Reply) -> String {
-    plain(reply)
 }
 
 fn items(reply: &Reply) -> &[Reply] {

@@ -10,12 +10,14 @@ use std::time::Duration;
 use redlatch::internals::clock::LockTime;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::journal::Journal;
-use redlatch::internals::keyspace::{Keyspace, Replay};
+use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace, Replay};
 
 use super::START_UNIX_MS;
 use super::model::Role;
-use super::table::{Kind, REDISSON_LOCK, REDISSON_UNLOCK, RELEASE};
+use super::table::{Kind, REDISSON_FORCE, REDISSON_LOCK, REDISSON_UNLOCK};
+use super::views;
 use crate::simulation::parts::{Fault, Log, layout};
+use crate::support::bare::{EXTEND, RELEASE};
 use crate::support::engine::EngineTarget;
 use crate::support::reply::Reply;
 use crate::support::target::{Heard, Link, Target, Wait};
@@ -34,6 +36,8 @@ pub(crate) struct World {
     /// Databases that a connection has selected, if it is not 0.
     selected: BTreeMap<Role, u16>,
     unlocks: u32,
+    /// The last event of TEST.HISTORY that is not looked at.
+    events: String,
     /// How many records the journal had, and when.
     moments: Vec<(usize, LockTime)>,
 }
@@ -53,6 +57,7 @@ impl World {
             answer: None,
             selected: BTreeMap::new(),
             unlocks: 0,
+            events: "0".to_owned(),
             moments: Vec::new(),
         };
         world.connect();
@@ -109,6 +114,10 @@ impl World {
             self.close(Role::of(role));
         } else if line == "crash" {
             self.crash();
+        } else if line == "$KILL" {
+            let (id, _) = self.clients.iter().find(|(_, role)| **role == Role::Holder).expect("a number");
+            let id = id.to_string();
+            self.answer = Some(self.ask(Role::Other, &["CLIENT", "KILL", "ID", &id]));
         } else if line == "$ATTACH" {
             let Reply::Bulk(id) = self.ask(Role::Holder, &["LOCK.SESSION", "ID"]) else {
                 panic!("no session")
@@ -133,6 +142,12 @@ impl World {
                 let keys = ["EVAL", REDISSON_UNLOCK, "3", "k", "channel", &latch];
                 words(&[&keys[..], &["0", "30000", "a", "publish", "1000"]].concat())
             }
+            "$TAKE" => match kind.takes[0].split_once(": ").expect("a command").1 {
+                "$REDISSON-LOCK" => self.words(kind, "$REDISSON-LOCK"),
+                line => words(&line.split(' ').collect::<Vec<_>>()),
+            },
+            "$EXTEND" => words(&["EVAL", EXTEND, "1", "k", "a", "30000"]),
+            "$FORCE" => words(&["EVAL", REDISSON_FORCE, "2", "k", "channel", "0", "publish"]),
             "$RELEASE" => words(&["EVAL", RELEASE, "1", "k", "a"]),
             _ => {
                 let seconds = super::SECONDS.to_string();
@@ -141,6 +156,20 @@ impl World {
                 command.split(' ').map(fill).collect()
             }
         }
+    }
+
+    /// Events of TEST.HISTORY count from now on.
+    pub(crate) fn forget_events(&mut self) {
+        let reply = self.ask(Role::Watcher, &["TEST.HISTORY", "COUNT", "100000"]);
+        // A process that has been restarted in a cell has no TEST commands.
+        let Reply::List(_, events) = &reply else { return };
+        self.events = events.last().map_or("0".to_owned(), |event| views::text(event, "id"));
+    }
+
+    /// The events about a key.
+    pub(crate) fn events(&mut self, key: &str) -> Reply {
+        let since = self.events.clone();
+        self.ask(Role::Watcher, &["TEST.HISTORY", "KEY", key, "SINCE", &since])
     }
 
     pub(crate) fn pass(&mut self, millis: u64) {
@@ -159,7 +188,7 @@ impl World {
     fn crash(&mut self) {
         let (keyspace, now) = (empty(), self.target.now());
         let mut replay = keyspace.replay();
-        self.replay(&mut replay);
+        self.replay(&mut replay, 0);
         let replayed = replay.finish(now.lock);
         keyspace.raise_tokens(replayed.token);
         let highest = self.clients.keys().max().copied().unwrap_or_default();
@@ -170,8 +199,21 @@ impl World {
 
     /// A server whose state comes from the journal alone.
     pub(crate) fn replayed(&self) -> Self {
+        self.restored(0)
+    }
+
+    /// A server whose state comes from a copy, which the journal would go on with.
+    pub(crate) fn copied(&self) -> Self {
+        let (first, mut cursor) = (self.log.since(0).len(), CopyCursor::default());
+        let keyspace = self.target.keyspace();
+        while keyspace.copy(&mut cursor, self.target.now().lock) == Copied::Some {}
+        self.restored(first)
+    }
+
+    /// A server whose state comes from the records from this one on. It has one connection.
+    fn restored(&self, first: usize) -> Self {
         let keyspace = empty();
-        self.replay(&mut keyspace.replay());
+        self.replay(&mut keyspace.replay(), first);
         keyspace.assert_laws();
         let mut world = Self {
             target: EngineTarget::restarted(keyspace, self.target.now(), 1_000),
@@ -182,6 +224,7 @@ impl World {
             answer: None,
             selected: BTreeMap::new(),
             unlocks: 0,
+            events: "0".to_owned(),
             moments: Vec::new(),
         };
         let link = world.target.connect();
@@ -191,8 +234,8 @@ impl World {
     }
 
     /// Applies the journal, each record at about the time at which it was made.
-    fn replay(&self, replay: &mut Replay<'_>) {
-        for (index, (_, mutations)) in self.log.since(0).iter().enumerate() {
+    fn replay(&self, replay: &mut Replay<'_>, first: usize) {
+        for (index, (_, mutations)) in self.log.since(0).iter().enumerate().skip(first) {
             let moment = self.moments.iter().find(|(records, _)| index < *records);
             replay.at(moment.map_or(self.target.now().lock, |(_, at)| *at));
             mutations.iter().for_each(|mutation| replay.apply(mutation));

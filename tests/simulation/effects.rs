@@ -1,13 +1,14 @@
 //! Any sequence of writing commands over several databases: the journal records every effect.
 //!
 //! Laws    replaying the records gives an equal state, with equal grants, after every command; one command makes one
-//!         record; a refused or read-only command changes nothing.
+//!         record; a refused or read-only command changes nothing; grants of locks less their ends are holders.
 
 use redlatch::internals::commands::row::Flags;
 use redlatch::internals::commands::table;
 use redlatch::internals::journal::{Edit, LockEdit, Mutation};
 use redlatch::internals::keyspace::Due;
 
+use super::lock_balance::{Balance, Counted};
 use super::parts::{DATABASES, Fault, Machine, Replica, State, grants, living, standing};
 use crate::support::rng::Rng;
 
@@ -182,6 +183,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
     let machine = Machine::new(seed, fault);
     let mut rng = Rng::new(seed);
     let (mut session, mut waiter, mut replica) = (machine.connect(), machine.connect(), Replica::new());
+    let mut balance = Balance::default();
     let mut before = State::new();
     for step in 0..STEPS {
         machine.resume(&mut waiter);
@@ -220,6 +222,11 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
             }
         };
         let records = replica.follow(&machine.log)?;
+        if fault == Fault::None {
+            let server = (machine.keyspace(), machine.clock.truth());
+            let balanced = balance.check(&records, server, Counted::of(machine.keyspace()));
+            balanced.map_err(|why| format!("step {step}: {why}: {what}; the records {records:?}"))?;
+        }
         let standing = standing(machine.keyspace(), machine.clock.truth());
         if standing != replica.remains() {
             let replayed = replica.remains();

@@ -1,14 +1,15 @@
 //! LOCK commands: queues, sessions, kinds of locks, and every way in which a lock or a wait ends.
 //!
 //! Laws     each step grants what the model grants, in its order and with its tokens; every holder that loses a lock is told
-//!          why; each client is told exactly what the model says; the replayed journal equals the state;
-//!          at the end no request, session or key is left.
+//!          why; each client is told exactly what the model says; the replayed journal equals the state; grants less ends
+//!          are holders; at the end no request, session or key is left.
 //! Faults   clients crash in the queue, are killed with an unread grant, use the name of another, and step the wall clock.
 //! Canaries servers and shells that are broken on purpose.
 
 use redlatch::internals::keyspace::Due;
 use redlatch::internals::state::session::Session;
 
+use super::lock_balance::{Balance, Counted};
 use super::lock_model::{Held, Kind, Model, Request, Term, Told};
 use super::parts::{Fault, Machine, Replica, standing};
 use crate::support::reply::Reply;
@@ -18,6 +19,10 @@ use crate::support::rng::Rng;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Defect {
     None,
+    /// A renewal is counted as a grant.
+    CountsRenewals,
+    /// One end in some is neither counted nor remembered.
+    ForgetsEnds,
     /// A lease that ends hands nothing over.
     ForgetsLeases,
     /// A crashed client stays in the queue, and is granted locks.
@@ -33,6 +38,8 @@ pub(crate) enum Defect {
 }
 
 pub(crate) const DEFECTS: &[Defect] = &[
+    Defect::CountsRenewals,
+    Defect::ForgetsEnds,
     Defect::ForgetsLeases,
     Defect::GrantsToTheGone,
     Defect::LetsOthersPass,
@@ -53,6 +60,10 @@ pub(crate) enum Names {
 const CLIENTS: usize = 8;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 const STEPS: u32 = 600;
+/// After so many steps the whole history is looked at.
+const STEPS_PER_HISTORY: u32 = 100;
+/// More ends of locks than a run has, however few shards they are in.
+const ENDS_MAX: usize = 16_000;
 const RELEASE_SCRIPT: &str =
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
@@ -63,6 +74,9 @@ pub(crate) struct LockQueueSimulation {
     names: Names,
     model: Model,
     replica: Replica,
+    balance: Balance,
+    /// Renewals, and ends, that the defects count wrongly.
+    miscounted: (u64, u64),
     clients: Vec<Session>,
     /// The last request of each client.
     asked: Vec<Vec<String>>,
@@ -88,6 +102,8 @@ impl LockQueueSimulation {
             names,
             model: Model { now_ms: machine.clock.now_ms(), ..Model::default() },
             replica: Replica::new(),
+            balance: Balance::default(),
+            miscounted: (0, 0),
             clients: Vec::new(),
             asked: vec![Vec::new(); CLIENTS],
             sessions: Vec::new(),
@@ -100,6 +116,8 @@ impl LockQueueSimulation {
         let settings = &simulation.machine.engine.shared().settings;
         settings.set("lock-deadlock", policy).expect("a policy");
         let listens = ["PSUBSCRIBE", "__lock__:*"];
+        simulation.machine.keyspace().keep_history(ENDS_MAX);
+        simulation.operate(&["LOCK.HISTORY"]);
         let mut batch = simulation.machine.engine.batch();
         simulation.machine.offer(&mut simulation.listener, &mut batch, &listens);
         for who in 0..CLIENTS {
@@ -115,6 +133,9 @@ impl LockQueueSimulation {
         for step in 0..STEPS {
             let what = self.step();
             self.check().map_err(|why| format!("step {step}, {what}: {why}"))?;
+            if step % STEPS_PER_HISTORY == 0 {
+                self.check_tokens().map_err(|why| format!("step {step}, {what}: {why}"))?;
+            }
         }
         self.end()
     }
@@ -472,11 +493,45 @@ impl LockQueueSimulation {
         }
         self.check_channels()?;
         self.check_registers()?;
-        self.replica.follow(&self.machine.log)?;
+        let records = self.replica.follow(&self.machine.log)?;
         self.machine.keyspace().assert_laws();
+        let counted = self.counted();
+        self.balance.check(&records, (self.machine.keyspace(), self.machine.clock.truth()), counted)?;
         let there = standing(self.machine.keyspace(), self.machine.clock.truth());
         let replayed = self.replica.remains();
         if there == replayed { Ok(()) } else { Err(format!("replayed {replayed:?}, but there is {there:?}")) }
+    }
+
+    /// The counters, with the defect's effect.
+    fn counted(&mut self) -> Counted {
+        let mut counted = Counted::of(self.machine.keyspace());
+        let (renewals, ends) = &mut self.miscounted;
+        match self.defect {
+            Defect::CountsRenewals if self.rng.one_in(100) => *renewals += 1,
+            Defect::ForgetsEnds if counted.ended > *ends && self.rng.one_in(100) => *ends += 1,
+            _ => {}
+        }
+        counted.granted[0] += *renewals;
+        counted.ended -= *ends;
+        counted
+    }
+
+    /// Every token is held, or in the history.
+    fn check_tokens(&mut self) -> Result<(), String> {
+        let history = self.operate(&["LOCK.HISTORY", "COUNT", &ENDS_MAX.to_string()]);
+        let Some((Reply::List(_, ends), _)) = Reply::read(history.as_bytes())? else {
+            return Err(format!("no history: {history}"));
+        };
+        let end = |end: &Reply| match end {
+            Reply::List(_, fields) => match &fields[..] {
+                [_, Reply::Bulk(key), _, _, _, Reply::Int(token), ..] => Some((key.clone(), *token as u64)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let ends: Option<Vec<_>> = ends.iter().map(end).collect();
+        let ends = ends.ok_or_else(|| format!("not a history: {history}"))?;
+        self.balance.check_tokens((self.machine.keyspace(), self.machine.clock.truth()), &ends)
     }
 
     fn check_channels(&mut self) -> Result<(), String> {

@@ -1,0 +1,198 @@
+//! The balance of locks: whatever was granted is held, or has ended once.
+//!
+//! Laws     for each kind, the counter of grants is the number of grants in the journal, and the counter of keys that are
+//!          held is the number of these keys; grants less ends are holders; each token is held or is in the history, once.
+//! Sources  grants are read from the journal, holders from the keyspace, ends from the counters and LOCK.HISTORY.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redlatch::internals::clock::Now;
+use redlatch::internals::journal::{Edit, LockEdit, Mutation};
+use redlatch::internals::keyspace::{Keyspace, ShardSet, View};
+use redlatch::internals::state::settings::Events;
+use redlatch::internals::types::Object;
+use redlatch::internals::types::lock::LockKind;
+
+use super::parts::DATABASES;
+
+const KINDS: usize = LockKind::NAMES.len();
+
+/// A grant: key, token, and the owner if the value of the key is not its name.
+type Id = (Vec<u8>, u64, Vec<u8>);
+
+/// The counters of a server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) granted: [u64; KINDS],
+    pub(crate) held: [usize; KINDS],
+    pub(crate) ended: u64,
+}
+
+impl Counted {
+    pub(crate) fn of(keyspace: &Keyspace) -> Self {
+        let locks = keyspace.counts().locks;
+        Self { granted: locks.acquired, held: locks.held, ended: locks.hold.count() }
+    }
+}
+
+/// A string: its value, and the token of its grant.
+type Granted = (Vec<u8>, Option<u64>);
+
+/// The holders that are there, expired or not.
+#[derive(Debug, Default)]
+struct Held {
+    holders: BTreeSet<Id>,
+    keys: [usize; KINDS],
+    /// Exclusive locks, by database and key.
+    strings: BTreeMap<(u16, Vec<u8>), Granted>,
+}
+
+impl Held {
+    fn of(keyspace: &Keyspace, now: Now) -> Self {
+        let mut held = Self::default();
+        for database in 0..DATABASES {
+            let mut view = View::lock(keyspace, ShardSet::All, database, now, Events::default());
+            view.survey(|entry| match (entry.object, entry.grant) {
+                (Some(Object::Lock(lock)), _) => {
+                    held.keys[lock.kind().index()] += 1;
+                    let holders = lock.holders();
+                    held.holders.extend(
+                        holders.map(|(owner, holder)| (entry.key.to_vec(), holder.token, owner.to_vec())),
+                    );
+                }
+                (None, Some(grant)) => {
+                    held.keys[LockKind::Exclusive.index()] += 1;
+                    held.holders.insert((entry.key.to_vec(), grant.token, Vec::new()));
+                    let granted = (entry.string.to_vec(), Some(grant.token));
+                    held.strings.insert((database, entry.key.to_vec()), granted);
+                }
+                (Some(_), Some(grant)) => panic!("a lock of another client here: {grant:?}"),
+                (_, None) => {}
+            });
+        }
+        held
+    }
+}
+
+/// All grants of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Balance {
+    granted: [u64; KINDS],
+    ids: BTreeSet<Id>,
+    /// The exclusive locks after the records so far, and strings that have become none.
+    strings: BTreeMap<(u16, Vec<u8>), Granted>,
+    /// Known defects, which are to be struck once they are mended. LOCK.MACQUIRE of a key that its owner holds already
+    /// replaces the grant, and FLUSHDB and FLUSHALL remove exclusive locks: these ends are neither counted nor remembered.
+    unnoticed: Vec<(Vec<u8>, u64)>,
+}
+
+impl Balance {
+    /// Notes the grants in these records, and compares them with the counters.
+    pub(crate) fn check(
+        &mut self,
+        records: &[Vec<Mutation>],
+        (keyspace, now): (&Keyspace, Now),
+        counted: Counted,
+    ) -> Result<(), String> {
+        records.iter().flatten().for_each(|mutation| self.note(mutation));
+        let mut held = Held::of(keyspace, now);
+        self.strings = std::mem::take(&mut held.strings);
+        if counted.granted != self.granted {
+            return Err(format!("granted {:?}, counted {:?}", self.granted, counted.granted));
+        }
+        if counted.held != held.keys {
+            return Err(format!("{:?} keys are held, counted {:?}", held.keys, counted.held));
+        }
+        let (granted, holders) = (self.granted.iter().sum::<u64>(), held.holders.len() as u64);
+        if granted - holders != counted.ended + self.unnoticed.len() as u64 {
+            let ended = counted.ended;
+            return Err(format!("{granted} grants, {holders} holders, but {ended} ends are counted"));
+        }
+        Ok(())
+    }
+
+    /// Each grant is held, or one of the `ends`: tokens by key, of a history that has forgotten nothing.
+    pub(crate) fn check_tokens(
+        &self,
+        (keyspace, now): (&Keyspace, Now),
+        ends: &[(Vec<u8>, u64)],
+    ) -> Result<(), String> {
+        let mut left: BTreeMap<(&[u8], u64), i64> = BTreeMap::new();
+        for (key, token, _) in &self.ids {
+            *left.entry((key, *token)).or_default() += 1;
+        }
+        let held = Held::of(keyspace, now);
+        let holders = held.holders.iter().map(|(key, token, _)| (key, *token));
+        let ends = ends.iter().chain(&self.unnoticed).map(|(key, token)| (key, *token));
+        for (key, token) in holders.chain(ends) {
+            *left.entry((key, token)).or_default() -= 1;
+        }
+        match left.into_iter().find(|(_, left)| *left != 0) {
+            None => Ok(()),
+            Some(((key, token), left)) => {
+                let key = key.escape_ascii();
+                Err(format!(
+                    "token {token} of {key} was granted {left} times more than it is held or has ended"
+                ))
+            }
+        }
+    }
+
+    fn note(&mut self, mutation: &Mutation) {
+        match mutation {
+            Mutation::Clear { database } => {
+                let (gone, left) = std::mem::take(&mut self.strings)
+                    .into_iter()
+                    .partition::<BTreeMap<_, _>, _>(|((other, _), _)| other == database);
+                self.strings = left;
+                let tokens = gone.into_iter().filter_map(|((_, key), (_, token))| Some((key, token?)));
+                self.unnoticed.extend(tokens);
+            }
+            Mutation::Swap { a, b } => {
+                let other = |database| match database {
+                    _ if database == *a => *b,
+                    _ if database == *b => *a,
+                    _ => database,
+                };
+                let strings = std::mem::take(&mut self.strings).into_iter();
+                self.strings =
+                    strings.map(|((database, key), kept)| ((other(database), key), kept)).collect();
+            }
+            Mutation::Put { database, key, value, .. } => {
+                let kept = self.strings.entry((*database, key.to_vec())).or_default();
+                if kept.0 != value[..] {
+                    *kept = (value.to_vec(), None);
+                }
+            }
+            Mutation::Grant { database, key, token, .. } => {
+                let kept = self.strings.entry((*database, key.to_vec())).or_default();
+                if let Some(last) = kept.1.replace(*token).filter(|last| last != token) {
+                    self.unnoticed.push((key.to_vec(), last));
+                }
+                self.granted(LockKind::Exclusive, (key.to_vec(), *token, Vec::new()));
+            }
+            Mutation::Edit { key, edit: Edit::Lock(LockEdit::Put(kind, owner, holder)), .. } => {
+                self.granted(*kind, (key.to_vec(), holder.token, owner.to_vec()));
+            }
+            Mutation::PutObject { database, key, object, .. } => {
+                self.strings.remove(&(*database, key.to_vec()));
+                if let Object::Lock(lock) = object {
+                    for (owner, holder) in lock.holders() {
+                        self.granted(lock.kind(), (key.to_vec(), holder.token, owner.to_vec()));
+                    }
+                }
+            }
+            Mutation::Edit { database, key, .. } | Mutation::Remove { database, key, .. } => {
+                self.strings.remove(&(*database, key.to_vec()));
+            }
+            Mutation::Place { .. } | Mutation::SetDeadline { .. } => {}
+        }
+    }
+
+    /// A grant is new if its token is: a renewal is recorded with the same one.
+    fn granted(&mut self, kind: LockKind, id: Id) {
+        if self.ids.insert(id) {
+            self.granted[kind.index()] += 1;
+        }
+    }
+}
