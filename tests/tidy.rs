@@ -56,7 +56,7 @@ const STATISTICS: &[&str] = &[
     "src/commands/admin/mod.rs", "src/keyspace/counts.rs", "src/keyspace/shard/lock_counts.rs",
     "src/keyspace/view/survey.rs", "src/server/http/api.rs", "src/server/http/contention.rs",
     "src/server/http/metrics.rs", "src/server/http/sampler.rs", "src/server/probe.rs",
-    "src/state/acl/log.rs", "src/state/latency.rs", "src/state/lock_lint.rs", "src/state/log_limiter.rs",
+    "src/state/acl/log.rs", "src/state/latency.rs", "src/locks/lint.rs", "src/state/log_limiter.rs",
     "src/state/metrics.rs", "src/state/polling.rs", "src/state/slowlog.rs",
 ];
 /// The modules of each layer, bottom first.

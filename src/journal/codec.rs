@@ -1,6 +1,6 @@
 //! Mutations as bytes, and back.
 //!
-//! Owns    the form of a [`Mutation`] on disk. The tags, and the order of the fields here, are version 1 of that form: a
+//! Owns    the form of a [`Mutation`] on disk. The tags, and the order of the fields here, are version 2 of that form: a
 //!         change of either needs another version of the journal.
 //! Rule    a mutation is one tag byte and its fields. A number is a LEB128 varint, lowest bits first; bytes are their length
 //!         and themselves; an option is 0, or 1 and its value; a score is the eight bytes of its bits, lowest first.
@@ -40,13 +40,28 @@ pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
             put_head(out, tag::EDIT, *database, key);
             put_edit(out, edit);
         }
-        Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta } => {
+        Mutation::Grant {
+            database,
+            key,
+            token,
+            holder,
+            since,
+            lease_ms,
+            renewals,
+            is_native,
+            session,
+            meta,
+        } => {
             put_head(out, tag::GRANT, *database, key);
             put_number(out, *token);
             put_number(out, *holder);
             put_number(out, since.as_millis());
             put_option(out, *lease_ms, |out, lease_ms| put_number(out, lease_ms.into()));
-            out.put_u8((*is_native).into());
+            let has_renewals = *renewals > 0;
+            out.put_u8(u8::from(*is_native) | u8::from(has_renewals) << 1);
+            if has_renewals {
+                out.put_u8(*renewals);
+            }
             put_session(out, *session);
             put_words(out, meta.iter());
         }
@@ -93,17 +108,31 @@ pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Mutation, DecodeError> {
     Ok(match tag {
         tag::CLEAR => Mutation::Clear { database },
         tag::EDIT => Mutation::Edit { database, key: reader.bytes()?, edit: reader.edit()? },
-        tag::GRANT => Mutation::Grant {
-            database,
-            key: reader.bytes()?,
-            token: reader.number()?,
-            holder: reader.number()?,
-            since: reader.time()?,
-            lease_ms: reader.option(Reader::small)?,
-            is_native: reader.flag()?,
-            session: reader.session()?,
-            meta: reader.kept_words()?,
-        },
+        tag::GRANT => {
+            let key = reader.bytes()?;
+            let (token, holder, since) = (reader.number()?, reader.number()?, reader.time()?);
+            let (lease_ms, flags) = (reader.option(Reader::small)?, reader.byte()?);
+            // Version 1 has no renewals.
+            let renewals = match flags {
+                0 | 1 => 0,
+                2 | 3 => reader.byte()?,
+                _ => return Err(Damaged),
+            };
+            let is_native = flags & 1 != 0;
+            let (session, meta) = (reader.session()?, reader.kept_words()?);
+            Mutation::Grant {
+                database,
+                key,
+                token,
+                holder,
+                since,
+                lease_ms,
+                renewals,
+                is_native,
+                session,
+                meta,
+            }
+        }
         tag::PLACE => Mutation::Place {
             database,
             key: reader.bytes()?,

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes before the body of a frame.
 const HEADER_BYTES: usize = 12;
 /// The beginning of the first line of a file. The version follows.
@@ -118,7 +118,7 @@ impl<R: Read> Frames<R> {
         let text = std::str::from_utf8(&line).unwrap_or_default();
         let version = text.strip_prefix(FIRST_LINE).and_then(|rest| rest.trim_end().parse().ok());
         match version {
-            Some(VERSION) => Ok(Some(Self { from, bytes: line.len() as u64 })),
+            Some(1..=VERSION) => Ok(Some(Self { from, bytes: line.len() as u64 })),
             Some(version) if version > VERSION => Err(Unreadable::Newer(version)),
             _ => Err(Unreadable::Foreign),
         }
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn other_files_and_newer_versions_are_refused() {
         let refused = |text: &str| Frames::open(text.as_bytes()).unwrap_err().to_string();
-        let newer = "is a journal of version 2, and this program reads versions up to 1";
-        assert_eq!(refused("redlatch journal 2\nwhatever"), newer);
+        let newer = "is a journal of version 3, and this program reads versions up to 2";
+        assert_eq!(refused("redlatch journal 3\nwhatever"), newer);
         for foreign in ["REDIS0009", "redlatch journal 0\n", "redlatch journal x\n", &"x".repeat(1000)] {
             assert_eq!(refused(foreign), "is not a journal of redlatch", "{foreign}");
         }

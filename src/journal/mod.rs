@@ -54,6 +54,8 @@ pub enum Mutation<B = Bytes> {
         since: LockTime,
         /// The lease as it was last set, in milliseconds; `None`: it has none.
         lease_ms: Option<u32>,
+        /// How often the lease was renewed.
+        renewals: u8,
         /// Whether a LOCK command granted it.
         is_native: bool,
         /// The session that it belongs to, if any, and the milliseconds that it outlives the connection of that session.

@@ -147,9 +147,11 @@ impl Occupied<'_> {
 
     /// Adds bytes at the end of the string; returns its length. As in [`Occupied::put`], an equal value keeps the grant.
     pub fn append(&mut self, tail: &[u8]) -> usize {
-        if !tail.is_empty() {
-            self.clear_lock();
+        if tail.is_empty() {
+            self.place.touched();
+            return self.place.shard.value(self.id).len();
         }
+        self.clear_lock();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed(self.end_ms());
         let len = self.place.shard.value(self.id).len();
@@ -160,9 +162,11 @@ impl Occupied<'_> {
     /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length. An equal
     /// value keeps the grant.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
-        if self.place.shard.value(self.id).get(offset..offset + bytes.len()) != Some(bytes) {
-            self.clear_lock();
+        if self.place.shard.value(self.id).get(offset..offset + bytes.len()) == Some(bytes) {
+            self.place.touched();
+            return self.place.shard.value(self.id).len();
         }
+        self.clear_lock();
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -378,9 +382,20 @@ pub(super) fn granted<'a>(
     database: u16,
     key: &'a [u8],
 ) -> Option<Mutation<&'a [u8]>> {
-    let Grant { token, holder, since, lease_ms, is_native, .. } = shard.granted(id)?;
+    let Grant { token, holder, since, lease_ms, renewals, is_native } = shard.granted(id)?;
     let GrantDetails { session, meta } = shard.grant_details(id).cloned().unwrap_or_default();
-    Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta })
+    Some(Mutation::Grant {
+        database,
+        key,
+        token,
+        holder,
+        since,
+        lease_ms,
+        renewals,
+        is_native,
+        session,
+        meta,
+    })
 }
 
 impl<'v> Vacant<'v> {

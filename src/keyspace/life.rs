@@ -23,6 +23,9 @@ impl Occupied<'_> {
     /// A later deadline counts as a renewal; another value, or the removal of the key, ends the grant.
     #[inline]
     pub fn grant(&mut self, token: u64, holder: ClientId, is_native: bool) {
+        if self.place.shard.is_granted(self.id) {
+            self.give_up();
+        }
         self.place.shard.grant(self.id, token, holder, is_native);
         self.grant_changed();
         if self.place.changes.wants_locks() {

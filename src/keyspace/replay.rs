@@ -82,12 +82,23 @@ impl Replay<'_> {
                 self.put_object(*database, key, object.clone(), *deadline);
             }
             Mutation::Edit { database, key, edit } => self.edit(*database, key, edit),
-            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta } => {
+            Mutation::Grant {
+                database,
+                key,
+                token,
+                holder,
+                since,
+                lease_ms,
+                renewals,
+                is_native,
+                session,
+                meta,
+            } => {
                 self.note_grant(*token, *holder);
                 let (shard, hash) = self.shard(key);
                 if let Some(id) = shard.find(*database, hash, key) {
                     let (token, holder, since, lease_ms) = (*token, *holder, *since, *lease_ms);
-                    let (renewals, is_native) = (0, *is_native);
+                    let (renewals, is_native) = (*renewals, *is_native);
                     shard.restore_grant(id, &Grant { token, holder, since, lease_ms, renewals, is_native });
                     let details = GrantDetails { session: *session, meta: meta.clone() };
                     shard.set_grant_details(id, details);

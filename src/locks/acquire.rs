@@ -203,6 +203,7 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
         let now = view.now().lock;
         let held = view.holder_of(key, &request.owner);
         let again = u32::from(request.kind == LockKind::Reentrant);
+        let is_leased = request.term.session().is_none();
         let holder = Holder {
             token,
             client: request.client,
@@ -210,7 +211,7 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
             since: held.as_ref().map_or(now, |held| held.since),
             deadline,
             lease_ms: request.term.lease_ms(),
-            renewals: held.as_ref().map_or(0, |held| held.renewals.saturating_add(1)),
+            renewals: held.as_ref().map_or(0, |held| held.renewals.saturating_add(u32::from(is_leased))),
             session: request.term.session(),
             meta: request.meta.clone(),
         };

@@ -300,6 +300,10 @@ impl History {
 
     /// Records what has happened to a lock.
     fn changed(&mut self, moment: Moment, event: &LockEvent) {
+        // A lock of a session has no lease that could be renewed.
+        if matches!(event.change, LockChange::Renewed(_)) && event.session.is_some() {
+            return;
+        }
         let (kind, request) = match &event.change {
             // A request that waits may be granted by the request of another client.
             LockChange::Granted => (EventKind::Granted, [event.client, event.author]),

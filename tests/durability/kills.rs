@@ -172,9 +172,9 @@ fn counters_lists_and_functions_outlive_a_kill() {
     server.process.kill().unwrap();
     server.end();
     let server = start(&directory);
-    let questions = "GET n\r\nGET f\r\nLRANGE l 0 -1\r\nSMEMBERS s\r\nZSCORE z m\r\nXLEN x\r\nHGET h f\r\nSELECT 4\r\n\
+    let questions = "GET n\r\nGET f\r\nLRANGE l 0 -1\r\nSMEMBERS s\r\nZSCORE z m\r\nTYPE x\r\nHGET h f\r\nSELECT 4\r\n\
                      GET elsewhere";
-    let answers = "$1\r\n1\r\n$3\r\n1.5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$1\r\nx\r\n$1\r\n2\r\n:1\r\n\
+    let answers = "$1\r\n1\r\n$3\r\n1.5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$1\r\nx\r\n$1\r\n2\r\n+stream\r\n\
                    $1\r\nv\r\n+OK\r\n$1\r\n1\r\n";
     assert_eq!(server.ask(questions), answers);
 }

@@ -158,6 +158,8 @@ pub(crate) struct End {
     pub(crate) text: Option<&'static str>,
     /// Whether the client has said that it takes the lock from its holder.
     pub(crate) is_meant: bool,
+    /// Whether the client has ended it in a script or transaction, where it may have compared the value.
+    pub(crate) is_nested: bool,
 }
 
 impl End {
@@ -295,6 +297,7 @@ impl Model {
             is_told,
             text: None,
             is_meant: false,
+            is_nested: false,
         });
     }
 
@@ -358,6 +361,13 @@ impl Model {
     /// The key is deleted.
     pub(crate) fn delete(&mut self, by: Role) {
         self.end_all(&place("k"), Reason::Deleted, by);
+        self.serve(self.now);
+    }
+
+    /// A script or transaction deletes the key.
+    pub(crate) fn delete_nested(&mut self, by: Role) {
+        self.end_all(&place("k"), Reason::Deleted, by);
+        self.ends.iter_mut().for_each(|end| end.is_nested = true);
         self.serve(self.now);
     }
 

@@ -35,16 +35,11 @@ impl Counted {
     }
 }
 
-/// A string: its value, and the token of its grant.
-type Granted = (Vec<u8>, Option<u64>);
-
 /// The holders that are there, expired or not.
 #[derive(Debug, Default)]
 struct Held {
     holders: BTreeSet<Id>,
     keys: [usize; KINDS],
-    /// Exclusive locks, by database and key.
-    strings: BTreeMap<(u16, Vec<u8>), Granted>,
 }
 
 impl Held {
@@ -63,8 +58,6 @@ impl Held {
                 (None, Some(grant)) => {
                     held.keys[LockKind::Exclusive.index()] += 1;
                     held.holders.insert((entry.key.to_vec(), grant.token, Vec::new()));
-                    let granted = (entry.string.to_vec(), Some(grant.token));
-                    held.strings.insert((database, entry.key.to_vec()), granted);
                 }
                 (Some(_), Some(grant)) => panic!("a lock of another client here: {grant:?}"),
                 (_, None) => {}
@@ -79,11 +72,6 @@ impl Held {
 pub(crate) struct Balance {
     granted: [u64; KINDS],
     ids: BTreeSet<Id>,
-    /// The exclusive locks after the records so far, and strings that have become none.
-    strings: BTreeMap<(u16, Vec<u8>), Granted>,
-    /// Known defects, which are to be struck once they are mended. LOCK.MACQUIRE of a key that its owner holds already
-    /// replaces the grant, and FLUSHDB and FLUSHALL remove exclusive locks: these ends are neither counted nor remembered.
-    unnoticed: Vec<(Vec<u8>, u64)>,
 }
 
 impl Balance {
@@ -94,9 +82,10 @@ impl Balance {
         (keyspace, now): (&Keyspace, Now),
         counted: Counted,
     ) -> Result<(), String> {
-        records.iter().flatten().for_each(|mutation| self.note(mutation));
-        let mut held = Held::of(keyspace, now);
-        self.strings = std::mem::take(&mut held.strings);
+        for record in records {
+            record.iter().for_each(|mutation| self.note(mutation));
+        }
+        let held = Held::of(keyspace, now);
         if counted.granted != self.granted {
             return Err(format!("granted {:?}, counted {:?}", self.granted, counted.granted));
         }
@@ -104,7 +93,7 @@ impl Balance {
             return Err(format!("{:?} keys are held, counted {:?}", held.keys, counted.held));
         }
         let (granted, holders) = (self.granted.iter().sum::<u64>(), held.holders.len() as u64);
-        if granted - holders != counted.ended + self.unnoticed.len() as u64 {
+        if granted - holders != counted.ended {
             let ended = counted.ended;
             return Err(format!("{granted} grants, {holders} holders, but {ended} ends are counted"));
         }
@@ -123,8 +112,7 @@ impl Balance {
         }
         let held = Held::of(keyspace, now);
         let holders = held.holders.iter().map(|(key, token, _)| (key, *token));
-        let ends = ends.iter().chain(&self.unnoticed).map(|(key, token)| (key, *token));
-        for (key, token) in holders.chain(ends) {
+        for (key, token) in holders.chain(ends.iter().map(|(key, token)| (key, *token))) {
             *left.entry((key, token)).or_default() -= 1;
         }
         match left.into_iter().find(|(_, left)| *left != 0) {
@@ -140,52 +128,18 @@ impl Balance {
 
     fn note(&mut self, mutation: &Mutation) {
         match mutation {
-            Mutation::Clear { database } => {
-                let (gone, left) = std::mem::take(&mut self.strings)
-                    .into_iter()
-                    .partition::<BTreeMap<_, _>, _>(|((other, _), _)| other == database);
-                self.strings = left;
-                let tokens = gone.into_iter().filter_map(|((_, key), (_, token))| Some((key, token?)));
-                self.unnoticed.extend(tokens);
-            }
-            Mutation::Swap { a, b } => {
-                let other = |database| match database {
-                    _ if database == *a => *b,
-                    _ if database == *b => *a,
-                    _ => database,
-                };
-                let strings = std::mem::take(&mut self.strings).into_iter();
-                self.strings =
-                    strings.map(|((database, key), kept)| ((other(database), key), kept)).collect();
-            }
-            Mutation::Put { database, key, value, .. } => {
-                let kept = self.strings.entry((*database, key.to_vec())).or_default();
-                if kept.0 != value[..] {
-                    *kept = (value.to_vec(), None);
-                }
-            }
-            Mutation::Grant { database, key, token, .. } => {
-                let kept = self.strings.entry((*database, key.to_vec())).or_default();
-                if let Some(last) = kept.1.replace(*token).filter(|last| last != token) {
-                    self.unnoticed.push((key.to_vec(), last));
-                }
+            Mutation::Grant { key, token, .. } => {
                 self.granted(LockKind::Exclusive, (key.to_vec(), *token, Vec::new()));
             }
             Mutation::Edit { key, edit: Edit::Lock(LockEdit::Put(kind, owner, holder)), .. } => {
                 self.granted(*kind, (key.to_vec(), holder.token, owner.to_vec()));
             }
-            Mutation::PutObject { database, key, object, .. } => {
-                self.strings.remove(&(*database, key.to_vec()));
-                if let Object::Lock(lock) = object {
-                    for (owner, holder) in lock.holders() {
-                        self.granted(lock.kind(), (key.to_vec(), holder.token, owner.to_vec()));
-                    }
+            Mutation::PutObject { key, object: Object::Lock(lock), .. } => {
+                for (owner, holder) in lock.holders() {
+                    self.granted(lock.kind(), (key.to_vec(), holder.token, owner.to_vec()));
                 }
             }
-            Mutation::Edit { database, key, .. } | Mutation::Remove { database, key, .. } => {
-                self.strings.remove(&(*database, key.to_vec()));
-            }
-            Mutation::Place { .. } | Mutation::SetDeadline { .. } => {}
+            _ => {}
         }
     }
 

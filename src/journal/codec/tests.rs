@@ -207,7 +207,19 @@ fn mutation() -> BoxedStrategy<Mutation> {
         9 => (place(), edit()).prop_map(|((database, key), edit)| Mutation::Edit { database, key, edit }),
         3 => grant.prop_map(|((database, key), [token, holder, since], lease_ms, session, meta)| {
             let (since, is_native, meta) = (LockTime::from_millis(since), token % 2 == 0, meta.into());
-            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta }
+            let renewals = (token % 3) as u8;
+            Mutation::Grant {
+                database,
+                key,
+                token,
+                holder,
+                since,
+                lease_ms,
+                renewals,
+                is_native,
+                session,
+                meta,
+            }
         }),
         1 => (place(), bytes(), prop::option::of(number())).prop_map(|((database, key), owner, number)| {
             Mutation::Place { database, key, owner, number }

@@ -302,6 +302,7 @@ fn the_locks_of_sessions_end_after_a_replay_as_if_their_connections_had() {
         holder,
         since,
         lease_ms,
+        renewals: 3,
         is_native,
         session,
         meta,
