@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, List, Paragraph, Row as TableRow, Table};
 
-use super::super::texts::lossy;
+use super::super::texts::readable;
 use super::state::{Row, Sort, State, client};
 
 /// Draws the state.
@@ -108,8 +108,8 @@ fn table_row(row: &Row) -> TableRow<'static> {
         None => "-".to_owned(),
     };
     TableRow::new([
-        lossy(&held.key),
-        first.map(|holder| lossy(&holder.owner)).unwrap_or_default() + &others,
+        readable(&held.key),
+        first.map(|holder| readable(&holder.owner)).unwrap_or_default() + &others,
         first.and_then(|holder| holder.client.as_ref()).map_or("gone".to_owned(), client),
         time(row.held_ms()),
         lease,
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn keys_sort_filter_pause_and_end() {
         let mut state = state();
-        let first = |state: &State| lossy(&state.rows()[0].held.key);
+        let first = |state: &State| readable(&state.rows()[0].held.key);
         assert_eq!(first(&state), "lock:b\u{fffd}[2J");
         press(&mut state, &[KeyCode::Char('s')]);
         assert_eq!(first(&state), "lock:a", "by the longest wait");
