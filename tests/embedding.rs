@@ -464,3 +464,22 @@ async fn a_start_that_fails_says_so_even_inside_a_runtime() {
     let second = Server::builder().port(first.addr().port()).start_blocking();
     assert!(matches!(second, Err(redlatch::StartError::Listen { .. })));
 }
+
+#[test]
+fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dropped() {
+    for threads in [1, 2] {
+        let mut port = "auto".to_owned();
+        for _ in 0..50 {
+            let server =
+                Server::builder().set("port", &*port).start_on_threads(threads).expect("the port is free");
+            let address = server.addr();
+            // A client that does not read and stays keeps neither the port nor the caller.
+            let client = std::net::TcpStream::connect(address).expect("the server accepts");
+            drop(server);
+            let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
+            assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            drop(client);
+            port = address.port().to_string();
+        }
+    }
+}

@@ -413,7 +413,32 @@ fn a_script_is_known_by_its_sha() {
     bench.fault("SCRIPT E0E1F9FABFC9D4800C877A703B823AC0578FF8DB DO ERROR \"NOSCRIPT lost\"");
     let mut client = bench.client();
     client.send(b"EVAL \"return 1\" 0\r\nEVAL \"return 2\" 0\r\nEVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0\r\n");
-    assert_eq!([client.line(), client.line(), client.line()], ["-NOSCRIPT lost", ":2", "-NOSCRIPT lost"]);
+    let answers = [client.line(), client.line(), client.line()];
+    assert_eq!(answers[..2], ["-NOSCRIPT lost", ":2"]);
+    assert_eq!(answers[2], "-NOSCRIPT No matching script. Please use EVAL.", "it was never loaded");
+    assert_eq!(client.ask(b"SCRIPT LOAD \"return 1\"\r\n"), "$40");
+    client.line();
+    let sent = client.ask(b"EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0\r\n");
+    assert_eq!(sent, "-NOSCRIPT lost");
+}
+
+#[test]
+fn a_fault_of_a_script_is_not_spent_on_a_script_that_does_not_run() {
+    let mut bench = Bench::start();
+    // SHA-1 of `return 1`, in any letter case.
+    let sha = "E0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+    let id = bench.fault(&format!("SCRIPT {sha} TIMES 1 DO ERROR \"ERR met\""));
+    let mut client = bench.client();
+    let evalsha = format!("EVALSHA {sha} 0\r\n");
+    // As clients do: by its digest at first, and with its text if the server does not know it.
+    let unknown = client.ask(evalsha.as_bytes());
+    assert!(unknown.starts_with("-NOSCRIPT No matching"), "{unknown}");
+    assert_eq!(bench.counts(id), (0, 0));
+    client.ask(b"SCRIPT LOAD \"return 1\"\r\n");
+    client.line();
+    assert_eq!(client.ask(evalsha.as_bytes()), "-ERR met");
+    assert_eq!(client.ask(evalsha.as_bytes()), ":1");
+    assert_eq!(bench.counts(id), (2, 1));
 }
 
 #[test]

@@ -16,6 +16,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use crate::support::binary::{Running, redlatch};
 use crate::support::real::RealServer;
+use crate::support::stream::Peer;
+use crate::support::words::request;
 
 fn server() -> Running {
     Running::start(redlatch().args(["--port", "auto"]))
@@ -511,6 +513,59 @@ mod views {
         assert_eq!((code, keys), (Some(0), vec!["lock:a".into(), "lock:b".into()]));
         let lines = asked(&server, &["ls"]).1;
         assert!(lines.lines().count() == 3 && lines.contains("other") && lines.contains("you"), "{lines}");
+    }
+
+    #[test]
+    fn what_clients_write_into_a_lock_moves_no_cursor_and_turns_no_text_around() {
+        let server = server();
+        let words: [&[u8]; 8] = [
+            b"LOCK.ACQUIRE",
+            b"lock:\xff\x1b[2J",
+            "eve\u{202e}\u{9b}bob\n  token:  7".as_bytes(),
+            b"LEASE",
+            b"60000",
+            b"META",
+            b"note\n  token: ",
+            b"x\x1b]0;t\x07\r\n  token:  8",
+        ];
+        let mut peer = Peer::to(server.address().parse().unwrap());
+        assert!(peer.ask(&request(&words)).starts_with('*'));
+        let key = OsString::from_vec(words[1].to_vec());
+        for question in [&["who"][..], &["ls"], &["watch", "--interval", "10ms"], &["run", "--no-wait"]] {
+            for format in [&[][..], &["--json"]] {
+                let mut command = redlatch();
+                command.args(question).args(["--url", &url(&server)]).stdout(Stdio::piped());
+                let said = match question[0] {
+                    "run" if format.is_empty() => {
+                        let ended = command.arg(&key).args(["--", "true"]).output().unwrap();
+                        String::from_utf8(ended.stderr).unwrap()
+                    }
+                    "run" => continue,
+                    "watch" => {
+                        let mut watches = command.args(format).spawn().unwrap();
+                        let mut line = String::new();
+                        BufReader::new(watches.stdout.take().unwrap()).read_line(&mut line).unwrap();
+                        watches.kill().unwrap();
+                        watches.wait().unwrap();
+                        line
+                    }
+                    name => {
+                        command.args(format).args((name == "who").then_some(&key));
+                        String::from_utf8(command.output().unwrap().stdout).unwrap()
+                    }
+                };
+                let hidden = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+                assert!(!said.is_empty() && !said.contains(hidden), "{question:?}: {said:?}");
+                let forged = said.lines().filter(|line| line.trim_start().starts_with("token:"));
+                assert!(forged.count() <= 1, "{question:?}: {said}");
+                if !format.is_empty() {
+                    let value = json(&said);
+                    let held = if question[0] == "ls" { &value[0] } else { &value };
+                    assert_eq!(held["key_base64"], "bG9jazr/G1sySg==");
+                    assert_eq!(held["holders"][0]["owner"], "eve\u{202e}\u{9b}bob\n  token:  7");
+                }
+            }
+        }
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn not_acquired(error: Error, options: &Options) -> u8 {
 /// Why the command does not run, and what could be done about it.
 fn refusal(held: Option<&Held>, options: &Options) -> Fault {
     let key = held.map_or(&options.keys[0], |held| &held.key);
-    let mut text = format!("not run: {} is held", texts::lossy(key));
+    let mut text = format!("not run: {} is held", texts::readable(key));
     if let Some(held) = held {
         text += &format!("\n{}", texts::lines(held));
         let breaking = texts::breaking(held);

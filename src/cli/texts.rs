@@ -3,13 +3,17 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Held, Holder};
+use crate::state::log_name::is_hidden;
+pub(super) use crate::state::log_name::readable;
 
 /// A lock as lines: key, holder, where, since, lease, token, queue.
 pub(super) fn lines(held: &Held) -> String {
-    let mut text = format!("  key:    {}\n", lossy(&held.key));
+    let mut text = format!("  key:    {}\n", readable(&held.key));
     let limit = held.limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
     for holder in &held.holders {
         let permits = match held.kind.as_str() {
@@ -20,9 +24,10 @@ pub(super) fn lines(held: &Held) -> String {
         };
         let _ = writeln!(text, "  holder: {}{permits}", owner(held, holder));
         if held.value_type.as_ref().is_some_and(|value_type| value_type == "string") {
-            let _ = writeln!(text, "  value:  {}", lossy(&holder.owner));
+            let _ = writeln!(text, "  value:  {}", readable(&holder.owner));
         }
         for (field, value) in &holder.meta {
+            let [field, value] = [field, value].map(|text| readable(text.as_bytes()));
             let _ = writeln!(text, "  {field}: {value}");
         }
         if let Some(client) = &holder.client {
@@ -50,30 +55,32 @@ pub(super) fn line(held: &Held) -> String {
         format!("{}{client}{token}, {}", owner(held, holder), lease(holder))
     });
     let holders: Vec<String> = holders.collect();
-    format!("{}  {}  {}  {} waiting", lossy(&held.key), held.kind, holders.join("; "), held.waiters)
+    format!("{}  {}  {}  {} waiting", readable(&held.key), held.kind, holders.join("; "), held.waiters)
 }
 
 /// Who holds a lock, or a key that is none.
 pub(super) fn owner(held: &Held, holder: &Holder) -> String {
-    held.unknown_owner().unwrap_or_else(|| lossy(&holder.owner))
+    held.unknown_owner().unwrap_or_else(|| readable(&holder.owner))
 }
 
 /// The command that would break the lock, if its token is known.
 pub(super) fn breaking(held: &Held) -> Option<String> {
     let token = held.holders.first()?.token?;
-    Some(format!("redlatch break {} --token {token}", quoted(&lossy(&held.key))))
+    Some(format!("redlatch break {} --token {token}", quoted(&readable(&held.key))))
 }
 
 /// A lock as JSON, with the names of LOCK.WHO.
 pub(super) fn value(held: &Held) -> Value {
-    json!({
-        "key": lossy(&held.key),
+    let mut value = json!({
+        "key": null,
         "kind": held.kind,
         "type": held.value_type,
         "limit": held.limit,
         "holders": held.holders.iter().map(holder).collect::<Vec<_>>(),
         "waiters": held.waiters,
-    })
+    });
+    insert(&mut value, "key", &held.key);
+    value
 }
 
 fn holder(holder: &Holder) -> Value {
@@ -86,8 +93,8 @@ fn holder(holder: &Holder) -> Value {
             "lib-ver": client.lib_ver,
         })
     });
-    json!({
-        "owner": lossy(&holder.owner),
+    let mut value = json!({
+        "owner": null,
         "token": holder.token,
         "permits": holder.permits,
         "client": client,
@@ -98,17 +105,20 @@ fn holder(holder: &Holder) -> Value {
         "renewals": holder.renewals,
         "session": holder.session,
         "meta": holder.meta,
-    })
+    });
+    insert(&mut value, "owner", &holder.owner);
+    value
 }
 
 fn place(client: &Client) -> String {
     let library = [&client.lib_name, &client.lib_ver].map(String::as_str).join(" ");
     let known = [client.name.as_str(), library.trim()];
     let known: Vec<&str> = known.into_iter().filter(|text| !text.is_empty()).collect();
-    match known.is_empty() {
+    let place = match known.is_empty() {
         true => client.addr.clone(),
         false => format!("{} ({})", client.addr, known.join(", ")),
-    }
+    };
+    readable(place.as_bytes())
 }
 
 fn lease(holder: &Holder) -> String {
@@ -151,10 +161,27 @@ pub(super) fn utc(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-pub(super) fn lossy(bytes: &[u8]) -> String {
-    // A key or an owner may hold control characters, which would write to the terminal of the reader.
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+/// JSON as a terminal may show it: hidden characters are escapes, which JSON has in texts alone.
+pub(super) fn json_text(value: &Value) -> String {
+    let mut text = String::new();
+    for character in value.to_string().chars() {
+        if is_hidden(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Adds a text of a client. If it is not UTF-8, its exact bytes are beside it, as the HTTP port tells them.
+pub(super) fn insert(object: &mut Value, name: &str, bytes: &[u8]) {
+    object[name] = String::from_utf8_lossy(bytes).into();
+    if std::str::from_utf8(bytes).is_err() {
+        object[format!("{name}_base64")] = STANDARD.encode(bytes).into();
+    }
 }
 
 /// A word as a shell reads it.
@@ -193,7 +220,18 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_of_a_key_do_not_reach_the_terminal() {
-        assert!(!lossy(b"\x1b[2Jlock").contains('\x1b'));
+    fn hidden_characters_of_json_are_escapes_that_read_back() {
+        let value = json!({ "a": "\u{1b}[2J\u{202e}\u{9b}\u{e0041}\n" });
+        let text = json_text(&value);
+        assert!(!text.chars().any(is_hidden), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_can_be_read_from_json() {
+        let mut value = json!({});
+        insert(&mut value, "key", b"a\xff");
+        insert(&mut value, "owner", b"o");
+        assert_eq!(value, json!({ "key": "a\u{fffd}", "key_base64": "Yf8=", "owner": "o" }));
     }
 }

@@ -43,7 +43,7 @@ fn unanswered(error: Error) -> Failure {
     match error {
         Error::Broken(_) | Error::Unreachable(_) => Failure::no_server(error),
         Error::Url(_) | Error::Usage(_) => Failure::misused(error),
-        _ => Failure(FAILED, error.to_string()),
+        _ => Failure(FAILED, texts::readable(error.to_string().as_bytes())),
     }
 }
 
@@ -63,10 +63,12 @@ async fn answer(view: View) -> Result<u8, Failure> {
         Question::Break { key, token, reason } => {
             let is_broken = locks.break_lock(&key, token, reason.as_deref()).await.map_err(unanswered)?;
             let text = match is_broken {
-                true => format!("{} is broken\n", texts::lossy(&key)),
-                false => format!("{}: the token of its holder is not {token}\n", texts::lossy(&key)),
+                true => format!("{} is broken\n", texts::readable(&key)),
+                false => format!("{}: the token of its holder is not {token}\n", texts::readable(&key)),
             };
-            say(view.json, &json!({ "key": texts::lossy(&key), "broken": is_broken }), &text)?;
+            let mut value = json!({ "broken": is_broken });
+            texts::insert(&mut value, "key", &key);
+            say(view.json, &value, &text)?;
             Ok(if is_broken { 0 } else { FAILED })
         }
         Question::Cluster => {
@@ -74,10 +76,10 @@ async fn answer(view: View) -> Result<u8, Failure> {
             let text = match reply {
                 Reply::Text(text) => {
                     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-                    let shown = lines.filter(|line| !line.is_empty()).map(texts::lossy);
+                    let shown = lines.filter(|line| !line.is_empty()).map(texts::readable);
                     shown.map(|line| line + "\n").collect::<String>()
                 }
-                Reply::Error(error) => return Err(Failure(FAILED, error)),
+                Reply::Error(error) => return Err(Failure(FAILED, texts::readable(error.as_bytes()))),
                 _ => return Err(Failure(FAILED, "the server says nothing of a cluster".to_owned())),
             };
             say(view.json, &cluster_value(&text), &text)?;
@@ -94,7 +96,7 @@ async fn answer(view: View) -> Result<u8, Failure> {
         Question::Who(key) => {
             let held = locks.who(&key).await.map_err(unanswered)?;
             let text =
-                held.as_ref().map_or_else(|| format!("{} is free\n", texts::lossy(&key)), texts::lines);
+                held.as_ref().map_or_else(|| format!("{} is free\n", texts::readable(&key)), texts::lines);
             say(view.json, &held.as_ref().map_or(Value::Null, texts::value), &text)?;
             Ok(if held.is_some() { 0 } else { FAILED })
         }
@@ -127,9 +129,11 @@ async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) ->
             let held = if is_free { None } else { locks.who_on(&mut connection, key).await.ok().flatten() };
             let unknown = held.as_ref().and_then(Held::unknown_owner).map(|owner| format!(" by {owner}"));
             let state = if is_free { "free" } else { "held" };
-            let text = format!("{} is {state}{}\n", texts::lossy(key), unknown.unwrap_or_default());
+            let text = format!("{} is {state}{}\n", texts::readable(key), unknown.unwrap_or_default());
             let value_type = held.as_ref().and_then(|held| held.value_type.as_ref());
-            say(json, &json!({ "key": texts::lossy(key), "free": is_free, "type": value_type }), &text)?;
+            let mut value = json!({ "free": is_free, "type": value_type });
+            texts::insert(&mut value, "key", key);
+            say(json, &value, &text)?;
             return Ok(if is_free { 0 } else { NOT_ACQUIRED });
         }
         let left = until.map_or(POLL, |until| until.saturating_duration_since(Instant::now()));
@@ -178,7 +182,7 @@ fn event(what: &str, held: &Held, json: bool) -> Result<bool, Fault> {
     value["event"] = what.into();
     value["time"] = now.into();
     let line = match what {
-        "free" => texts::lossy(&held.key),
+        "free" => texts::readable(&held.key),
         _ => texts::line(held),
     };
     say(json, &value, &format!("{}  {what}  {line}\n", texts::utc(now)))
@@ -186,7 +190,7 @@ fn event(what: &str, held: &Held, json: bool) -> Result<bool, Fault> {
 
 fn say(json: bool, value: &Value, text: &str) -> Result<bool, Fault> {
     match json {
-        true => print(format!("{value}\n").as_bytes()),
+        true => print(format!("{}\n", texts::json_text(value)).as_bytes()),
         false => print(text.as_bytes()),
     }
 }

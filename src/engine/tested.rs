@@ -29,7 +29,7 @@ impl Engine {
         if testing.faults.is_empty() || is_never_met(session, request) {
             return None;
         }
-        let seen: Vec<_> = executed(session, request).map(see).collect();
+        let seen: Vec<_> = executed(session, request).map(|request| self.see(request)).collect();
         let asked: Vec<_> = seen
             .iter()
             .map(|seen| Asked { command: seen.command, keys: &seen.keys, script: seen.script })
@@ -39,7 +39,25 @@ impl Engine {
 
     /// The keys of the request, and of what EXEC executes for it.
     pub fn keys_of(&self, session: &Session, request: Request<'_>) -> Vec<Bytes> {
-        executed(session, request).flat_map(|request| see(request).keys).map(Bytes::copy_from_slice).collect()
+        executed(session, request)
+            .flat_map(|request| self.see(request).keys)
+            .map(Bytes::copy_from_slice)
+            .collect()
+    }
+
+    /// What faults see of a request. A script that is not loaded does not run: it is answered with NOSCRIPT, and its client
+    /// sends it again.
+    fn see<'a>(&self, request: Request<'a>) -> Seen<'a> {
+        let Some(command) = table().of_request(request) else {
+            return Seen { command: "", keys: SmallVec::new(), script: None };
+        };
+        let keys = command.positions(request).map(|at| request.word(at)).collect();
+        let script = request.get(1).and_then(|word| match command.name.as_str() {
+            "eval" | "eval_ro" => Some(AskedScript::Text(word)),
+            "evalsha" | "evalsha_ro" if self.shared.scripts.has(word) => Some(AskedScript::Sha(word)),
+            _ => None,
+        });
+        Seen { command: &command.name, keys, script }
     }
 
     /// Answers a request with an error in place of executing it. A refused EXEC discards its transaction.
@@ -101,17 +119,4 @@ fn executed<'a>(session: &'a Session, request: Request<'a>) -> impl Iterator<Ite
 
 fn is_exec(request: Request<'_>) -> bool {
     request.get(0).is_some_and(|name| name.eq_ignore_ascii_case(EXEC.as_bytes()))
-}
-
-fn see(request: Request<'_>) -> Seen<'_> {
-    let Some(command) = table().of_request(request) else {
-        return Seen { command: "", keys: SmallVec::new(), script: None };
-    };
-    let keys = command.positions(request).map(|at| request.word(at)).collect();
-    let script = request.get(1).and_then(|word| match command.name.as_str() {
-        "eval" | "eval_ro" => Some(AskedScript::Text(word)),
-        "evalsha" | "evalsha_ro" => Some(AskedScript::Sha(word)),
-        _ => None,
-    });
-    Seen { command: &command.name, keys, script }
 }

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::context::ServerContext;
 use super::fault_handle::Faults;
 use super::history_handle::History;
-use super::listener;
+use super::listener::{self, Closed};
 use super::namespace;
 use super::namespaces::Namespaces;
 use super::test_handle::{Clock, Namespace, NamespaceError, Nodes};
@@ -21,7 +21,9 @@ use super::worker::{Threads, Workers};
 use crate::keyspace::{Lease, ShardSet, View};
 use crate::state::clients::ClientId;
 
-/// A running server. Dropping it ends it: its listeners, its connections, its threads.
+/// A running server. Dropping it ends it: its listeners, its connections, its threads. The ports of a server that has
+/// threads of its own ([`Builder::start_blocking`], [`Builder::start_on_threads`]) are closed then; in a runtime of the
+/// caller they close as soon as its tasks run.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,6 +51,9 @@ pub struct Server {
     tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
     pub(super) workers: Arc<Workers>,
     threads: Threads,
+    closed: Closed,
+    /// Whether the listeners run on threads of this server, so that the end of the handle may wait for them.
+    pub(super) waits_for_listeners: bool,
 }
 
 /// Where a server listens without TLS.
@@ -72,10 +77,11 @@ impl Server {
         addresses: Addresses,
         tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
-        threads: Threads,
+        (threads, closed): (Threads, Closed),
     ) -> Self {
         let namespace = namespaces.as_ref().map(|namespaces| namespaces.default());
-        Self { context, namespaces, namespace, addresses, tls, workers, threads }
+        let waits_for_listeners = false;
+        Self { context, namespaces, namespace, addresses, tls, workers, threads, closed, waits_for_listeners }
     }
 
     pub(super) fn context(&self) -> &ServerContext {
@@ -303,6 +309,9 @@ pub(crate) fn url(scheme: &str, password: &str, address: SocketAddr) -> String {
 impl Drop for Server {
     fn drop(&mut self) {
         self.context.stop();
+        if self.waits_for_listeners {
+            self.closed.wait();
+        }
     }
 }
 

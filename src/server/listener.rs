@@ -5,10 +5,13 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
 
 use super::connection::Connection;
 use super::context::ServerContext;
@@ -52,8 +55,17 @@ pub(super) enum Accepted {
 }
 
 impl Listener {
+    /// Accepts connections in a task of the current runtime until the server ends.
+    pub(super) fn spawn(self, context: &ServerContext, workers: &Arc<Workers>, open: &Open) {
+        let (context, workers, open) = (context.clone(), Arc::clone(workers), open.clone());
+        Handle::current().spawn(async move {
+            self.run(context, workers).await;
+            drop(open);
+        });
+    }
+
     /// Accepts connections until the server ends. Then the file of a Unix socket is removed.
-    pub(super) async fn run(self, context: ServerContext, workers: Arc<Workers>) {
+    async fn run(self, context: ServerContext, workers: Arc<Workers>) {
         let mut spare = SpareDescriptor::new();
         loop {
             let accepted = tokio::select! {
@@ -146,6 +158,28 @@ impl Listener {
         }
         tracing::debug!(%error, has_rejected, "accept failed");
         spare.recover(has_rejected).await;
+    }
+}
+
+/// Held for a listener until its socket is closed.
+#[derive(Clone, Debug)]
+pub(super) struct Open(#[allow(dead_code, reason = "it is dropped, and nothing else")] Sender<()>);
+
+/// The end of all listeners of a server.
+#[derive(Debug)]
+pub(super) struct Closed(Mutex<Receiver<()>>);
+
+/// A token for listeners, and what waits until its last copy is gone.
+pub(super) fn tracked() -> (Open, Closed) {
+    let (open, closed) = channel();
+    (Open(open), Closed(Mutex::new(closed)))
+}
+
+impl Closed {
+    /// Waits until all sockets are closed. Not for the thread that drives the listeners.
+    pub(super) fn wait(&self) {
+        // Nobody sends: an error says that nobody is left who could.
+        while self.0.lock().recv().is_ok() {}
     }
 }
 

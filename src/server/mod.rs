@@ -295,13 +295,14 @@ impl Builder {
     }
 
     fn start_among(self, here: Option<Handle>, threads: usize) -> Result<Server, StartError> {
+        let is_here = here.is_some();
         let runtimes: Vec<_> = std::iter::repeat_with(runtime).take(threads).collect::<Result<_, _>>()?;
         let others = runtimes.iter().map(|runtime| runtime.handle().clone());
         let handles: Vec<_> = here.into_iter().chain(others).collect();
         let first = handles[0].clone();
         let entered = first.enter();
         let threads = Threads::default();
-        let server = match self.start_on(&handles, Some(threads.clone())) {
+        let mut server = match self.start_on(&handles, Some(threads.clone())) {
             Ok(server) => server,
             Err(error) => {
                 // A runtime that is simply dropped waits for its tasks, which must not happen inside another runtime.
@@ -314,6 +315,7 @@ impl Builder {
             let context = server.context().clone();
             threads.start(runtime, async move { context.finished().await })?;
         }
+        server.waits_for_listeners = !is_here;
         Ok(server)
     }
 
@@ -441,9 +443,10 @@ impl Listeners {
         let workers = Arc::new(Workers::new(runtimes));
         let context = contexts[0].clone();
         let shared = context.engine.shared();
+        let (open, closed) = listener::tracked();
         let mut addresses = Vec::new();
         for (node, (port, context)) in self.tcp.into_iter().zip(contexts).enumerate() {
-            let bound = port.serve(context, &workers, None)?;
+            let bound = port.serve(context, &workers, None, &open)?;
             if let Some(address) = bound.first() {
                 context.engine.shared().port.store(u64::from(address.port()), Relaxed);
                 if let Some(namespaces) = &namespaces {
@@ -455,7 +458,7 @@ impl Listeners {
         write_ports(&shared.settings.text("port-file"), &addresses)?;
         let mut tls_port = None;
         if let Some((port, tls)) = self.tls {
-            let addresses = vec![port.serve(&context, &workers, Some(&tls))?];
+            let addresses = vec![port.serve(&context, &workers, Some(&tls), &open)?];
             if let Some(address) = addresses[0].first() {
                 shared.tls_port.store(u64::from(address.port()), Relaxed);
             }
@@ -466,13 +469,13 @@ impl Listeners {
         for unix in self.unix {
             let listener = UnixListener::from_std(unix.listener)?;
             let listener = Listener::Unix(listener, unix.file);
-            Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));
+            listener.spawn(&context, &workers, &open);
         }
         let threads = threads.unwrap_or_default();
         let http = self.http.serve(&context, &workers, &threads)?;
         write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };
-        Ok(Server::new(context, namespaces, addresses, tls_port, workers, threads))
+        Ok(Server::new(context, namespaces, addresses, tls_port, workers, (threads, closed)))
     }
 }
 
@@ -499,12 +502,13 @@ impl Port {
         context: &ServerContext,
         workers: &Arc<Workers>,
         tls: Option<&Arc<Tls>>,
+        open: &listener::Open,
     ) -> Result<Vec<SocketAddr>, StartError> {
         let listeners = self.listeners.iter();
         let addresses: Vec<_> = listeners.map(std::net::TcpListener::local_addr).collect::<Result<_, _>>()?;
         for listener in self.listeners {
             let listener = Listener::Tcp(TcpListener::from_std(listener)?, tls.cloned());
-            Handle::current().spawn(listener.run(context.clone(), Arc::clone(workers)));
+            listener.spawn(context, workers, open);
         }
         Ok(addresses)
     }

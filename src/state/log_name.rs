@@ -1,6 +1,8 @@
-//! Keys, owners and other names of clients in the log: escaped, and cut.
+//! Keys, owners and other texts of clients, as people read them: escaped in the log, on terminals and on the page.
 //!
 //! Rule    a line of the log stays one line, of bounded length, whatever clients send.
+//! Rule    what a terminal or a page shows is what it looks like: nothing moves the cursor, and nothing turns text around.
+//!         The page does so itself: `readable` in `page.js`.
 
 use std::fmt;
 
@@ -29,9 +31,55 @@ pub fn shown(name: &[u8], most: usize, out: &mut impl fmt::Write) -> fmt::Result
     if name.len() > most { out.write_str("...") } else { Ok(()) }
 }
 
+/// A text as a terminal shows it: each character that a reader cannot see, and each byte that is no UTF-8, is an escape of
+/// Rust.
+pub fn readable(text: &[u8]) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match is_hidden(character) {
+                true => shown.extend(character.escape_default()),
+                false => shown.push(character),
+            }
+        }
+        // Writing to a String cannot fail.
+        let _ = fmt::Write::write_fmt(&mut shown, format_args!("{}", chunk.invalid().escape_ascii()));
+    }
+    shown
+}
+
+/// Whether a character controls a terminal, has no width, or turns the text after it around.
+pub fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_hidden_reaches_a_reader() {
+        for (text, shown) in [
+            (&b"lock:a \\ 'b'"[..], "lock:a \\ 'b'"),
+            (b"\x1b[2J\x07a\nb", r"\u{1b}[2J\u{7}a\nb"),
+            ("\u{e4}\u{4e2d}\u{1f512}".as_bytes(), "\u{e4}\u{4e2d}\u{1f512}"),
+            ("a\u{202e}b\u{9b}c".as_bytes(), r"a\u{202e}b\u{9b}c"),
+            (b"a\xff\xfeb", r"a\xff\xfeb"),
+        ] {
+            assert_eq!(readable(text), shown);
+        }
+    }
 
     #[test]
     fn a_name_is_escaped_and_cut() {

@@ -747,7 +747,7 @@ async fn memory_purge_drops_an_interpreter_without_libraries() {
         }
     };
     let before = memory(&mut client).await;
-    while client.line().await != "" {}
+    while !client.line().await.is_empty() {}
     assert_eq!(client.ask(&["MEMORY", "PURGE"]).await, "+OK");
     let after = memory(&mut client).await;
     assert!(before > 100_000 && after < before - 100_000, "{before} bytes, then {after}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::super::texts::lossy;
+use super::super::texts::readable;
 use crate::client::{Connection, Error, Held, Reply, Target, Trust, Waiting, connect};
 
 /// The figures of INFO that are shown, and what an interval's steps have found.
@@ -173,7 +173,7 @@ impl Loss {
         let [kind, _, channel, message] = push else { return None };
         let key = channel.text()?.strip_prefix(CHANNEL_HEAD)?;
         let what = message.text()?.strip_prefix(b"lost ")?;
-        kind.is("pmessage").then(|| Self { key: lossy(key), what: lossy(what) })
+        kind.is("pmessage").then(|| Self { key: readable(key), what: readable(what) })
     }
 }
 

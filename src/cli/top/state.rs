@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::super::texts::lossy;
+use super::super::texts::readable;
 use super::sample::{Info, Loss, Sample};
 use crate::client::{Client, Held};
 
@@ -157,7 +157,7 @@ impl State {
 
     /// The locks that are shown, in their order.
     pub(super) fn rows(&self) -> Vec<&Row> {
-        let is_shown = |row: &&Row| self.filter.is_empty() || lossy(&row.held.key).contains(&self.filter);
+        let is_shown = |row: &&Row| self.filter.is_empty() || readable(&row.held.key).contains(&self.filter);
         let mut rows: Vec<&Row> = self.locks.values().filter(is_shown).collect();
         // The sort is stable: what is equal stays by key.
         match self.sort {
@@ -226,7 +226,7 @@ impl Sort {
 pub(super) fn client(client: &Client) -> String {
     let library = if client.name.is_empty() { &client.lib_name } else { &client.name };
     let words = if library.is_empty() { client.addr.clone() } else { format!("{library} {}", client.addr) };
-    lossy(words.as_bytes())
+    readable(words.as_bytes())
 }
 
 const LOCKS_MAX: usize = 10_000;

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, List, Paragraph, Row as TableRow, Table};
 
-use super::super::texts::{lossy, owner};
+use super::super::texts::{owner, readable};
 use super::state::{Row, Sort, State, client};
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
@@ -110,7 +110,7 @@ fn table_row(row: &Row) -> TableRow<'static> {
         None => "-".to_owned(),
     };
     TableRow::new([
-        lossy(&held.key),
+        readable(&held.key),
         first.map(|holder| owner(held, holder)).unwrap_or_default() + &others,
         first.and_then(|holder| holder.client.as_ref()).map_or("gone".to_owned(), client),
         time(row.held_ms()),
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn keys_sort_filter_pause_and_end() {
         let mut state = state();
-        let first = |state: &State| lossy(&state.rows()[0].held.key);
+        let first = |state: &State| readable(&state.rows()[0].held.key);
         assert_eq!(first(&state), "lock:b\u{fffd}[2J");
         press(&mut state, &[KeyCode::Char('s')]);
         assert_eq!(first(&state), "lock:a", "by the longest wait");

@@ -125,6 +125,11 @@ impl ScriptCache {
         known.filter(|script| script.has_text(text)).or_else(|| self.get(&digest(text)))
     }
 
+    /// Whether a script of that SHA-1 is loaded: its digits may have either letter case.
+    pub fn has(&self, digits: &[u8]) -> bool {
+        self.find(digits).is_some()
+    }
+
     /// The script of that SHA-1, whose digits a client sent in either letter case.
     pub(in crate::commands) fn find(&self, digits: &[u8]) -> Option<Arc<Script>> {
         let mut sha: Sha = digits.try_into().ok()?;

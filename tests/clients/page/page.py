@@ -70,6 +70,17 @@ def loads(page):
     check("the page loads, and says that no lock is held", "No lock is held" in text_of(page, "empty"))
 
 
+def hides_nothing(page):
+    """An owner that would turn its row around, and a key that ends its line."""
+    client.execute_command("LOCK.ACQUIRE", "lock:\n\x1b[2J", "eve\u202ebob", "LEASE", 600_000)
+    shown = r"lock:\u{a}\u{1b}[2J"
+    shows(page, shown)
+    row = page.evaluate("document.querySelector('#rows .row:not([hidden]) .owner').textContent")
+    check("what is hidden is shown", "eve\\u{202e}bob" in row and "\u202e" not in row, row)
+    client.delete("lock:\n\x1b[2J")
+    shows(page)
+
+
 def follows(page):
     lock = client.lock("lock:stock", timeout=600)
     lock.acquire()
@@ -83,7 +94,7 @@ def follows(page):
 
 
 def shows_text_alone(page):
-    keys = ["<script>hit = 1</script>", "<img src=x onerror='hit = 1'>", "a\nb", "&lt;"]
+    keys = ["<script>hit = 1</script>", "<img src=x onerror='hit = 1'>", "a b", "&lt;"]
     for key in keys:
         client.set(key, f"{key} owner", nx=True, ex=600)
     shows(page, *keys)
@@ -277,6 +288,7 @@ def stays_smooth(page):
 def main():
     with Chromium() as page:
         loads(page)
+        hides_nothing(page)
         follows(page)
         shows_text_alone(page)
         granted, threads = works_by_keyboard(page)

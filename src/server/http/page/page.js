@@ -1,6 +1,6 @@
 // The page of locks: what the server tells by /api/events, and on request by the rest of /api.
 //
-// Rule  every text from the server enters the document by textContent: a key is never markup.
+// Rule  every text from the server enters the document by `say` or `readable`: a key is never markup, and hides nothing.
 // Rule  the list has elements for the visible rows alone, however many locks there are.
 "use strict";
 
@@ -13,12 +13,21 @@ const HOLDS_SHOWN = 12;
 
 const $ = (id) => document.getElementById(id);
 
+// Characters that are not seen, or that turn text around: `is_hidden` in log_name.rs.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+
+/** A text of a client as people may read it: a hidden character is an escape. */
+const readable = (text) => String(text).replace(HIDDEN, (hidden) => `\\u{${hidden.codePointAt(0).toString(16)}}`);
+
+/** The text of an element. */
+const say = (element, text) => { element.textContent = readable(text); };
+
 /** An element with a class and a text, or with children. */
 function make(tag, name, content) {
   const element = document.createElement(tag);
   if (name) element.className = name;
-  if (Array.isArray(content)) element.append(...content);
-  else if (content !== undefined) element.textContent = content;
+  if (Array.isArray(content)) element.append(...content.map((part) => (typeof part === "string" ? readable(part) : part)));
+  else if (content !== undefined) say(element, content);
   return element;
 }
 
@@ -86,7 +95,7 @@ async function valueOf(response) {
 
 function logIn(wasWrong) {
   if (loggingIn) return loggingIn;
-  $("login-error").textContent = wasWrong ? "The server does not accept this." : "";
+  say($("login-error"), wasWrong ? "The server does not accept this." : "");
   $("login").showModal();
   loggingIn = new Promise((resolve) => {
     $("login-form").onsubmit = () => {
@@ -165,11 +174,11 @@ function arrange() {
   $("rows").style.height = `${view.length * ROW}px`;
   $("grid").setAttribute("aria-rowcount", view.length + 1);
   const isAll = view.length === locks.size;
-  $("shown").textContent = isAll ? plural(locks.size, "lock", "locks") : `${number(view.length)} of ${plural(locks.size, "lock", "locks")}`;
+  say($("shown"), isAll ? plural(locks.size, "lock", "locks") : `${number(view.length)} of ${plural(locks.size, "lock", "locks")}`);
   if (isCut) $("shown").textContent += " (the first ones)";
   $("empty").hidden = view.length > 0;
-  $("empty-title").textContent = locks.size ? "No lock fits" : "No lock is held";
-  $("empty-hint").textContent = locks.size ? "Change the filter to see others." : "Locks appear here as soon as a client takes one.";
+  say($("empty-title"), locks.size ? "No lock fits" : "No lock is held");
+  say($("empty-hint"), locks.size ? "Change the filter to see others." : "Locks appear here as soon as a client takes one.");
   draw();
 }
 
@@ -227,14 +236,14 @@ function fill(entry, index) {
   row.setAttribute("aria-rowindex", index + 2);
   row.setAttribute("aria-selected", lock.id === selected);
   row.tabIndex = index === current ? 0 : -1;
-  texts.key.textContent = lock.key;
-  entry.key.title = lock.key;
-  texts.kind.textContent = lock.kind === "exclusive" ? "" : kind;
-  texts.owner.textContent = lock.type ? UNKNOWN_OWNER : ownerText(lock.first);
+  say(texts.key, lock.key);
+  entry.key.title = readable(lock.key);
+  say(texts.kind, lock.kind === "exclusive" ? "" : kind);
+  say(texts.owner, lock.type ? UNKNOWN_OWNER : ownerText(lock.first));
   const client = clientText(lock.first.client) || (lock.type ? "" : "its connection is gone");
-  texts.client.textContent = others > 0 ? `and ${plural(others, "other", "others")}` : client;
+  say(texts.client, others > 0 ? `and ${plural(others, "other", "others")}` : client);
   entry.waits.className = lock.waiters ? "cell number waits" : "cell number waits none";
-  entry.token.textContent = lock.first.token ?? "–";
+  say(entry.token, lock.first.token ?? "–");
   entry.index = index;
   entry.lock = lock;
 }
@@ -245,9 +254,9 @@ function move() {
   for (const entry of rows) {
     if (entry.index < 0) continue;
     const { first, waiters, waits_since: waitsSince } = entry.lock;
-    entry.held.textContent = first.since === null ? "–" : duration(now - first.since);
+    say(entry.held, first.since === null ? "–" : duration(now - first.since));
     const left = first.until === null ? null : Math.max(0, first.until - now);
-    entry.left.textContent = left === null ? (first.session ? "session" : "no lease") : duration(left);
+    say(entry.left, left === null ? (first.session ? "session" : "no lease") : duration(left));
     showLease(entry.bar, first, left);
     const waits = waitsSince === null ? "" : `, ${duration(now - waitsSince)}`;
     entry.waits.replaceChildren(waiters ? make("b", "", number(waiters)) : "–", waiters ? waits : "");
@@ -318,14 +327,14 @@ let opener = null; // Has the keyboard again when the details are closed.
 function open(lock, takesFocus = false) {
   if (selected !== lock.id) {
     $("break-token").value = "";
-    $("break-result").textContent = "";
+    say($("break-result"), "");
     for (const id of ["detail-facts", "detail-waiters", "timeline", "detail-explain"]) $(id).replaceChildren();
-    $("detail-now").textContent = "";
+    say($("detail-now"), "");
   }
   selected = lock.id;
   $("detail").query = keyQuery(lock);
   $("detail").lock = lock;
-  $("detail-key").textContent = lock.key;
+  say($("detail-key"), lock.key);
   $("detail").hidden = false;
   $("break").hidden = !isAdmin;
   if (takesFocus) {
@@ -353,15 +362,15 @@ async function refreshLock() {
     const about = await askJson(`/api/lock?${$("detail").query}`);
     if (selected === asked) showLock(about);
   } catch (error) {
-    if (selected === asked) $("detail-now").textContent = error.message;
+    if (selected === asked) say($("detail-now"), error.message);
   }
 }
 
 function showLock({ now, who, waiters, explain, history }) {
   const holders = who ? who.holders : [];
-  $("detail-now").textContent = who ? "" : "Nobody holds it.";
+  say($("detail-now"), who ? "" : "Nobody holds it.");
   $("detail-facts").replaceChildren(...(who ? facts(who, now) : []));
-  $("waiters-title").textContent = waiters.length ? `Waiting, in order (${number(waiters.length)})` : "Nobody waits";
+  say($("waiters-title"), waiters.length ? `Waiting, in order (${number(waiters.length)})` : "Nobody waits");
   const items = waiters.slice(0, WAITERS_SHOWN).map((waits) => {
     const who = waits.owner ?? (clientText(waits.client) || "a client");
     const how = waits.how === "polling" ? "polls, " : "";
@@ -410,7 +419,7 @@ function showTimeline(holders, history, now) {
     bar.style.width = `${(100 * hold.held) / length}%`;
     const line = make("div", "hold", [make("span", "who", hold.owner), make("span", "span", [bar]), make("span", "how", hold.how)]);
     line.dataset.end = hold.kind;
-    line.title = `${hold.owner}: ${hold.how}, from ${clock(hold.since)} for ${duration(hold.held)}`;
+    line.title = readable(`${hold.owner}: ${hold.how}, from ${clock(hold.since)} for ${duration(hold.held)}`);
     line.setAttribute("role", "img");
     line.setAttribute("aria-label", line.title);
     return line;
@@ -427,11 +436,11 @@ $("break").addEventListener("submit", async (event) => {
     const body = JSON.stringify({ key, key_base64, token: Number($("break-token").value) });
     const { broken } = await askJson("/api/break", { method: "POST", body, headers: { "Content-Type": "application/json" } });
     result.dataset.result = broken ? "good" : "bad";
-    result.textContent = broken ? "Broken: its holder has lost it." : "Not broken: this is not the current token.";
+    say(result, broken ? "Broken: its holder has lost it." : "Not broken: this is not the current token.");
     if (broken) $("break-token").value = "";
   } catch (error) {
     result.dataset.result = "bad";
-    result.textContent = `Not broken: ${error.message}`;
+    say(result, `Not broken: ${error.message}`);
   }
   refreshLock();
 });
@@ -481,7 +490,7 @@ for (const tab of tabs) {
 function linkTo(key) {
   const button = make("button", "", key.key);
   button.type = "button";
-  button.title = key.key;
+  button.title = readable(key.key);
   button.addEventListener("click", () => { showView("locks"); open({ ...key, id: idOf(key) }, true); });
   return button;
 }
@@ -491,8 +500,8 @@ function tableRow(cells) {
     const isNumber = typeof cell === "object" && cell !== null && "n" in cell;
     const td = make("td", isNumber ? "n" : "");
     const content = isNumber ? cell.n : cell;
-    td.append(content);
-    if (typeof content === "string") td.title = content;
+    td.append(typeof content === "string" ? readable(content) : content);
+    if (typeof content === "string") td.title = readable(content);
     return td;
   }));
 }
@@ -555,7 +564,7 @@ let announced = { text: "", at: 0 };
 
 function showState(state, text) {
   $("state").dataset.state = state;
-  $("state-text").textContent = text;
+  say($("state-text"), text);
 }
 
 /** What is said of INFO's running_script, once its script has run for a second. */
@@ -568,13 +577,13 @@ function scriptOf(field) {
 
 function showTotals(totals) {
   for (const name of ["locks", "waiters", "granted", "refused", "expired", "clients"]) {
-    $(`total-${name}`).textContent = number(totals[name]);
+    say($(`total-${name}`), number(totals[name]));
   }
   // Screen readers hear of changes, but not of each.
   const text = `${plural(totals.locks, "lock", "locks")}, ${number(totals.waiters)} waiting`;
   if (text !== announced.text && Date.now() - announced.at > 10_000) {
     announced = { text, at: Date.now() };
-    $("announcement").textContent = text;
+    say($("announcement"), text);
   }
 }
 
@@ -584,7 +593,7 @@ function receive(name, data) {
   if (name === "snapshot") {
     locks.clear();
     isAdmin = data.admin;
-    $("version").textContent = data.version;
+    say($("version"), data.version);
   }
   for (const key of data.removed) locks.delete(idOf(key));
   for (const lock of data.locks) {
@@ -633,7 +642,7 @@ async function live() {
     }
     if (Date.now() - start > 10_000) attempt = 0;
     showState("lost", why);
-    $("announcement").textContent = why;
+    say($("announcement"), why);
     const pause = Math.min(1000 * 2 ** attempt, 10_000);
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
