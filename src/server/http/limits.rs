@@ -23,7 +23,7 @@ pub(super) const WRITE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Bytes that hyper keeps for a connection in each direction; at least [`HEAD_BYTES_MAX`].
 pub(super) const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
-/// Requests that may be on blocking threads at the same time: scrapes, which wait while a script holds the keyspace.
+/// Requests that may be on blocking threads at the same time: scrapes, and commands that take long.
 pub(super) const BLOCKING_MAX: usize = 2;
 
 const _: () = assert!(HEAD_BYTES_MAX <= BUFFER_BYTES_MAX, "a head of the greatest size fits the buffer");

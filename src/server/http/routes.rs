@@ -111,7 +111,7 @@ async fn run(
     match route.run {
         Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
         Run::Blocks(run) => {
-            // Those that wait for a script keep their threads, also after their peers have gone.
+            // A request keeps its thread, also after its peer has gone.
             let permit = Arc::clone(&context.blocking).try_acquire_owned().map_err(|_| Refusal::Busy)?;
             let context = Arc::clone(context);
             let answer = spawn_blocking(move || {
