@@ -203,6 +203,7 @@ mod tag {
     pub(super) const PERMITS: u8 = 4;
 
     pub(super) const KEEP_LAST: u8 = 1;
+    pub(super) const KEEP_FROM: u8 = 2;
 
     pub(super) const HEAD: u8 = 1;
     pub(super) const TAIL: u8 = 2;
@@ -459,7 +460,10 @@ pub(super) fn take_number(from: &mut Bytes) -> Result<u64, DecodeError> {
 const VARINT_BYTES_MAX: usize = 10;
 
 /// A deadline of a hash field, which no command sets any more.
-const FIELD_DEADLINE: DecodeError = DecodeError::Removed("an HEXPIRE");
+const FIELD_DEADLINE: DecodeError = DecodeError::Removed("a lease of a hash field (HEXPIRE)");
+
+/// A removal of entries that no command makes any more.
+const STREAM_REMOVAL: DecodeError = DecodeError::Removed("a removal by XDEL or MINID");
 
 /// Reads fields from the front of the bytes.
 struct Reader<'a> {
@@ -521,12 +525,16 @@ impl Reader<'_> {
                 }
                 StreamEdit::Append { id, words }
             }
-            tag::STREAM_TRIM if self.byte()? == tag::KEEP_LAST => {
-                let len_max = self.number()?;
-                self.number()?;
-                StreamEdit::Trim { len_max }
-            }
-            tag::STREAM_DELETE | tag::STREAM_TRIM => return Err(DecodeError::Removed("an XDEL or a MINID")),
+            tag::STREAM_TRIM => match self.byte()? {
+                tag::KEEP_LAST => {
+                    let len_max = self.number()?;
+                    self.number()?;
+                    StreamEdit::Trim { len_max }
+                }
+                tag::KEEP_FROM => return Err(STREAM_REMOVAL),
+                _ => return Err(Damaged),
+            },
+            tag::STREAM_DELETE => return Err(STREAM_REMOVAL),
             _ => return Err(Damaged),
         })
     }

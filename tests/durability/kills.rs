@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -20,14 +20,13 @@ type Known = BTreeMap<String, Option<(String, u64)>>;
 
 /// A client that takes, extends, releases and counts until the connection ends.
 fn client(
-    address: SocketAddr,
+    stream: TcpStream,
     (round, id): (u64, u64),
     replies: Arc<AtomicU64>,
     tick: mpsc::Sender<()>,
 ) -> Known {
     let mut known = Known::new();
     let mut rng = Rng::new(round * CLIENTS + id);
-    let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream);
     for turn in 0.. {
@@ -87,7 +86,9 @@ fn load(server: &Running, round: u64, replies_min: u64) -> Vec<JoinHandle<Known>
     let address = address(server);
     let clients = (0..CLIENTS).map(|id| {
         let (replies, tick) = (Arc::clone(&replies), tick.clone());
-        std::thread::spawn(move || client(address, (round, id), replies, tick))
+        // Before the server can be killed, however late the thread begins.
+        let stream = TcpStream::connect(address).unwrap();
+        std::thread::spawn(move || client(stream, (round, id), replies, tick))
     });
     let clients: Vec<_> = clients.collect();
     while replies.load(SeqCst) < replies_min {
@@ -172,9 +173,9 @@ fn counters_lists_and_functions_outlive_a_kill() {
     server.process.kill().unwrap();
     server.end();
     let server = start(&directory);
-    let questions = "GET n\r\nGET f\r\nLRANGE l 0 -1\r\nSMEMBERS s\r\nZSCORE z m\r\nTYPE x\r\nHGET h f\r\nSELECT 4\r\n\
-                     GET elsewhere";
-    let answers = "$1\r\n1\r\n$3\r\n1.5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$1\r\nx\r\n$1\r\n2\r\n+stream\r\n\
+    let questions = "GET n\r\nGET f\r\nLRANGE l 0 -1\r\nSMEMBERS s\r\nZSCORE z m\r\nXTRIM x MAXLEN 0\r\nHGET h f\r\n\
+                     SELECT 4\r\nGET elsewhere";
+    let answers = "$1\r\n1\r\n$3\r\n1.5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$1\r\nx\r\n$1\r\n2\r\n:1\r\n\
                    $1\r\nv\r\n+OK\r\n$1\r\n1\r\n";
     assert_eq!(server.ask(questions), answers);
 }

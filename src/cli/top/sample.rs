@@ -164,7 +164,7 @@ fn script(field: &str) -> Option<(String, u64)> {
     let part = |name: &str| field.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     let name = field.split_once(",name=").map_or("", |(_, name)| name);
     let client = if name.is_empty() { part("addr")? } else { name };
-    Some((format!("{} {}", part("client")?, lossy(client.as_bytes())), part("age_ms")?.parse().ok()?))
+    Some((format!("{} {}", part("client")?, readable(client.as_bytes())), part("age_ms")?.parse().ok()?))
 }
 
 impl Loss {

@@ -347,8 +347,8 @@ fn what_only_earlier_programs_have_written_is_refused_by_name() {
         edit(&old_trim),
         Ok(Mutation::Edit { edit: Edit::Stream(StreamEdit::Trim { len_max: 7 }), .. })
     ));
-    for removed in [&[tag::STREAM_DELETE, 1, 1][..], &[tag::STREAM_TRIM, 2, 1, 1, 0]] {
-        assert_eq!(edit(removed), Err(DecodeError::Removed("an XDEL or a MINID")));
+    for removed in [&[tag::STREAM_DELETE, 1, 1][..], &[tag::STREAM_TRIM, tag::KEEP_FROM, 1, 1, 0]] {
+        assert_eq!(edit(removed), Err(STREAM_REMOVAL));
     }
     assert_eq!(edit(&[tag::HASH_DEADLINE, 1, b'f', 1, 9]), Err(FIELD_DEADLINE));
     assert_eq!(put_of(&[tag::HASH, 0, 1, 1, b'f', 1, b'v', 1, 9]), Err(FIELD_DEADLINE));

@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::Deadline;
 use crate::journal::frame;
 use crate::journal::log::{Log, Owed, Start, Storage};
-use crate::journal::{Edit, HashEdit, Journal, Record};
+use crate::journal::{Edit, HashEdit, Journal, Mutations, Record};
 
 #[derive(Clone, Debug, Default)]
 struct Memory(Arc<Mutex<Disk>>);
@@ -433,4 +433,18 @@ fn a_missing_file_does_not_hide_what_is_in_the_file_before_it() {
     memory.0.lock().files.remove(&2);
     let (gap, keys) = found(&memory);
     assert_eq!((gap.ending, keys), (Ending::Damaged, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn what_only_an_earlier_program_could_keep_is_refused_by_name() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    // The field `f` of the hash `k` gets a deadline.
+    let mutations =
+        &Mutations { bytes: vec![2, 0, 1, b'k', 1, 1, b'f', 1, 9], count: 1, ..Mutations::default() };
+    log.append(&Record { number: 0, now: at(10_001), lasts_until: at(10_001), mutations });
+    log.sync(at(10_002), 501).unwrap();
+    let (number, refused) = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
+    let says = "holds a lease of a hash field (HEXPIRE), which this program does not have any more";
+    assert_eq!((number, refused.to_string().as_str()), (1, says));
 }
