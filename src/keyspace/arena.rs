@@ -11,7 +11,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::grant::Packed;
+use crate::locks::record::Packed;
 use crate::wheel::{HEADS_FROM, Timer, Timers};
 
 /// The pages of one shard.

@@ -25,25 +25,25 @@ use crate::types::Object;
 pub struct Changes {
     is_recorded: bool,
     events: Events,
-    pub(super) is_dirty: bool,
+    pub(crate) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
-    pub(super) earliest_ms: u64,
+    pub(crate) earliest_ms: u64,
     /// The client of the call; zero: none.
-    pub(super) author: ClientId,
+    pub(crate) author: ClientId,
     /// Whether the call is part of a transaction or script.
-    pub(super) is_nested: bool,
+    pub(crate) is_nested: bool,
     wants_locks: bool,
     /// Why locks that the call removes end.
-    pub(super) end_reason: EndReason,
+    pub(crate) end_reason: EndReason,
     /// Bytes of the largest value written by the call.
-    pub(super) largest: usize,
+    pub(crate) largest: usize,
     effects: Option<Box<Effects>>,
 }
 
 /// The memory for the effects of a call, which the next call on the shard uses again. Without it, a record costs two
 /// allocations more.
 #[derive(Debug, Default)]
-pub(super) struct Spare(Option<Box<Effects>>);
+pub(crate) struct Spare(Option<Box<Effects>>);
 
 /// The effects that are recorded and published at the end of the call.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ struct KeyEvent {
 
 impl Changes {
     #[inline]
-    pub(super) fn new(is_recorded: bool, events: Events, wants_locks: bool) -> Self {
+    pub(crate) fn new(is_recorded: bool, events: Events, wants_locks: bool) -> Self {
         Self {
             is_recorded,
             events,
@@ -113,7 +113,7 @@ impl Changes {
 
     /// Uses memory of an earlier call, if there is a journal.
     #[inline]
-    pub(super) fn take_spare(&mut self, spare: &mut Spare) {
+    pub(crate) fn take_spare(&mut self, spare: &mut Spare) {
         if self.is_recorded {
             self.effects = spare.0.take();
         }
@@ -121,7 +121,7 @@ impl Changes {
 
     /// Gives memory back for the next call on the shard. Everything has been recorded and published.
     #[inline]
-    pub(super) fn keep_spare(&mut self, spare: &mut Spare) {
+    pub(crate) fn keep_spare(&mut self, spare: &mut Spare) {
         if self.effects.as_ref().is_some_and(|effects| effects.is_small()) {
             spare.0 = self.effects.take();
             if let Some(effects) = &mut spare.0 {
@@ -132,19 +132,19 @@ impl Changes {
     }
 
     /// Which keyspace events are published, and whether LOCK.LINT is on.
-    pub(super) fn events(&self) -> Events {
+    pub(crate) fn events(&self) -> Events {
         self.events
     }
 
     /// Sets which keyspace events are published.
-    pub(super) fn set_events(&mut self, events: Events) {
+    pub(crate) fn set_events(&mut self, events: Events) {
         self.events = events;
         self.wants_locks |= events.wants_locks();
     }
 
     /// Records an effect. `mutation` is called only if there is a journal.
     #[inline]
-    pub(super) fn record<B: AsRef<[u8]>>(&mut self, mutation: impl FnOnce() -> Mutation<B>) {
+    pub(crate) fn record<B: AsRef<[u8]>>(&mut self, mutation: impl FnOnce() -> Mutation<B>) {
         self.is_dirty = true;
         if self.is_recorded {
             self.effects().mutations.push(&mutation());
@@ -153,7 +153,7 @@ impl Changes {
 
     /// Like [`Changes::record`], for a change that may have none, or that another effect announces.
     #[inline]
-    pub(super) fn record_some<'m>(&mut self, mutation: impl FnOnce() -> Option<Mutation<&'m [u8]>>) {
+    pub(crate) fn record_some<'m>(&mut self, mutation: impl FnOnce() -> Option<Mutation<&'m [u8]>>) {
         if self.is_recorded
             && let Some(mutation) = mutation()
         {
@@ -164,7 +164,7 @@ impl Changes {
 
     /// Whether there is a journal.
     #[inline]
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         self.is_recorded
     }
 
@@ -175,7 +175,7 @@ impl Changes {
     }
 
     #[inline]
-    pub(super) fn arm(&mut self, deadline: Option<Deadline>) {
+    pub(crate) fn arm(&mut self, deadline: Option<Deadline>) {
         if let Some(deadline) = deadline {
             self.earliest_ms = self.earliest_ms.min(deadline.as_millis());
         }
@@ -183,7 +183,7 @@ impl Changes {
 
     /// Notes the size of a value that was written.
     #[inline]
-    pub(super) fn grew_to(&mut self, bytes: usize) {
+    pub(crate) fn grew_to(&mut self, bytes: usize) {
         self.largest = self.largest.max(bytes);
     }
 
@@ -197,7 +197,7 @@ impl Changes {
 
     /// A key has changed or expired: its watches are broken and cached values invalidated.
     #[inline]
-    pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
+    pub(crate) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
         if !observers.is_empty() || self.events.wants_names() {
             self.touch(observers, database, key, cause);
         }
@@ -216,101 +216,101 @@ impl Changes {
     }
 
     /// A key is no longer tracked because of the limit: its cached values are invalidated.
-    pub(super) fn untracked(&mut self, key: Bytes, readers: Readers) {
+    pub(crate) fn untracked(&mut self, key: Bytes, readers: Readers) {
         self.effects().stale.push(Stale::Key { key, readers, cause: Cause::Limit });
     }
 
     /// Notes a key that may have what a command waits for.
-    pub(super) fn ready(&mut self, database: u16, key: Bytes) {
+    pub(crate) fn ready(&mut self, database: u16, key: Bytes) {
         self.is_dirty = true;
         self.effects().ready.push_back((database, key));
     }
 
     #[inline]
-    pub(super) fn has_ready(&self) -> bool {
+    pub(crate) fn has_ready(&self) -> bool {
         self.effects.as_ref().is_some_and(|effects| !effects.ready.is_empty())
     }
 
-    pub(super) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
+    pub(crate) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
         self.effects.as_mut()?.ready.pop_front()
     }
 
     /// Whether every event of every lock is wanted.
     #[inline]
-    pub(super) fn wants_locks(&self) -> bool {
+    pub(crate) fn wants_locks(&self) -> bool {
         self.wants_locks
     }
 
     /// Notes what has happened to a lock, for its observers.
-    pub(super) fn lock_event(&mut self, event: LockEvent) {
+    pub(crate) fn lock_event(&mut self, event: LockEvent) {
         let event = LockEvent { author: self.author, is_nested: self.is_nested, ..event };
         self.effects().locks.push_back(event);
     }
 
     /// Whether the observers of locks have something to see.
     #[inline]
-    pub(super) fn has_lock_events(&self) -> bool {
+    pub(crate) fn has_lock_events(&self) -> bool {
         self.effects.as_ref().is_some_and(|effects| !effects.locks.is_empty() || !effects.expired.is_empty())
     }
 
     /// Sets what is said about locks that the call ends; `None`: nothing.
-    pub(super) fn set_end_note(&mut self, note: Option<Bytes>) {
+    pub(crate) fn set_end_note(&mut self, note: Option<Bytes>) {
         if note.is_some() || self.effects.is_some() {
             self.effects().end_note = note;
         }
     }
 
     /// What is said about the lock that ends now.
-    pub(super) fn end_note(&self) -> Option<Bytes> {
+    pub(crate) fn end_note(&self) -> Option<Bytes> {
         self.effects.as_ref()?.end_note.clone()
     }
 
     /// The next event that the observers of locks have not seen.
-    pub(super) fn next_lock_event(&mut self) -> Option<LockEvent> {
+    pub(crate) fn next_lock_event(&mut self) -> Option<LockEvent> {
         self.effects.as_mut()?.locks.pop_front()
     }
 
     /// Notes that a key which was no lock has expired, if every event is wanted.
     #[inline]
-    pub(super) fn key_expired(&mut self, key: &[u8]) {
+    pub(crate) fn key_expired(&mut self, key: &[u8]) {
         if self.wants_locks {
             self.effects().expired.push(Bytes::copy_from_slice(key));
         }
     }
 
     /// The keys of [`Changes::key_expired`].
-    pub(super) fn take_expired(&mut self) -> Vec<Bytes> {
+    pub(crate) fn take_expired(&mut self) -> Vec<Bytes> {
         self.effects.as_mut().map(|effects| std::mem::take(&mut effects.expired)).unwrap_or_default()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
-    pub(super) fn flush(&mut self, tracked: usize) {
+    pub(crate) fn flush(&mut self, tracked: usize) {
         self.effects().stale.push(Stale::All { tracked });
     }
 
     /// Keeps an object until the shards are unlocked, and drops it then.
     #[inline]
-    pub(super) fn discard(&mut self, object: Option<Object>) {
+    pub(crate) fn discard(&mut self, object: Option<Object>) {
         if let Some(object) = object {
             self.effects().garbage.push(object);
         }
     }
 
     /// The recorded effects, if there are any, and until when the changed keys last.
-    pub(super) fn recorded(&self) -> Option<(LockTime, &Mutations)> {
+    pub(crate) fn recorded(&self) -> Option<(LockTime, &Mutations)> {
         let Effects { mutations, ends, .. } = &**self.effects.as_ref()?;
         (!mutations.is_empty()).then(|| (ends.latest(), mutations))
     }
 
     /// Answers the client, whose wait is over, once the changes are recorded: the answer waits for the journal like a reply.
-    pub(super) fn answer(&mut self, client: &Arc<Client>, answer: Vec<u8>) {
+    pub(crate) fn answer(&mut self, client: &Arc<Client>, answer: Vec<u8>) {
         self.effects().answers.push((Arc::clone(client), answer));
     }
 
     /// Answers calls that have waited, publishes events, then sends invalidations. Each event goes to the key's channel, then
     /// to the event's, as in Redis.
     #[inline]
-    pub(super) fn publish(&mut self, registries: &Registries) {
+    pub(crate) fn publish(&mut self, registries: &Registries) {
         let author = self.author;
         if let Some(effects) = &mut self.effects {
             effects.answers.drain(..).for_each(|(client, answer)| client.answer(&answer));
@@ -325,7 +325,7 @@ impl Changes {
 
     /// Publishes the events so far, before the call that has caused them publishes a message.
     #[inline]
-    pub(super) fn publish_events(&mut self, channels: &Channels) {
+    pub(crate) fn publish_events(&mut self, channels: &Channels) {
         if let Some(effects) = &mut self.effects {
             effects.publish_events(self.events, channels);
         }
@@ -333,7 +333,7 @@ impl Changes {
 
     /// Calls `change`, which changes CLIENT TRACKING and returns prefixes that no client had before. Values that are stale
     /// already are invalidated according to the previous state.
-    pub(super) fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
+    pub(crate) fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
         let author = self.author;
         if let Some(effects) = &mut self.effects {
             effects.address(registries, author);

@@ -4,8 +4,8 @@
 #![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
 
 use super::ShardState;
-use super::shard::{LockCounts, LockGroups};
 use crate::clock::LockTime;
+use crate::locks::{LockCounts, LockGroups};
 use crate::number::total;
 
 /// The counters of all shards.

@@ -84,8 +84,9 @@ mod tests {
 
     use crate::clock::{LockTime, Now};
     use crate::journal::{Journal, Record};
-    use crate::keyspace::{GrantDetails, Keyspace, Layout, Lease, ShardSet, View};
+    use crate::keyspace::{Keyspace, Layout, Lease, ShardSet, View};
     use crate::locks::EndReason;
+    use crate::locks::GrantDetails;
     use crate::state::registries::Registries;
     use crate::state::settings::Events;
     use crate::sync::Mutex;

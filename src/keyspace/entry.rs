@@ -5,14 +5,14 @@
 use bytes::Bytes;
 
 use super::Changes;
-use super::grant::Grant;
 use super::observers::Observers;
-use super::shard::grants::GrantDetails;
 use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::Mutation;
+use crate::locks::GrantDetails;
+use crate::locks::record::Grant;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
@@ -42,21 +42,21 @@ impl Lease {
 
 #[derive(Debug)]
 pub struct Occupied<'v> {
-    pub(super) place: Vacant<'v>,
-    pub(super) id: EntryId,
+    pub(crate) place: Vacant<'v>,
+    pub(crate) id: EntryId,
 }
 
 /// A key that does not exist and can be inserted. In an [`Occupied`], the context of the key.
 #[derive(Debug)]
 pub struct Vacant<'v> {
-    pub(super) shard: &'v mut Shard,
-    pub(super) observers: &'v mut Observers,
-    pub(super) queues: &'v Queues,
-    pub(super) changes: &'v mut Changes,
-    pub(super) key: &'v [u8],
-    pub(super) hash: u64,
-    pub(super) database: u16,
-    pub(super) stamp: u32,
+    pub(crate) shard: &'v mut Shard,
+    pub(crate) observers: &'v mut Observers,
+    pub(crate) queues: &'v Queues,
+    pub(crate) changes: &'v mut Changes,
+    pub(crate) key: &'v [u8],
+    pub(crate) hash: u64,
+    pub(crate) database: u16,
+    pub(crate) stamp: u32,
 }
 
 impl<'v> Entry<'v> {
@@ -189,7 +189,7 @@ impl Occupied<'_> {
 
     /// Records the grant of the lock.
     #[inline]
-    pub(super) fn grant_changed(&mut self) {
+    pub(crate) fn grant_changed(&mut self) {
         self.note_end(self.end_ms());
         let Vacant { shard, changes, key, database, .. } = &mut self.place;
         changes.record_some(|| granted(shard, self.id, *database, key));
@@ -224,7 +224,7 @@ impl Occupied<'_> {
 
     /// Notes that the value of a new key may be what a command waits for.
     #[inline]
-    pub(super) fn announce(&mut self) {
+    pub(crate) fn announce(&mut self) {
         let place = &mut self.place;
         if !place.queues.values.is_empty() && place.shard.object(self.id).is_some() {
             place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
@@ -233,14 +233,14 @@ impl Occupied<'_> {
 
     /// Arms the timer of the entry for the first element of its object to expire.
     #[inline]
-    pub(super) fn rearm(&mut self) {
+    pub(crate) fn rearm(&mut self) {
         let Vacant { shard, changes, hash, .. } = &mut self.place;
         self.id = shard.rearm(self.id, *hash);
         changes.arm(shard.earliest_deadline(self.id));
     }
 
     /// Removes an entry that was inserted with [`Vacant::insert_unseen`], without a record or an event.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.place.shard.remove(self.id, self.place.hash);
     }
 
@@ -312,7 +312,7 @@ impl Occupied<'_> {
         self.place.shard.bytes(self.id)
     }
 
-    pub(super) fn set_lease(&mut self, lease: Lease) {
+    pub(crate) fn set_lease(&mut self, lease: Lease) {
         match lease {
             Lease::Keep => {}
             Lease::Never => self.place.shard.set_deadline(self.id, None),
@@ -328,13 +328,13 @@ impl Occupied<'_> {
 
     /// The millisecond at which the entry ends; 0 without a journal, which alone needs it.
     #[inline]
-    pub(super) fn end_ms(&self) -> u64 {
+    pub(crate) fn end_ms(&self) -> u64 {
         if self.place.changes.is_recorded() { self.place.shard.end_ms(self.id) } else { 0 }
     }
 
     /// Notes when the entry, which has been changed, ended before and ends now.
     #[inline]
-    pub(super) fn note_end(&mut self, before_ms: u64) {
+    pub(crate) fn note_end(&mut self, before_ms: u64) {
         let after_ms = self.end_ms();
         self.place.ends_at(before_ms, after_ms);
     }
@@ -348,7 +348,7 @@ impl Occupied<'_> {
     }
 
     /// Records the current value and deadline. `before_ms`: [`Occupied::end_ms`] before the change.
-    pub(super) fn changed(&mut self, before_ms: u64) {
+    pub(crate) fn changed(&mut self, before_ms: u64) {
         self.note_end(before_ms);
         let (shard, id) = (&*self.place.shard, self.id);
         let (database, key) = (self.place.database, self.place.key);
@@ -358,7 +358,7 @@ impl Occupied<'_> {
     }
 
     /// Bytes of the value.
-    pub(super) fn value_bytes(&self) -> usize {
+    pub(crate) fn value_bytes(&self) -> usize {
         match self.place.shard.object(self.id) {
             Some(object) => object.shape().heap_bytes(),
             None => self.place.shard.value(self.id).len(),
@@ -367,7 +367,7 @@ impl Occupied<'_> {
 }
 
 /// The record of a key's value and deadline.
-pub(super) fn put<'a>(shard: &'a Shard, id: EntryId, database: u16, key: &'a [u8]) -> Mutation<&'a [u8]> {
+pub(crate) fn put<'a>(shard: &'a Shard, id: EntryId, database: u16, key: &'a [u8]) -> Mutation<&'a [u8]> {
     let deadline = shard.deadline(id);
     match shard.object(id) {
         Some(object) => Mutation::PutObject { database, key, object: object.clone(), deadline },
@@ -376,7 +376,7 @@ pub(super) fn put<'a>(shard: &'a Shard, id: EntryId, database: u16, key: &'a [u8
 }
 
 /// The record of a key's grant, if it has one.
-pub(super) fn granted<'a>(
+pub(crate) fn granted<'a>(
     shard: &Shard,
     id: EntryId,
     database: u16,
@@ -401,7 +401,7 @@ pub(super) fn granted<'a>(
 impl<'v> Vacant<'v> {
     /// Notes when the key, which has been changed, ended before and ends now, in milliseconds.
     #[inline]
-    pub(super) fn ends_at(&mut self, before_ms: u64, after_ms: u64) {
+    pub(crate) fn ends_at(&mut self, before_ms: u64, after_ms: u64) {
         if let Some(ends) = self.changes.ends() {
             ends.note(self.database, self.hash, before_ms, after_ms);
         }
@@ -409,13 +409,13 @@ impl<'v> Vacant<'v> {
 
     /// Breaks the watches of the key and invalidates cached values.
     #[inline]
-    pub(super) fn touched(&mut self) {
+    pub(crate) fn touched(&mut self) {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
     }
 
     /// Notes that commands which wait for the lock of the key may have it now.
     #[inline]
-    pub(super) fn lock_ended(&mut self) {
+    pub(crate) fn lock_ended(&mut self) {
         if !self.queues.locks.is_empty() {
             self.changes.ready(self.database, Bytes::copy_from_slice(self.key));
         }
@@ -429,7 +429,7 @@ impl<'v> Vacant<'v> {
 
     /// Publishes the event of a read that has not found the key.
     #[inline]
-    pub(super) fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         self.changes.event(b'm', "keymiss", self.database, self.key);
     }
 
@@ -448,7 +448,7 @@ impl<'v> Vacant<'v> {
     }
 
     /// Like [`Vacant::insert_object`], without a record or an event. The caller publishes the change.
-    pub(super) fn insert_unseen(self, object: Object, lease: Lease) -> Occupied<'v> {
+    pub(crate) fn insert_unseen(self, object: Object, lease: Lease) -> Occupied<'v> {
         let (database, deadline) = (self.database, lease.deadline());
         let id = self.shard.insert_object(database, self.hash, self.key, object, deadline, self.stamp);
         Occupied { place: self, id }

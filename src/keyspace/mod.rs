@@ -41,9 +41,6 @@ mod counts;
 mod edit;
 mod ends;
 mod entry;
-mod grant;
-mod history;
-mod life;
 mod locked;
 mod long_call;
 mod memory;
@@ -53,7 +50,7 @@ mod replay;
 pub mod shard;
 mod table;
 mod view;
-mod waiting;
+pub(crate) mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
@@ -66,8 +63,9 @@ use smallvec::SmallVec;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutations, Record};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
-use crate::locks::LockObserver;
+use crate::locks::history::History;
 use crate::locks::observers::{Messages, Sessions};
+use crate::locks::{LockGroups, LockObserver};
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -76,7 +74,6 @@ use crate::state::wait::{Wait, WaitEnd};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
 use changes::Spare;
-use history::History;
 use memory::{Largest, Memory};
 use observers::Observers;
 use places::Places;
@@ -87,14 +84,11 @@ pub use copy::{Copied, CopyCursor};
 pub use counts::Counts;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use grant::Grant;
-pub use history::{Excerpt, PastLock};
 pub use long_call::{LongCall, LongCallGuard};
 pub use replay::{Replay, Replayed};
+pub use shard::Form;
 use shard::Shard;
-pub use shard::grants::GrantDetails;
-pub use shard::{Durations, Form, GroupCounts, LockCounts, LockGroups, Waited};
-pub use view::{EntryRef, HeldLock, Hold, LockHolder, ShardSet, Shown, View};
+pub use view::{EntryRef, ShardSet, View};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -115,7 +109,7 @@ pub struct Keyspace {
     /// The fencing token of the latest grant.
     last_token: AtomicU64,
     /// Whether the shards record how locks were released; see [`History`].
-    keeps_releases: Arc<AtomicBool>,
+    pub(crate) keeps_releases: Arc<AtomicBool>,
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
@@ -140,7 +134,7 @@ struct Cell {
 pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
-    queues: Queues,
+    pub(crate) queues: Queues,
     places: Places,
     /// Memory for the effects of the next call.
     spare: Spare,
@@ -481,7 +475,7 @@ impl Keyspace {
     }
 
     #[inline]
-    fn hash(&self, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
     }
 

@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::grant::Grant;
 use super::shard::Shard;
-use super::shard::grants::GrantDetails;
 use super::{Keyspace, ShardState};
 use crate::clock::{Deadline, LockTime, Now};
 use crate::journal::{Edit, LockEdit, Mutation};
+use crate::locks::GrantDetails;
+use crate::locks::record::Grant;
 use crate::state::clients::ClientId;
 use crate::sync::MutexGuard;
 use crate::types::lock::Holder;

@@ -9,17 +9,14 @@
 
 mod deadlines;
 pub(super) mod grants;
-pub(super) mod lock_counts;
 mod objects;
 
 use slab::Slab;
 
-pub use lock_counts::{Durations, GroupCounts, LockCounts, LockGroups, Waited};
-
 use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
-use super::history::History;
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
+use crate::locks::history::History;
 use crate::types::{Object, Seed};
 use crate::wheel::{Step, Timers, Wheel};
 

@@ -7,8 +7,6 @@
 //! Rule    the call that finds an expired key first removes it and emits its effects before anything else.
 
 mod expiry;
-mod held;
-mod locks;
 mod observe;
 mod survey;
 
@@ -17,18 +15,16 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::history::{self, PastLock};
 use super::locked::{KeyHash, LockWait, Locked};
 use super::shard::{EntryId, Shard};
 use super::waiting::Queues;
-use super::{
-    Changes, Counts, Editor, Entry, Grant, Keyspace, LongCallGuard, Occupied, ShardState, Vacant, Waiter,
-};
+use super::{Changes, Counts, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant, Waiter};
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::locks::EndReason;
+use crate::locks::history;
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -36,8 +32,6 @@ use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
-pub use held::{HeldLock, LockHolder, Shown};
-pub use locks::Hold;
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -55,13 +49,13 @@ pub enum ShardSet<'a> {
 /// The shards one call needs, locked, at one instant.
 #[derive(Debug)]
 pub struct View<'k> {
-    keyspace: &'k Keyspace,
+    pub(crate) keyspace: &'k Keyspace,
     locked: Locked<'k>,
     /// Address, length and hash of the key that chose the shard, so that the command does not hash it again.
     hashed: KeyHash,
-    changes: Changes,
-    now: Now,
-    database: u16,
+    pub(crate) changes: Changes,
+    pub(crate) now: Now,
+    pub(crate) database: u16,
     /// While it is a long call; ends after the shards are unlocked.
     long_call: Option<LongCallGuard>,
 }
@@ -353,7 +347,7 @@ impl<'k> View<'k> {
 
     /// The state of the shard of a key, which must be locked.
     #[inline]
-    fn shard_state(&mut self, key: &[u8]) -> &mut ShardState {
+    pub(crate) fn shard_state(&mut self, key: &[u8]) -> &mut ShardState {
         let hash = self.hash(key);
         self.locked.held(self.keyspace.shard_of(hash))
     }
@@ -461,40 +455,6 @@ impl<'k> View<'k> {
             vacant.missed();
         }
         entry
-    }
-
-    /// Who holds the lock under a key, if it is one. Counts neither as a hit nor as an access.
-    pub fn grant_of(&mut self, key: &[u8]) -> Option<Grant> {
-        self.entry(key).occupied()?.granted()
-    }
-
-    /// How the lock of a key has ended before, the newest end first. All shards record releases, too, from now on.
-    pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
-        self.keyspace.keeps_releases.store(true, Ordering::Relaxed);
-        let place = self.key_hash(key);
-        self.shard_state(key).shard.history().of(place, key)
-    }
-
-    /// Whether the history of the key's shard has a lock that was lost.
-    #[inline]
-    pub fn has_lost(&mut self, key: &[u8]) -> bool {
-        self.shard_state(key).shard.has_lost()
-    }
-
-    /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
-    /// made, if it names one. Returns the ended lock, if this is its first late request.
-    #[cold]
-    pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
-        let (place, author, now) = (self.key_hash(key), self.changes.author, self.now.lock);
-        let holds = |holder: &LockHolder| match owner {
-            Some(owner) => holder.owner.as_deref() == Some(owner),
-            None => holder.client == author,
-        };
-        if self.held_lock(key, Shown::First(usize::MAX)).is_some_and(|held| held.holders.iter().any(holds)) {
-            return None;
-        }
-        let history = self.shard_state(key).shard.history();
-        history.note_late((place, key), (author, owner), (request, now)).cloned()
     }
 
     /// Says why locks that the call removes from now on have ended.
@@ -730,7 +690,7 @@ impl<'k> View<'k> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds one. The others are visited.
-    fn each_shard(&mut self, visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
+    pub(crate) fn each_shard(&mut self, visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
         match self.each_free_shard(visit) {
             0 => Ok(()),
             _ => Err(Refusal::Occupied),
@@ -769,7 +729,7 @@ impl<'k> View<'k> {
     }
 
     /// One step of a scan; see [`View::scan`]. `visit` also gets the queues of the shard and its time.
-    fn scan_entries(
+    pub(crate) fn scan_entries(
         &mut self,
         cursor: u64,
         keys: u64,

@@ -79,15 +79,15 @@ pub struct Waiter {
 
 /// The queues of one shard.
 #[derive(Debug, Default)]
-pub(super) struct Queues {
+pub(crate) struct Queues {
     /// Commands that wait for the value of a key: BLPOP and similar. One that does not find what it waits for is passed over.
-    pub(super) values: WaitQueues,
+    pub(crate) values: WaitQueues,
     /// Commands that wait for the lock of a key. One that cannot be served keeps all behind it waiting.
-    pub(super) locks: WaitQueues,
+    pub(crate) locks: WaitQueues,
 }
 
 impl Queues {
-    pub(super) fn of(&mut self, kind: WaitFor) -> &mut WaitQueues {
+    pub(crate) fn of(&mut self, kind: WaitFor) -> &mut WaitQueues {
         match kind {
             WaitFor::Values => &mut self.values,
             WaitFor::Locks => &mut self.locks,
@@ -96,30 +96,30 @@ impl Queues {
 
     /// Other shards that may be needed to serve a command queued here.
     #[inline]
-    pub(super) fn other_shards(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> {
         [&self.values, &self.locks].into_iter().flat_map(|queues| queues.other_shards.keys().copied())
     }
 
     /// Whether other shards may be needed to serve a command queued here.
     #[inline]
-    pub(super) fn need_other_shards(&self) -> bool {
+    pub(crate) fn need_other_shards(&self) -> bool {
         !self.values.other_shards.is_empty() || !self.locks.other_shards.is_empty()
     }
 
     /// How many entries all queues have together.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.values.len() + self.locks.len()
     }
 
     /// The keys of a database that have a queue.
-    pub(super) fn keys(&self, database: u16) -> impl Iterator<Item = &Bytes> {
+    pub(crate) fn keys(&self, database: u16) -> impl Iterator<Item = &Bytes> {
         self.values.keys(database).chain(self.locks.keys(database))
     }
 }
 
 /// The queues of one kind.
 #[derive(Debug, Default)]
-pub(super) struct WaitQueues {
+pub(crate) struct WaitQueues {
     /// By the number of the wait.
     queues: ByKey<BTreeMap<u64, Queued>>,
     /// Other shards that commands queued here use when they are served, and how many queue entries name each.
@@ -136,12 +136,12 @@ struct Queued {
 
 impl WaitQueues {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
     /// Puts a waiter into a key's queue, at the place of its number. Returns whether that is the end.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         key: &Bytes,
         waiter: &Arc<Waiter>,
@@ -159,18 +159,18 @@ impl WaitQueues {
     }
 
     /// The first waiter of a key's queue whose wait is not over and whose number is at least `from`.
-    pub(super) fn next(&self, database: u16, key: &[u8], from: u64) -> Option<Arc<Waiter>> {
+    pub(crate) fn next(&self, database: u16, key: &[u8], from: u64) -> Option<Arc<Waiter>> {
         self.waiting(database, key).find(|waiter| waiter.wait.number >= from).map(Arc::clone)
     }
 
     /// The waiters of a key's queue whose wait is not over, first come first.
-    pub(super) fn waiting(&self, database: u16, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
+    pub(crate) fn waiting(&self, database: u16, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
         let queue = self.queues.get(database, key).into_iter().flatten();
         queue.map(|(_, queued)| &queued.waiter).filter(|waiter| !waiter.wait.claim.is_taken())
     }
 
     /// Removes a waiter from a key's queue, and returns it if it was still there.
-    pub(super) fn leave(&mut self, database: u16, key: &[u8], number: u64) -> Option<Arc<Waiter>> {
+    pub(crate) fn leave(&mut self, database: u16, key: &[u8], number: u64) -> Option<Arc<Waiter>> {
         let queue = self.queues.get_mut(database, key)?;
         let queued = queue.remove(&number)?;
         if queue.is_empty() {
@@ -188,7 +188,7 @@ impl WaitQueues {
     }
 
     /// The waiters of all queues whose wait is not over: database, key and waiter of each.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u16, &Bytes, &Arc<Waiter>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u16, &Bytes, &Arc<Waiter>)> {
         let all = self.queues.iter().flat_map(|(database, key, queue)| {
             queue.values().map(move |queued| (database, key, &queued.waiter))
         });
@@ -196,23 +196,23 @@ impl WaitQueues {
     }
 
     /// How many entries the longest queue has.
-    pub(super) fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.queues.iter().map(|(_, _, queue)| queue.len()).max().unwrap_or(0)
     }
 
     /// How many entries a key's queue has.
-    pub(super) fn len_of(&self, database: u16, key: &[u8]) -> usize {
+    pub(crate) fn len_of(&self, database: u16, key: &[u8]) -> usize {
         self.queues.get(database, key).map_or(0, BTreeMap::len)
     }
 
     /// The keys of a database that have a queue.
-    pub(super) fn keys(&self, database: u16) -> impl Iterator<Item = &Bytes> {
+    pub(crate) fn keys(&self, database: u16) -> impl Iterator<Item = &Bytes> {
         let here = self.queues.iter().filter(move |(other, ..)| *other == database);
         here.map(|(_, key, _)| key)
     }
 
     /// How many entries all queues have together.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queues.iter().map(|(.., queue)| queue.len()).sum()
     }
 }

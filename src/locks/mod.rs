@@ -1,17 +1,31 @@
-//! Locks as such: what happens to a lock, who may have it, and who waits for whom.
+//! Locks: what a lock is, what happens to it, who may have it, who has it, and who waits for whom.
 //!
-//! Owns    the events of a lock's life and their observers, the rules by which a lock is granted, and the register of waiting
-//!         lock requests.
-//! Knows   the keyspace through a view; nothing of commands or connections.
+//! Owns    the record of a lock (`record`, `foreign`), the functions that change it (`life`, `holds`), its events and their
+//!         observers (`event`, `observers`, `lint`), the rules by which it is granted (`rules`), the register of waiting
+//!         requests (`waits`), and the answers about it (`views`, `counts`, `history`).
+//! Knows   the keyspace, where the record of a lock is a part of the entry of its key; nothing of commands or connections.
 //! Rule    an exclusive lock is a string key, so that it excludes the locks of clients that use SET NX.
+//! Rule    a grant changes in `life` alone: there it is granted, renewed and ended. Each change is one [`LockEvent`].
 
-mod acquire;
+pub(crate) mod counts;
 mod event;
+pub(crate) mod foreign;
+pub(crate) mod history;
+mod holds;
+pub(crate) mod life;
 mod lint;
 pub(crate) mod observers;
+pub(crate) mod record;
+mod rules;
+mod views;
 mod waits;
 
-pub use acquire::{Granted, LockRequest, Term, attempt, attempt_all, is_grantable};
+pub use counts::{Durations, GroupCounts, LockCounts, LockGroups, Waited};
 pub use event::{Before, EndReason, LockChange, LockEvent, LockObserver};
+pub use history::{Excerpt, PastLock};
+pub use holds::Hold;
 pub use lint::{Linter, LockLint, Rule};
+pub use record::{Grant, GrantDetails};
+pub use rules::{Granted, LockRequest, Term, attempt, attempt_all, is_grantable};
+pub use views::{HeldLock, LockHolder, Shown};
 pub use waits::{Awaited, Circle, LockWaits, Overdue};

@@ -8,7 +8,7 @@ use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
 use crate::commands::admin::metrics_table::SECTIONS;
 use crate::commands::table::table;
-use crate::keyspace::{Durations, GroupCounts, Waited};
+use crate::locks::{Durations, GroupCounts, Waited};
 use crate::state::metrics::CommandStats;
 use crate::state::settings::OTHER_PREFIX;
 use crate::types::lock::LockKind;

@@ -10,8 +10,8 @@ use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{Excerpt, HeldLock, LockHolder, PastLock, Shown};
 use crate::locks::EndReason;
+use crate::locks::{Excerpt, HeldLock, LockHolder, PastLock, Shown};
 use crate::state::clients::ClientId;
 use crate::types::lock::LockKind;
 

@@ -12,7 +12,7 @@ use crate::commands::row::{Flags, Group, Row, integer, pattern};
 use crate::commands::scan::ScanOptions;
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::PastLock;
+use crate::locks::PastLock;
 use crate::resp::Reply;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Lock, "LOCK.HISTORY", SINCE, history)

@@ -7,8 +7,9 @@ use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::{Hold, Lease};
+use crate::keyspace::Lease;
 use crate::locks::EndReason;
+use crate::locks::Hold;
 use crate::state::log_name::LogName;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

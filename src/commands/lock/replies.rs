@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use crate::clock::Now;
-use crate::keyspace::{HeldLock, Shown, View};
+use crate::keyspace::View;
+use crate::locks::{HeldLock, Shown};
 use crate::resp::Reply;
 use crate::state::clients::{ClientId, Names};
 

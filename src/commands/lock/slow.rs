@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::commands::Command;
 use crate::commands::row::{Flags, Group};
-use crate::keyspace::{Shown, View};
+use crate::keyspace::View;
+use crate::locks::Shown;
 use crate::resp::Request;
 use crate::state::log_name::LogName;
 

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
-use crate::keyspace::{Shown, View};
+use crate::keyspace::View;
 use crate::locks::LockRequest;
+use crate::locks::Shown;
 use crate::state::log_name::LogName;
 use crate::state::trace::{SPANS, traceparent};
 

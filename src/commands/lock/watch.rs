@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::Shared;
-use crate::keyspace::{Due, HeldLock, LockHolder, ShardSet, Shown, View, Waiter};
+use crate::keyspace::{Due, ShardSet, View, Waiter};
+use crate::locks::{HeldLock, LockHolder, Shown};
 use crate::state::clients::{Client, ClientId};
 use crate::state::log_limiter::LineBudget;
 use crate::state::log_name::LogName;

@@ -10,7 +10,8 @@ use crate::clock::{Deadline, Now};
 use crate::journal::{
     Edit, HashEdit, Journal, ListEdit, LockEdit, Mutation, Record, SetEdit, SortedSetEdit, StreamEdit,
 };
-use crate::keyspace::{Entry, Grant, GrantDetails, Layout, Lease, ShardSet, View};
+use crate::keyspace::{Entry, Layout, Lease, ShardSet, View};
+use crate::locks::{Grant, GrantDetails};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::sync::Mutex;

@@ -9,10 +9,10 @@ mod types;
 
 use std::marker::PhantomData;
 
-use super::shard::grants::sole_owner;
 use super::{Lease, Occupied, Vacant};
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
+use crate::locks::foreign::sole_owner;
 use crate::types::Typed;
 
 /// An object under a key, open for changes until it is dropped. A key whose object is empty then is removed.

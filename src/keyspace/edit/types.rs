@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use super::Editor;
 use crate::journal::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
-use crate::keyspace::{Occupied, history, life};
+use crate::keyspace::Occupied;
 use crate::locks::EndReason;
+use crate::locks::{history, life};
 use crate::types::list::End;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::stream::StreamId;

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::lock_counts::{GroupCounts, KINDS, LockCounts, LockGroups, RecentEnds, Waited};
 use super::{EntryId, Shard};
 use crate::clock::{Deadline, LockTime};
-use crate::keyspace::grant::{self, Grant, Latest, LockKindIndex, Packed};
-use crate::keyspace::history::{History, PastLock};
-use crate::keyspace::life;
 use crate::locks::EndReason;
-use crate::number;
+use crate::locks::counts::{GroupCounts, KINDS, LockCounts, LockGroups, RecentEnds, Waited};
+use crate::locks::foreign::kind_of;
+use crate::locks::history::{History, PastLock};
+use crate::locks::life;
+use crate::locks::record::{self, Grant, GrantDetails, Latest, LockKindIndex, Packed};
 use crate::state::clients::ClientId;
 use crate::types::Object;
 use crate::types::lock::LockKind;
@@ -34,23 +34,6 @@ pub(super) struct Granted {
     details: BTreeMap<(u16, Bytes), GrantDetails>,
     /// Bytes of the details, with their keys.
     pub(super) details_bytes: usize,
-}
-
-/// What is known of a grant beside its record.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct GrantDetails {
-    /// The session that it belongs to, and the milliseconds that it outlives the connection of that session.
-    pub session: Option<(u64, u64)>,
-    /// What the owner says about itself, as fields and values in turn.
-    pub meta: Box<[Bytes]>,
-}
-
-impl GrantDetails {
-    /// Bytes of memory, with the key.
-    fn bytes(&self, key: &[u8]) -> usize {
-        let meta = self.meta.iter().map(|word| size_of::<Bytes>() + word.len()).sum::<usize>();
-        size_of::<(u16, Bytes)>() + size_of::<Self>() + key.len() + meta
-    }
 }
 
 impl Granted {
@@ -99,7 +82,7 @@ impl Shard {
     /// Makes an entry a lock that is granted now, with the lease that its deadline says.
     #[inline]
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
-        let lease_ms = grant::lease_ms(self.deadline(id), self.time);
+        let lease_ms = record::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
         let kind = self.restore_grant(id, &grant);
         self.granted.counts.acquired[usize::from(kind)] += 1;
@@ -118,7 +101,7 @@ impl Shard {
 
     /// Makes an entry a lock with this grant, which is no new one. Returns its kind.
     #[inline]
-    pub(in crate::keyspace) fn restore_grant(&mut self, id: EntryId, grant: &Grant) -> LockKindIndex {
+    pub(crate) fn restore_grant(&mut self, id: EntryId, grant: &Grant) -> LockKindIndex {
         let Grant { token, holder, is_native, .. } = *grant;
         if self.arena.is_granted(id.0) {
             self.uncount_grant(id);
@@ -229,7 +212,7 @@ impl Shard {
     /// Counts that the grant of an entry ends now, by a call of that client. `place` is the hash of its key and database.
     /// Returns the reason that is told.
     #[inline]
-    pub(in crate::keyspace) fn count_end(
+    pub(crate) fn count_end(
         &mut self,
         id: EntryId,
         place: u64,
@@ -249,7 +232,7 @@ impl Shard {
     }
 
     /// Counts the end of a holder of the value of an entry, which is of the type lock.
-    pub(in crate::keyspace) fn count_holder_end(&mut self, id: EntryId, past: &PastLock) {
+    pub(crate) fn count_holder_end(&mut self, id: EntryId, past: &PastLock) {
         self.granted.count_end(past.ended.millis_since(past.since), past.reason);
         self.granted.recent_ends.note(past.hash, past.ended);
         if past.reason == EndReason::Expired {
@@ -259,30 +242,30 @@ impl Shard {
 
     /// Whether the history keeps a lock that has ended for this reason.
     #[inline]
-    pub(in crate::keyspace) fn keeps_end(&self, reason: EndReason) -> bool {
+    pub(crate) fn keeps_end(&self, reason: EndReason) -> bool {
         (reason != EndReason::Released || self.history.keeps_releases()) && self.history.is_on()
     }
 
     /// When a lock that ends now for this reason has ended: the lease ends at the deadline, even if somebody looks later.
     #[inline]
-    pub(in crate::keyspace) fn end_time(&self, id: EntryId, reason: EndReason) -> LockTime {
+    pub(crate) fn end_time(&self, id: EntryId, reason: EndReason) -> LockTime {
         let deadline = if reason == EndReason::Expired { self.deadline(id) } else { None };
         deadline.map_or(self.time, Deadline::time)
     }
 
     /// Whether the lock of an entry belongs to a session.
-    pub(in crate::keyspace) fn is_of_session(&self, id: EntryId) -> bool {
+    pub(crate) fn is_of_session(&self, id: EntryId) -> bool {
         self.grant_details(id).is_some_and(|details| details.session.is_some())
     }
 
     /// Whether anything is known of any grant beside its record.
     #[inline]
-    pub(in crate::keyspace) fn has_grant_details(&self) -> bool {
+    pub(crate) fn has_grant_details(&self) -> bool {
         !self.granted.details.is_empty()
     }
 
     /// The kind of the lock that an entry is.
-    pub(in crate::keyspace) fn lock_kind(&self, id: EntryId) -> LockKind {
+    pub(crate) fn lock_kind(&self, id: EntryId) -> LockKind {
         self.object(id).map_or(LockKind::Exclusive, kind_of)
     }
 
@@ -310,7 +293,7 @@ impl Shard {
     }
 
     /// Counts locks by these groups from now on. Those that a journal has restored count as held.
-    pub(in crate::keyspace) fn group_locks(&mut self, mut groups: LockGroups) {
+    pub(crate) fn group_locks(&mut self, mut groups: LockGroups) {
         for id in self.tables.iter().flat_map(|keys| keys.table.ids()).map(EntryId) {
             if self.is_lock(id) {
                 groups.of(self.key(id)).held += 1;
@@ -334,7 +317,7 @@ impl Shard {
     }
 
     /// Counts a new holder of the value of an entry, which is of the type lock.
-    pub(in crate::keyspace) fn count_acquired(&mut self, id: EntryId, kind: LockKind) {
+    pub(crate) fn count_acquired(&mut self, id: EntryId, kind: LockKind) {
         self.granted.counts.acquired[kind.index()] += 1;
         if self.granted.groups.is_some() {
             self.count_in_group(id, |counts| counts.acquired += 1);
@@ -357,7 +340,7 @@ impl Shard {
 
     /// Counts how long the lock at `place` was free before it was granted now, if that is known.
     #[cold]
-    pub(in crate::keyspace) fn count_handover(&mut self, place: u64) {
+    pub(crate) fn count_handover(&mut self, place: u64) {
         if let Some(ended) = self.granted.recent_ends.take(place) {
             self.granted.counts.handover.add(self.time.millis_since(ended));
         }
@@ -378,7 +361,7 @@ impl Shard {
             return;
         }
         if let Some(packed) = self.arena.grant_mut(id.0) {
-            packed.renew(grant::lease_ms(deadline, self.time));
+            packed.renew(record::lease_ms(deadline, self.time));
         }
     }
 
@@ -399,45 +382,3 @@ impl Shard {
         }
     }
 }
-
-/// The owner, if the value names just one: the field of a hash beside Redisson's mode, or the member of a sorted set beside
-/// Symfony's mark.
-pub(crate) fn sole_owner(object: &Object) -> Option<&[u8]> {
-    match object {
-        Object::Hash(hash) => sole(hash.iter().map(|(field, _)| field), MODE),
-        Object::SortedSet(set) => sole(set.entries().map(|(member, _)| member), WRITE),
-        _ => None,
-    }
-}
-
-/// The kind of a lock that is no string.
-///
-/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock. A
-/// sorted set is a semaphore, or Symfony's lock: its members are the owners.
-pub(crate) fn kind_of(object: &Object) -> LockKind {
-    match object {
-        Object::Lock(lock) => lock.kind(),
-        Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
-        Object::Hash(_) if holds_of(object).is_some() => LockKind::Reentrant,
-        Object::SortedSet(set) if set.score(WRITE).is_none() => LockKind::Shared,
-        _ => LockKind::Exclusive,
-    }
-}
-
-/// How often the only owner of a lock that is a hash has taken it.
-pub(crate) fn holds_of(object: &Object) -> Option<u32> {
-    let Object::Hash(hash) = object else { return None };
-    let holds = number::integer(hash.get(sole_owner(object)?)?)?;
-    u32::try_from(holds).ok()
-}
-
-/// The only name beside `mark`.
-fn sole<'o>(names: impl Iterator<Item = &'o [u8]>, mark: &[u8]) -> Option<&'o [u8]> {
-    let mut owners = names.filter(|name| *name != mark);
-    owners.next().filter(|_| owners.next().is_none())
-}
-
-/// The field of Redisson's read/write locks that says how they are held.
-pub(crate) const MODE: &[u8] = b"mode";
-/// The member of Symfony's locks that says that one owner holds them alone.
-pub(crate) const WRITE: &[u8] = b"__write__";

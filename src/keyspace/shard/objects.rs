@@ -1,8 +1,8 @@
 //! Values that are not strings: an entry holds the number of its object, the shard holds the object.
 
-use super::lock_counts::KINDS;
 use super::{EntryId, Form, Shard};
 use crate::clock::Deadline;
+use crate::locks::counts::KINDS;
 use crate::types::Object;
 
 impl Shard {

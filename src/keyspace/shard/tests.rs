@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::keyspace::grant::Grant;
+use crate::locks::Grant;
 
 const DATABASES: usize = 3;
 

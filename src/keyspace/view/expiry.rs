@@ -8,8 +8,9 @@ use super::View;
 use crate::clock::LockTime;
 use crate::journal::{Edit, Mutation};
 use crate::keyspace::shard::EntryId;
-use crate::keyspace::{Changes, ShardState, history, life};
+use crate::keyspace::{Changes, ShardState};
 use crate::locks::EndReason;
+use crate::locks::{history, life};
 use crate::state::tracking::Cause;
 use crate::types::Object;
 

@@ -7,7 +7,7 @@
 
 use super::View;
 use crate::clock::Deadline;
-use crate::keyspace::Grant;
+use crate::locks::Grant;
 use crate::number::Mean;
 use crate::types::Object;
 

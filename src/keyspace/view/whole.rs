@@ -4,8 +4,9 @@
 
 use super::View;
 use crate::journal::Mutation;
-use crate::keyspace::{ShardState, history, life};
+use crate::keyspace::ShardState;
 use crate::locks::EndReason;
+use crate::locks::{history, life};
 
 impl View<'_> {
     /// Removes every key of a database. The view must have locked all shards.

@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use super::View;
+use super::foreign::{MODE, WRITE, holds_of, kind_of, sole_owner};
+use super::history::{self, PastLock};
+use super::record::Grant;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
-use crate::keyspace::history::{self, PastLock};
-use crate::keyspace::shard::grants::{MODE, WRITE, holds_of, kind_of, sole_owner};
+use crate::keyspace::View;
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::state::clients::ClientId;
@@ -190,6 +191,40 @@ impl View<'_> {
 }
 
 impl View<'_> {
+    /// Who holds the lock under a key, if it is one. Counts neither as a hit nor as an access.
+    pub fn grant_of(&mut self, key: &[u8]) -> Option<Grant> {
+        self.entry(key).occupied()?.granted()
+    }
+
+    /// How the lock of a key has ended before, the newest end first. All shards record releases, too, from now on.
+    pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
+        self.keyspace.keeps_releases.store(true, Ordering::Relaxed);
+        let place = self.key_hash(key);
+        self.shard_state(key).shard.history().of(place, key)
+    }
+
+    /// Whether the history of the key's shard has a lock that was lost.
+    #[inline]
+    pub fn has_lost(&mut self, key: &[u8]) -> bool {
+        self.shard_state(key).shard.has_lost()
+    }
+
+    /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
+    /// made, if it names one. Returns the ended lock, if this is its first late request.
+    #[cold]
+    pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
+        let (place, author, now) = (self.key_hash(key), self.changes.author, self.now.lock);
+        let holds = |holder: &LockHolder| match owner {
+            Some(owner) => holder.owner.as_deref() == Some(owner),
+            None => holder.client == author,
+        };
+        if self.held_lock(key, Shown::First(usize::MAX)).is_some_and(|held| held.holders.iter().any(holds)) {
+            return None;
+        }
+        let history = self.shard_state(key).shard.history();
+        history.note_late((place, key), (author, owner), (request, now)).cloned()
+    }
+
     /// Visits every end of a lock of the database that is remembered. From now on releases are, too. A key that was cut is
     /// not visited, because its database is not known.
     ///
@@ -224,7 +259,7 @@ impl HeldLock {
     }
 
     /// The lock that an entry is; `None` if it is none and no call waits for it, or it has no holder that is shown.
-    pub(super) fn of(
+    pub(crate) fn of(
         shard: &Shard,
         queues: &Queues,
         id: EntryId,

@@ -5,11 +5,12 @@
 
 use bytes::Bytes;
 
-use super::View;
+use super::counts::Waited;
+use super::event::EndReason;
+use super::record::GrantDetails;
 use crate::clock::{Deadline, LockTime};
-use crate::keyspace::shard::grants::GrantDetails;
-use crate::keyspace::{Entry, Lease, Occupied, Waited};
-use crate::locks::EndReason;
+use crate::keyspace::View;
+use crate::keyspace::{Entry, Lease, Occupied};
 use crate::state::clients::ClientId;
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::polling::Polling;

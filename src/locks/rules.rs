@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::keyspace::{Entry, GrantDetails, Lease, View};
+use crate::keyspace::{Entry, Lease, View};
+use crate::locks::GrantDetails;
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Typed};

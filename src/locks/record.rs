@@ -5,6 +5,7 @@
 //! Rule    a record keeps the low bits of numbers that only rise. The shard knows the highest number of each kind, and a
 //!         number that is at most that and less than all the kept bits below it is restored exactly.
 
+use bytes::Bytes;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -29,10 +30,27 @@ pub struct Grant {
     pub is_native: bool,
 }
 
+/// What is known of a grant beside its record.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct GrantDetails {
+    /// The session that it belongs to, and the milliseconds that it outlives the connection of that session.
+    pub session: Option<(u64, u64)>,
+    /// What the owner says about itself, as fields and values in turn.
+    pub meta: Box<[Bytes]>,
+}
+
+impl GrantDetails {
+    /// Bytes of memory, with the key.
+    pub(crate) fn bytes(&self, key: &[u8]) -> usize {
+        let meta = self.meta.iter().map(|word| size_of::<Bytes>() + word.len()).sum::<usize>();
+        size_of::<(u16, Bytes)>() + size_of::<Self>() + key.len() + meta
+    }
+}
+
 /// A grant in the header of an entry. Flags of the header say whether there is one, and whether it is native.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     /// [`TOKEN_BITS`] of the token, and above them the kind of the lock.
     token: [u8; 6],
     holder: U32,
@@ -44,7 +62,7 @@ pub(super) struct Packed {
 
 /// The index of a kind of lock, as a grant keeps it: 0 to 3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct LockKindIndex(u8);
+pub(crate) struct LockKindIndex(u8);
 
 impl From<LockKind> for LockKindIndex {
     #[inline]
@@ -71,19 +89,19 @@ const TOKEN_BITS: u32 = 46;
 
 /// The highest numbers in the grants of one shard. Packed grants are widened against them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Latest {
+pub(crate) struct Latest {
     token: u64,
     holder: ClientId,
 }
 
 impl Packed {
     /// The record of an entry that is no lock.
-    pub(super) const NONE: Self =
+    pub(crate) const NONE: Self =
         Self { token: [0; 6], holder: U32::ZERO, since: [0; 5], lease_ms: U32::ZERO, renewals: 0 };
 
     /// Keeps the low bits of a grant, and the kind of the lock.
     #[inline]
-    pub(super) fn of(grant: &Grant, kind: LockKindIndex) -> Self {
+    pub(crate) fn of(grant: &Grant, kind: LockKindIndex) -> Self {
         let kept = grant.token & (u64::MAX >> (u64::BITS - TOKEN_BITS)) | u64::from(kind.0) << TOKEN_BITS;
         let [t0, t1, t2, t3, t4, t5, ..] = kept.to_le_bytes();
         let [s0, s1, s2, s3, s4, ..] = grant.since.as_millis().to_le_bytes();
@@ -98,13 +116,13 @@ impl Packed {
 
     /// The kind of the lock when it was granted.
     #[inline]
-    pub(super) fn kind(&self) -> LockKindIndex {
+    pub(crate) fn kind(&self) -> LockKindIndex {
         LockKindIndex(self.token[5] >> (TOKEN_BITS % u8::BITS))
     }
 
     /// The milliseconds from the grant to `ended`; zero if the grant seems to be later.
     #[inline]
-    pub(super) fn held_ms(&self, ended: LockTime) -> u64 {
+    pub(crate) fn held_ms(&self, ended: LockTime) -> u64 {
         let [s0, s1, s2, s3, s4] = self.since;
         let since = u64::from_le_bytes([s0, s1, s2, s3, s4, 0, 0, 0]);
         let held = ended.as_millis().wrapping_sub(since) & (u64::MAX >> (u64::BITS - SINCE_BITS));
@@ -113,19 +131,19 @@ impl Packed {
 
     /// Whether it was granted to this client, as far as the bits say that were kept.
     #[inline]
-    pub(super) fn is_of(&self, client: ClientId) -> bool {
+    pub(crate) fn is_of(&self, client: ClientId) -> bool {
         self.holder.get() == client as u32
     }
 
     /// The lease was set anew. The first lease of a lock that had none is no renewal: SETNX, then EXPIRE.
     #[inline]
-    pub(super) fn renew(&mut self, lease_ms: Option<u32>) {
+    pub(crate) fn renew(&mut self, lease_ms: Option<u32>) {
         self.renewals = self.renewals.saturating_add(u8::from(self.lease_ms.get() != 0));
         self.lease_ms = lease_ms.unwrap_or(0).into();
     }
 
     /// The grant, at a time of its shard and with the highest numbers that the shard has seen.
-    pub(super) fn widened(&self, latest: Latest, now: LockTime, is_native: bool) -> Grant {
+    pub(crate) fn widened(&self, latest: Latest, now: LockTime, is_native: bool) -> Grant {
         Grant {
             token: widen(&self.token, TOKEN_BITS, latest.token),
             holder: widen(self.holder.as_bytes(), u32::BITS, latest.holder),
@@ -140,7 +158,7 @@ impl Packed {
 impl Latest {
     /// Notes the numbers of a new grant.
     #[inline]
-    pub(super) fn note(&mut self, token: u64, holder: ClientId) {
+    pub(crate) fn note(&mut self, token: u64, holder: ClientId) {
         self.token = self.token.max(token);
         self.holder = self.holder.max(holder);
     }
@@ -148,7 +166,7 @@ impl Latest {
 
 /// The milliseconds from `now` to a deadline, as a grant keeps them: at least 1, so that a lease is not taken for none.
 #[inline]
-pub(super) fn lease_ms(deadline: Option<Deadline>, now: LockTime) -> Option<u32> {
+pub(crate) fn lease_ms(deadline: Option<Deadline>, now: LockTime) -> Option<u32> {
     let millis = deadline?.time().millis_since(now);
     Some(u32::try_from(millis).unwrap_or(u32::MAX).max(1))
 }

@@ -8,11 +8,13 @@
 
 use bytes::Bytes;
 
+use super::event::{Before, EndReason, LockChange, LockEvent};
+use super::foreign::sole_owner;
+use super::history;
 use super::history::PastLock;
-use super::shard::grants::{GrantDetails, sole_owner};
-use super::shard::{EntryId, Form, Shard};
-use super::{Changes, Lease, Occupied, history};
-use crate::locks::{Before, EndReason, LockChange, LockEvent};
+use super::record::GrantDetails;
+use crate::keyspace::shard::{EntryId, Form, Shard};
+use crate::keyspace::{Changes, Lease, Occupied};
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object, Typed};
@@ -34,7 +36,7 @@ impl Occupied<'_> {
     }
 
     /// Like [`Occupied::grant`], for a LOCK command.
-    pub(super) fn grant_native(&mut self, token: u64, holder: ClientId, details: GrantDetails) {
+    pub(crate) fn grant_native(&mut self, token: u64, holder: ClientId, details: GrantDetails) {
         self.place.shard.grant(self.id, token, holder, true);
         self.place.shard.set_grant_details(self.id, details);
         self.grant_changed();
@@ -44,7 +46,7 @@ impl Occupied<'_> {
     }
 
     /// The owner has asked for its lock again, by a LOCK command: it keeps the grant, and its lease begins anew.
-    pub(super) fn renew_native(&mut self, lease: Lease, holder: ClientId, details: GrantDetails) {
+    pub(crate) fn renew_native(&mut self, lease: Lease, holder: ClientId, details: GrantDetails) {
         let before = self.known();
         let before_ms = self.end_ms();
         self.set_lease(lease);
@@ -56,7 +58,7 @@ impl Occupied<'_> {
     }
 
     /// Gives the lock to another connection of its owner.
-    pub(super) fn set_holder(&mut self, holder: ClientId) {
+    pub(crate) fn set_holder(&mut self, holder: ClientId) {
         let before = self.before();
         self.place.shard.set_holder(self.id, holder);
         self.grant_changed();
@@ -65,7 +67,7 @@ impl Occupied<'_> {
 
     /// What is known of the grant, if the key is a lock with a lease and every event is wanted.
     #[inline]
-    pub(super) fn before(&self) -> Option<Before> {
+    pub(crate) fn before(&self) -> Option<Before> {
         match self.place.changes.wants_locks() {
             true => self.known().filter(|before| before.session.is_none()),
             false => None,
@@ -85,7 +87,7 @@ impl Occupied<'_> {
 
     /// The lease of the lock begins anew, or has another end. `before`: [`Occupied::before`] it was changed.
     #[inline]
-    pub(super) fn renewed(&mut self, before: Option<Before>) {
+    pub(crate) fn renewed(&mut self, before: Option<Before>) {
         if let Some(before) = before {
             self.announce_change(LockChange::Renewed(before));
         }
@@ -109,7 +111,7 @@ impl Occupied<'_> {
     }
 
     /// The owner gives its lock up, to take it anew.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         let reason = std::mem::replace(&mut self.place.changes.end_reason, EndReason::Released);
         self.clear_lock();
         self.place.changes.end_reason = reason;
@@ -117,7 +119,7 @@ impl Occupied<'_> {
 
     /// Ends the lock that the key is, if it is one: its value is replaced or changed next.
     #[inline]
-    pub(super) fn clear_lock(&mut self) {
+    pub(crate) fn clear_lock(&mut self) {
         self.lock_ends();
         if self.place.shard.is_granted(self.id) {
             self.place.shard.clear_grant(self.id);
@@ -126,7 +128,7 @@ impl Occupied<'_> {
 
     /// Nobody holds the lock any more, if the key is one. The caller removes the entry next.
     #[inline]
-    pub(super) fn lock_ends(&mut self) {
+    pub(crate) fn lock_ends(&mut self) {
         let place = history::place(self.place.hash, self.place.database);
         let reason = self.place.changes.end_reason;
         end(self.place.shard, self.place.changes, self.id, place, reason);
@@ -134,7 +136,7 @@ impl Occupied<'_> {
 }
 
 /// A holder joins the lock of an entry, or something of it changes: the caller stores it next.
-pub(super) fn put_holder(
+pub(crate) fn put_holder(
     shard: &mut Shard,
     changes: &mut Changes,
     id: EntryId,
@@ -165,7 +167,7 @@ impl Before {
 
 /// Ends the lock that an entry is, if it is one: every holder loses it. `place` is the hash of its key and database.
 #[inline]
-pub(super) fn end(shard: &mut Shard, changes: &mut Changes, id: EntryId, place: u64, reason: EndReason) {
+pub(crate) fn end(shard: &mut Shard, changes: &mut Changes, id: EntryId, place: u64, reason: EndReason) {
     if shard.is_granted(id) {
         let told = shard.count_end(id, place, reason, changes.author);
         if shard.keeps_end(told) {
@@ -214,7 +216,7 @@ fn owner_of(shard: &Shard, id: EntryId) -> Option<&[u8]> {
 
 /// Ends what one owner holds of a value of the type lock. The caller removes the holder next.
 #[cold]
-pub(super) fn end_holder(
+pub(crate) fn end_holder(
     shard: &mut Shard,
     changes: &mut Changes,
     id: EntryId,
@@ -255,7 +257,7 @@ pub(super) fn end_holder(
 /// A holder that deletes its own lock releases it. A lock of a session has a lease only after its connection has ended: the
 /// end of that lease is the end of the session.
 #[inline]
-pub(super) fn told_reason(reason: EndReason, is_own: bool, is_of_session: bool) -> EndReason {
+pub(crate) fn told_reason(reason: EndReason, is_own: bool, is_of_session: bool) -> EndReason {
     match reason {
         EndReason::Deleted if is_own => EndReason::Released,
         EndReason::Expired if is_of_session => EndReason::Session,

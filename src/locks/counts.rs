@@ -16,7 +16,7 @@ use crate::number::total;
 use crate::types::lock::LockKind;
 
 /// How many kinds of locks there are.
-pub(super) const KINDS: usize = LockKind::NAMES.len();
+pub(crate) const KINDS: usize = LockKind::NAMES.len();
 
 /// How many locks there are, and what has become of others.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -161,7 +161,7 @@ impl LockGroups {
     }
 
     /// The counters of the group of a key.
-    pub(super) fn of(&mut self, key: &[u8]) -> &mut GroupCounts {
+    pub(crate) fn of(&mut self, key: &[u8]) -> &mut GroupCounts {
         let index = self.prefixes.iter().position(|prefix| key.starts_with(prefix));
         &mut self.counts[index.unwrap_or(self.prefixes.len())]
     }
@@ -172,7 +172,7 @@ impl LockGroups {
     }
 
     /// Adds the counters of another shard, which has the same prefixes.
-    pub(in crate::keyspace) fn add_all(&mut self, other: &Self) {
+    pub(crate) fn add_all(&mut self, other: &Self) {
         for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
             sum.held = sum.held.saturating_add(more.held);
             add(&mut sum.acquired, more.acquired);
@@ -182,12 +182,12 @@ impl LockGroups {
     }
 
     /// No lock is held any more.
-    pub(super) fn clear_held(&mut self) {
+    pub(crate) fn clear_held(&mut self) {
         self.counts.iter_mut().for_each(|counts| counts.held = 0);
     }
 
     /// Resets the counters of what has happened.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         for counts in &mut self.counts {
             *counts = GroupCounts { held: counts.held, ..GroupCounts::default() };
         }
@@ -197,7 +197,7 @@ impl LockGroups {
 /// When the locks of a shard have ended that ended last, each at the place of its key. A later lock may take the place of
 /// another: then no hand-over of that one is measured.
 #[derive(Debug)]
-pub(super) struct RecentEnds([(u64, LockTime); RECENT_ENDS]);
+pub(crate) struct RecentEnds([(u64, LockTime); RECENT_ENDS]);
 
 /// How many ends a shard remembers. Only keys that are asked for again and again matter, and these are few.
 const RECENT_ENDS: usize = 32;
@@ -211,12 +211,12 @@ impl Default for RecentEnds {
 impl RecentEnds {
     /// A lock has ended; `place` is the hash of its key and database.
     #[inline]
-    pub(super) fn note(&mut self, place: u64, ended: LockTime) {
+    pub(crate) fn note(&mut self, place: u64, ended: LockTime) {
         self.0[place as usize % RECENT_ENDS] = (place, ended);
     }
 
     /// When the lock of that key ended, if that is known. It is forgotten then.
-    pub(super) fn take(&mut self, place: u64) -> Option<LockTime> {
+    pub(crate) fn take(&mut self, place: u64) -> Option<LockTime> {
         let (known, ended) = &mut self.0[place as usize % RECENT_ENDS];
         (*known == place && place != 0).then(|| {
             *known = 0;

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::grant::Grant;
+use super::event::EndReason;
+use super::record::Grant;
 use crate::clock::{Deadline, LockTime};
-use crate::locks::EndReason;
 use crate::state::clients::ClientId;
 use crate::sync::AtomicBool;
 use crate::types::lock::Holder;
@@ -32,7 +32,7 @@ pub struct History {
 #[derive(Clone, Debug)]
 pub struct PastLock {
     /// The hash of its key and database; see [`View::key_hash`](super::View::key_hash).
-    pub(super) hash: u64,
+    pub(crate) hash: u64,
     /// Its key.
     pub key: Excerpt,
     /// Under which name it was held; `None`: the value did not say.
@@ -142,13 +142,13 @@ impl PastLock {
 }
 
 /// The hash of a key with its database.
-pub(super) fn place(hash: u64, database: u16) -> u64 {
+pub(crate) fn place(hash: u64, database: u16) -> u64 {
     hash.wrapping_add(u64::from(database))
 }
 
 impl History {
     /// The history of a shard of a keyspace, which shares `keeps_releases`.
-    pub(super) fn new(keeps_releases: &Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(keeps_releases: &Arc<AtomicBool>) -> Self {
         Self { keeps_releases: Arc::clone(keeps_releases), ..Self::default() }
     }
 
