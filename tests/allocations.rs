@@ -6,6 +6,9 @@
 #[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
 mod support;
 
+#[path = "allocations/held.rs"]
+mod held;
+
 use allocation_counter::measure;
 use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::Program;

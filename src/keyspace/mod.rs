@@ -23,8 +23,9 @@
 //! 6. A command that waits for keys reads them and enters their queues without unlocking in between. A write serves
 //!    the queue of its key before it unlocks the shard, oldest first. A command in several queues is served by the write
 //!    that takes its claim.
-//! 7. If commands waiting in a shard use other shards when they are served, a call that needs the shard unlocks it and
-//!    locks the union in order. Serving one command may be what another waits for: all of it happens under these locks.
+//! 7. If commands waiting in a shard use other shards when they are served, these shards are linked. A call that needs one
+//!    of the linked shards unlocks what it has and locks the union with all of them in order. Serving one command may be
+//!    what another waits for: all of it happens under these locks.
 //! 8. EXEC checks its watched keys with all their shards locked, and keeps them locked until its last request is done.
 //! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread and is
 //!    announced through [`LongCall`] before it locks the shards, or while it holds them. A worker never waits for a locked
@@ -61,6 +62,7 @@ use smallvec::SmallVec;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutations, Record};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
+use crate::state::ledger::Ledger;
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -108,6 +110,10 @@ pub struct Keyspace {
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
+    /// Memory that clients hold beside keys and values.
+    ledger: Arc<Ledger>,
+    /// Which shards are linked. Each is changed with its shard locked, and with all others of the same command.
+    linked: Box<[AtomicBool]>,
     /// Whether a long call holds shards.
     pub long_call: Arc<LongCall>,
     /// Removals that wait until a long call has unlocked their shards.
@@ -261,11 +267,12 @@ impl Keyspace {
     pub fn new(layout: Layout, wake: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let seed = Seed::of(layout.seed);
-        let keeps_releases = Arc::default();
+        let (keeps_releases, ledger) = (Arc::default(), Arc::<Ledger>::default());
         let cell = || {
             let mut shard = Shard::new(usize::from(layout.databases), seed);
-            shard.set_history(History::new(&keeps_releases));
-            let (observers, queues, places, spare) = Default::default();
+            shard.set_history(History::new(&keeps_releases, &ledger));
+            let (places, spare) = Default::default();
+            let (observers, queues) = (Observers::new(&ledger), Queues::new(&ledger));
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
             let held =
                 ShardState { shard, observers, queues, places, spare, reported_bytes, hits, misses, expired };
@@ -275,6 +282,7 @@ impl Keyspace {
             .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
         Self {
             cells: std::iter::repeat_with(cell).take(layout.shards).collect(),
+            ledger: Arc::clone(&ledger),
             hasher: RandomState::with_seeds(a, b, c, d),
             seed,
             databases: layout.databases,
@@ -286,6 +294,7 @@ impl Keyspace {
             keeps_releases: Arc::clone(&keeps_releases),
             memory: Memory::default(),
             largest: Largest::default(),
+            linked: std::iter::repeat_with(AtomicBool::default).take(layout.shards).collect(),
             long_call: Arc::default(),
             postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
@@ -322,6 +331,17 @@ impl Keyspace {
     /// The seed of the hash tables inside of objects.
     pub fn seed(&self) -> Seed {
         self.seed
+    }
+
+    /// The sums of the memory that clients hold beside keys and values.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// The shards that commands which wait use together with others. The caller has locked one of them, and so it sees all
+    /// that are linked with it.
+    fn linked_shards(&self) -> impl Iterator<Item = usize> {
+        self.linked.iter().enumerate().filter(|(_, is_linked)| is_linked.load(Ordering::Relaxed)).map(|(at, _)| at)
     }
 
     /// The number of databases.

@@ -7,5 +7,5 @@
 mod acquire;
 mod waits;
 
-pub use acquire::{Granted, LockRequest, Term, attempt, attempt_all, is_grantable};
+pub use acquire::{Granted, LockRequest, Term, attempt, attempt_all, first_held};
 pub use waits::{Awaited, Circle, LockWaits, Overdue};

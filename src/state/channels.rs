@@ -12,6 +12,7 @@ use bytes::Bytes;
 use dashmap::DashMap;
 
 use super::clients::{Client, ClientId};
+use super::ledger::{self, Charge, Ledger};
 use crate::resp::Reply;
 use crate::types::glob;
 
@@ -131,10 +132,11 @@ impl Channels {
     /// Ends all subscriptions of a client without a message.
     pub fn leave(&self, subscriptions: &mut Subscriptions, client: &Client) {
         for kind in Kind::ALL {
-            for name in std::mem::take(subscriptions.of_mut(kind)) {
+            for name in std::mem::take(&mut subscriptions.names[kind as usize]) {
                 self.unsubscribe(kind, &name, client.id);
             }
         }
+        subscriptions.charge.set(0);
         client.show_subscriptions(subscriptions);
     }
 
@@ -149,18 +151,40 @@ impl Channels {
 }
 
 /// The subscriptions of one connection.
-#[derive(Debug, Default)]
-pub struct Subscriptions(PerKind<BTreeSet<Bytes>>);
+#[derive(Debug)]
+pub struct Subscriptions {
+    names: PerKind<BTreeSet<Bytes>>,
+    /// Their memory, with that in the registry.
+    charge: Charge,
+}
 
 impl Subscriptions {
-    /// The names of that kind.
-    pub fn of(&self, kind: Kind) -> &BTreeSet<Bytes> {
-        &self.0[kind as usize]
+    /// No subscription yet.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        Self { names: PerKind::default(), charge: ledger.open(ledger::Kind::Subscriptions) }
     }
 
-    /// The names of that kind, mutable.
-    pub fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Bytes> {
-        &mut self.0[kind as usize]
+    /// The names of that kind.
+    pub fn of(&self, kind: Kind) -> &BTreeSet<Bytes> {
+        &self.names[kind as usize]
+    }
+
+    /// Adds a name; returns whether it is new.
+    pub fn insert(&mut self, kind: Kind, name: &Bytes) -> bool {
+        let is_new = self.names[kind as usize].insert(name.clone());
+        if is_new {
+            self.charge.add(subscription_bytes(name));
+        }
+        is_new
+    }
+
+    /// Removes a name; returns whether it was there.
+    pub fn remove(&mut self, kind: Kind, name: &Bytes) -> bool {
+        let was_here = self.names[kind as usize].remove(name);
+        if was_here {
+            self.charge.sub(subscription_bytes(name));
+        }
+        was_here
     }
 
     /// The count in a confirmation: channels and patterns together, shard channels on their own.
@@ -174,8 +198,16 @@ impl Subscriptions {
     /// Whether there are no subscriptions.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(BTreeSet::is_empty)
+        self.names.iter().all(BTreeSet::is_empty)
     }
+}
+
+/// Bytes of a subscription: its name, its place in the set of the connection, and that in the registry, where it is the
+/// first of its name mostly.
+fn subscription_bytes(name: &Bytes) -> usize {
+    let of_client = ledger::in_tree::<Bytes>();
+    let of_registry = ledger::in_table::<(Bytes, Vec<Arc<Client>>)>() + 4 * size_of::<Arc<Client>>();
+    name.len() + ledger::SHARED_BYTES + of_client + of_registry
 }
 
 /// Puts a message into the listener's outbox; false when its connection is closing.

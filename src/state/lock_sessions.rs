@@ -12,6 +12,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 
 use super::clients::ClientId;
+use super::ledger::{self, Charge, Kind, Ledger};
 
 /// One session.
 #[derive(Debug)]
@@ -21,10 +22,11 @@ pub struct LockSession {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// The client whose connection it belongs to; `None`: that connection has ended.
     client: Option<ClientId>,
+    charge: Charge,
     /// By database, key and fencing token: several owners may hold one lock.
     locks: BTreeMap<(u16, Bytes, u64), SessionLock>,
 }
@@ -49,7 +51,11 @@ impl LockSession {
     /// Notes a lock that was granted to it. False if the connection of the session has ended.
     pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
         let mut state = self.state.lock();
-        state.locks.insert((database, key, lock.token), lock);
+        let bytes = lock_bytes(&key, &lock);
+        if let Some(before) = state.locks.insert((database, key.clone(), lock.token), lock) {
+            state.charge.sub(lock_bytes(&key, &before));
+        }
+        state.charge.add(bytes);
         state.client.is_some()
     }
 
@@ -80,16 +86,35 @@ impl LockSession {
     }
 }
 
+/// Bytes of a lock of a session.
+fn lock_bytes(key: &Bytes, lock: &SessionLock) -> usize {
+    ledger::in_tree::<((u16, Bytes, u64), SessionLock)>()
+        + 2 * ledger::SHARED_BYTES
+        + key.len()
+        + lock.owner.len()
+}
+
+/// Bytes of a session without locks.
+const SESSION_BYTES: usize = size_of::<LockSession>() + ledger::in_table::<(u64, Arc<LockSession>)>();
+
 /// All sessions.
 #[derive(Debug, Default)]
 pub struct LockSessions {
     by_id: DashMap<u64, Arc<LockSession>>,
+    ledger: Arc<Ledger>,
 }
 
 impl LockSessions {
+    /// No session yet. Their memory is charged to `ledger`.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        Self { by_id: DashMap::default(), ledger: Arc::clone(ledger) }
+    }
+
     /// Begins a session of a client. `id` must be random.
     pub fn begin(&self, id: u64, client: ClientId) -> Arc<LockSession> {
-        let state = State { client: Some(client), locks: BTreeMap::new() };
+        let charge = self.ledger.open(Kind::LockSessions);
+        charge.set(SESSION_BYTES);
+        let state = State { client: Some(client), charge, locks: BTreeMap::new() };
         let session = Arc::new(LockSession { id, state: Mutex::new(state) });
         self.by_id.insert(id, Arc::clone(&session));
         session
@@ -135,7 +160,11 @@ impl LockSessions {
     /// A lock of a session has ended. A session without a connection ends with its last lock.
     pub fn forget(&self, id: u64, database: u16, key: &Bytes, token: u64) {
         let Some(session) = self.get(id) else { return };
-        session.state.lock().locks.remove(&(database, key.clone(), token));
+        let mut state = session.state.lock();
+        if let Some(lock) = state.locks.remove(&(database, key.clone(), token)) {
+            state.charge.sub(lock_bytes(key, &lock));
+        }
+        drop(state);
         self.remove_if_over(id);
     }
 

@@ -54,6 +54,10 @@ impl Serve for Take {
         }
         self.given.note(self.name, &element);
     }
+
+    fn heap_bytes(&self) -> usize {
+        0
+    }
 }
 
 fn pop(view: &mut View<'_>, key: &[u8]) -> Option<Vec<u8>> {
@@ -98,7 +102,7 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
         }
     }
     let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
-    let waiter = Waiter { wait: Arc::clone(&wait), also, serve: Box::new(take) };
+    let waiter = Waiter::new(keyspace.ledger(), Arc::clone(&wait), also, Box::new(take));
     view.park(&Arc::new(waiter));
     view.finish(&Registries::default());
     wait

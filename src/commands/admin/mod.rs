@@ -32,6 +32,7 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::Reply;
+use crate::state::ledger::Kind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Server, "TIME", "2.6.0", time)
@@ -225,15 +226,18 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let shared = call.shared;
     let held = call.view.counts()?.bytes as u64;
+    let ledger = shared.keyspace.ledger();
     let process = shared.process();
     let mut keys = 0;
     for database in 0..shared.keyspace.databases() {
         keys += call.view.size(database)?.0;
     }
     let buffers: u64 = crate::commands::admin::metrics::client_bytes(shared);
+    let scripts = shared.scripts.bytes() as u64;
+    let total = [held, buffers, scripts, ledger.total()].into_iter().fold(0, u64::saturating_add);
     let facts = [
-        ("peak.allocated", shared.metrics.peak_bytes.raise_to(held + buffers)),
-        ("total.allocated", held + buffers),
+        ("peak.allocated", shared.metrics.peak_bytes.raise_to(total)),
+        ("total.allocated", total),
         ("replication.backlog", 0),
         ("clients.normal", buffers),
         ("aof.buffer", 0),
@@ -241,9 +245,11 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         ("keys.bytes-per-key", held.checked_div(keys as u64).unwrap_or(0)),
         ("dataset.bytes", held),
         ("allocator.resident", process.resident_bytes),
+        ("scripts", scripts),
     ];
-    call.reply.map(facts.len());
-    for (name, value) in facts {
+    let kinds = Kind::ALL.map(|kind| (kind.name(), ledger.bytes(kind)));
+    call.reply.map(facts.len().saturating_add(kinds.len()));
+    for (name, value) in facts.into_iter().chain(kinds) {
         call.reply.bulk(name.as_bytes());
         call.reply.integer(value as i64);
     }

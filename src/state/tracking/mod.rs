@@ -79,11 +79,11 @@ impl Tracking {
     /// and the default mode, end tracking first. Returns the prefixes that no client had before.
     pub fn begin(&self, mut tracker: Tracker) -> Vec<Bytes> {
         let (id, mut new) = (tracker.client.id, Vec::new());
-        if let Some(own) = &mut tracker.prefixes {
+        if let Some(own) = &tracker.prefixes {
             // Locked for each prefix on its own: every write waits for this lock.
             new.extend(own.iter().filter(|prefix| self.prefixes.write().enter(prefix, id)).cloned());
             match self.of(id, |old| old.prefixes.clone()).flatten() {
-                Some(old) => own.extend(old),
+                Some(old) => tracker.add_prefixes(old),
                 None => _ = self.broadcasts.fetch_add(1, Relaxed),
             }
         }
