@@ -10,9 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::state::clients::ClientId;
-use crate::state::ledger::{self, Charge, Kind, Ledger};
+use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::state::tracking::{Readers, Tracking};
 use crate::state::transaction::Watch;
+use crate::types::heap;
 
 /// A map by database and key.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ pub(crate) struct Observers {
 /// Bytes of a tracked key.
 fn tracked_bytes(key: &[u8], readers: &Readers) -> usize {
     let spilled = if readers.spilled() { readers.capacity() * size_of::<ClientId>() } else { 0 };
-    ledger::in_tree::<(Bytes, Readers)>() + key.len() + spilled
+    heap::in_tree::<(Bytes, Readers)>() + key.len() + spilled
 }
 
 /// From this number of readers of one key on, disconnected readers are removed at each doubling.

@@ -18,9 +18,10 @@ use super::View;
 use super::observers::ByKey;
 use crate::clock::LockTime;
 use crate::state::clients::Client;
-use crate::state::ledger::{self, Charge, Kind, Ledger};
+use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::state::log_limiter::LineBudget;
 use crate::state::wait::{Wait, WaitEnd, WaitFor};
+use crate::types::heap;
 use crate::types::lock::LockKind;
 
 /// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
@@ -90,8 +91,8 @@ impl Waiter {
     pub fn new(ledger: &Arc<Ledger>, wait: Arc<Wait>, also: Vec<Bytes>, serve: Box<dyn Serve>) -> Self {
         let charge = ledger.open(Kind::Waits);
         let keys = wait.keys.iter().chain(&also);
-        let of_keys = keys.map(|key| size_of::<Bytes>() + ledger::SHARED_BYTES + key.len()).sum::<usize>();
-        let entries = wait.keys.len() * ledger::in_tree::<(u64, Arc<Self>)>();
+        let of_keys = keys.map(|key| size_of::<Bytes>() + heap::shared(key)).sum::<usize>();
+        let entries = wait.keys.len() * heap::in_tree::<(u64, Arc<Self>)>();
         let own = size_of::<Self>() + size_of::<Wait>() + wait.answer.capacity() + size_of_val(&*serve);
         charge.add(own + serve.heap_bytes() + of_keys + entries);
         Self { wait, also, serve, _charge: charge }
@@ -174,8 +175,7 @@ struct Queue {
 
 /// Bytes of a queue with its key: its place in the map, and the first node of its entries.
 fn queue_bytes(key: &Bytes) -> usize {
-    const FIRST_NODE: usize = 12 * size_of::<(u64, Arc<Waiter>)>();
-    ledger::in_tree::<(Bytes, Queue)>() + FIRST_NODE + key.len()
+    heap::in_tree::<(Bytes, Queue)>() + heap::tree::<(u64, Arc<Waiter>)>(1) + key.len()
 }
 
 impl WaitQueues {

@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
-use crate::state::ledger;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
+use crate::types::heap;
 use crate::types::lock::LockKind;
 
 /// Every lock request that waits.
@@ -62,14 +62,13 @@ pub struct Awaited {
 
 /// Keys, holders and waiting requests that one search looks at: a few milliseconds. docs/locks.md names it. In a circle whose
 /// owners wait for one lock each, an owner takes three.
-const LOOKS_MAX: usize = 20_000;
+const LOOKS_MAX: usize = 10_000;
 
 impl LockWaits {
     /// Bytes that a waiting request takes in the register.
-    pub const BYTES_PER_WAIT: usize = ledger::in_tree::<(u64, Arc<Waiter>)>()
-        + ledger::in_tree::<(Bytes, BTreeSet<u64>)>()
-        // The first node of the numbers of its owner.
-        + 12 * size_of::<u64>();
+    pub const BYTES_PER_WAIT: usize = heap::in_tree::<(u64, Arc<Waiter>)>()
+        + heap::in_tree::<(Bytes, BTreeSet<u64>)>()
+        + heap::tree::<u64>(1);
 
     /// A request begins to wait.
     pub fn enter(&self, waiter: &Arc<Waiter>) {
@@ -173,8 +172,10 @@ impl LockWaits {
         (now, events): (Now, Events),
     ) -> Option<Circle> {
         let reached = vec![Reached { waiter: Arc::clone(start), by: None }];
-        let (owners, looks) = (BTreeSet::new(), LOOKS_MAX);
-        let mut search = Search { waits: self, keyspace, registries, now, events, reached, owners, looks };
+        let (owners, followed, looks) = Default::default();
+        let mut search =
+            Search { waits: self, keyspace, registries, now, events, reached, owners, followed, looks };
+        search.looks = LOOKS_MAX;
         // Holders first: they are few, and a queue may be long.
         let (mut by_holders, mut by_queues) = (0, 0);
         loop {
@@ -215,6 +216,9 @@ struct Search<'s> {
     reached: Vec<Reached>,
     /// The owners whose requests have been reached.
     owners: BTreeSet<Bytes>,
+    /// The keys that were looked at for an edge, by database, and the last request for which they were. Another request that
+    /// is before it in the queue finds nothing new there.
+    followed: [BTreeMap<u16, BTreeMap<Bytes, u64>>; 2],
     /// How many things it may still look at.
     looks: usize,
 }
@@ -224,16 +228,15 @@ impl Search<'_> {
     /// one if the search must end.
     fn follow(&mut self, from: usize, edge: Edge) -> ControlFlow<Option<Link>> {
         let waiter = Arc::clone(&self.reached[from].waiter);
-        let keys: SmallVec<[&[u8]; 4]> = waiter.wait.keys.iter().map(|key| &key[..]).collect();
+        self.look(waiter.wait.keys.len())?;
+        let new = waiter.wait.keys.iter().filter(|key| !self.is_followed(edge, &waiter, key));
+        let new: SmallVec<[&Bytes; 4]> = new.collect();
+        let keys: SmallVec<[&[u8]; 4]> = new.iter().map(|key| &key[..]).collect();
         let (set, database) = (ShardSet::Keys(&keys), waiter.wait.database);
         let view = View::try_lock(self.keyspace, set, database, self.now, self.events);
         let Some(mut view) = view else { return Break(None) };
-        let followed = waiter.wait.keys.iter().try_for_each(|key| {
-            self.look(1)?;
-            let owners = match edge {
-                Edge::Holder => self.holders(&mut view, &waiter, key)?,
-                Edge::Ahead => self.ahead(&mut view, &waiter, key)?,
-            };
+        let followed = new.into_iter().try_for_each(|key| {
+            let owners = self.awaited(edge, &mut view, &waiter, key)?;
             owners.into_iter().try_for_each(|owner| {
                 let awaited = Awaited { owner, is_holder: edge == Edge::Holder };
                 self.reach(Link { from, key: key.clone(), awaited })
@@ -244,52 +247,57 @@ impl Search<'_> {
         followed
     }
 
-    /// The owners that hold the lock of a key, without those that have been reached. A semaphore with several holders has
-    /// none: any of them may give a permit back.
-    fn holders(
+    fn is_followed(&self, edge: Edge, waiter: &Waiter, key: &Bytes) -> bool {
+        let last = self.followed[edge as usize].get(&waiter.wait.database).and_then(|keys| keys.get(key));
+        last.is_some_and(|last| edge == Edge::Holder || waiter.wait.number <= *last)
+    }
+
+    /// The other owners that a request waits for at a key, without those that have been reached.
+    fn awaited(
         &mut self,
+        edge: Edge,
         view: &mut View<'_>,
         waiter: &Waiter,
-        key: &[u8],
+        key: &Bytes,
     ) -> ControlFlow<Option<Link>, Vec<Bytes>> {
-        let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
-        let most = if is_counted { 2 } else { self.looks };
-        let (mut count, mut found) = (0, Vec::new());
-        view.each_holder(key, most, |owner, _, _| {
-            count += 1;
-            if self.is_new(waiter, owner) {
+        let Some(asker) = waiter.serve.asker() else { return Continue(Vec::new()) };
+        let (mut found, mut has_own, mut looks) = (Vec::new(), false, 0);
+        let mut see = |owner: &[u8]| {
+            has_own |= asker.owner == owner;
+            if asker.owner != owner && !self.owners.contains(owner) {
                 found.push(Bytes::copy_from_slice(owner));
             }
-        });
-        self.look(count)?;
-        if is_counted && count > 1 {
-            found.clear();
-        }
-        Continue(found)
-    }
-
-    /// The owners of requests that are before a request in the queue of a key and wait for other keys, too, without those
-    /// that have been reached.
-    fn ahead(
-        &mut self,
-        view: &mut View<'_>,
-        waiter: &Waiter,
-        key: &[u8],
-    ) -> ControlFlow<Option<Link>, Vec<Bytes>> {
-        let mut found = Vec::new();
-        if view.lock_waits_for_several(key) > 0 {
-            for other in view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number) {
-                self.look(1)?;
-                let asker = other.serve.asker().filter(|_| other.wait.keys.len() > 1);
-                found.extend(asker.map(|asker| asker.owner).filter(|owner| self.is_new(waiter, owner)).cloned());
+        };
+        match edge {
+            Edge::Holder => {
+                let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
+                let most = if is_counted { 2 } else { self.looks };
+                view.each_holder(key, most, |owner, _, _| {
+                    looks += 1;
+                    see(owner);
+                });
+                if is_counted && looks > 1 {
+                    // Any of the holders of a semaphore may give a permit back.
+                    found.clear();
+                }
             }
+            Edge::Ahead if view.lock_waits_for_several(key) > 0 => {
+                let ahead = view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number);
+                for other in ahead.take(self.looks) {
+                    looks += 1;
+                    let asker = other.serve.asker().filter(|_| other.wait.keys.len() > 1);
+                    asker.iter().for_each(|asker| see(asker.owner));
+                }
+            }
+            Edge::Ahead => {}
+        }
+        self.look(looks)?;
+        // For another owner, the owner of this request may close the circle.
+        if !has_own {
+            let keys = self.followed[edge as usize].entry(waiter.wait.database).or_default();
+            keys.insert(key.clone(), waiter.wait.number);
         }
         Continue(found)
-    }
-
-    /// Whether an owner is not that of the request, and has not been reached.
-    fn is_new(&self, waiter: &Waiter, owner: &[u8]) -> bool {
-        waiter.serve.asker().is_some_and(|asker| asker.owner != owner) && !self.owners.contains(owner)
     }
 
     /// Reaches the requests of an owner. Breaks if it is the owner for which the search began.

@@ -4,6 +4,7 @@
 //! Rule    messages enter the outboxes in the order of publication, which the locks of the publisher determine.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,7 +15,7 @@ use dashmap::DashMap;
 use super::clients::{Client, ClientId};
 use super::ledger::{self, Charge, Ledger};
 use crate::resp::Reply;
-use crate::types::glob;
+use crate::types::{glob, heap};
 
 /// What a client can subscribe to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -136,7 +137,9 @@ impl Channels {
                 self.unsubscribe(kind, &name, client.id);
             }
         }
-        subscriptions.charge.set(0);
+        subscriptions.name_bytes = 0;
+        subscriptions.recharge();
+        self.listeners.iter().for_each(shrink);
         client.show_subscriptions(subscriptions);
     }
 
@@ -154,6 +157,8 @@ impl Channels {
 #[derive(Debug)]
 pub struct Subscriptions {
     names: PerKind<BTreeSet<Bytes>>,
+    /// Bytes of the names, without their places in the sets.
+    name_bytes: usize,
     /// Their memory, with that in the registry.
     charge: Charge,
 }
@@ -161,7 +166,7 @@ pub struct Subscriptions {
 impl Subscriptions {
     /// No subscription yet.
     pub fn new(ledger: &Arc<Ledger>) -> Self {
-        Self { names: PerKind::default(), charge: ledger.open(ledger::Kind::Subscriptions) }
+        Self { names: PerKind::default(), name_bytes: 0, charge: ledger.open(ledger::Kind::Subscriptions) }
     }
 
     /// The names of that kind.
@@ -173,7 +178,8 @@ impl Subscriptions {
     pub fn insert(&mut self, kind: Kind, name: &Bytes) -> bool {
         let is_new = self.names[kind as usize].insert(name.clone());
         if is_new {
-            self.charge.add(subscription_bytes(name));
+            self.name_bytes += subscription_bytes(name);
+            self.recharge();
         }
         is_new
     }
@@ -182,9 +188,15 @@ impl Subscriptions {
     pub fn remove(&mut self, kind: Kind, name: &Bytes) -> bool {
         let was_here = self.names[kind as usize].remove(name);
         if was_here {
-            self.charge.sub(subscription_bytes(name));
+            self.name_bytes -= subscription_bytes(name);
+            self.recharge();
         }
         was_here
+    }
+
+    fn recharge(&self) {
+        let places = self.names.iter().map(|names| heap::tree::<Bytes>(names.len())).sum::<usize>();
+        self.charge.set(self.name_bytes + places);
     }
 
     /// The count in a confirmation: channels and patterns together, shard channels on their own.
@@ -202,13 +214,22 @@ impl Subscriptions {
     }
 }
 
-/// Bytes of a subscription: its name, its place in the set of the connection, and that in the registry, where it is the
-/// first of its name mostly.
+/// Bytes of a subscription beside its place in the set of the connection: its name, and its place in the registry, where it
+/// is the first of its name mostly.
 fn subscription_bytes(name: &Bytes) -> usize {
-    let of_client = ledger::in_tree::<Bytes>();
-    let of_registry = ledger::in_table::<(Bytes, Vec<Arc<Client>>)>() + 4 * size_of::<Arc<Client>>();
-    name.len() + ledger::SHARED_BYTES + of_client + of_registry
+    let of_registry = heap::in_table::<(Bytes, Vec<Arc<Client>>)>() + 4 * size_of::<Arc<Client>>();
+    heap::shared(name) + of_registry
 }
+
+/// Gives back the memory of a table of which few places are used.
+pub(super) fn shrink<K: Eq + Hash, V, S: BuildHasher + Clone>(table: &DashMap<K, V, S>) {
+    if table.capacity() > SPARSE_LEN + 4 * table.len() {
+        table.shrink_to_fit();
+    }
+}
+
+/// Places that a table keeps in any case.
+const SPARSE_LEN: usize = 1_024;
 
 /// Puts a message into the listener's outbox; false when its connection is closing.
 fn send(listener: &Client, parts: &[&[u8]]) -> bool {

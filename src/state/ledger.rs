@@ -116,19 +116,6 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes that an entry of a B-tree takes: the nodes of a tree are between half full and full.
-pub const fn in_tree<T>() -> usize {
-    size_of::<T>() * 8 / 5
-}
-
-/// Bytes that an entry of a hash table takes: between seven sixteenths and seven eighths of its places are used.
-pub const fn in_table<T>() -> usize {
-    (size_of::<T>() + 1) * 8 / 5
-}
-
-/// Bytes that shared bytes take beside themselves, once they have been cloned.
-pub const SHARED_BYTES: usize = 3 * size_of::<usize>();
-
 #[cfg(test)]
 mod tests {
     use super::*;

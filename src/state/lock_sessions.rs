@@ -11,8 +11,10 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
+use super::channels::shrink;
 use super::clients::ClientId;
-use super::ledger::{self, Charge, Kind, Ledger};
+use super::ledger::{Charge, Kind, Ledger};
+use crate::types::heap;
 
 /// One session.
 #[derive(Debug)]
@@ -26,9 +28,11 @@ pub struct LockSession {
 struct State {
     /// The client whose connection it belongs to; `None`: that connection has ended.
     client: Option<ClientId>,
-    charge: Charge,
     /// By database, key and fencing token: several owners may hold one lock.
     locks: BTreeMap<(u16, Bytes, u64), SessionLock>,
+    /// Bytes of the names of the locks.
+    name_bytes: usize,
+    charge: Charge,
 }
 
 /// The number of a session as clients write it.
@@ -51,11 +55,11 @@ impl LockSession {
     /// Notes a lock that was granted to it. False if the connection of the session has ended.
     pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
         let mut state = self.state.lock();
-        let bytes = lock_bytes(&key, &lock);
-        if let Some(before) = state.locks.insert((database, key.clone(), lock.token), lock) {
-            state.charge.sub(lock_bytes(&key, &before));
-        }
-        state.charge.add(bytes);
+        let bytes = name_bytes(&key, &lock);
+        let before = state.locks.insert((database, key.clone(), lock.token), lock);
+        let before = before.map_or(0, |before| name_bytes(&key, &before));
+        let sum = state.name_bytes + bytes - before;
+        state.recharge(sum);
         state.client.is_some()
     }
 
@@ -86,16 +90,20 @@ impl LockSession {
     }
 }
 
-/// Bytes of a lock of a session.
-fn lock_bytes(key: &Bytes, lock: &SessionLock) -> usize {
-    ledger::in_tree::<((u16, Bytes, u64), SessionLock)>()
-        + 2 * ledger::SHARED_BYTES
-        + key.len()
-        + lock.owner.len()
+impl State {
+    /// A lock was added or removed, and names of so many bytes with it.
+    fn recharge(&mut self, name_bytes: usize) {
+        self.name_bytes = name_bytes;
+        let places = heap::tree::<((u16, Bytes, u64), SessionLock)>(self.locks.len());
+        let own = size_of::<LockSession>() + heap::in_table::<(u64, Arc<LockSession>)>();
+        self.charge.set(own + places + name_bytes);
+    }
 }
 
-/// Bytes of a session without locks.
-const SESSION_BYTES: usize = size_of::<LockSession>() + ledger::in_table::<(u64, Arc<LockSession>)>();
+/// Bytes of the names of a lock.
+fn name_bytes(key: &Bytes, lock: &SessionLock) -> usize {
+    heap::shared(key) + heap::shared(&lock.owner)
+}
 
 /// All sessions.
 #[derive(Debug, Default)]
@@ -112,9 +120,9 @@ impl LockSessions {
 
     /// Begins a session of a client. `id` must be random.
     pub fn begin(&self, id: u64, client: ClientId) -> Arc<LockSession> {
-        let charge = self.ledger.open(Kind::LockSessions);
-        charge.set(SESSION_BYTES);
-        let state = State { client: Some(client), charge, locks: BTreeMap::new() };
+        let (locks, charge) = (BTreeMap::new(), self.ledger.open(Kind::LockSessions));
+        let mut state = State { client: Some(client), locks, name_bytes: 0, charge };
+        state.recharge(0);
         let session = Arc::new(LockSession { id, state: Mutex::new(state) });
         self.by_id.insert(id, Arc::clone(&session));
         session
@@ -143,6 +151,7 @@ impl LockSessions {
             let state = session.state.lock();
             state.client.is_none() && state.locks.is_empty()
         });
+        shrink(&self.by_id);
     }
 
     /// The connection of this client has ended. False if the session has moved to another connection before.
@@ -162,7 +171,8 @@ impl LockSessions {
         let Some(session) = self.get(id) else { return };
         let mut state = session.state.lock();
         if let Some(lock) = state.locks.remove(&(database, key.clone(), token)) {
-            state.charge.sub(lock_bytes(key, &lock));
+            let sum = state.name_bytes - name_bytes(key, &lock);
+            state.recharge(sum);
         }
         drop(state);
         self.remove_if_over(id);

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use bytes::Bytes;
 
-use super::ledger::{self, Charge, Kind, Ledger};
+use super::ledger::{Charge, Kind, Ledger};
 use crate::resp::OwnedRequest;
 use crate::sync::AtomicBool;
+use crate::types::heap;
 
 /// The requests since MULTI.
 #[derive(Debug)]
@@ -55,30 +56,27 @@ pub struct Watching {
     pub watch: Arc<Watch>,
     /// The keys, each with its database.
     pub keys: BTreeSet<(u16, Bytes)>,
+    /// Bytes of the keys, without their places in the set.
+    key_bytes: usize,
 }
 
 impl Watching {
     /// No key yet.
     pub fn new(ledger: &Arc<Ledger>) -> Self {
-        Self { watch: Arc::new(Watch::new(ledger)), keys: BTreeSet::new() }
+        Self { watch: Arc::new(Watch::new(ledger)), keys: BTreeSet::new(), key_bytes: 0 }
     }
 
     /// Adds a key of a database; returns whether it is new. The caller adds it to the observers of its shard.
     pub fn insert(&mut self, database: u16, key: &Bytes) -> bool {
         let is_new = self.keys.insert((database, key.clone()));
         if is_new {
-            self.watch.charge.add(watch_bytes(key));
+            // Its place in the observers of its shard, where it is the first of its key mostly.
+            let of_shard = heap::in_tree::<(Bytes, Vec<Arc<Watch>>)>() + 4 * size_of::<Arc<Watch>>();
+            self.key_bytes += heap::shared(key) + of_shard;
+            self.watch.charge.set(self.key_bytes + heap::tree::<(u16, Bytes)>(self.keys.len()));
         }
         is_new
     }
-}
-
-/// Bytes of a watched key: its name, once for all that have it, its place in the set of the connection, and that in the
-/// observers of its shard, which is the first mostly.
-fn watch_bytes(key: &Bytes) -> usize {
-    let of_client = ledger::in_tree::<(u16, Bytes)>();
-    let of_shard = ledger::in_tree::<(Bytes, Vec<Arc<Watch>>)>() + 4 * size_of::<Arc<Watch>>();
-    key.len() + ledger::SHARED_BYTES + of_client + of_shard
 }
 
 /// One WATCH, from its first key to the EXEC, DISCARD or UNWATCH that ends it.

@@ -20,8 +20,9 @@ struct Row {
     name: &'static str,
     /// Where it is counted; `None`: with keys and values.
     kind: Option<Kind>,
-    /// Clients that have a part of it.
+    /// Clients that have a part of it, each by the next request.
     clients: usize,
+    requests: usize,
     /// Requests before the measurement, by another client.
     before: &'static [&'static [&'static str]],
     /// The request of that number.
@@ -32,7 +33,7 @@ struct Row {
 
 impl Row {
     const fn of(name: &'static str, kind: Kind, hold: fn(usize) -> Vec<String>) -> Self {
-        Self { name, kind: Some(kind), clients: 1, before: &[], hold, end: None }
+        Self { name, kind: Some(kind), clients: 1, requests: MANY, before: &[], hold, end: None }
     }
 }
 
@@ -60,6 +61,7 @@ fn rows() -> Vec<Row> {
         },
         Row {
             clients: 1_000,
+            requests: 1_000,
             before: held,
             ..Row::of("requests for ten locks each", Kind::Waits, |n| {
                 let keys = (0..9).map(|key| format!("key-{n}-{key}")).collect::<Vec<_>>().join(" ");
@@ -68,6 +70,7 @@ fn rows() -> Vec<Row> {
         },
         Row {
             clients: 20,
+            requests: 20,
             before: held,
             ..Row::of("requests for the same thousand locks", Kind::Waits, |n| {
                 let keys = (0..999).map(|key| format!("key-{key}")).collect::<Vec<_>>().join(" ");
@@ -106,9 +109,13 @@ fn rows() -> Vec<Row> {
                 n => words(&format!("GET key-{n}")),
             })
         },
-        Row::of("prefixes", Kind::Tracking, |n| {
-            words(&format!("CLIENT TRACKING ON BCAST PREFIX prefix-{n}:"))
-        }),
+        Row {
+            requests: 20,
+            ..Row::of("prefixes", Kind::Tracking, |n| {
+                let prefixes = (0..500).map(|prefix| format!(" PREFIX prefix-{n}-{prefix}:"));
+                words(&format!("CLIENT TRACKING ON BCAST{}", prefixes.collect::<String>()))
+            })
+        },
         Row {
             end: Some(&["DISCARD"]),
             ..Row::of("queued requests", Kind::Transactions, |n| match n {
@@ -120,6 +127,20 @@ fn rows() -> Vec<Row> {
             words(&format!("LOCK.ACQUIRE key-{n} owner-{n} SESSION DELAY 0"))
         }),
         Row { clients: MANY, ..Row::of("sessions", Kind::LockSessions, |_| words("LOCK.SESSION ID")) },
+        Row {
+            kind: None,
+            end: Some(&["FLUSHALL"]),
+            ..Row::of("exclusive locks", Kind::Waits, |n| {
+                words(&format!("LOCK.ACQUIRE lock-{n} owner-{n} LEASE 600000"))
+            })
+        },
+        Row {
+            kind: None,
+            end: Some(&["FLUSHALL"]),
+            ..Row::of("strings", Kind::Waits, |n| {
+                words(&format!("SET lock-{n} owner-{n} PX 600000"))
+            })
+        },
         Row {
             kind: None,
             end: Some(&["DEL", "lock"]),
@@ -160,12 +181,13 @@ fn kind_bytes(bare: &Bare, row: &Row) -> i64 {
 #[test]
 fn what_clients_hold_is_counted_while_they_hold_it() {
     for row in rows() {
+        let started = std::time::Instant::now();
         let mut bare = Bare::new();
         for line in row.before {
             bare.send(&request(line));
         }
         let mut sessions: Vec<Session> = (0..row.clients).map(|_| bare.connect()).collect();
-        let count = if row.clients == 1 { MANY } else { row.clients };
+        let count = row.requests;
         let requests: Vec<Vec<u8>> = (0..count)
             .map(|n| request(&(row.hold)(n).iter().map(String::as_str).collect::<Vec<_>>()))
             .collect();
@@ -190,6 +212,7 @@ fn what_clients_hold_is_counted_while_they_hold_it() {
             }
         });
         let left = (heap.bytes_current + ended.bytes_current, used(&bare) - used_before);
+        println!("{:?}", started.elapsed());
         println!(
             "{}: heap {} ({} each), used {used_moved}, kind {kind_moved} = {} %, left {left:?}",
             row.name,

@@ -18,13 +18,14 @@ use crate::locks::{Circle, Granted, LockRequest, LockWaits, attempt, attempt_all
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
-use crate::state::ledger;
 use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
 use crate::state::log_limiter::LineBudget;
 use crate::state::log_name::shown;
 use crate::state::quarantine::Quarantine;
 use crate::state::wait::{Wait, WaitEnd};
+use crate::types::heap;
+use crate::types::lock::words_bytes;
 
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
@@ -151,9 +152,7 @@ impl Serve for Waiting {
     }
 
     fn heap_bytes(&self) -> usize {
-        let words = self.request.meta.iter().chain([&self.request.owner]);
-        let words = words.map(|word| size_of::<Bytes>() + ledger::SHARED_BYTES + word.len()).sum::<usize>();
-        words + LockWaits::BYTES_PER_WAIT
+        heap::shared(&self.request.owner) + words_bytes(&self.request.meta) + LockWaits::BYTES_PER_WAIT
     }
 }
 

@@ -15,8 +15,8 @@ use crate::keyspace::history::{History, PastLock};
 use crate::number;
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
-use crate::types::lock::LockKind;
-use crate::types::{Lock, Object};
+use crate::types::lock::{LockKind, words_bytes};
+use crate::types::{Lock, Object, heap};
 
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
@@ -47,8 +47,7 @@ pub struct GrantDetails {
 impl GrantDetails {
     /// Bytes of memory, with the key.
     fn bytes(&self, key: &[u8]) -> usize {
-        let meta = self.meta.iter().map(|word| size_of::<Bytes>() + word.len()).sum::<usize>();
-        size_of::<(u16, Bytes)>() + size_of::<Self>() + key.len() + meta
+        heap::in_tree::<((u16, Bytes), Self)>() + key.len() + words_bytes(&self.meta)
     }
 }
 

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use parking_lot::RwLock;
 
+use super::channels::shrink;
 use super::clients::{ClientId, Clients};
 use prefixes::Prefixes;
 
@@ -95,6 +96,7 @@ impl Tracking {
     /// CLIENT TRACKING OFF.
     pub fn end(&self, client: ClientId) {
         let Some((_, tracker)) = self.trackers.remove(&client) else { return };
+        shrink(&self.trackers);
         if let Some(own) = &tracker.prefixes {
             own.iter().for_each(|prefix| self.prefixes.write().leave(prefix, client));
             self.broadcasts.fetch_sub(1, Relaxed);

@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::{Client, ClientId, Clients};
-use crate::state::ledger::{self, Charge, Kind};
+use crate::state::ledger::{Charge, Kind};
+use crate::types::heap;
 
 /// The CLIENT TRACKING options of one client.
 #[derive(Debug)]
@@ -95,8 +96,8 @@ enum Invalid<'a> {
 /// Bytes of a prefix: its name, its place in the set of the client, and that in the registry, where the client is the first
 /// of the prefix mostly.
 fn prefix_bytes(prefix: &Bytes) -> usize {
-    let of_registry = ledger::in_tree::<(Bytes, BTreeSet<ClientId>)>() + 12 * size_of::<ClientId>();
-    prefix.len() + ledger::SHARED_BYTES + ledger::in_tree::<Bytes>() + of_registry
+    let of_registry = heap::in_tree::<(Bytes, BTreeSet<ClientId>)>() + heap::tree::<ClientId>(1);
+    heap::shared(prefix) + heap::in_tree::<Bytes>() + of_registry
 }
 
 impl Tracker {
@@ -117,7 +118,7 @@ impl Tracker {
 
     fn charge(&self) {
         let prefixes = self.prefixes.iter().flatten().map(prefix_bytes).sum::<usize>();
-        self.charge.set(size_of::<Self>() + ledger::in_table::<(ClientId, Arc<Self>)>() + prefixes);
+        self.charge.set(size_of::<Self>() + heap::in_table::<(ClientId, Arc<Self>)>() + prefixes);
     }
 
     /// Whether it is sent invalidations of changes by `author`.
