@@ -120,6 +120,9 @@ pub struct Keyspace {
     postponed: Mutex<Vec<Removal>>,
     /// The shard at which the next tick begins.
     tick_from: AtomicUsize,
+    /// How often entries were looked up: what tests measure work by. In debug builds alone.
+    #[cfg(debug_assertions)]
+    lookups: std::sync::atomic::AtomicU64,
 }
 
 /// A shard on cache lines of its own.
@@ -298,6 +301,8 @@ impl Keyspace {
             long_call: Arc::default(),
             postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
+            #[cfg(debug_assertions)]
+            lookups: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
@@ -341,7 +346,11 @@ impl Keyspace {
     /// The shards that commands which wait use together with others. The caller has locked one of them, and so it sees all
     /// that are linked with it.
     fn linked_shards(&self) -> impl Iterator<Item = usize> {
-        self.linked.iter().enumerate().filter(|(_, is_linked)| is_linked.load(Ordering::Relaxed)).map(|(at, _)| at)
+        self.linked
+            .iter()
+            .enumerate()
+            .filter(|(_, is_linked)| is_linked.load(Ordering::Relaxed))
+            .map(|(at, _)| at)
     }
 
     /// The number of databases.
@@ -508,6 +517,21 @@ impl Keyspace {
     pub fn free_size(&self, database: u16) -> (usize, usize) {
         let free = (0..self.cells.len()).filter_map(|index| self.hold(index, LockWait::Short));
         free.fold((0, 0), |sum, held| held.add_size(database, sum))
+    }
+
+    /// How often entries were looked up since it began; zero in a release build. For tests.
+    #[doc(hidden)]
+    pub fn lookups(&self) -> u64 {
+        #[cfg(debug_assertions)]
+        return self.lookups.load(Ordering::Relaxed);
+        #[cfg(not(debug_assertions))]
+        return 0;
+    }
+
+    #[inline]
+    fn count_lookup(&self) {
+        #[cfg(debug_assertions)]
+        self.lookups.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Panics if an invariant of a shard is broken. For tests and simulation.

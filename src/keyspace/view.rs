@@ -528,6 +528,7 @@ impl<'k> View<'k> {
     // Always inlined: a function call costs a GET thirty instructions.
     #[inline(always)]
     fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut ShardState, bool)) -> Entry<'v> {
+        self.keyspace.count_lookup();
         let hash = self.hash(key);
         let (database, now) = (self.database, self.now.lock);
         let held = self.locked.held(self.keyspace.shard_of(hash));

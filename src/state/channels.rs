@@ -143,6 +143,11 @@ impl Channels {
         client.show_subscriptions(subscriptions);
     }
 
+    /// Gives back the memory of names that have no subscriber any more.
+    pub fn shrink(&self, kind: Kind) {
+        shrink(self.of(kind));
+    }
+
     fn send_all(&self, kind: Kind, name: &[u8], parts: &[&[u8]]) -> usize {
         let Some(listening) = self.of(kind).get(name) else { return 0 };
         listening.iter().filter(|listener| send(listener, parts)).count()

@@ -64,7 +64,7 @@ impl Bare {
             engine.connect(Client::new(id, String::new(), String::new(), false, clock.now().lock))
         };
         let (session, other) = (connect(), connect());
-        let output = Vec::with_capacity(64 * 1024);
+        let output = Vec::with_capacity(OUTPUT_BYTES);
         Self { engine, clock, session, other, decoder: Decoder::new(), output, log }
     }
 
@@ -133,6 +133,7 @@ impl Bare {
         self.decoder.next(bytes, trust).expect("a good request").expect("a whole request");
         let request = self.decoder.request(bytes);
         self.output.clear();
+        self.output.shrink_to(OUTPUT_BYTES);
         self.engine.execute(&mut self.session, request, &mut batch, &mut self.output);
         self.engine.end_batch(&mut self.session, batch);
         std::mem::swap(&mut self.session, session);
@@ -184,6 +185,9 @@ impl Storage for Nowhere {
         Ok(())
     }
 }
+
+/// Bytes of output that it has room for in any case.
+const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Shards of its keyspace.
 pub(crate) const SHARDS: usize = 8;

@@ -80,9 +80,8 @@ impl<'s> Snapshot<'s> {
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
         let (scripts, held) = (shared.scripts.bytes() as u64, shared.keyspace.ledger().total());
-        let used_bytes = [counts.bytes as u64, buffer_bytes, scripts, held]
-            .into_iter()
-            .fold(0, u64::saturating_add);
+        let used_bytes =
+            [counts.bytes as u64, buffer_bytes, scripts, held].into_iter().fold(0, u64::saturating_add);
         let traffic = shared.metrics.traffic();
         Self {
             shared,

@@ -100,7 +100,9 @@ const CLIENTS: &[Metric] = &[
 ];
 
 const MEMORY: &[Metric] = &[
-    gauge("used_memory", "Bytes of keys, values, scripts, clients, and what is held for clients.", |seen| show(seen.used_bytes)),
+    gauge("used_memory", "Bytes of keys, values, scripts, clients, and what is held for clients.", |seen| {
+        show(seen.used_bytes)
+    }),
     fact("used_memory_human", |seen| human(seen.used_bytes)),
     gauge("used_memory_rss", "Bytes that the process has in RAM.", |seen| show(seen.resident_bytes)),
     fact("used_memory_rss_human", |seen| human(seen.resident_bytes)),

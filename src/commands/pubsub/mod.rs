@@ -127,6 +127,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
     if named.is_empty() {
         confirm(call, kind, words(kind).1, None);
     }
+    call.shared.registries.channels.shrink(kind);
     Ok(Outcome::Replied)
 }
 
