@@ -12,7 +12,7 @@ use redlatch::internals::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
-use redlatch::internals::state::transaction::{Watch, Watching};
+use redlatch::internals::state::transaction::Watching;
 use redlatch::internals::state::wait::{Claim, Wait, WaitEnd, WaitFor};
 use redlatch::internals::types::list::End;
 use redlatch::internals::types::{List, Shape};
@@ -233,10 +233,10 @@ fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
 fn add_one(keyspace: &Keyspace) {
     let key = Bytes::from_static(b"one");
     loop {
-        let mut watching = Watching { watch: Arc::new(Watch::default()), ..Watching::default() };
+        let mut watching = Watching::new(keyspace.ledger());
         let mut first = view(keyspace, &[&key]);
         first.watch(&key, &watching.watch);
-        watching.keys.insert((0, key.clone()));
+        assert!(watching.insert(0, &key));
         first.finish(&Registries::default());
 
         let mut look = view(keyspace, &[&key]);

@@ -152,7 +152,9 @@ impl Serve for Waiting {
     }
 
     fn heap_bytes(&self) -> usize {
-        heap::shared(&self.request.owner) + words_bytes(&self.request.meta) + LockWaits::BYTES_PER_WAIT
+        let LockRequest { owner, meta, .. } = &self.request;
+        let parts = [heap::shared(owner), words_bytes(meta), LockWaits::BYTES_PER_WAIT];
+        parts.into_iter().fold(0, usize::saturating_add)
     }
 }
 
