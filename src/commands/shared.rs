@@ -177,13 +177,14 @@ impl Shared {
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
         let registries = Registries::new(seed, keyspace.ledger());
+        let scripts = ScriptCache::new(seed, keyspace.ledger());
         let shared = Self {
             keyspace,
             registries,
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
-            scripts: ScriptCache::new(seed),
+            scripts,
             interpreter: Interpreter::default(),
             running,
             libraries: Libraries::default(),

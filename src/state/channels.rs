@@ -227,7 +227,7 @@ fn subscription_bytes(name: &Bytes) -> usize {
 }
 
 /// Gives back the memory of a table of which few places are used.
-pub(super) fn shrink<K: Eq + Hash, V, S: BuildHasher + Clone>(table: &DashMap<K, V, S>) {
+pub fn shrink<K: Eq + Hash, V, S: BuildHasher + Clone>(table: &DashMap<K, V, S>) {
     if table.capacity() > SPARSE_LEN + 4 * table.len() {
         table.shrink_to_fit();
     }

@@ -1,4 +1,4 @@
-//! The memory that clients make the server hold beside keys, values, scripts and buffers, by kind.
+//! The memory that clients make the server hold beside keys, values, texts of scripts and buffers, by kind.
 //!
 //! Owns    a sum of bytes for each [`Kind`]. `used_memory` and `maxmemory` count them.
 //! Rule    what a client registers has a [`Charge`], which ends with it. So no end can be forgotten: that of a request, of a
@@ -16,6 +16,8 @@ pub enum Kind {
     LockHistory,
     /// Sessions of locks, and which locks they have.
     LockSessions,
+    /// Parsed scripts, beside their texts.
+    Scripts,
     /// Channels, patterns and shard channels, with their subscribers.
     Subscriptions,
     /// CLIENT TRACKING: the keys that clients have read, and prefixes.
@@ -30,9 +32,10 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LockHistory,
         Self::LockSessions,
+        Self::Scripts,
         Self::Subscriptions,
         Self::Tracking,
         Self::Transactions,
@@ -45,6 +48,7 @@ impl Kind {
         match self {
             Self::LockHistory => "lock.history",
             Self::LockSessions => "lock.sessions",
+            Self::Scripts => "scripts.parsed",
             Self::Subscriptions => "subscriptions",
             Self::Tracking => "tracking",
             Self::Transactions => "transactions",

@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use redlatch::internals::state::ledger::Kind;
 use redlatch::internals::state::session::Session;
 
-use super::support::bare::{Bare, request};
+use super::support::bare::{Bare, RELEASE, request};
 
 /// Resources of each row.
 const MANY: usize = 10_000;
@@ -130,6 +130,18 @@ fn rows() -> Vec<Row> {
                 words(&format!("LOCK.ACQUIRE key-{n} owner-{n} SESSION DELAY 0"))
             })
         },
+        Row {
+            end: Some(&["SCRIPT", "FLUSH"]),
+            ..Row::of("scripts that release a lock", Kind::Scripts, |n| {
+                ["SCRIPT", "LOAD", &format!("local n = '{n}' {RELEASE}")].map(str::to_owned).into()
+            })
+        },
+        Row {
+            end: Some(&["SCRIPT", "FLUSH"]),
+            ..Row::of("scripts that take a lock of Redisson", Kind::Scripts, |n| {
+                ["SCRIPT", "LOAD", &format!("local n = '{n}' {REDISSON}")].map(str::to_owned).into()
+            })
+        },
         Row { clients: MANY, ..Row::of("sessions", Kind::LockSessions, |_| words("LOCK.SESSION ID")) },
         Row {
             kind: None,
@@ -156,10 +168,11 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Bytes of keys and values, and of what is held for clients.
+/// Bytes of keys, values and scripts, and of what is held for clients.
 fn used(bare: &Bare) -> [i64; 2] {
     let keyspace = &bare.shared().keyspace;
-    [keyspace.used_bytes(), keyspace.ledger().total()].map(|bytes| bytes as i64)
+    let scripts = bare.shared().scripts.bytes() as u64;
+    [keyspace.used_bytes() + scripts, keyspace.ledger().total()].map(|bytes| bytes as i64)
 }
 
 #[test]
@@ -209,6 +222,11 @@ fn what_clients_hold_is_counted_while_they_hold_it() {
         assert!(left[1] - before[1] <= HISTORY_BYTES, "{name}: {left:?} after {before:?}");
     }
 }
+
+/// As Redisson sends it.
+const REDISSON: &str = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
+    redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; \
+    return redis.call('pttl', KEYS[1]);";
 
 /// The places of the history of all shards, once it has its first record.
 const HISTORY_BYTES: i64 = 1_000 * 256;

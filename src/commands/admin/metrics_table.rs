@@ -126,6 +126,9 @@ const MEMORY: &[Metric] = &[
     gauge("used_memory_lock_sessions", "Bytes of sessions of locks.", |seen| {
         show(seen.held(Kind::LockSessions))
     }),
+    gauge("used_memory_scripts_parsed", "Bytes of parsed scripts beside their texts.", |seen| {
+        show(seen.held(Kind::Scripts))
+    }),
     gauge("used_memory_subscriptions", "Bytes of subscriptions to channels and patterns.", |seen| {
         show(seen.held(Kind::Subscriptions))
     }),
