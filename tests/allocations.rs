@@ -6,6 +6,9 @@
 #[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
 mod support;
 
+#[path = "allocations/held.rs"]
+mod held;
+
 use allocation_counter::measure;
 use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::Program;
@@ -296,11 +299,12 @@ mod a_granted_lock {
         assert!(cost.count_total <= LOCKS, "{} allocations for {LOCKS} locks", cost.count_total);
     }
 
-    /// The store's own count of its memory: its slots come from the system, past the counting allocator.
+    /// The store's own count of its memory: its slots come from the system, past the counting allocator. Without the history,
+    /// which takes its places at the first end of a lock.
     fn used_bytes(bare: &mut Bare) -> i64 {
         let answer = bare.send(&request(&["INFO", "memory"])).to_vec();
         let text = String::from_utf8(answer).expect("INFO is text");
-        info_field(&text, "used_memory") as i64
+        info_field(&text, "used_memory") as i64 - info_field(&text, "used_memory_lock_history") as i64
     }
 
     #[test]

@@ -172,13 +172,15 @@ impl Shared {
         keyspace.observe_locks(Box::new(Linter(Arc::clone(&lock_lint))));
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
+        let registries = Registries::new(seed, keyspace.ledger());
+        let scripts = ScriptCache::new(seed, keyspace.ledger());
         let shared = Self {
             keyspace,
-            registries: Registries::new(seed),
+            registries,
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
-            scripts: ScriptCache::new(seed),
+            scripts,
             interpreter: Interpreter::default(),
             running,
             libraries: Libraries::default(),
@@ -381,9 +383,10 @@ impl Shared {
         }
     }
 
-    /// Bytes in use outside the keyspace, as of the last sweep over the clients.
+    /// Bytes in use beside keys and values. Those of the buffers of clients are as of the last sweep over them.
     pub fn other_bytes(&self) -> u64 {
-        self.metrics.client_bytes.load(Relaxed).saturating_add(self.scripts.bytes() as u64)
+        let clients = self.metrics.client_bytes.load(Relaxed);
+        clients.saturating_add(self.scripts.bytes() as u64).saturating_add(self.keyspace.ledger().total())
     }
 
     /// True if more memory is in use than `maxmemory` allows. The caller has no shard locked.

@@ -9,6 +9,7 @@ use crate::commands::row::{Flags, Group, Row, key};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::state::session::Session;
+use crate::state::transaction::{Transaction, Watching};
 
 pub(super) const ROWS: &[Row] = &[
     Row::new(Group::Transactions, "DISCARD", "2.0.0", discard)
@@ -44,7 +45,7 @@ fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR MULTI calls can not be nested"));
     }
 
-    call.session.transaction = Some(Box::default());
+    call.session.transaction = Some(Box::new(Transaction::new(&call.session.client.ledger)));
     call.session.client.show_queued(Some(0), 0);
 
     call.reply.ok();
@@ -72,11 +73,14 @@ fn watch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR WATCH inside MULTI is not allowed"));
     }
 
+    call.session.may_hold()?;
+
     let database = call.view.database();
     for name in call.args.rest() {
-        let watching = call.session.watching.get_or_insert_default();
+        let ledger = &call.session.client.ledger;
+        let watching = call.session.watching.get_or_insert_with(|| Box::new(Watching::new(ledger)));
         let name = Bytes::copy_from_slice(name);
-        if watching.keys.insert((database, name.clone())) {
+        if watching.insert(database, &name) {
             call.view.watch(&name, &watching.watch);
         }
     }

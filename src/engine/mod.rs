@@ -83,6 +83,7 @@ impl Engine {
     /// Registers a connection.
     pub fn connect(&self, mut client: Client) -> Session {
         client.output_limits = Arc::clone(self.shared.settings.output_limits());
+        client.ledger = Arc::clone(self.shared.keyspace.ledger());
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
         self.shared.registries.clients.enter(Arc::clone(&client));
@@ -277,7 +278,7 @@ impl Engine {
         let login_ms_max = if self.shared.acl.is_open() { 0 } else { seconds("login-timeout") * 1000 };
         self.shared.registries.clients.each(|client| {
             client.release_if_idle(now);
-            client_bytes = client_bytes.saturating_add(client.held_bytes());
+            client_bytes = client_bytes.saturating_add(client.buffer_bytes());
             if client.is_behind(now) {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {

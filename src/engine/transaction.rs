@@ -33,14 +33,14 @@ pub(super) fn queue(
     // An aborted transaction keeps no requests.
     if !transaction.is_aborted {
         let owned = OwnedRequest::of(request);
-        transaction.bytes += size_of::<OwnedRequest>() + owned.heap_bytes();
-        if transaction.bytes > TRANSACTION_BYTES_MAX {
-            *transaction = Transaction { is_aborted: true, ..Transaction::default() };
+        let bytes = size_of::<OwnedRequest>() + owned.heap_bytes();
+        if transaction.bytes + bytes > TRANSACTION_BYTES_MAX {
+            transaction.abort();
             return reply.error("ERR the requests of this transaction take too much memory");
         }
         transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= commands::may_write(shared, command, request);
-        transaction.queued.push(owned);
+        transaction.push(owned, bytes);
     }
     reply.status("QUEUED");
 }

@@ -1,7 +1,7 @@
 //! The shards of a view: all locked in ascending order before the first look.
 //!
-//! Locks   a shard whose parked calls use keys of other shards is never locked without these: when that is found, all
-//!         shards are unlocked, and the union is locked in order.
+//! Locks   a shard whose parked calls use keys of other shards is linked, and never locked without all others that are
+//!         linked: when that is found, all shards are unlocked, and the union is locked in order.
 
 use std::collections::BTreeSet;
 
@@ -118,7 +118,9 @@ impl<'k> Locked<'k> {
             let Err(place) = guards.binary_search_by_key(&index, |(locked, _)| *locked) else { continue };
             let held = keyspace.hold_on(index);
             took(index, &held);
-            missing.extend(held.queues.other_shards());
+            if held.queues.are_linked() {
+                missing.extend(keyspace.linked_shards());
+            }
             guards.insert(place, (index, held));
         }
         Self::Several(guards)
@@ -126,25 +128,27 @@ impl<'k> Locked<'k> {
 
     #[inline]
     fn with_other_shards(self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
-        let needs_others = match &self {
+        let is_linked = match &self {
             Self::Nothing => false,
-            Self::One(_, held) => held.queues.need_other_shards(),
-            Self::Several(guards) => guards.iter().any(|(_, held)| held.queues.need_other_shards()),
+            Self::One(_, held) => held.queues.are_linked(),
+            Self::Several(guards) => guards.iter().any(|(_, held)| held.queues.are_linked()),
         };
-        if needs_others { self.widened(keyspace, wait) } else { Some(self) }
+        if is_linked { self.widened(keyspace, wait) } else { Some(self) }
     }
 
     /// Unlocks, locks the union, and checks again, until no shard is missing. Each round adds shards, so the loop ends.
     #[cold]
     fn widened(mut self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
         loop {
-            let (mut own, mut union) = (0, BTreeSet::new());
+            let (mut union, mut is_linked) = (BTreeSet::new(), false);
             self.each(|index, held| {
-                own += 1;
                 union.insert(index);
-                union.extend(held.queues.other_shards());
+                is_linked |= held.queues.are_linked();
             });
-            if union.len() == own {
+            if is_linked {
+                union.extend(keyspace.linked_shards());
+            }
+            if union.len() == self.len() {
                 return Some(self);
             }
             drop(self);

@@ -23,8 +23,9 @@
 //! 6. A command that waits for keys reads them and enters their queues without unlocking in between. A write serves
 //!    the queue of its key before it unlocks the shard, oldest first. A command in several queues is served by the write
 //!    that takes its claim.
-//! 7. If commands waiting in a shard use other shards when they are served, a call that needs the shard unlocks it and
-//!    locks the union in order. Serving one command may be what another waits for: all of it happens under these locks.
+//! 7. If commands waiting in a shard use other shards when they are served, these shards are linked. A call that needs one
+//!    of the linked shards unlocks what it has and locks the union with all of them in order. Serving one command may be
+//!    what another waits for: all of it happens under these locks.
 //! 8. EXEC checks its watched keys with all their shards locked, and keeps them locked until its last request is done.
 //! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread, one
 //!    at a time. It locks the shards of its keys, then marks them through [`LongCall`]. A worker never waits for a marked
@@ -66,6 +67,7 @@ use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::locks::history::History;
 use crate::locks::observers::{Messages, Sessions};
 use crate::locks::{LockGroups, LockObserver};
+use crate::state::ledger::Ledger;
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -113,12 +115,19 @@ pub struct Keyspace {
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
+    /// Memory that clients hold beside keys and values.
+    ledger: Arc<Ledger>,
+    /// Which shards are linked. Each is changed with its shard locked, and with all others of the same command.
+    linked: Box<[AtomicBool]>,
     /// Whether a long call holds shards.
     pub long_call: Arc<LongCall>,
     /// Removals that wait until a long call has unlocked their shards.
     postponed: Mutex<Vec<Removal>>,
     /// The shard at which the next tick begins.
     tick_from: AtomicUsize,
+    /// How often entries were looked up: what tests measure work by. In debug builds alone.
+    #[cfg(debug_assertions)]
+    lookups: std::sync::atomic::AtomicU64,
 }
 
 /// A shard on cache lines of its own.
@@ -213,11 +222,12 @@ impl Keyspace {
     pub fn new(layout: Layout, wake: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let seed = Seed::of(layout.seed);
-        let keeps_releases = Arc::default();
+        let (keeps_releases, ledger) = (Arc::default(), Arc::<Ledger>::default());
         let cell = || {
             let mut shard = Shard::new(usize::from(layout.databases), seed);
-            shard.set_history(History::new(&keeps_releases));
-            let (observers, queues, places, spare) = Default::default();
+            shard.set_history(History::new(&keeps_releases, &ledger));
+            let (places, spare) = Default::default();
+            let (observers, queues) = (Observers::new(&ledger), Queues::new(&ledger));
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
             let held =
                 ShardState { shard, observers, queues, places, spare, reported_bytes, hits, misses, expired };
@@ -227,6 +237,7 @@ impl Keyspace {
             .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
         Self {
             cells: std::iter::repeat_with(cell).take(layout.shards).collect(),
+            ledger: Arc::clone(&ledger),
             hasher: RandomState::with_seeds(a, b, c, d),
             seed,
             databases: layout.databases,
@@ -241,8 +252,11 @@ impl Keyspace {
             memory: Memory::default(),
             largest: Largest::default(),
             long_call: Arc::new(LongCall::new(layout.shards)),
+            linked: std::iter::repeat_with(AtomicBool::default).take(layout.shards).collect(),
             postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
+            #[cfg(debug_assertions)]
+            lookups: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
@@ -282,6 +296,21 @@ impl Keyspace {
     /// The seed of the hash tables inside of objects.
     pub fn seed(&self) -> Seed {
         self.seed
+    }
+
+    /// The sums of the memory that clients hold beside keys and values.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// The shards that commands which wait use together with others. The caller has locked one of them, and so it sees all
+    /// that are linked with it.
+    fn linked_shards(&self) -> impl Iterator<Item = usize> {
+        self.linked
+            .iter()
+            .enumerate()
+            .filter(|(_, is_linked)| is_linked.load(Ordering::Relaxed))
+            .map(|(at, _)| at)
     }
 
     pub fn databases(&self) -> u16 {
@@ -464,6 +493,21 @@ impl Keyspace {
             }
         };
         (0..self.cells.len()).fold((0, 0), each)
+    }
+
+    /// How often entries were looked up since it began; zero in a release build. For tests.
+    #[doc(hidden)]
+    pub fn lookups(&self) -> u64 {
+        #[cfg(debug_assertions)]
+        return self.lookups.load(Ordering::Relaxed);
+        #[cfg(not(debug_assertions))]
+        return 0;
+    }
+
+    #[inline]
+    fn count_lookup(&self) {
+        #[cfg(debug_assertions)]
+        self.lookups.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Panics if an invariant of a shard is broken. For tests and simulation.

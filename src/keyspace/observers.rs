@@ -10,8 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::state::clients::ClientId;
+use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::state::tracking::{Readers, Tracking};
 use crate::state::transaction::Watch;
+use crate::types::heap;
 
 /// A map by database and key.
 #[derive(Debug)]
@@ -61,13 +63,21 @@ impl<V> ByKey<V> {
 }
 
 /// The observers of one shard's keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
     /// By key alone: invalidations name the key, not the database.
     readers: BTreeMap<Bytes, Readers>,
     /// The key that was last dropped because of the limit. The search for the next one starts behind it.
     dropped: Bytes,
+    /// The memory of the readers. Watches have charges of their own.
+    charge: Charge,
+}
+
+/// Bytes of a tracked key.
+fn tracked_bytes(key: &[u8], readers: &Readers) -> usize {
+    let spilled = if readers.spilled() { readers.capacity() * size_of::<ClientId>() } else { 0 };
+    heap::in_tree::<(Bytes, Readers)>() + key.len() + spilled
 }
 
 /// From this number of readers of one key on, disconnected readers are removed at each doubling.
@@ -76,6 +86,12 @@ const READERS_UNCHECKED_MAX: usize = 64;
 const DROPPED_PER_STEP: usize = 8;
 
 impl Observers {
+    /// No observer yet. The memory of tracked keys is charged to `ledger`.
+    pub(super) fn new(ledger: &Arc<Ledger>) -> Self {
+        let (watches, readers, dropped) = Default::default();
+        Self { watches, readers, dropped, charge: ledger.open(Kind::Tracking) }
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.watches.is_empty() && self.readers.is_empty()
@@ -105,14 +121,18 @@ impl Observers {
         if let Some(readers) = self.readers.get_mut(key) {
             // Numbers of clients rise, so that a new one mostly belongs at the end.
             let Err(at) = readers.binary_search(&reader) else { return Vec::new() };
+            let before = tracked_bytes(key, readers);
             readers.insert(at, reader);
             // At each doubling, disconnected clients are removed, so that the list stays bounded.
             if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
                 readers.retain(|other| *other == reader || tracking.reads(*other));
             }
+            self.charge.add(tracked_bytes(key, readers) - before);
             return Vec::new();
         }
-        self.readers.insert(Bytes::copy_from_slice(key), Readers::from_slice(&[reader]));
+        let readers = Readers::from_slice(&[reader]);
+        self.charge.add(tracked_bytes(key, &readers));
+        self.readers.insert(Bytes::copy_from_slice(key), readers);
         tracking.remembered();
         match tracking.excess(keys_max) {
             0 => Vec::new(),
@@ -130,6 +150,7 @@ impl Observers {
             let next = self.readers.range::<Bytes, _>(behind).next().map(|(key, _)| key.clone());
             self.dropped = next.unwrap_or_default();
             if let Some(entry) = self.readers.remove_entry(&self.dropped) {
+                self.charge.sub(tracked_bytes(&entry.0, &entry.1));
                 tracking.forgotten(1);
                 dropped.push(entry);
             }
@@ -142,7 +163,11 @@ impl Observers {
         for watch in self.watches.get(database, key).into_iter().flatten() {
             watch.touch();
         }
-        self.readers.remove_entry(key)
+        let entry = self.readers.remove_entry(key);
+        if let Some((key, readers)) = &entry {
+            self.charge.sub(tracked_bytes(key, readers));
+        }
+        entry
     }
 
     /// Breaks the watches of those keys of a database for which `is_touched` is true.
@@ -155,6 +180,7 @@ impl Observers {
 
     /// Stops tracking all keys: the caller invalidates everything. Returns how many keys were tracked.
     pub(super) fn forget_readers(&mut self) -> usize {
+        self.charge.set(0);
         std::mem::take(&mut self.readers).len()
     }
 
@@ -173,18 +199,12 @@ mod tests {
 
     fn begin(tracking: &Tracking, id: ClientId) {
         let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
-        tracking.begin(Tracker {
-            client: Arc::new(client),
-            redirect: None,
-            prefixes: None,
-            no_loop: false,
-            is_broken: Default::default(),
-        });
+        tracking.begin(Tracker::new(Arc::new(client), None));
     }
 
     #[test]
     fn keys_beyond_the_limit_are_dropped_one_by_one_and_in_turn() {
-        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        let (mut observers, tracking) = (Observers::new(&Arc::default()), Tracking::default());
         let mut dropped = Vec::new();
         for n in 0..100 {
             let key = format!("key {:02}", n * 37 % 100);
@@ -201,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_lower_limit_is_reached_step_by_step() {
-        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        let (mut observers, tracking) = (Observers::new(&Arc::default()), Tracking::default());
         for n in 0..20 {
             assert!(observers.remember(format!("{n}").as_bytes(), 1, &tracking, 0).is_empty(), "no limit");
         }
@@ -213,7 +233,7 @@ mod tests {
 
     #[test]
     fn readers_that_have_disconnected_are_removed() {
-        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        let (mut observers, tracking) = (Observers::new(&Arc::default()), Tracking::default());
         begin(&tracking, 5);
         for id in 1..=100_000 {
             observers.remember(b"k", id, &tracking, 0);

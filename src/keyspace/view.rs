@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::locked::{KeyHash, LockWait, Locked};
 use super::shard::{EntryId, Shard};
@@ -286,18 +287,31 @@ impl<'k> View<'k> {
     /// Puts a command that waits into the queues of its keys, at their ends unless it has come back to an earlier place. All
     /// its keys must be in shards that are locked.
     pub fn park(&mut self, waiter: &Arc<Waiter>) {
-        let keyspace = self.keyspace;
-        let shard = |key: &Bytes| keyspace.shard_of(keyspace.hash(key));
         for key in &waiter.wait.keys {
-            let index = shard(key);
-            let beyond = waiter.also.iter().map(shard).filter(|other| *other != index).collect();
-            let is_last = self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter, beyond);
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            let is_last = self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter);
             if !is_last {
                 // One of those behind it may keep others waiting, and this one need not wait.
                 self.changes.ready(waiter.wait.database, key.clone());
             }
         }
+        self.link(waiter, true);
         self.record_place(waiter, Some(waiter.wait.number));
+    }
+
+    /// Links the shards that a command uses when it is served, as long as it is in queues. They are locked.
+    fn link(&mut self, waiter: &Waiter, begins: bool) {
+        let keyspace = self.keyspace;
+        let shards = waiter.linked_keys().map(|key| keyspace.shard_of(keyspace.hash(key)));
+        let mut shards: SmallVec<[usize; 2]> = shards.collect();
+        shards.sort_unstable();
+        shards.dedup();
+        if shards.len() > 1 {
+            for index in shards {
+                let is_linked = self.locked.held(index).queues.link(begins);
+                keyspace.linked[index].store(is_linked, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Tells the journal of a cluster at which place a call waits for a lock; `None`: it waits no longer. A call that waits
@@ -342,6 +356,9 @@ impl<'k> View<'k> {
                 }
             }
         }
+        if let Some(waiter) = &left {
+            self.link(waiter, false);
+        }
         left
     }
 
@@ -356,6 +373,12 @@ impl<'k> View<'k> {
     pub fn lock_waiters(&mut self, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
         let database = self.database;
         self.shard_state(key).queues.locks.waiting(database, key)
+    }
+
+    /// How many commands that wait for the lock of a key wait for other locks, too.
+    pub fn lock_waits_for_several(&mut self, key: &[u8]) -> usize {
+        let database = self.database;
+        self.shard_state(key).queues.locks.several(database, key)
     }
 
     /// How many entries the queue for the lock of a key has.
@@ -377,7 +400,7 @@ impl<'k> View<'k> {
     }
 
     /// Serves commands that wait for the value of a key.
-    fn serve_values(&mut self, key: &[u8]) {
+    fn serve_values(&mut self, key: &Bytes) {
         let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
         let mut from = 0;
         // The queue may be long: it is scanned once, and only while the key has something to take.
@@ -387,9 +410,11 @@ impl<'k> View<'k> {
         {
             from = waiter.wait.number + 1;
             if waiter.serve.is_ready(self, key) && waiter.wait.claim.take() {
-                self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
                 if waiter.wait.keys.len() == 1 {
+                    self.leave(&waiter.wait);
                     waiter.wait.leave();
+                } else {
+                    self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
                 }
                 waiter.serve.serve(self, key);
             }
@@ -397,7 +422,7 @@ impl<'k> View<'k> {
     }
 
     /// Serves commands that wait for the lock of a key, until the first cannot have it.
-    fn serve_locks(&mut self, key: &[u8]) {
+    fn serve_locks(&mut self, key: &Bytes) {
         let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
         let mut from = 0;
         while let Some(waiter) = self.locked.held(index).queues.locks.next(database, key, from) {
@@ -516,6 +541,7 @@ impl<'k> View<'k> {
     // Always inlined: a function call costs a GET thirty instructions.
     #[inline(always)]
     fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut ShardState, bool)) -> Entry<'v> {
+        self.keyspace.count_lookup();
         let hash = self.hash(key);
         let (database, now) = (self.database, self.now.lock);
         let held = self.locked.held(self.keyspace.shard_of(hash));

@@ -13,11 +13,12 @@ use super::event::EndReason;
 use super::record::Grant;
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
+use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::sync::AtomicBool;
 use crate::types::lock::Holder;
 
 /// The ended locks of one shard, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct History {
     lost: VecDeque<PastLock>,
     /// Apart from these, because releases are many and would push the others out.
@@ -26,6 +27,7 @@ pub struct History {
     len_max: usize,
     /// Whether releases are recorded: from the first question about a lock on. All shards of a keyspace share it.
     keeps_releases: Arc<AtomicBool>,
+    charge: Charge,
 }
 
 /// A lock that has ended.
@@ -146,15 +148,25 @@ pub(crate) fn place(hash: u64, database: u16) -> u64 {
     hash.wrapping_add(u64::from(database))
 }
 
+/// That of a shard that belongs to no keyspace.
+impl Default for History {
+    fn default() -> Self {
+        Self::new(&Arc::default(), &Arc::default())
+    }
+}
+
 impl History {
     /// The history of a shard of a keyspace, which shares `keeps_releases`.
-    pub(crate) fn new(keeps_releases: &Arc<AtomicBool>) -> Self {
-        Self { keeps_releases: Arc::clone(keeps_releases), ..Self::default() }
+    pub(crate) fn new(keeps_releases: &Arc<AtomicBool>, ledger: &Arc<Ledger>) -> Self {
+        let (lost, released, len_max) = Default::default();
+        let charge = ledger.open(Kind::LockHistory);
+        Self { lost, released, len_max, keeps_releases: Arc::clone(keeps_releases), charge }
     }
 
     /// Keeps that many records from now on, half of them of releases.
     pub fn set_len_max(&mut self, len_max: usize) {
-        *self = Self { len_max: len_max.div_ceil(2), ..Self::new(&self.keeps_releases) };
+        (self.lost, self.released, self.len_max) = (VecDeque::new(), VecDeque::new(), len_max.div_ceil(2));
+        self.charge.set(0);
     }
 
     /// Whether ends are recorded.
@@ -183,6 +195,7 @@ impl History {
         }
         if records.capacity() == 0 {
             records.reserve_exact(self.len_max);
+            self.charge.add(records.capacity() * size_of::<PastLock>());
         }
         records.push_back(ended);
     }

@@ -26,6 +26,6 @@ pub use history::{Excerpt, PastLock};
 pub use holds::Hold;
 pub use lint::{Linter, LockLint, Rule};
 pub use record::{Grant, GrantDetails};
-pub use rules::{Granted, LockRequest, Term, attempt, attempt_all, is_grantable};
+pub use rules::{Granted, LockRequest, Term, attempt, attempt_all, first_held};
 pub use views::{HeldLock, LockHolder, Shown};
 pub use waits::{Awaited, Circle, LockWaits, Overdue};

@@ -11,7 +11,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
-use crate::types::lock::LockKind;
+use crate::types::heap;
+use crate::types::lock::{LockKind, words_bytes};
 
 /// A lock that has been granted: what an entry knows of its holder.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,8 +43,7 @@ pub struct GrantDetails {
 impl GrantDetails {
     /// Bytes of memory, with the key.
     pub(crate) fn bytes(&self, key: &[u8]) -> usize {
-        let meta = self.meta.iter().map(|word| size_of::<Bytes>() + word.len()).sum::<usize>();
-        size_of::<(u16, Bytes)>() + size_of::<Self>() + key.len() + meta
+        heap::in_tree::<((u16, Bytes), Self)>() + key.len() + words_bytes(&self.meta)
     }
 }
 

@@ -1,19 +1,24 @@
 //! The register of waiting lock requests, and the search for circles of them.
 //!
 //! Owns    every waiting request, by its number and by its owner.
-//! Rule    the shards of a circle are locked one after the other, after the request has entered its queues. Of two requests
+//! Rule    the shards of a circle are locked request by request, after the last one has entered its queues. Of two requests
 //!         that close a circle at the same time at least one sees it, and both name the same youngest request.
-//! Locks   one mutex, under which nothing else is locked.
+//! Locks   one mutex, under which nothing else is locked. It may be locked under the shards of a request.
+//! Bounds  a search looks at [`LOOKS_MAX`] keys, holders and requests. A circle that takes more is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
+use crate::state::registries::Registries;
 use crate::state::settings::Events;
+use crate::types::heap;
 use crate::types::lock::LockKind;
 
 /// Every lock request that waits.
@@ -55,14 +60,16 @@ pub struct Awaited {
     pub is_holder: bool,
 }
 
-/// Requests that one search looks at.
-const REQUESTS_MAX: usize = 1_000;
-/// Requests at the head of one queue that a search looks at.
-const AHEAD_MAX: usize = 16;
-/// Holders of one lock that a search looks at.
-const HOLDERS_MAX: usize = 100;
+/// Keys, holders and waiting requests that one search looks at: a few milliseconds. docs/locks.md names it. In a circle whose
+/// owners wait for one lock each, an owner takes three.
+const LOOKS_MAX: usize = 10_000;
 
 impl LockWaits {
+    /// Bytes that a waiting request takes in the register.
+    pub const BYTES_PER_WAIT: usize = heap::in_tree::<(u64, Arc<Waiter>)>()
+        + heap::in_tree::<(Bytes, BTreeSet<u64>)>()
+        + heap::tree::<u64>(1);
+
     /// A request begins to wait.
     pub fn enter(&self, waiter: &Arc<Waiter>) {
         let Some(asker) = waiter.serve.asker() else { return };
@@ -125,52 +132,198 @@ impl LockWaits {
         self.0.lock().by_number.values().cloned().collect()
     }
 
-    /// The requests of an owner that wait.
-    fn of_owner(&self, owner: &[u8]) -> Vec<Arc<Waiter>> {
+    /// The first requests of an owner that wait, `most` at most.
+    fn of_owner(&self, owner: &[u8], most: usize) -> Vec<Arc<Waiter>> {
         let register = self.0.lock();
         let numbers = register.by_owner.get(owner).into_iter().flatten();
-        let mut waiters: Vec<_> =
-            numbers.filter_map(|number| register.by_number.get(number).cloned()).collect();
-        drop(register);
-        waiters.retain(|waiter| !waiter.wait.claim.is_taken());
-        waiters
+        let waiters = numbers.filter_map(|number| register.by_number.get(number));
+        waiters.filter(|waiter| !waiter.wait.claim.is_taken()).take(most).cloned().collect()
     }
 
-    /// Whether a holder of these locks waits for a lock, too, or a request ahead waits for several. If not, a request that
+    /// Whether a holder of these locks waits for a lock, too, or a request ahead may wait for several. If not, a request that
     /// has just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
-        let (register, mut may) = (self.0.lock(), false);
+        let register = self.0.lock();
+        if register.by_number.len() < 2 {
+            return false;
+        }
+        let (mut may, mut left) = (false, LOOKS_MAX);
         for key in &waiter.wait.keys {
-            view.each_holder(key, HOLDERS_MAX, |owner, _, _| may |= register.by_owner.contains_key(owner));
+            view.each_holder(key, left, |owner, _, _| {
+                left -= 1;
+                may |= register.by_owner.contains_key(owner);
+            });
+            if may || left == 0 {
+                return true;
+            }
         }
         drop(register);
-        may || waiter.wait.keys.iter().any(|key| ahead(view, waiter, key).next().is_some())
+        let own = usize::from(waiter.wait.keys.len() > 1);
+        waiter.wait.keys.iter().any(|key| view.lock_waits_for_several(key) > own)
     }
 
-    /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
-    pub fn circle(&self, keyspace: &Keyspace, start: &Arc<Waiter>, now: Now) -> Option<Circle> {
-        let goal = start.serve.asker()?.owner;
-        let mut reached = vec![Reached { waiter: Arc::clone(start), by: None }];
-        let mut seen = BTreeSet::from([start.wait.number]);
-        let mut at = 0;
-        while let Some(Reached { waiter, .. }) = reached.get(at) {
-            let waiter = Arc::clone(waiter);
-            for key in &waiter.wait.keys {
-                for awaited in awaited(keyspace, &waiter, key, now)? {
-                    if awaited.owner == *goal {
-                        return Some(closed(&reached, Link { from: at, key: key.clone(), awaited }));
-                    }
-                    for next in self.of_owner(&awaited.owner) {
-                        if seen.len() < REQUESTS_MAX && seen.insert(next.wait.number) {
-                            let by = Some(Link { from: at, key: key.clone(), awaited: awaited.clone() });
-                            reached.push(Reached { waiter: next, by });
-                        }
-                    }
+    /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds, or has
+    /// looked at [`LOOKS_MAX`] things.
+    pub fn circle(
+        &self,
+        keyspace: &Keyspace,
+        registries: &Registries,
+        start: &Arc<Waiter>,
+        (now, events): (Now, Events),
+    ) -> Option<Circle> {
+        let reached = vec![Reached { waiter: Arc::clone(start), by: None }];
+        let (owners, followed, looks) = Default::default();
+        let mut search =
+            Search { waits: self, keyspace, registries, now, events, reached, owners, followed, looks };
+        search.looks = LOOKS_MAX;
+        // Holders first: they are few, and a queue may be long.
+        let (mut by_holders, mut by_queues) = (0, 0);
+        loop {
+            let step = if by_holders < search.reached.len() {
+                by_holders += 1;
+                search.follow(by_holders - 1, Edge::Holder)
+            } else if by_queues < search.reached.len() {
+                by_queues += 1;
+                search.follow(by_queues - 1, Edge::Ahead)
+            } else {
+                Break(None)
+            };
+            if let Break(last) = step {
+                return last.map(|last| closed(&search.reached, last));
+            }
+        }
+    }
+}
+
+/// Whom a request waits for at a key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Edge {
+    /// Those that hold the lock.
+    Holder,
+    /// The requests before it in the queue that wait for other keys, too. Those that wait for this key alone wait for its
+    /// holders.
+    Ahead,
+}
+
+/// A search for a circle, which goes from a request to all that it waits for.
+#[derive(Debug)]
+struct Search<'s> {
+    waits: &'s LockWaits,
+    keyspace: &'s Keyspace,
+    registries: &'s Registries,
+    now: Now,
+    events: Events,
+    reached: Vec<Reached>,
+    /// The owners whose requests have been reached.
+    owners: BTreeSet<Bytes>,
+    /// The keys that were looked at for an edge, by database, and the last request for which they were. Another request that
+    /// is before it in the queue finds nothing new there.
+    followed: [BTreeMap<u16, BTreeMap<Bytes, u64>>; 2],
+    /// How many things it may still look at.
+    looks: usize,
+}
+
+impl Search<'_> {
+    /// Reaches the requests of all owners that a request waits for. Breaks with the link that closes the circle, or without
+    /// one if the search must end.
+    fn follow(&mut self, from: usize, edge: Edge) -> ControlFlow<Option<Link>> {
+        let waiter = Arc::clone(&self.reached[from].waiter);
+        self.look(waiter.wait.keys.len())?;
+        let new = waiter.wait.keys.iter().filter(|key| !self.is_followed(edge, &waiter, key));
+        let new: SmallVec<[&Bytes; 4]> = new.collect();
+        let keys: SmallVec<[&[u8]; 4]> = new.iter().map(|key| &key[..]).collect();
+        let (set, database) = (ShardSet::Keys(&keys), waiter.wait.database);
+        let view = View::try_lock(self.keyspace, set, database, self.now, self.events);
+        let Some(mut view) = view else { return Break(None) };
+        let followed = new.into_iter().try_for_each(|key| {
+            let owners = self.awaited(edge, &mut view, &waiter, key)?;
+            owners.into_iter().try_for_each(|owner| {
+                let awaited = Awaited { owner, is_holder: edge == Edge::Holder };
+                self.reach(Link { from, key: key.clone(), awaited })
+            })
+        });
+        // The look at a key may have removed it, because its lease had ended.
+        view.finish(self.registries);
+        followed
+    }
+
+    fn is_followed(&self, edge: Edge, waiter: &Waiter, key: &Bytes) -> bool {
+        let last = self.followed[edge as usize].get(&waiter.wait.database).and_then(|keys| keys.get(key));
+        last.is_some_and(|last| edge == Edge::Holder || waiter.wait.number <= *last)
+    }
+
+    /// The other owners that a request waits for at a key, without those that have been reached.
+    fn awaited(
+        &mut self,
+        edge: Edge,
+        view: &mut View<'_>,
+        waiter: &Waiter,
+        key: &Bytes,
+    ) -> ControlFlow<Option<Link>, Vec<Bytes>> {
+        let Some(asker) = waiter.serve.asker() else { return Continue(Vec::new()) };
+        let (mut found, mut has_own, mut looks) = (Vec::new(), false, 0);
+        let mut see = |owner: &[u8]| {
+            has_own |= asker.owner == owner;
+            if asker.owner != owner && !self.owners.contains(owner) {
+                found.push(Bytes::copy_from_slice(owner));
+            }
+        };
+        match edge {
+            Edge::Holder => {
+                let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
+                let most = if is_counted { 2 } else { self.looks };
+                view.each_holder(key, most, |owner, _, _| {
+                    looks += 1;
+                    see(owner);
+                });
+                if is_counted && looks > 1 {
+                    // Any of the holders of a semaphore may give a permit back.
+                    found.clear();
                 }
             }
-            at += 1;
+            Edge::Ahead if view.lock_waits_for_several(key) > 0 => {
+                let ahead = view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number);
+                for other in ahead.take(self.looks) {
+                    looks += 1;
+                    let asker = other.serve.asker().filter(|_| other.wait.keys.len() > 1);
+                    asker.iter().for_each(|asker| see(asker.owner));
+                }
+            }
+            Edge::Ahead => {}
         }
-        None
+        self.look(looks)?;
+        // For another owner, the owner of this request may close the circle.
+        if !has_own {
+            let keys = self.followed[edge as usize].entry(waiter.wait.database).or_default();
+            keys.insert(key.clone(), waiter.wait.number);
+        }
+        Continue(found)
+    }
+
+    /// Reaches the requests of an owner. Breaks if it is the owner for which the search began.
+    fn reach(&mut self, link: Link) -> ControlFlow<Option<Link>> {
+        let goal = self.reached[0].waiter.serve.asker().map(|asker| asker.owner);
+        if goal == Some(&link.awaited.owner) {
+            return Break(Some(link));
+        }
+        if !self.owners.insert(link.awaited.owner.clone()) {
+            return Continue(());
+        }
+        let next = self.waits.of_owner(&link.awaited.owner, self.looks);
+        self.look(next.len())?;
+        self.reached.extend(next.into_iter().map(|waiter| Reached { waiter, by: Some(link.clone()) }));
+        Continue(())
+    }
+
+    /// Counts things that are looked at. Breaks if they are too many.
+    fn look(&mut self, count: usize) -> ControlFlow<Option<Link>> {
+        match self.looks.checked_sub(count).filter(|left| *left > 0) {
+            Some(left) => {
+                self.looks = left;
+                Continue(())
+            }
+            None => Break(None),
+        }
     }
 }
 
@@ -189,39 +342,6 @@ struct Link {
     from: usize,
     key: Bytes,
     awaited: Awaited,
-}
-
-/// The other owners for all of which a request waits at a key. A semaphore with several holders has none: any of them may
-/// give a permit back. A request ahead in the queue counts if it waits for other keys, too: those that wait for this one
-/// alone wait for its holders. `None` if a long call holds the shard.
-fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option<Vec<Awaited>> {
-    let own = waiter.serve.asker()?.owner;
-    let set = ShardSet::One(key);
-    let mut view = View::try_lock(keyspace, set, waiter.wait.database, now, Events::default())?;
-    let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
-    let mut holders = Vec::new();
-    view.each_holder(key, HOLDERS_MAX, |owner, _, _| {
-        holders.push(Awaited { owner: Bytes::copy_from_slice(owner), is_holder: true });
-    });
-    if is_counted && holders.len() > 1 {
-        holders.clear();
-    }
-    let ahead = ahead(&mut view, waiter, key)
-        .filter_map(|other| other.serve.asker())
-        .map(|asker| asker.owner.clone());
-    let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
-    Some(holders.into_iter().chain(ahead).filter(|awaited| awaited.owner != own).collect())
-}
-
-/// The requests before this one in the queue of a key that wait for other keys, too.
-fn ahead<'v>(
-    view: &'v mut View<'_>,
-    waiter: &Waiter,
-    key: &'v [u8],
-) -> impl Iterator<Item = &'v Arc<Waiter>> {
-    let number = waiter.wait.number;
-    let ahead = view.lock_waiters(key).take_while(move |other| other.wait.number < number);
-    ahead.take(AHEAD_MAX).filter(|other| other.wait.keys.len() > 1)
 }
 
 /// The circle that `last` closes.

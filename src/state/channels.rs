@@ -4,6 +4,7 @@
 //! Rule    messages enter the outboxes in the order of publication, which the locks of the publisher determine.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -12,8 +13,9 @@ use bytes::Bytes;
 use dashmap::DashMap;
 
 use super::clients::{Client, ClientId};
+use super::ledger::{self, Charge, Ledger};
 use crate::resp::Reply;
-use crate::types::glob;
+use crate::types::{glob, heap};
 
 /// What a client can subscribe to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,11 +133,19 @@ impl Channels {
     /// Ends all subscriptions of a client without a message.
     pub fn leave(&self, subscriptions: &mut Subscriptions, client: &Client) {
         for kind in Kind::ALL {
-            for name in std::mem::take(subscriptions.of_mut(kind)) {
+            for name in std::mem::take(&mut subscriptions.names[kind as usize]) {
                 self.unsubscribe(kind, &name, client.id);
             }
         }
+        subscriptions.name_bytes = 0;
+        subscriptions.recharge();
+        self.listeners.iter().for_each(shrink);
         client.show_subscriptions(subscriptions);
+    }
+
+    /// Gives back the memory of names that have no subscriber any more.
+    pub fn shrink(&self, kind: Kind) {
+        shrink(self.of(kind));
     }
 
     fn send_all(&self, kind: Kind, name: &[u8], parts: &[&[u8]]) -> usize {
@@ -149,18 +159,49 @@ impl Channels {
 }
 
 /// The subscriptions of one connection.
-#[derive(Debug, Default)]
-pub struct Subscriptions(PerKind<BTreeSet<Bytes>>);
+#[derive(Debug)]
+pub struct Subscriptions {
+    names: PerKind<BTreeSet<Bytes>>,
+    /// Bytes of the names, without their places in the sets.
+    name_bytes: usize,
+    /// Their memory, with that in the registry.
+    charge: Charge,
+}
 
 impl Subscriptions {
-    /// The names of that kind.
-    pub fn of(&self, kind: Kind) -> &BTreeSet<Bytes> {
-        &self.0[kind as usize]
+    /// No subscription yet.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        Self { names: PerKind::default(), name_bytes: 0, charge: ledger.open(ledger::Kind::Subscriptions) }
     }
 
-    /// The names of that kind, mutable.
-    pub fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Bytes> {
-        &mut self.0[kind as usize]
+    /// The names of that kind.
+    pub fn of(&self, kind: Kind) -> &BTreeSet<Bytes> {
+        &self.names[kind as usize]
+    }
+
+    /// Adds a name; returns whether it is new.
+    pub fn insert(&mut self, kind: Kind, name: &Bytes) -> bool {
+        let is_new = self.names[kind as usize].insert(name.clone());
+        if is_new {
+            self.name_bytes += subscription_bytes(name);
+            self.recharge();
+        }
+        is_new
+    }
+
+    /// Removes a name; returns whether it was there.
+    pub fn remove(&mut self, kind: Kind, name: &Bytes) -> bool {
+        let was_here = self.names[kind as usize].remove(name);
+        if was_here {
+            self.name_bytes -= subscription_bytes(name);
+            self.recharge();
+        }
+        was_here
+    }
+
+    fn recharge(&self) {
+        let places = self.names.iter().map(|names| heap::tree::<Bytes>(names.len())).sum::<usize>();
+        self.charge.set(self.name_bytes + places);
     }
 
     /// The count in a confirmation: channels and patterns together, shard channels on their own.
@@ -174,9 +215,26 @@ impl Subscriptions {
     /// Whether there are no subscriptions.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(BTreeSet::is_empty)
+        self.names.iter().all(BTreeSet::is_empty)
     }
 }
+
+/// Bytes of a subscription beside its place in the set of the connection: its name, and its place in the registry, where it
+/// is the first of its name mostly.
+fn subscription_bytes(name: &Bytes) -> usize {
+    let of_registry = heap::in_table::<(Bytes, Vec<Arc<Client>>)>() + 4 * size_of::<Arc<Client>>();
+    heap::shared(name) + of_registry
+}
+
+/// Gives back the memory of a table of which few places are used.
+pub fn shrink<K: Eq + Hash, V, S: BuildHasher + Clone>(table: &DashMap<K, V, S>) {
+    if table.capacity() > SPARSE_LEN + 4 * table.len() {
+        table.shrink_to_fit();
+    }
+}
+
+/// Places that a table keeps in any case.
+const SPARSE_LEN: usize = 1_024;
 
 /// Puts a message into the listener's outbox; false when its connection is closing.
 fn send(listener: &Client, parts: &[&[u8]]) -> bool {

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
+use super::ledger::Ledger;
 use super::output_limits::{Class, OutputLimits};
 use super::polling::{Pollers, Polling, Polls};
 use super::transaction::{Watch, Watching};
@@ -74,6 +75,8 @@ pub struct Client {
     pub reply_bytes: AtomicU64,
     /// How many bytes of replies and messages may be unsent before the client is dropped.
     pub output_limits: Arc<OutputLimits>,
+    /// Where the memory is charged that the server holds for it.
+    pub ledger: Arc<Ledger>,
     /// Whether a request waits: for its timeout, a key, the script thread or the end of a pause.
     pub is_held: AtomicBool,
     /// Whether its connection keeps buffers for the next request: [`KEPT`], [`RELEASE_ASKED`] or [`RELEASED`].
@@ -191,6 +194,7 @@ impl Client {
             query_room: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
             output_limits: Arc::default(),
+            ledger: Arc::default(),
             is_held: AtomicBool::new(false),
             buffers: AtomicU8::new(RELEASED),
             polling: Polling::default(),
@@ -452,9 +456,16 @@ impl Client {
 
     /// Approximate bytes of memory that it uses: its buffers, its transaction, its outbox and itself.
     pub fn held_bytes(&self) -> u64 {
-        let buffers = [&self.query_bytes, &self.query_room, &self.queued_bytes];
-        let held = buffers.map(|bytes| bytes.load(Relaxed));
-        total([CLIENT_BYTES, self.unsent_bytes()].into_iter().chain(held))
+        self.buffer_bytes().saturating_add(self.queued_bytes.load(Relaxed))
+    }
+
+    /// Approximate bytes of its buffers, its outbox, its names and itself. What else it holds is in the [`Ledger`].
+    pub fn buffer_bytes(&self) -> u64 {
+        let names = self.names.lock();
+        let names = [&names.name, &names.library, &names.library_version].map(|name| name.capacity() as u64);
+        let buffers = [&self.query_bytes, &self.query_room].map(|bytes| bytes.load(Relaxed));
+        let parts = names.into_iter().chain(buffers).chain([CLIENT_BYTES, self.unsent_bytes()]);
+        total(parts)
     }
 
     /// Bytes of replies and messages that were not sent yet.

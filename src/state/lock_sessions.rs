@@ -11,7 +11,10 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
+use super::channels::shrink;
 use super::clients::ClientId;
+use super::ledger::{Charge, Kind, Ledger};
+use crate::types::heap;
 
 /// One session.
 #[derive(Debug)]
@@ -21,12 +24,15 @@ pub struct LockSession {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     /// The client whose connection it belongs to; `None`: that connection has ended.
     client: Option<ClientId>,
     /// By database, key and fencing token: several owners may hold one lock.
     locks: BTreeMap<(u16, Bytes, u64), SessionLock>,
+    /// Bytes of the names of the locks.
+    name_bytes: usize,
+    charge: Charge,
 }
 
 /// The number of a session as clients write it.
@@ -49,7 +55,11 @@ impl LockSession {
     /// Notes a lock that was granted to it. False if the connection of the session has ended.
     pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
         let mut state = self.state.lock();
-        state.locks.insert((database, key, lock.token), lock);
+        let bytes = name_bytes(&key, &lock);
+        let before = state.locks.insert((database, key.clone(), lock.token), lock);
+        let before = before.map_or(0, |before| name_bytes(&key, &before));
+        let sum = state.name_bytes + bytes - before;
+        state.recharge(sum);
         state.client.is_some()
     }
 
@@ -80,16 +90,39 @@ impl LockSession {
     }
 }
 
+impl State {
+    /// A lock was added or removed, and names of so many bytes with it.
+    fn recharge(&mut self, name_bytes: usize) {
+        self.name_bytes = name_bytes;
+        let places = heap::tree::<((u16, Bytes, u64), SessionLock)>(self.locks.len());
+        let own = size_of::<LockSession>() + heap::in_table::<(u64, Arc<LockSession>)>();
+        self.charge.set(own + places + name_bytes);
+    }
+}
+
+/// Bytes of the names of a lock.
+fn name_bytes(key: &Bytes, lock: &SessionLock) -> usize {
+    heap::shared(key) + heap::shared(&lock.owner)
+}
+
 /// All sessions.
 #[derive(Debug, Default)]
 pub struct LockSessions {
     by_id: DashMap<u64, Arc<LockSession>>,
+    ledger: Arc<Ledger>,
 }
 
 impl LockSessions {
+    /// No session yet. Their memory is charged to `ledger`.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        Self { by_id: DashMap::default(), ledger: Arc::clone(ledger) }
+    }
+
     /// Begins a session of a client. `id` must be random.
     pub fn begin(&self, id: u64, client: ClientId) -> Arc<LockSession> {
-        let state = State { client: Some(client), locks: BTreeMap::new() };
+        let (locks, charge) = (BTreeMap::new(), self.ledger.open(Kind::LockSessions));
+        let mut state = State { client: Some(client), locks, name_bytes: 0, charge };
+        state.recharge(0);
         let session = Arc::new(LockSession { id, state: Mutex::new(state) });
         self.by_id.insert(id, Arc::clone(&session));
         session
@@ -118,6 +151,7 @@ impl LockSessions {
             let state = session.state.lock();
             state.client.is_none() && state.locks.is_empty()
         });
+        shrink(&self.by_id);
     }
 
     /// The connection of this client has ended. False if the session has moved to another connection before.
@@ -135,7 +169,12 @@ impl LockSessions {
     /// A lock of a session has ended. A session without a connection ends with its last lock.
     pub fn forget(&self, id: u64, database: u16, key: &Bytes, token: u64) {
         let Some(session) = self.get(id) else { return };
-        session.state.lock().locks.remove(&(database, key.clone(), token));
+        let mut state = session.state.lock();
+        if let Some(lock) = state.locks.remove(&(database, key.clone(), token)) {
+            let sum = state.name_bytes - name_bytes(key, &lock);
+            state.recharge(sum);
+        }
+        drop(state);
         self.remove_if_over(id);
     }
 

@@ -11,6 +11,7 @@ pub mod clients;
 pub mod cluster;
 pub mod directives;
 pub mod latency;
+pub mod ledger;
 pub mod lock_sessions;
 pub mod log_limiter;
 pub mod log_name;

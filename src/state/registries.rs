@@ -1,7 +1,10 @@
 //! The registries of clients that receive messages about the effects of a call.
 
+use std::sync::Arc;
+
 use super::channels::Channels;
 use super::clients::Clients;
+use super::ledger::Ledger;
 use super::lock_sessions::LockSessions;
 use super::tracking::Tracking;
 
@@ -16,8 +19,9 @@ pub struct Registries {
 }
 
 impl Registries {
-    /// Empty registries; see [`Channels::new`].
-    pub fn new(seed: u64) -> Self {
-        Self { channels: Channels::new(seed), ..Self::default() }
+    /// Empty registries; see [`Channels::new`]. Their memory is charged to `ledger`.
+    pub fn new(seed: u64, ledger: &Arc<Ledger>) -> Self {
+        let (channels, lock_sessions) = (Channels::new(seed), LockSessions::new(ledger));
+        Self { channels, lock_sessions, ..Self::default() }
     }
 }

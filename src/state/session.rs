@@ -16,6 +16,7 @@ use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
 use super::wait::{Claim, Wait, WaitFor};
 use crate::clock::LockTime;
+use crate::error::Refusal;
 use crate::resp::Protocol;
 
 /// The state of one connection, from one request to the next.
@@ -85,6 +86,7 @@ impl Session {
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
         client.show_account(&account);
         client.show_authenticated(authenticated);
+        let subscriptions = Subscriptions::new(&client.ledger);
         // Connections that end after a few calls are sampled as often as others: each starts at another place.
         let first_sample = (client.id % u64::from(CALLS_PER_SAMPLE)) as u8;
         Self {
@@ -103,7 +105,7 @@ impl Session {
             locks_all: false,
             is_shown: false,
             is_short_of_memory: false,
-            subscriptions: Subscriptions::default(),
+            subscriptions,
             reads: Reads::default(),
             last_row: u16::MAX,
             lock_session: None,
@@ -169,6 +171,14 @@ impl Session {
         self.client.show_authenticated(authenticated);
         self.account = account;
         self.authenticated = authenticated;
+    }
+
+    /// Permission to make the server hold memory for this client without writing a key.
+    ///
+    /// # Errors
+    /// More memory is in use than `maxmemory` allows.
+    pub fn may_hold(&self) -> Result<(), Refusal> {
+        if self.is_short_of_memory { Err(Refusal::OutOfMemory) } else { Ok(()) }
     }
 
     /// Whether only SUBSCRIBE and similar commands are allowed: a RESP2 client cannot distinguish a message from a reply.

@@ -10,7 +10,7 @@ use ahash::RandomState;
 use bytes::Bytes;
 use indexmap::IndexMap;
 
-use super::{Seed, Shape};
+use super::{Seed, Shape, heap};
 use crate::clock::{Deadline, LockTime};
 
 /// How a lock is shared.
@@ -167,7 +167,12 @@ impl Lock {
 }
 
 fn bytes_of(owner: &Bytes, holder: &Holder) -> usize {
-    owner.len() + holder.meta.iter().map(|word| word.len() + size_of::<Bytes>()).sum::<usize>()
+    heap::shared(owner) + words_bytes(&holder.meta)
+}
+
+/// Bytes of fields and values.
+pub fn words_bytes(words: &[Bytes]) -> usize {
+    words.iter().map(|word| size_of::<Bytes>() + heap::shared(word)).sum()
 }
 
 impl Shape for Lock {
@@ -185,8 +190,8 @@ impl Shape for Lock {
 
     fn heap_bytes(&self) -> usize {
         let of_holder = size_of::<(Bytes, Holder)>() + 2 * size_of::<usize>();
-        let of_end = size_of::<(Deadline, Bytes)>();
-        self.holders.capacity() * of_holder + self.ends.len() * of_end + self.bytes
+        let ends = heap::tree::<(Deadline, Bytes)>(self.ends.len());
+        self.holders.capacity() * of_holder + ends + self.bytes
     }
 }
 

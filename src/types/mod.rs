@@ -6,6 +6,7 @@
 pub mod element;
 pub mod glob;
 pub mod hash;
+pub mod heap;
 pub mod list;
 pub mod lock;
 mod seeds;

@@ -12,7 +12,7 @@ use redlatch::internals::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
-use redlatch::internals::state::transaction::{Watch, Watching};
+use redlatch::internals::state::transaction::Watching;
 use redlatch::internals::state::wait::{Claim, Wait, WaitEnd, WaitFor};
 use redlatch::internals::types::list::End;
 use redlatch::internals::types::{List, Shape};
@@ -53,6 +53,10 @@ impl Serve for Take {
             view.open::<List>(to).expect("a list").push(End::Tail, &element);
         }
         self.given.note(self.name, &element);
+    }
+
+    fn heap_bytes(&self) -> usize {
+        0
     }
 }
 
@@ -98,7 +102,7 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
         }
     }
     let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
-    let waiter = Waiter { wait: Arc::clone(&wait), also, serve: Box::new(take) };
+    let waiter = Waiter::new(keyspace.ledger(), Arc::clone(&wait), also, Box::new(take));
     view.park(&Arc::new(waiter));
     view.finish(&Registries::default());
     wait
@@ -229,10 +233,10 @@ fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
 fn add_one(keyspace: &Keyspace) {
     let key = Bytes::from_static(b"one");
     loop {
-        let mut watching = Watching { watch: Arc::new(Watch::default()), ..Watching::default() };
+        let mut watching = Watching::new(keyspace.ledger());
         let mut first = view(keyspace, &[&key]);
         first.watch(&key, &watching.watch);
-        watching.keys.insert((0, key.clone()));
+        assert!(watching.insert(0, &key));
         first.finish(&Registries::default());
 
         let mut look = view(keyspace, &[&key]);

@@ -10,7 +10,7 @@ use crate::simulation::parts::Machine;
 use crate::support::reply::Reply;
 
 /// Sends words of any bytes; returns the reply, which is empty if the request waits.
-fn ask(machine: &Machine, session: &mut Session, words: &[&[u8]]) -> Vec<u8> {
+pub(super) fn ask(machine: &Machine, session: &mut Session, words: &[&[u8]]) -> Vec<u8> {
     let (mut batch, mut out) = (machine.engine.batch(), Vec::new());
     let flow = machine.engine.execute(session, Request::listed(words), &mut batch, &mut out);
     assert!(matches!(flow, Flow::Next | Flow::Wait), "{flow:?}");
@@ -19,13 +19,13 @@ fn ask(machine: &Machine, session: &mut Session, words: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Sends a line of words.
-fn say(machine: &Machine, session: &mut Session, line: &str) -> String {
+pub(super) fn say(machine: &Machine, session: &mut Session, line: &str) -> String {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     String::from_utf8_lossy(&ask(machine, session, &words)).into_owned()
 }
 
 /// Clients that wait, each with a request that `line` gives for its number.
-fn waiting(machine: &Machine, count: usize, line: impl Fn(usize) -> String) -> Vec<Session> {
+pub(super) fn waiting(machine: &Machine, count: usize, line: impl Fn(usize) -> String) -> Vec<Session> {
     let mut sessions: Vec<Session> = (0..count).map(|_| machine.connect()).collect();
     for (number, session) in sessions.iter_mut().enumerate() {
         assert_eq!(say(machine, session, &line(number)), "", "it waits");
@@ -33,7 +33,7 @@ fn waiting(machine: &Machine, count: usize, line: impl Fn(usize) -> String) -> V
     sessions
 }
 
-fn assert_nothing_is_left(machine: &Machine) {
+pub(super) fn assert_nothing_is_left(machine: &Machine) {
     let shared = machine.engine.shared();
     assert_eq!(shared.keyspace.parked(), 0, "entries of queues");
     assert_eq!(shared.lock_waits.len(), 0, "requests");

@@ -65,7 +65,7 @@ impl Bare {
             engine.connect(Client::new(id, String::new(), String::new(), false, clock.now().lock))
         };
         let (session, other) = (connect(), connect());
-        let output = Vec::with_capacity(64 * 1024);
+        let output = Vec::with_capacity(OUTPUT_BYTES);
         Self { engine, clock, session, other, decoder: Decoder::new(), output, log }
     }
 
@@ -120,6 +120,44 @@ impl Bare {
         self.clock.now_ms()
     }
 
+    /// Connects another client.
+    pub(crate) fn connect(&self) -> Session {
+        let id = self.engine.shared().registries.clients.next_id();
+        self.engine.connect(Client::new(id, String::new(), String::new(), false, self.clock.now().lock))
+    }
+
+    /// Sends a request of a client of [`Bare::connect`]; returns the reply, which is empty if the request waits.
+    pub(crate) fn say(&mut self, session: &mut Session, bytes: &[u8]) -> &[u8] {
+        std::mem::swap(&mut self.session, session);
+        let mut batch = self.engine.batch();
+        let trust = self.engine.trust(&self.session);
+        self.decoder.next(bytes, trust).expect("a good request").expect("a whole request");
+        let request = self.decoder.request(bytes);
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_BYTES);
+        self.engine.execute(&mut self.session, request, &mut batch, &mut self.output);
+        self.engine.end_batch(&mut self.session, batch);
+        std::mem::swap(&mut self.session, session);
+        &self.output
+    }
+
+    /// Takes the answer to a request of a client that has waited; empty if the request waits still.
+    pub(crate) fn answer(&mut self, session: &mut Session) -> &[u8] {
+        self.output.clear();
+        self.engine.resume(session, &mut self.output);
+        &self.output
+    }
+
+    /// Ends the connection of a client of [`Bare::connect`].
+    pub(crate) fn disconnect(&self, session: &mut Session) {
+        self.engine.disconnect(session);
+    }
+
+    /// The state that all clients share.
+    pub(crate) fn shared(&self) -> &Shared {
+        self.engine.shared()
+    }
+
     /// Lets time pass, and does all that has come due.
     pub(crate) fn pass(&mut self, millis: u64) {
         self.clock.set_ms(self.clock.now_ms() + millis);
@@ -148,6 +186,9 @@ impl Storage for Nowhere {
         Ok(())
     }
 }
+
+/// Bytes of output that it has room for in any case.
+const OUTPUT_BYTES: usize = 64 * 1024;
 
 pub(crate) const SHARDS: usize = 8;
 

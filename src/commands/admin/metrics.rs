@@ -15,6 +15,7 @@ use crate::keyspace::Counts;
 use crate::number::total;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
+use crate::state::ledger;
 use crate::state::running::Script;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +47,9 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) now: LockTime,
     pub(in crate::commands) process: Process,
     pub(in crate::commands) counts: Counts,
-    /// Bytes that all clients hold.
+    /// Bytes of the buffers of all clients.
     pub(in crate::commands) buffer_bytes: u64,
-    /// Keys, values, scripts and clients.
+    /// Keys, values, scripts, clients, and what is held for clients.
     pub(in crate::commands) used_bytes: u64,
     /// The highest value of `used_bytes` seen so far.
     pub(in crate::commands) peak_bytes: u64,
@@ -75,7 +76,8 @@ impl<'s> Snapshot<'s> {
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
-        let used_bytes = total([counts.bytes as u64, buffer_bytes, shared.scripts.bytes() as u64]);
+        let (scripts, held) = (shared.scripts.bytes() as u64, shared.keyspace.ledger().total());
+        let used_bytes = total([counts.bytes as u64, buffer_bytes, scripts, held]);
         let traffic = shared.metrics.traffic();
         Self {
             shared,
@@ -96,6 +98,11 @@ impl<'s> Snapshot<'s> {
             rates: shared.metrics.rates.per_sec(now.as_millis(), traffic),
             journal: persistence::journal(shared).map(Log::status),
         }
+    }
+
+    /// Bytes that are held for clients, of a kind.
+    pub(in crate::commands) fn held(&self, kind: ledger::Kind) -> u64 {
+        self.shared.keyspace.ledger().bytes(kind)
     }
 
     /// A number that the journal knows; zero without one.
@@ -131,13 +138,13 @@ impl<'s> Snapshot<'s> {
     }
 }
 
-/// Bytes that all clients hold.
+/// Bytes of the buffers of all clients.
 pub(in crate::commands) fn client_bytes(shared: &Shared) -> u64 {
     buffered(&shared.registries.clients.all())
 }
 
 fn buffered(clients: &[Arc<Client>]) -> u64 {
-    total(clients.iter().map(|client| client.held_bytes()))
+    total(clients.iter().map(|client| client.buffer_bytes()))
 }
 
 pub(in crate::commands) const fn counter(

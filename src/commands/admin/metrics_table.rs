@@ -9,6 +9,7 @@ use crate::commands::admin::metrics::{
 };
 use crate::state::channels::Kind as Listening;
 use crate::state::cluster::ClusterFacts;
+use crate::state::ledger::Kind;
 use crate::state::running::Script;
 
 /// One section of INFO.
@@ -99,7 +100,9 @@ const CLIENTS: &[Metric] = &[
 ];
 
 const MEMORY: &[Metric] = &[
-    gauge("used_memory", "Bytes of keys, values, scripts and clients.", |seen| show(seen.used_bytes)),
+    gauge("used_memory", "Bytes of keys, values, scripts, clients, and what is held for clients.", |seen| {
+        show(seen.used_bytes)
+    }),
     fact("used_memory_human", |seen| human(seen.used_bytes)),
     gauge("used_memory_rss", "Bytes that the process has in RAM.", |seen| show(seen.resident_bytes)),
     fact("used_memory_rss_human", |seen| human(seen.resident_bytes)),
@@ -117,6 +120,28 @@ const MEMORY: &[Metric] = &[
     fact("allocator_resident", |seen| show(seen.resident_bytes)),
     fact("total_system_memory", |seen| show(seen.process.machine_bytes)),
     fact("total_system_memory_human", |seen| human(seen.process.machine_bytes)),
+    gauge("used_memory_lock_history", "Bytes of ends of locks that are remembered.", |seen| {
+        show(seen.held(Kind::LockHistory))
+    }),
+    gauge("used_memory_lock_sessions", "Bytes of sessions of locks.", |seen| {
+        show(seen.held(Kind::LockSessions))
+    }),
+    gauge("used_memory_scripts_parsed", "Bytes of parsed scripts beside their texts.", |seen| {
+        show(seen.held(Kind::Scripts))
+    }),
+    gauge("used_memory_subscriptions", "Bytes of subscriptions to channels and patterns.", |seen| {
+        show(seen.held(Kind::Subscriptions))
+    }),
+    gauge("used_memory_tracking", "Bytes of keys and prefixes that CLIENT TRACKING tracks.", |seen| {
+        show(seen.held(Kind::Tracking))
+    }),
+    gauge("used_memory_transactions", "Bytes of requests that wait for EXEC.", |seen| {
+        show(seen.held(Kind::Transactions))
+    }),
+    gauge("used_memory_waits", "Bytes of requests that wait for keys, and of their queues.", |seen| {
+        show(seen.held(Kind::Waits))
+    }),
+    gauge("used_memory_watches", "Bytes of keys that clients watch.", |seen| show(seen.held(Kind::Watches))),
     fact("used_memory_lua", |seen| show(seen.shared.interpreter.memory())),
     fact("used_memory_lua_human", |seen| human(seen.shared.interpreter.memory() as u64)),
     gauge("used_memory_scripts", "Bytes of the texts of loaded scripts.", |seen| {

@@ -34,6 +34,7 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::number::{self, total};
 use crate::resp::Reply;
+use crate::state::ledger::Kind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Server, "TIME", "2.6.0", time)
@@ -228,13 +229,15 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let shared = call.shared;
     let held = call.view.counts().bytes as u64;
+    let ledger = shared.keyspace.ledger();
     let process = shared.process();
     let mut keys = 0_u64;
     for database in 0..shared.keyspace.databases() {
         keys = keys.saturating_add(call.view.known_size(database).0 as u64);
     }
     let buffers = crate::commands::admin::metrics::client_bytes(shared);
-    let allocated = total([held, buffers]);
+    let scripts = shared.scripts.bytes() as u64;
+    let allocated = total([held, buffers, scripts, ledger.total()]);
     let facts = [
         ("peak.allocated", shared.metrics.peak_bytes.raise_to(allocated)),
         ("total.allocated", allocated),
@@ -245,9 +248,11 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         ("keys.bytes-per-key", held.checked_div(keys).unwrap_or(0)),
         ("dataset.bytes", held),
         ("allocator.resident", process.resident_bytes),
+        ("scripts", scripts),
     ];
-    call.reply.map(facts.len());
-    for (name, value) in facts {
+    let kinds = Kind::ALL.map(|kind| (kind.name(), ledger.bytes(kind)));
+    call.reply.map(facts.len().saturating_add(kinds.len()));
+    for (name, value) in facts.into_iter().chain(kinds) {
         call.reply.bulk(name.as_bytes());
         call.reply.integer(value as i64);
     }

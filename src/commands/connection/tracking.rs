@@ -4,7 +4,7 @@
 //! Source  Redis 7.0 `tracking.c` and `networking.c`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
@@ -141,16 +141,13 @@ pub(in crate::commands) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, 
         return Ok(Outcome::Replied);
     }
     options.check(call.session, call.shared)?;
+    call.session.may_hold()?;
 
     call.session.reads.which = options.which();
     let prefixes = if options.prefixes.is_empty() { vec![&b""[..]] } else { options.prefixes };
-    let tracker = Tracker {
-        client: Arc::clone(&call.session.client),
-        redirect: options.redirect,
-        prefixes: options.is_broadcast.then(|| prefixes.into_iter().map(Bytes::copy_from_slice).collect()),
-        no_loop: options.no_loop,
-        is_broken: AtomicBool::new(false),
-    };
+    let prefixes = options.is_broadcast.then(|| prefixes.into_iter().map(Bytes::copy_from_slice).collect());
+    let mut tracker = Tracker::new(Arc::clone(&call.session.client), prefixes);
+    (tracker.redirect, tracker.no_loop) = (options.redirect, options.no_loop);
     call.view.change_tracking(registries, || registries.tracking.begin(tracker));
 
     call.reply.ok();
@@ -247,7 +244,8 @@ pub(crate) fn remember(
     let flags = command.row.flags;
     // The commands that a script calls are registered one by one.
     if session.reads.are_tracked() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
-        let keys_max = shared.settings.tracked_keys_max();
+        // Above `maxmemory` each new key pushes others out.
+        let keys_max = if session.is_short_of_memory { 1 } else { shared.settings.tracked_keys_max() };
         for at in command.positions(request) {
             view.remember(request.word(at), session.client.id, &shared.registries.tracking, keys_max);
         }

@@ -137,6 +137,11 @@ impl Serve for Waiting {
         }
         view.answer(&self.client, answer);
     }
+
+    fn heap_bytes(&self) -> usize {
+        // Its destination is a key of the waiter.
+        0
+    }
 }
 
 fn blpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -214,6 +219,7 @@ fn pop_or_wait(
         }
         return Ok(Outcome::Replied);
     }
+    call.session.may_hold()?;
     let mut keys: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -223,11 +229,9 @@ fn pop_or_wait(
         let place = (call.view.next_wait_number(), WaitFor::Values);
         call.session.new_wait_for(place, call.view.database(), keys, until, answer)
     };
-    let waiter = Waiter {
-        wait: Arc::clone(&wait),
-        also: pop.keys_also_changed(),
-        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), pop }),
-    };
+    let also = pop.keys_also_changed();
+    let serve = Box::new(Waiting { client: Arc::clone(&call.session.client), pop });
+    let waiter = Waiter::new(call.shared.keyspace.ledger(), Arc::clone(&wait), also, serve);
     Ok(Outcome::Park { wait, waiter: Some(Arc::new(waiter)) })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Rule    a request inside a transaction never waits.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -244,7 +244,6 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
     let since = call.now.lock;
     let until = Some(since + wait_ms);
     let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);
-    let also = if wait.keys.len() > 1 { wait.keys.clone() } else { Vec::new() };
     let serve = Waiting {
         client: Arc::clone(&call.session.client),
         quarantine: Arc::clone(&call.shared.quarantine),
@@ -252,12 +251,14 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
         wait: Arc::clone(&wait),
         request,
         says_why,
+        held_at: AtomicUsize::new(0),
         since,
         granted: OnceLock::new(),
         is_reported: AtomicBool::new(false),
         span,
     };
-    let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
+    let ledger = call.shared.keyspace.ledger();
+    let waiter = Arc::new(Waiter::new(ledger, Arc::clone(&wait), Vec::new(), Box::new(serve)));
     call.shared.lock_waits.enter(&waiter);
     Outcome::Park { wait, waiter: Some(waiter) }
 }

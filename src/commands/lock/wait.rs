@@ -2,7 +2,7 @@
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -13,9 +13,9 @@ use super::{session, spans, watch};
 use crate::clock::LockTime;
 use crate::commands::Shared;
 use crate::keyspace::{Asker, Serve, View, Waiter};
-use crate::locks::EndReason;
-use crate::locks::{Circle, Granted, LockRequest, attempt, attempt_all, is_grantable};
-use crate::locks::{Hold, Waited};
+use crate::locks::{
+    Circle, EndReason, Granted, Hold, LockRequest, LockWaits, Waited, attempt, attempt_all, first_held,
+};
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
@@ -23,6 +23,8 @@ use crate::state::log_limiter::LineBudget;
 use crate::state::log_name::shown;
 use crate::state::quarantine::Quarantine;
 use crate::state::wait::{Wait, WaitEnd};
+use crate::types::heap;
+use crate::types::lock::words_bytes;
 
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
@@ -39,6 +41,8 @@ pub(super) struct Waiting {
     pub(super) request: LockRequest,
     /// Whether a refusal says why.
     pub(super) says_why: bool,
+    /// Which of its locks was found to be held last.
+    pub(super) held_at: AtomicUsize,
     pub(super) since: LockTime,
     /// The grant, once that is its answer.
     pub(super) granted: OnceLock<Granted>,
@@ -50,9 +54,16 @@ pub(super) struct Waiting {
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
-        self.session_has_ended()
-            || (!self.quarantine.forbids_grants(view.now().lock)
-                && is_grantable(view, &self.wait.keys, &self.request, self.wait.number))
+        if self.session_has_ended() {
+            return true;
+        }
+        if self.quarantine.forbids_grants(view.now().lock) {
+            return false;
+        }
+        let from = self.held_at.load(Relaxed);
+        let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
+        self.held_at.store(held.unwrap_or(from), Relaxed);
+        held.is_none()
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
@@ -132,6 +143,12 @@ impl Serve for Waiting {
         let LockRequest { owner, kind, permits, .. } = &self.request;
         Some(Asker { owner, kind: *kind, permits: *permits, client: &self.client, since: self.since })
     }
+
+    fn heap_bytes(&self) -> usize {
+        let LockRequest { owner, meta, .. } = &self.request;
+        let parts = [heap::shared(owner), words_bytes(meta), LockWaits::BYTES_PER_WAIT];
+        parts.into_iter().fold(0, usize::saturating_add)
+    }
 }
 
 impl Waiting {
@@ -147,7 +164,9 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     if policy == "off" {
         return;
     }
-    let Some(circle) = shared.lock_waits.circle(&shared.keyspace, waiter, shared.clock.now()) else { return };
+    let at = (shared.clock.now(), shared.events());
+    let circle = shared.lock_waits.circle(&shared.keyspace, &shared.registries, waiter, at);
+    let Some(circle) = circle else { return };
     let text = describe(&circle);
     if policy == "warn" {
         watch::report_circle(shared, &text);
@@ -163,6 +182,8 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     }
 }
 
+/// Links of a circle in an error.
+const LINKS_SHOWN: usize = 16;
 /// Bytes of a key or an owner in an error.
 const NAME_BYTES_SHOWN: usize = 128;
 
@@ -174,10 +195,12 @@ fn describe(circle: &Circle) -> String {
         let _ = shown(bytes, NAME_BYTES_SHOWN, &mut text);
         text
     };
-    let links = circle.links.iter().map(|(key, awaited)| {
+    let links = circle.links.iter().take(LINKS_SHOWN).map(|(key, awaited)| {
         let how = if awaited.is_holder { "held" } else { "awaited" };
         format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))
     });
+    let left_out = circle.links.len().saturating_sub(LINKS_SHOWN);
+    let more = if left_out > 0 { format!("{left_out} more -> ") } else { String::new() };
     let first = circle.links.first().map(|(key, _)| show(key)).unwrap_or_default();
-    links.collect::<String>() + &first
+    links.collect::<String>() + &more + &first
 }

@@ -97,11 +97,11 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     if kind == Kind::Shard && call.session.is_nested {
         return Err(Refusal::said("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
     }
+    call.session.may_hold()?;
 
     for name in call.args.rest() {
-        let own = call.session.subscriptions.of_mut(kind);
         let name = Bytes::copy_from_slice(name);
-        let is_new = own.insert(name.clone());
+        let is_new = call.session.subscriptions.insert(kind, &name);
         // The confirmation precedes the registration: messages may follow at once.
         confirm(call, kind, words(kind).0, Some(&name));
         if is_new {
@@ -118,7 +118,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
     }
 
     for name in &named {
-        if call.session.subscriptions.of_mut(kind).remove(name) {
+        if call.session.subscriptions.remove(kind, name) {
             call.shared.registries.channels.unsubscribe(kind, name, call.session.client.id);
         }
         catch_up(call);
@@ -127,6 +127,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
     if named.is_empty() {
         confirm(call, kind, words(kind).1, None);
     }
+    call.shared.registries.channels.shrink(kind);
     Ok(Outcome::Replied)
 }
 

@@ -4,9 +4,9 @@
 //! Bounds  scripts that came by EVAL alone are evicted, the oldest first, when there are too many.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 use ahash::RandomState;
 use dashmap::DashMap;
@@ -17,6 +17,9 @@ use crate::commands::table;
 use crate::error::Refusal;
 use crate::scripts::native::Program;
 use crate::scripts::{Flags as ScriptFlags, Header, Known, Sha, digest, header};
+use crate::state::channels::shrink;
+use crate::state::ledger::{Charge, Kind, Ledger};
+use crate::types::heap;
 
 /// A script that has been parsed.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub(in crate::commands) struct Script {
     pub(in crate::commands) asks_further: AtomicBool,
     text: Box<[u8]>,
     body: usize,
+    /// Its memory beside its text, from the time on when it is in the cache.
+    charge: OnceLock<Charge>,
 }
 
 impl Script {
@@ -49,8 +54,16 @@ impl Script {
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
         let scans_values = program.as_ref().is_some_and(scans_values);
-        let asks_further = AtomicBool::new(false);
-        Ok(Self { sha, program, known: Known::find(&sha), flags, scans_values, asks_further, text, body })
+        let known = Known::find(&sha);
+        let (asks_further, charge) = Default::default();
+        Ok(Self { sha, program, known, flags, scans_values, asks_further, text, body, charge })
+    }
+
+    /// Bytes of memory beside its text.
+    fn parsed_bytes(&self) -> usize {
+        let places = heap::in_table::<(Sha, Arc<Self>)>() + heap::in_table::<(u64, Arc<Self>)>();
+        let program = self.program.as_ref().map_or(0, Program::heap_bytes);
+        size_of::<Self>() + places + program
     }
 
     /// Whether `text` is its text.
@@ -99,18 +112,20 @@ pub struct ScriptCache {
     /// Scripts that came by EVAL alone, the oldest first.
     evictable: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
+    ledger: Arc<Ledger>,
 }
 
 /// Maximum number of scripts that came by EVAL alone, as in Redis 7.4.
 const EVICTABLE_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
-    /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide.
-    pub fn new(seed: u64) -> Self {
+    /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide. What scripts take beside their
+    /// texts is charged to `ledger`.
+    pub fn new(seed: u64, ledger: &Arc<Ledger>) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
-        let (evictable, bytes) = Default::default();
+        let ((evictable, bytes), ledger) = (Default::default(), Arc::clone(ledger));
         let (scripts, texts) = (DashMap::with_hasher(hasher.clone()), DashMap::with_hasher(hasher));
-        Self { scripts, texts, evictable, bytes }
+        Self { scripts, texts, evictable, bytes, ledger }
     }
 
     /// The script of that SHA-1.
@@ -162,6 +177,8 @@ impl ScriptCache {
             self.uncount(script);
             false
         });
+        shrink(&self.scripts);
+        shrink(&self.texts);
         self.evictable.lock().clear();
     }
 
@@ -178,6 +195,11 @@ impl ScriptCache {
     /// Adds a script. Returns true if it is new.
     fn insert(&self, script: &Arc<Script>) -> bool {
         self.bytes.fetch_add(script.text.len(), Relaxed);
+        script.charge.get_or_init(|| {
+            let charge = self.ledger.open(Kind::Scripts);
+            charge.set(script.parsed_bytes());
+            charge
+        });
         let known = self.scripts.insert(script.sha, Arc::clone(script));
         known.iter().for_each(|known| self.uncount(known));
         self.texts.insert(self.hash(&script.text), Arc::clone(script));
@@ -204,7 +226,7 @@ mod tests {
 
     #[test]
     fn scripts_that_came_by_eval_alone_are_bounded() {
-        let cache = ScriptCache::new(7);
+        let cache = ScriptCache::new(7, &Arc::default());
         let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
         let kept = read(format!("{RELEASE} 0"));
         cache.insert_permanent(&kept);
@@ -233,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_script_is_found_by_forty_digits_in_either_case() {
-        let cache = ScriptCache::new(7);
+        let cache = ScriptCache::new(7, &Arc::default());
         let text = "return 'known'";
         cache.insert_permanent(&Arc::new(Script::read(text.as_bytes()).unwrap()));
         let digits = "8e13ba5e1b5e1c0d";

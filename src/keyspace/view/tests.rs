@@ -138,11 +138,9 @@ fn a_removal_during_a_long_call_is_postponed_until_the_call_is_over() {
     let keyspace = keyspace(1);
     let mut long = View::lock(&keyspace, ShardSet::Nothing, 0, at(0), Events::default());
     long.lock_all_for_long();
-    let watch = std::sync::Arc::new(crate::state::transaction::Watch::default());
-    keyspace.unwatch(crate::state::transaction::Watching {
-        watch,
-        keys: [(0, Bytes::from_static(b"watched"))].into(),
-    });
+    let mut watching = crate::state::transaction::Watching::new(keyspace.ledger());
+    assert!(watching.insert(0, &Bytes::from_static(b"watched")));
+    keyspace.unwatch(watching);
     let retry = || keyspace.retry_postponed(at(0), Events::default(), &Registries::default());
     for _ in 0..2 {
         retry();

@@ -82,14 +82,23 @@ pub struct Program {
     /// The script as a guarded change of one key, if it is one: most lock scripts are.
     guarded: Option<Guarded>,
     bounds: Bounds,
+    /// Words and signs of its text.
+    lexemes: usize,
 }
 
 impl Program {
     /// Parses a script; `None` if it is not native.
     pub fn read(text: &[u8]) -> Option<Self> {
-        let script = parse::parse(&lexer::tokens(text).ok()?)?;
+        let lexemes = lexer::tokens(text).ok()?;
+        let script = parse::parse(&lexemes)?;
         let bounds = bounds::bounds(&script)?;
-        Some(Self { guarded: Guarded::read(&script), script, bounds })
+        Some(Self { guarded: Guarded::read(&script), script, bounds, lexemes: lexemes.len() })
+    }
+
+    /// Approximate bytes of its tree: of the scripts of lock clients, each word or sign takes this many.
+    pub fn heap_bytes(&self) -> usize {
+        const PER_LEXEME: usize = 16;
+        self.lexemes * PER_LEXEME
     }
 
     /// The commands that it calls by name, in upper case, each once. A server without one of these commands must not run

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use parking_lot::RwLock;
 
+use super::channels::shrink;
 use super::clients::{ClientId, Clients};
 use prefixes::Prefixes;
 
@@ -76,11 +77,11 @@ impl Tracking {
     /// and the default mode, end tracking first. Returns the prefixes that no client had before.
     pub fn begin(&self, mut tracker: Tracker) -> Vec<Bytes> {
         let (id, mut new) = (tracker.client.id, Vec::new());
-        if let Some(own) = &mut tracker.prefixes {
+        if let Some(own) = &tracker.prefixes {
             // Locked for each prefix on its own: every write waits for this lock.
             new.extend(own.iter().filter(|prefix| self.prefixes.write().enter(prefix, id)).cloned());
             match self.of(id, |old| old.prefixes.clone()).flatten() {
-                Some(old) => own.extend(old),
+                Some(old) => tracker.add_prefixes(old),
                 None => _ = self.broadcasts.fetch_add(1, Relaxed),
             }
         }
@@ -92,6 +93,7 @@ impl Tracking {
     /// CLIENT TRACKING OFF.
     pub fn end(&self, client: ClientId) {
         let Some((_, tracker)) = self.trackers.remove(&client) else { return };
+        shrink(&self.trackers);
         if let Some(own) = &tracker.prefixes {
             own.iter().for_each(|prefix| self.prefixes.write().leave(prefix, client));
             self.broadcasts.fetch_sub(1, Relaxed);

@@ -8,6 +8,8 @@ use bytes::Bytes;
 
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::{Client, ClientId, Clients};
+use crate::state::ledger::{Charge, Kind};
+use crate::types::heap;
 
 /// The CLIENT TRACKING options of one client.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub struct Tracker {
     pub no_loop: bool,
     /// Whether an invalidation was lost because the client of REDIRECT is gone.
     pub is_broken: AtomicBool,
+    charge: Charge,
 }
 
 /// Which reads of a connection are tracked.
@@ -86,7 +89,34 @@ enum Invalid<'a> {
     All(ClientId),
 }
 
+/// Bytes of a prefix: its name, its place in the set of the client, and that in the registry, where the client is the first
+/// of the prefix mostly.
+fn prefix_bytes(prefix: &Bytes) -> usize {
+    let of_registry = heap::in_tree::<(Bytes, BTreeSet<ClientId>)>() + heap::tree::<ClientId>(1);
+    heap::shared(prefix) + heap::in_tree::<Bytes>() + of_registry
+}
+
 impl Tracker {
+    /// The options of a client, without REDIRECT and NOLOOP.
+    pub fn new(client: Arc<Client>, prefixes: Option<BTreeSet<Bytes>>) -> Self {
+        let charge = client.ledger.open(Kind::Tracking);
+        let is_broken = AtomicBool::new(false);
+        let tracker = Self { client, redirect: None, prefixes, no_loop: false, is_broken, charge };
+        tracker.charge();
+        tracker
+    }
+
+    /// Adds prefixes to its own.
+    pub(super) fn add_prefixes(&mut self, more: BTreeSet<Bytes>) {
+        self.prefixes.get_or_insert_default().extend(more);
+        self.charge();
+    }
+
+    fn charge(&self) {
+        let prefixes = self.prefixes.iter().flatten().map(prefix_bytes).sum::<usize>();
+        self.charge.set(size_of::<Self>() + heap::in_table::<(ClientId, Arc<Self>)>() + prefixes);
+    }
+
     /// Whether it is sent invalidations of changes by `author`.
     pub(super) fn wants(&self, author: ClientId) -> bool {
         !self.no_loop || author != self.client.id
