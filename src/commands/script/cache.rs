@@ -61,9 +61,9 @@ impl Script {
 
     /// Bytes of memory beside its text.
     fn parsed_bytes(&self) -> usize {
-        let places = heap::in_table::<(Sha, Arc<Self>)>() + heap::in_table::<(u64, Arc<Self>)>();
+        let places = [heap::in_table::<(Sha, Arc<Self>)>(), heap::in_table::<(u64, Arc<Self>)>()];
         let program = self.program.as_ref().map_or(0, Program::heap_bytes);
-        size_of::<Self>() + places + program
+        places.into_iter().chain([size_of::<Self>(), program]).fold(0, usize::saturating_add)
     }
 
     /// Whether `text` is its text.
@@ -119,8 +119,8 @@ pub struct ScriptCache {
 const EVICTABLE_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
-    /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide. What scripts take beside their
-    /// texts is charged to `ledger`.
+    /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide. What scripts take beside
+    /// their texts is charged to `ledger`.
     pub fn new(seed: u64, ledger: &Arc<Ledger>) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
         let ((evictable, bytes), ledger) = (Default::default(), Arc::clone(ledger));
