@@ -37,12 +37,20 @@ pack("platform", (to) => {
     license: main.license,
     os: [process.platform],
     cpu: [process.arch],
+    ...libc(),
     files: ["bin", "LICENSE-*"],
     preferUnplugged: true,
   };
   writeFileSync(path.join(to, "package.json"), JSON.stringify(manifest, null, 2) + "\n");
 });
 rmSync(stage, { recursive: true });
+
+/** The C library that the program needs, as npm names it; none for a static program, which runs with either. */
+function libc() {
+  const start = readFileSync(program).subarray(0, 4096).toString("latin1");
+  const [, loader] = start.match(/\/ld-(linux|musl)/) ?? [];
+  return loader ? { libc: [loader === "linux" ? "glibc" : "musl"] } : {};
+}
 
 function pack(name, fill) {
   const to = path.join(stage, name);

@@ -426,26 +426,27 @@ fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         _ => return Err(Refusal::Arity("delex".into())),
     };
 
-    // As in Redis, a key that does not exist is not deleted under any condition, and only that of a string is read.
-    let comparison = match (condition, call.view.entry(name).string()) {
-        (None, _) => Condition::Always,
-        (Some((word, value)), Ok(Some(_))) => comparison(word, value)?,
-        (Some((_, value)), Ok(None)) => Condition::Equal(value),
-        (Some(_), Err(_)) => {
-            return Err(Refusal::said("ERR Key should be of string type if conditions are specified"));
-        }
-    };
-    delete_if(call, name, comparison)
+    delete_if(call, name, |found| {
+        // As in Redis, words are checked last: not for a key that does not exist, nor for one that is no string.
+        let Some((word, value)) = condition else { return Ok(true) };
+        let not_a_string = "ERR Key should be of string type if conditions are specified";
+        let string = found.string().map_err(|_| Refusal::said(not_a_string))?;
+        Ok(comparison(word, value)?.holds(Some(string)))
+    })
 }
 
 /// The condition that a word of DELEX names.
 fn comparison<'a>(word: &[u8], value: &'a [u8]) -> Result<Condition<'a>, Refusal> {
-    match word.to_ascii_lowercase().as_slice() {
-        b"ifeq" => Ok(Condition::Equal(value)),
-        b"ifne" => Ok(Condition::Unequal(value)),
+    let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+    if is(b"IFEQ") {
+        Ok(Condition::Equal(value))
+    } else if is(b"IFNE") {
+        Ok(Condition::Unequal(value))
+    } else if is(b"IFDEQ") || is(b"IFDNE") {
         // Redis compares a digest, which this server does not compute.
-        b"ifdeq" | b"ifdne" => Err(Refusal::said("ERR IFDEQ and IFDNE are not supported by this server")),
-        _ => Err(Refusal::said("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")),
+        Err(Refusal::said("ERR IFDEQ and IFDNE are not supported by this server"))
+    } else {
+        Err(Refusal::said("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))
     }
 }
 
@@ -453,10 +454,15 @@ fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    delete_if(call, name, Condition::Equal(value))
+    delete_if(call, name, |found| Ok(found.string()? == value))
 }
 
-fn delete_if(call: &mut Call<'_, '_>, name: &[u8], condition: Condition<'_>) -> Result<Outcome, Refusal> {
+/// Deletes a key that exists, if `holds` says so.
+fn delete_if(
+    call: &mut Call<'_, '_>,
+    name: &[u8],
+    holds: impl FnOnce(&Occupied<'_>) -> Result<bool, Refusal>,
+) -> Result<Outcome, Refusal> {
     let mut is_deleted = false;
     // Who compares the value first releases the lock, on whatever connection.
     let reason = match condition {
@@ -465,7 +471,7 @@ fn delete_if(call: &mut Call<'_, '_>, name: &[u8], condition: Condition<'_>) -> 
     };
     call.view.set_end_reason(reason);
     if let Some(mut found) = call.view.entry(name).occupied()
-        && (!condition.is_comparison() || condition.holds(Some(found.string()?)))
+        && holds(&found)?
     {
         found.event(b'g', "del");
         found.remove();

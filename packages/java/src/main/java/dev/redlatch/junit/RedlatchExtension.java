@@ -74,8 +74,8 @@ public final class RedlatchExtension implements AfterEachCallback, ParameterReso
         System.err.println("redlatch: " + text);
     }
 
-    /** The server for a number of nodes, which ends with the run. */
-    private static final class Running implements CloseableResource {
+    /** The server for a number of nodes, which ends with the run: JUnit 5 closes the one interface, JUnit 6 asks for the other. */
+    private static final class Running implements CloseableResource, AutoCloseable {
         final RedlatchServer server;
 
         Running(int nodes) {
