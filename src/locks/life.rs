@@ -110,11 +110,20 @@ impl Occupied<'_> {
         }
     }
 
+    /// Removes the key. If it is a lock, the lock ends for this reason.
+    pub fn remove_for(mut self, reason: EndReason) {
+        self.ending_for(reason, Self::remove_entry);
+    }
+
     /// The owner gives its lock up, to take it anew.
     pub(crate) fn give_up(&mut self) {
-        let reason = std::mem::replace(&mut self.place.changes.end_reason, EndReason::Released);
-        self.clear_lock();
-        self.place.changes.end_reason = reason;
+        self.ending_for(EndReason::Released, Self::clear_lock);
+    }
+
+    fn ending_for(&mut self, reason: EndReason, end: impl FnOnce(&mut Self)) {
+        let before = std::mem::replace(&mut self.place.changes.end_reason, reason);
+        end(self);
+        self.place.changes.end_reason = before;
     }
 
     /// Ends the lock that the key is, if it is one: its value is replaced or changed next.

@@ -428,10 +428,16 @@ fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     delete_if(call, name, |found| {
         // As in Redis, words are checked last: not for a key that does not exist, nor for one that is no string.
-        let Some((word, value)) = condition else { return Ok(true) };
+        let Some((word, value)) = condition else { return Ok(Some(EndReason::Deleted)) };
         let not_a_string = "ERR Key should be of string type if conditions are specified";
         let string = found.string().map_err(|_| Refusal::said(not_a_string))?;
-        Ok(comparison(word, value)?.holds(Some(string)))
+        let condition = comparison(word, value)?;
+        // Who knows the value releases the lock, on whatever connection.
+        let reason = match condition {
+            Condition::Equal(_) => EndReason::Released,
+            _ => EndReason::Deleted,
+        };
+        Ok(condition.holds(Some(string)).then_some(reason))
     })
 }
 
@@ -454,30 +460,23 @@ fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    delete_if(call, name, |found| Ok(found.string()? == value))
+    delete_if(call, name, |found| Ok((found.string()? == value).then_some(EndReason::Released)))
 }
 
-/// Deletes a key that exists, if `holds` says so.
+/// Deletes a key that exists, if `decide` says so, and for which reason a lock ends by that.
 fn delete_if(
     call: &mut Call<'_, '_>,
     name: &[u8],
-    holds: impl FnOnce(&Occupied<'_>) -> Result<bool, Refusal>,
+    decide: impl FnOnce(&Occupied<'_>) -> Result<Option<EndReason>, Refusal>,
 ) -> Result<Outcome, Refusal> {
     let mut is_deleted = false;
-    // Who compares the value first releases the lock, on whatever connection.
-    let reason = match condition {
-        Condition::Equal(_) => EndReason::Released,
-        _ => EndReason::Deleted,
-    };
-    call.view.set_end_reason(reason);
     if let Some(mut found) = call.view.entry(name).occupied()
-        && holds(&found)?
+        && let Some(reason) = decide(&found)?
     {
         found.event(b'g', "del");
-        found.remove();
+        found.remove_for(reason);
         is_deleted = true;
     }
-    call.view.set_end_reason(EndReason::Deleted);
 
     call.reply.integer(i64::from(is_deleted));
     Ok(Outcome::Replied)
