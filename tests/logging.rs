@@ -467,7 +467,7 @@ mod spans {
 
     #[test]
     fn a_grant_by_set_nx_or_by_a_known_script_is_inside_of_its_command() {
-        let try_lock = include_str!("../src/load/try_lock.lua");
+        let try_lock = crate::lock_law::REDISSON_LOCK;
         let eval = |server: &mut EngineTarget, link, owner: &str| {
             server.send(link, &request(&["EVAL", try_lock, "1", "hash", "5000", owner]));
         };

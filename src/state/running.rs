@@ -67,6 +67,17 @@ impl Running {
         *slot = Some(script);
     }
 
+    /// The running script ends, to start again. Returns false if it has been killed, and may not start again.
+    pub fn give_up(&self) -> bool {
+        let mut slot = self.script.lock();
+        if self.is_killed() {
+            return false;
+        }
+        self.since_ms.store(0, SeqCst);
+        *slot = None;
+        true
+    }
+
     pub fn end(&self) {
         let mut slot = self.script.lock();
         self.since_ms.store(0, SeqCst);

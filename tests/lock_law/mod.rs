@@ -12,6 +12,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use model::{Answer, Model, Reason, Role, place};
+pub(crate) use table::REDISSON_LOCK;
 use table::{KINDS, Kind, WAYS, Way};
 use views::View;
 use world::World;

@@ -9,7 +9,7 @@ use crate::commands::admin::metrics::{
 };
 use crate::state::channels::Kind as Listening;
 use crate::state::cluster::ClusterFacts;
-use crate::state::ledger::Kind;
+use crate::state::ledger::Kind as Held;
 use crate::state::running::Script;
 
 /// One section of INFO.
@@ -121,27 +121,27 @@ const MEMORY: &[Metric] = &[
     fact("total_system_memory", |seen| show(seen.process.machine_bytes)),
     fact("total_system_memory_human", |seen| human(seen.process.machine_bytes)),
     gauge("used_memory_lock_history", "Bytes of ends of locks that are remembered.", |seen| {
-        show(seen.held(Kind::LockHistory))
+        show(seen.held(Held::LockHistory))
     }),
     gauge("used_memory_lock_sessions", "Bytes of sessions of locks.", |seen| {
-        show(seen.held(Kind::LockSessions))
+        show(seen.held(Held::LockSessions))
     }),
     gauge("used_memory_scripts_parsed", "Bytes of parsed scripts beside their texts.", |seen| {
-        show(seen.held(Kind::Scripts))
+        show(seen.held(Held::Scripts))
     }),
     gauge("used_memory_subscriptions", "Bytes of subscriptions to channels and patterns.", |seen| {
-        show(seen.held(Kind::Subscriptions))
+        show(seen.held(Held::Subscriptions))
     }),
     gauge("used_memory_tracking", "Bytes of keys and prefixes that CLIENT TRACKING tracks.", |seen| {
-        show(seen.held(Kind::Tracking))
+        show(seen.held(Held::Tracking))
     }),
     gauge("used_memory_transactions", "Bytes of requests that wait for EXEC.", |seen| {
-        show(seen.held(Kind::Transactions))
+        show(seen.held(Held::Transactions))
     }),
     gauge("used_memory_waits", "Bytes of requests that wait for keys, and of their queues.", |seen| {
-        show(seen.held(Kind::Waits))
+        show(seen.held(Held::Waits))
     }),
-    gauge("used_memory_watches", "Bytes of keys that clients watch.", |seen| show(seen.held(Kind::Watches))),
+    gauge("used_memory_watches", "Bytes of keys that clients watch.", |seen| show(seen.held(Held::Watches))),
     fact("used_memory_lua", |seen| show(seen.shared.interpreter.memory())),
     fact("used_memory_lua_human", |seen| human(seen.shared.interpreter.memory() as u64)),
     gauge("used_memory_scripts", "Bytes of the texts of loaded scripts.", |seen| {
@@ -411,6 +411,14 @@ const CPU: &[Metric] = &[
 mod tests {
     use super::*;
     use crate::commands::admin::metrics::Kind;
+
+    #[test]
+    fn each_kind_of_memory_that_is_held_for_clients_has_a_metric() {
+        for kind in Held::ALL {
+            let name = format!("used_memory_{}", kind.name().replace('.', "_"));
+            assert!(MEMORY.iter().any(|row| row.name == name && row.kind == Kind::Gauge), "{name}");
+        }
+    }
 
     #[test]
     fn names_are_unique_and_counters_and_gauges_have_a_help_sentence() {

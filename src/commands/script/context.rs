@@ -172,8 +172,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             if let Some(asks_further) = self.asks_further {
                 asks_further.store(true, Relaxed);
             }
-            if !self.has_acted {
-                self.start_again();
+            if !self.has_acted && self.start_again() {
                 return Err(Refusal::StartAgain);
             }
             self.view.lock_further(reach);
@@ -189,14 +188,19 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         Ok(())
     }
 
-    /// The script ends, to start again: its calls do not count.
+    /// The script ends, to start again: its calls do not count. Returns false if it has been killed: it goes on until it
+    /// learns of that.
     #[cold]
-    fn start_again(&mut self) {
+    fn start_again(&mut self) -> bool {
+        if !self.shared.running.give_up() {
+            return false;
+        }
         self.starts_again = true;
         self.session.called.flush(&self.shared.stats);
         for (index, times) in &self.reads {
             self.shared.stats[usize::from(*index)].calls.take_back(*times);
         }
+        true
     }
 
     /// Registers the script, so that other clients can see it and end it.
