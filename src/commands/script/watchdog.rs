@@ -86,4 +86,17 @@ mod tests {
         assert_eq!(running.kill(false), Ok(()));
         assert_eq!(watch.poll(), Verdict::Kill);
     }
+
+    #[test]
+    fn a_script_that_was_killed_does_not_start_again() {
+        let running = Running::default();
+        let client = Arc::new(Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1)));
+        let script = Script { name: "a".to_owned(), function_call: None, client };
+        running.begin(script.clone(), LockTime::from_millis(10));
+        assert!(running.give_up());
+        assert!(running.kill(false).is_err(), "it does not run");
+        running.begin(script, LockTime::from_millis(11));
+        assert_eq!(running.kill(false), Ok(()));
+        assert!(!running.give_up() && running.is_killed(), "the kill was answered with OK");
+    }
 }
