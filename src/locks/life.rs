@@ -29,16 +29,18 @@ impl Occupied<'_> {
             self.give_up();
         }
         self.place.shard.grant(self.id, token, holder, is_native);
-        self.grant_changed();
-        if self.place.changes.wants_locks() {
-            self.announce_change(LockChange::Granted);
-        }
+        self.granted_now();
     }
 
     /// Like [`Occupied::grant`], for a LOCK command.
     pub(crate) fn grant_native(&mut self, token: u64, holder: ClientId, details: GrantDetails) {
         self.place.shard.grant(self.id, token, holder, true);
         self.place.shard.set_grant_details(self.id, details);
+        self.granted_now();
+    }
+
+    #[inline]
+    fn granted_now(&mut self) {
         self.grant_changed();
         if self.place.changes.wants_locks() {
             self.announce_change(LockChange::Granted);
@@ -47,7 +49,9 @@ impl Occupied<'_> {
 
     /// The owner has asked for its lock again, by a LOCK command: it keeps the grant, and its lease begins anew.
     pub(crate) fn renew_native(&mut self, lease: Lease, holder: ClientId, details: GrantDetails) {
-        let before = self.known();
+        // The lock may leave a session.
+        let wants_locks = self.place.changes.wants_locks();
+        let before = self.known().filter(|before| wants_locks || before.session.is_some());
         let before_ms = self.end_ms();
         self.set_lease(lease);
         self.changed(before_ms);

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::asking::Asking;
+use super::reader::Reader;
 use super::replies::{answer_grant, answer_refusal, answer_unseen};
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
@@ -220,7 +221,8 @@ fn finish(
     if if_held.wait_ms == 0 || call.session.is_nested {
         call.view.count_refused(&keys[0]);
         asking.refused(call.view, &keys[0], Some(&request.owner));
-        answer_refusal(call.view, &keys, if_held.says_why, &mut call.reply);
+        let how = (if_held.says_why, &Reader::of(call.session));
+        answer_refusal(call.view, &keys, how, &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.lock_waiters_max();

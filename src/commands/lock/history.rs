@@ -5,7 +5,7 @@
 //! Locks   one shard at a time.
 
 use super::SINCE;
-use super::holders::Reader;
+use super::reader::Reader;
 use super::replies::{answer_client, maybe_integer, number};
 use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group, Row, integer, pattern};

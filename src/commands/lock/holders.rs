@@ -11,9 +11,9 @@ use bytes::Bytes;
 
 use super::SINCE;
 use super::fair;
+use super::reader::Reader;
 use super::replies::{answer_client, answer_meta, answer_type, maybe_bulk, maybe_integer, number};
 use crate::clock::{LockTime, Now};
-use crate::commands::admin::acl_check;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
@@ -21,10 +21,8 @@ use crate::error::Refusal;
 use crate::keyspace::{Asker, Waiter};
 use crate::locks::{HeldLock, LockHolder, Shown};
 use crate::resp::Reply;
-use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
 use crate::state::polling::{Pollers, Polls};
-use crate::state::session::Session;
 use crate::types::lock::LockKind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -148,7 +146,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let wanted = Wanted::take(&mut call.args)?;
 
     let reader = Reader::of(call.session);
-    let is_wanted = |name: &[u8]| wanted.options.fits(name) && reader.is_shown(name);
+    let is_wanted = |name: &[u8]| wanted.options.fits(name) && is_shown(&reader, name);
     let pollers = call.shared.registries.clients.pollers(call.now.lock);
     let (mut count, mut locks) = (0_usize, Vec::new());
     let shown = wanted.owner.map_or(Shown::First(HOLDERS_SHOWN), Shown::Owner);
@@ -263,7 +261,7 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let reader = Reader::of(call.session);
     let mut edges = Vec::new();
     call.view.each_lock_queue(HOLDERS_SHOWN, |queue| {
-        if !reader.is_shown(queue.key) {
+        if !is_shown(&reader, queue.key) {
             return;
         }
         let holders = queue.lock.into_iter().flat_map(|held| held.holders);
@@ -294,7 +292,7 @@ fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Ref
         return Ok(edges);
     }
     loop {
-        let (mut found, is_shown) = (Vec::new(), |name: &[u8]| reader.is_shown(name));
+        let (mut found, is_shown) = (Vec::new(), |name: &[u8]| is_shown(reader, name));
         let shown = Shown::First(HOLDERS_SHOWN);
         (cursor, _) =
             call.view.scan_locks(cursor, KEYS_PER_LOCK, shown, &is_shown, &mut |name, _, held| {
@@ -316,25 +314,9 @@ fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Ref
     }
 }
 
-/// Whose call it is, if its rights are limited.
-#[derive(Debug)]
-pub(super) struct Reader(Option<Arc<User>>);
-
-impl Reader {
-    pub(super) fn of(session: &Session) -> Self {
-        let account = &session.account;
-        Self((!account.is_unlimited()).then(|| account.user()))
-    }
-
-    /// Whether a list shows it the lock of a key.
-    fn is_shown(&self, name: &[u8]) -> bool {
-        name.len() <= KEY_BYTES_SHOWN && self.may_see(name)
-    }
-
-    /// Whether it may see who holds the lock of a key.
-    pub(super) fn may_see(&self, name: &[u8]) -> bool {
-        self.0.as_ref().is_none_or(|user| acl_check::may_send(user, &[b"LOCK.WHO", name]))
-    }
+/// Whether a list shows a reader the lock of a key.
+fn is_shown(reader: &Reader, name: &[u8]) -> bool {
+    name.len() <= KEY_BYTES_SHOWN && reader.may_see(name)
 }
 
 /// Writes locks and clients into a reply.

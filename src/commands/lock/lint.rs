@@ -1,6 +1,7 @@
 //! LOCK.LINT: what clients do wrong with locks. The rules and findings are in `locks::lint`.
 
 use super::SINCE;
+use super::reader::Reader;
 use super::replies::{answer_client, number};
 use crate::clock::Now;
 use crate::commands::row::{Flags, Group, Row, token};
@@ -18,13 +19,15 @@ fn lint(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let lint = &call.shared.lock_lint;
+    let reader = Reader::of(call.session);
     if resets {
-        lint.reset();
+        lint.reset(|key| reader.may_see(key));
         call.reply.ok();
         return Ok(Outcome::Replied);
     }
 
-    let all = lint.all();
+    let mut all = lint.all();
+    all.retain(|((_, key, _), _)| reader.may_see(key));
     call.reply.array(all.len());
     for ((rule, key, id), finding) in all {
         let last = Now { lock: finding.last, ..call.now }.wall().as_millis();

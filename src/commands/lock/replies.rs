@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::reader::Reader;
 use crate::clock::Now;
 use crate::keyspace::View;
 use crate::locks::{HeldLock, Shown};
@@ -57,12 +58,19 @@ pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The reply to a request that was refused: null, or with WHY a map of who holds the first of its locks that is held.
-pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], says_why: bool, reply: &mut Reply<'_>) {
+/// The reply to a request that was refused: null, or with WHY a map of who holds the first of its locks that is held and that
+/// the reader may see.
+pub(super) fn answer_refusal(
+    view: &mut View<'_>,
+    keys: &[Bytes],
+    (says_why, reader): (bool, &Reader),
+    reply: &mut Reply<'_>,
+) {
     if !says_why {
         return answer_unseen(says_why, reply);
     }
-    let held = keys.iter().find_map(|key| view.held_key(key, Shown::First(1)));
+    let seen = keys.iter().filter(|key| reader.may_see(key));
+    let held = seen.into_iter().find_map(|key| view.held_key(key, Shown::First(1)));
     answer_why(held.as_ref().map(|held| (held, view.now())), reply);
 }
 

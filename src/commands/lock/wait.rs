@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tracing::Span;
 
+use super::reader::Reader;
 use super::replies::{answer_grant, answer_refusal};
 use super::{session, spans, watch};
 use crate::clock::LockTime;
@@ -86,7 +87,7 @@ impl Serve for Waiting {
                 spans::grant(keys, &self.request, granted.token, Some(&self.span));
                 self.granted.get_or_init(|| granted);
             }
-            Ok(None) => answer_refusal(view, keys, self.says_why, &mut reply),
+            Ok(None) => answer_refusal(view, keys, (self.says_why, &self.reader()), &mut reply),
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
         view.answer(&self.client, answer);
@@ -101,7 +102,7 @@ impl Serve for Waiting {
         }
         let mut answer = Vec::new();
         let mut reply = Reply::new(&mut answer, self.client.protocol());
-        answer_refusal(view, &self.wait.keys, self.says_why, &mut reply);
+        answer_refusal(view, &self.wait.keys, (self.says_why, &self.reader()), &mut reply);
         Some(answer)
     }
 
@@ -152,6 +153,10 @@ impl Serve for Waiting {
 }
 
 impl Waiting {
+    fn reader(&self) -> Reader {
+        Reader::of_client(&self.client)
+    }
+
     /// Whether the connection has ended that has taken the session over meanwhile.
     fn session_has_ended(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.client().is_none())
@@ -167,28 +172,30 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     let at = (shared.clock.now(), shared.events());
     let circle = shared.lock_waits.circle(&shared.keyspace, &shared.registries, waiter, at);
     let Some(circle) = circle else { return };
-    let text = describe(&circle);
     if policy == "warn" {
-        watch::report_circle(shared, &text);
+        watch::report_circle(shared, &describe(&circle, &Reader::UNLIMITED));
         return;
     }
     let Some(asker) = circle.youngest.serve.asker() else { return };
     if circle.youngest.wait.claim.take() {
         shared.metrics.errors.add(1);
         shared.metrics.error_codes.add("DEADLOCK");
+        let text = describe(&circle, &Reader::of_client(asker.client));
         let mut answer = Vec::new();
         Reply::new(&mut answer, asker.client.protocol()).error(&format!("DEADLOCK {text}"));
         asker.client.answer(&answer);
     }
 }
 
+/// A lock that the reader may not see.
+const UNSEEN: &str = "another lock";
 /// Links of a circle in an error.
 const LINKS_SHOWN: usize = 16;
 /// Bytes of a key or an owner in an error.
 const NAME_BYTES_SHOWN: usize = 128;
 
-/// `a (held by X) -> b (held by Y) -> a`.
-fn describe(circle: &Circle) -> String {
+/// `a (held by X) -> b (held by Y) -> a`. A lock that the reader may not see has no name: `another lock`.
+fn describe(circle: &Circle, reader: &Reader) -> String {
     let show = |bytes: &Bytes| {
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -197,10 +204,17 @@ fn describe(circle: &Circle) -> String {
     };
     let links = circle.links.iter().take(LINKS_SHOWN).map(|(key, awaited)| {
         let how = if awaited.is_holder { "held" } else { "awaited" };
+        if !reader.may_see(key) {
+            return format!("{UNSEEN} ({how}) -> ");
+        }
         format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))
     });
     let left_out = circle.links.len().saturating_sub(LINKS_SHOWN);
     let more = if left_out > 0 { format!("{left_out} more -> ") } else { String::new() };
-    let first = circle.links.first().map(|(key, _)| show(key)).unwrap_or_default();
+    let first = circle.links.first().map(|(key, _)| match reader.may_see(key) {
+        true => show(key),
+        false => UNSEEN.to_owned(),
+    });
+    let first = first.unwrap_or_default();
     links.collect::<String>() + &more + &first
 }

@@ -1,0 +1,37 @@
+//! What a client may learn of locks: of those keys alone for which it may send LOCK.WHO.
+//!
+//! Rule    every reply that names a key, an owner or a holder which the request has not named asks here.
+
+use std::sync::Arc;
+
+use crate::commands::admin::acl_check;
+use crate::state::acl::{Account, User};
+use crate::state::clients::Client;
+use crate::state::session::Session;
+
+/// Who reads a reply, if its rights are limited.
+#[derive(Debug)]
+pub(super) struct Reader(Option<Arc<User>>);
+
+impl Reader {
+    /// One who may see everything: the log.
+    pub(super) const UNLIMITED: Self = Self(None);
+
+    pub(super) fn of(session: &Session) -> Self {
+        Self::of_account(&session.account)
+    }
+
+    /// A client that another call answers.
+    pub(super) fn of_client(client: &Client) -> Self {
+        client.account().map_or(Self::UNLIMITED, |account| Self::of_account(&account))
+    }
+
+    fn of_account(account: &Account) -> Self {
+        Self((!account.is_unlimited()).then(|| account.user()))
+    }
+
+    /// Whether it may see who holds the lock of a key.
+    pub(super) fn may_see(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_none_or(|user| acl_check::may_send(user, &[b"LOCK.WHO", name]))
+    }
+}
