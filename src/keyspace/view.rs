@@ -565,7 +565,10 @@ impl<'k> View<'k> {
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         match self.hashed {
-            (address, len, hash) if address == key.as_ptr() as usize && len == key.len() => hash,
+            (address, len, hash) if address == key.as_ptr() as usize && len == key.len() => {
+                debug_assert_eq!(hash, self.keyspace.hash(key), "the request is not changed while it runs");
+                hash
+            }
             _ => self.keyspace.hash(key),
         }
     }

@@ -130,6 +130,28 @@ impl Occupied<'_> {
         self.place.changes.end_reason = before;
     }
 
+    /// A string replaces the value next. That ends the lock that the key is, if it is one, unless the value is the same: then
+    /// the owner renews it, and what was known of it is returned as by [`Occupied::before`].
+    #[inline]
+    pub(crate) fn replaced_by(&mut self, value: &[u8]) -> Option<Before> {
+        if self.place.shard.is_granted(self.id) {
+            return self.grant_replaced_by(value);
+        }
+        if self.form() == Form::Object {
+            self.lock_ends();
+        }
+        None
+    }
+
+    fn grant_replaced_by(&mut self, value: &[u8]) -> Option<Before> {
+        let is_same = self.string().is_ok_and(|held| held == value);
+        if is_same && !self.has_own_lease() {
+            return self.before();
+        }
+        self.clear_lock();
+        None
+    }
+
     /// Ends the lock that the key is, if it is one: its value is replaced or changed next.
     #[inline]
     pub(crate) fn clear_lock(&mut self) {
