@@ -117,12 +117,7 @@ impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
         let before_ms = self.end_ms();
-        let is_same =
-            self.form() != Form::Object && self.place.shard.value(self.id) == value && !self.has_own_lease();
-        let before = if is_same { self.before() } else { None };
-        if !is_same {
-            self.clear_lock();
-        }
+        let before = self.replaced_by(value);
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
