@@ -2,7 +2,7 @@
 //!
 //! Rule    a known name is accepted at the start and listed once in the log, so that a server starts with a configuration for
 //!         Redis. A name that Redis does not know is a typing error and refused.
-//! Rule    CONFIG SET takes a directive of [`IGNORED`] and CONFIG GET gives it back; it has no effect. One of [`FIXED`] keeps
+//! Rule    CONFIG SET takes a directive of `IGNORED` and CONFIG GET gives it back; it has no effect. One of `FIXED` keeps
 //!         its value: Redis cannot change it either, or another value would promise what this server does not do.
 //! Source  the names that Redis 7.0 answers to `CONFIG GET *`, and those that redis.conf alone can have.
 
