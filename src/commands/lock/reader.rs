@@ -1,4 +1,5 @@
-//! What a client may learn of locks: of those keys alone for which it may send LOCK.WHO.
+//! What a client may learn of locks: of those keys alone for which it may send LOCK.WHO, from refusals also of those that it
+//! may read.
 //!
 //! Rule    every reply that names a key, an owner or a holder which the request has not named asks here.
 
@@ -28,6 +29,12 @@ impl Reader {
 
     fn of_account(account: &Account) -> Self {
         Self((!account.is_unlimited()).then(|| account.user()))
+    }
+
+    /// Whether a refusal tells it who holds the lock of a key.
+    pub(super) fn may_learn(&self, name: &[u8]) -> bool {
+        let may_read = |user: &Arc<User>| acl_check::may_send(user, &[b"GET", name]);
+        self.may_see(name) || self.0.as_ref().is_some_and(may_read)
     }
 
     /// Whether it may see who holds the lock of a key.

@@ -204,14 +204,14 @@ fn describe(circle: &Circle, reader: &Reader) -> String {
     };
     let links = circle.links.iter().take(LINKS_SHOWN).map(|(key, awaited)| {
         let how = if awaited.is_holder { "held" } else { "awaited" };
-        if !reader.may_see(key) {
+        if !reader.may_learn(key) {
             return format!("{UNSEEN} ({how}) -> ");
         }
         format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))
     });
     let left_out = circle.links.len().saturating_sub(LINKS_SHOWN);
     let more = if left_out > 0 { format!("{left_out} more -> ") } else { String::new() };
-    let first = circle.links.first().map(|(key, _)| match reader.may_see(key) {
+    let first = circle.links.first().map(|(key, _)| match reader.may_learn(key) {
         true => show(key),
         false => UNSEEN.to_owned(),
     });
