@@ -143,8 +143,7 @@ impl Occupied<'_> {
     /// Adds bytes at the end of the string; returns its length. As in [`Occupied::put`], an equal value keeps the grant.
     pub fn append(&mut self, tail: &[u8]) -> usize {
         if tail.is_empty() {
-            self.place.touched();
-            return self.place.shard.value(self.id).len();
+            return self.rewritten();
         }
         self.clear_lock();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
@@ -158,8 +157,7 @@ impl Occupied<'_> {
     /// value keeps the grant.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if self.place.shard.value(self.id).get(offset..offset + bytes.len()) == Some(bytes) {
-            self.place.touched();
-            return self.place.shard.value(self.id).len();
+            return self.rewritten();
         }
         self.clear_lock();
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
@@ -168,6 +166,13 @@ impl Occupied<'_> {
         self.place.changes.grew_to(len);
         self.changed(self.end_ms());
         len
+    }
+
+    /// The string was written as it was: nothing is recorded, and a lock goes on. Returns its length.
+    fn rewritten(&mut self) -> usize {
+        self.set_form(Form::Edited);
+        self.place.touched();
+        self.place.shard.value(self.id).len()
     }
 
     /// Sets or removes the deadline.
