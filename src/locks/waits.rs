@@ -11,13 +11,13 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
+use crate::sync::Mutex;
 use crate::types::heap;
 use crate::types::lock::LockKind;
 
