@@ -63,84 +63,40 @@
 //! # Features
 //!
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
-//! no more. `client` adds the module `lock`, for programs that take locks. Without any of these there is the [`Engine`]
-//! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
-//! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http` (default)
-//! is the port that the setting `http-port` asks for, with metrics, health and the page.
+//! no more. `client` adds the module `lock`, for programs that take locks. `lua` (default) is the interpreter: without it
+//! scripts that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http`
+//! (default) is the port that the setting `http-port` asks for, with metrics, health and the page.
 //! `etcd` lets the program be a node of several that serve one set of locks, whose log is in etcd.
 //! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
-//! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
+//! # Crates
 //!
-//! # Layers
-//!
-//! A layer imports only from the layers below it. Layers 0 to 6 are synchronous and pure: no await, socket, file,
-//! thread, system clock or unseeded randomness. `tests/tidy.rs` checks it.
+//! This crate gives the others their public names, and holds the program. A program that takes locks and starts no server
+//! depends on `redlatch-client` alone. What the others make public, but what stands here, any version may change.
 //!
 //! ```text
-//! 8  lib.rs main.rs        public names and this map; the binary holds no logic
-//! 7  cli/                  flags, configuration file, log, signals: the process around one server; `redlatch run`
-//! 7  client/               the client side of the wire: connections to a server, and locks over them
-//! 7  load/                 clients that take, keep and release locks, and what that took: `redlatch load`
-//! 7  server/               the only layer with tokio, sockets, files, threads, the system clock
-//! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
-//! 5  commands/             one folder per family: rows, parsing, behaviour
-//! 4  scripts/              native scripts; Lua for all others
-//! 4  testing/              faults, history and their host: what TEST commands change
-//! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the log of effects and recovery
-//! 3  replication/          one set of locks for several nodes: the log in etcd, and who may write it
-//! 3  locks/                who may have a lock, and who waits for whom
-//! 2  state/                session, clients, channels, tracking, settings, metrics, effects
-//! 1  resp/ svg.rs wheel/ types/   pure data structures, independent of each other
-//! 0  clock limits error number sync   vocabulary of all layers
+//! redlatch         src/            public names and this map; the binary
+//! redlatch-cli     crates/cli/     flags, configuration file, log, signals; `redlatch run`, `redlatch load`
+//! redlatch-server  crates/server/  the only crate with tokio's sockets, files, threads, the system clock
+//! redlatch-client  crates/client/  the client side of the wire: connections to a server, and locks over them
+//! redlatch-lua     crates/lua/     Lua 5.1 for the scripts that are not native
+//! redlatch-core    crates/core/    locks, keys and commands: a server as a function of bytes and time
+//! redlatch-proto   crates/proto/   time, numbers, errors, RESP: what servers and clients both speak
 //! ```
+//!
+//! A crate knows only those below it; `redlatch-lua` and `redlatch-client` do not know each other, and `redlatch-client`
+//! knows `redlatch-proto` alone. The modules of `redlatch-core` have layers of their own: `crates/core/src/lib.rs`.
 
 #![forbid(unsafe_code)]
 
-// Modules with public names are documented whole. The others are seen through `internals` alone.
-#[cfg(feature = "cli")]
-mod cli;
-#[cfg(feature = "client")]
-#[warn(missing_docs)]
-mod client;
-#[warn(missing_docs)]
-mod clock;
-mod commands;
-#[warn(missing_docs)]
-mod engine;
-mod error;
-#[warn(missing_docs)]
-mod journal;
-mod keyspace;
-mod limits;
-#[cfg(feature = "cli")]
-mod load;
-mod locks;
-mod number;
-mod replication;
-mod resp;
-mod scripts;
 #[cfg(feature = "server")]
-#[warn(missing_docs)]
-mod server;
-mod state;
-mod svg;
-mod sync;
-#[warn(missing_docs)]
-mod testing;
-mod types;
-mod wheel;
-
-pub use clock::{LockTime, WallTime};
-pub use engine::{Batch, Engine, Flow};
-pub use journal::{Journal, Mutation, Mutations, Record};
+pub use redlatch_core::testing::{Event, EventKind, Finding, NodeFacts, NodeState};
+pub use redlatch_proto::clock::{LockTime, WallTime};
 #[cfg(feature = "server")]
-pub use server::{
+pub use redlatch_server::{
     Builder, Clock, Fault, FaultError, Faults, History, Keys, Namespace, NamespaceError, Nodes, Server,
     StartError, When,
 };
-#[cfg(feature = "server")]
-pub use testing::{Event, EventKind, Finding, NodeFacts, NodeState};
 
 #[cfg(feature = "client")]
 pub mod lock {
@@ -151,74 +107,11 @@ pub mod lock {
     //! [`Guard::token`], checked by what the lock protects, stops such a process.
     //!
     //! The server may be any that speaks the protocol. One without LOCK commands has plain exclusive locks, without a token.
+    //! A program that starts no server has the same in the crate `redlatch-client`.
 
-    pub use crate::client::{Acquire, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting};
-}
-
-/// The internals that the binary, the tests and the benches of this crate use. They are not part of the interface: any
-/// version may change them.
-#[doc(hidden)]
-pub mod internals {
-    #[cfg(feature = "cli")]
-    pub mod cli {
-        pub use crate::cli::*;
-    }
-    pub mod clock {
-        pub use crate::clock::*;
-    }
-    pub mod commands {
-        pub use crate::commands::*;
-    }
-    pub mod engine {
-        pub use crate::engine::*;
-    }
-    pub mod error {
-        pub use crate::error::*;
-    }
-    pub mod journal {
-        pub use crate::journal::*;
-    }
-    pub mod keyspace {
-        pub use crate::keyspace::*;
-    }
-    pub mod limits {
-        pub use crate::limits::*;
-    }
-    #[cfg(feature = "cli")]
-    pub mod load {
-        pub use crate::client::Trust;
-        pub use crate::load::*;
-    }
-    pub mod locks {
-        pub use crate::locks::*;
-    }
-    pub mod number {
-        pub use crate::number::*;
-    }
-    pub mod replication {
-        pub use crate::replication::*;
-    }
-    pub mod resp {
-        pub use crate::resp::*;
-    }
-    pub mod scripts {
-        pub use crate::scripts::*;
-    }
-    pub mod state {
-        pub use crate::state::*;
-    }
-    pub mod svg {
-        pub use crate::svg::*;
-    }
-    pub mod testing {
-        pub use crate::testing::*;
-    }
-    pub mod types {
-        pub use crate::types::*;
-    }
-    pub mod wheel {
-        pub use crate::wheel::*;
-    }
+    pub use redlatch_client::{
+        Acquire, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting,
+    };
 }
 
 #[doc = include_str!("security.md")]

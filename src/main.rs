@@ -1,4 +1,4 @@
-//! The `redlatch` binary. It holds no logic: see `src/cli/`.
+//! The `redlatch` binary. It holds no logic: see `crates/cli/`.
 
 #![forbid(unsafe_code)]
 
@@ -9,5 +9,5 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
-    redlatch::internals::cli::main()
+    redlatch_cli::main()
 }

@@ -10,8 +10,8 @@ mod support;
 mod held;
 
 use allocation_counter::measure;
-use redlatch::internals::scripts::Inputs;
-use redlatch::internals::scripts::native::Program;
+use redlatch_core::scripts::Inputs;
+use redlatch_core::scripts::native::Program;
 use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
 use support::shapes::shapes;
 use support::words::info_field;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use redlatch::internals::state::session::Session;
+use redlatch_core::state::session::Session;
 
 use crate::simulation::parts::{Fault, Machine};
 use crate::support::rng::{Rng, number};

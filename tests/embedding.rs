@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use redlatch::internals::journal::{Journal, Mutation, Record};
+use redlatch_core::journal::{Journal, Mutation, Record};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::stream::{Peer, StreamClient};

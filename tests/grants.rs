@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use redlatch::internals::locks::Grant;
+use redlatch_core::locks::Grant;
 
 use super::support::bare::{Bare, EXTEND, RELEASE, load, request};
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch::Server;
-use redlatch::internals::load::{self, Dialect, Failure, Hold, Keys, Live, Node, Plan, Report, Times, Trust};
+use redlatch::lock::Trust;
+use redlatch_cli::load::{self, Dialect, Failure, Hold, Keys, Live, Node, Plan, Report, Times};
 use serde_json::Value;
 
 use crate::mutex::broken::{Broken, Fault};

@@ -615,7 +615,7 @@ mod subcommands {
     fn help_the_man_page_and_completions_know_every_setting() {
         let roff = |name: &str| name.replace('-', "\\-");
         let (help, man) = (printed(&["--help"]), printed(&["man"]));
-        for row in redlatch::internals::state::settings_table::ROWS {
+        for row in redlatch_core::state::settings_table::ROWS {
             assert!(help.contains(&format!("--{} ", row.name)), "{}", row.name);
             assert!(man.contains(&roff(row.name)), "{}", row.name);
         }

@@ -5,6 +5,8 @@
 
 pub(crate) mod draw;
 #[cfg(feature = "lua")]
+mod functions;
+#[cfg(feature = "lua")]
 mod known;
 #[cfg(feature = "lua")]
 mod law;
@@ -16,9 +18,10 @@ pub(crate) mod runner;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use redlatch_core::scripts::native::Program;
+use redlatch_core::scripts::{Inputs, KNOWN};
+
 use crate::support::shapes::shapes;
-use redlatch::internals::scripts::native::Program;
-use redlatch::internals::scripts::{Inputs, KNOWN};
 
 /// The collected texts by their SHA-1, from the directory that `REDLATCH_SCRIPTS_DIR` names.
 fn collected() -> Option<BTreeMap<String, Vec<u8>>> {

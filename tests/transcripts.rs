@@ -9,6 +9,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use redlatch_core::commands::table;
+
 use crate::support::engine::EngineTarget;
 use crate::support::pattern::{Pattern, Terms};
 use crate::support::real::RealServer;
@@ -16,7 +18,6 @@ use crate::support::reply::Reply;
 use crate::support::run::{Seen, play};
 use crate::support::script::{Action, Transcript};
 use crate::support::target::Target;
-use redlatch::internals::commands::table;
 
 mod transcripts {
     use super::*;

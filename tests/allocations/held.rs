@@ -3,8 +3,8 @@
 //! Belongs here  a row for each resource that a client can register. What it costs is measured by the allocator.
 
 use allocation_counter::measure;
-use redlatch::internals::state::ledger::Kind;
-use redlatch::internals::state::session::Session;
+use redlatch_core::state::ledger::Kind;
+use redlatch_core::state::session::Session;
 
 use super::support::bare::{Bare, RELEASE, request};
 

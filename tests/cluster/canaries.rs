@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use nix::sys::signal::Signal;
-use redlatch::internals::clock::LockTime;
-use redlatch::internals::journal::frame;
-use redlatch::internals::journal::item::Item;
-use redlatch::internals::replication::cluster::Keys;
+use redlatch_core::journal::frame;
+use redlatch_core::journal::item::Item;
+use redlatch_core::replication::cluster::Keys;
+use redlatch_proto::clock::LockTime;
 use serde_json::Value;
 
 use super::broken::{Fault, Gateway};

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::Engine;
-use redlatch::internals::keyspace::{Keyspace, Layout};
-use redlatch::internals::resp::Request;
-use redlatch::internals::state::clients::Client;
-use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Settings;
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::Engine;
+use redlatch_core::keyspace::{Keyspace, Layout};
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::session::Session;
+use redlatch_core::state::settings::Settings;
+use redlatch_proto::clock::{Clock, LockTime, Now};
+use redlatch_proto::resp::Request;
 use shuttle::thread;
 
 use crate::at;

@@ -6,9 +6,9 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use redlatch::internals::keyspace::{Keyspace, Lease, ShardSet, View};
-use redlatch::internals::state::registries::Registries;
-use redlatch::internals::state::settings::Events;
+use redlatch_core::keyspace::{Keyspace, Lease, ShardSet, View};
+use redlatch_core::state::registries::Registries;
+use redlatch_core::state::settings::Events;
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 

@@ -12,11 +12,11 @@ mod waiting;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use redlatch::internals::clock::{LockTime, Now};
-use redlatch::internals::journal::{Journal, Mutation, Record};
-use redlatch::internals::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
-use redlatch::internals::state::registries::Registries;
-use redlatch::internals::state::settings::Events;
+use redlatch_core::journal::{Journal, Mutation, Record};
+use redlatch_core::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
+use redlatch_core::state::registries::Registries;
+use redlatch_core::state::settings::Events;
+use redlatch_proto::clock::{LockTime, Now};
 use shuttle::thread;
 
 /// Schedules tried of each law.

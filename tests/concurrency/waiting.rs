@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use redlatch::internals::clock::LockTime;
-use redlatch::internals::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
-use redlatch::internals::state::clients::Client;
-use redlatch::internals::state::registries::Registries;
-use redlatch::internals::state::settings::Events;
-use redlatch::internals::state::transaction::Watching;
-use redlatch::internals::state::wait::{Claim, Wait, WaitEnd, WaitFor};
-use redlatch::internals::types::list::End;
-use redlatch::internals::types::{List, Shape};
+use redlatch_core::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::registries::Registries;
+use redlatch_core::state::settings::Events;
+use redlatch_core::state::transaction::Watching;
+use redlatch_core::state::wait::{Claim, Wait, WaitEnd, WaitFor};
+use redlatch_core::types::list::End;
+use redlatch_core::types::{List, Shape};
+use redlatch_proto::clock::LockTime;
 use shuttle::thread;
 
 use crate::{at, keyspace, under_every_schedule};
@@ -247,7 +247,7 @@ fn add_one(keyspace: &Keyspace) {
         let is_broken = watching.watch.is_broken();
         exec.unwatch(&watching);
         if !is_broken {
-            exec.entry(&key).put(&vec![b'x'; count + 1], redlatch::internals::keyspace::Lease::Never);
+            exec.entry(&key).put(&vec![b'x'; count + 1], redlatch_core::keyspace::Lease::Never);
         }
         exec.finish(&Registries::default());
         if !is_broken {
@@ -322,7 +322,7 @@ fn put_later(keyspace: &Keyspace, id: u64, keys: &[&[u8]], value: &[u8]) {
         let set = ShardSet::Keys(keys);
         if let Some(mut view) = View::try_lock(keyspace, set, 0, at(1), Events::default()) {
             for key in keys {
-                view.entry(key).put(value, redlatch::internals::keyspace::Lease::Never);
+                view.entry(key).put(value, redlatch_core::keyspace::Lease::Never);
             }
             view.finish(&Registries::default());
             return;
@@ -343,7 +343,7 @@ fn put_further(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8]) {
         if !view.covers(ShardSet::One(key)) {
             view.lock_further(ShardSet::One(key));
         }
-        view.entry(key).put(value, redlatch::internals::keyspace::Lease::Never);
+        view.entry(key).put(value, redlatch_core::keyspace::Lease::Never);
         thread::yield_now();
     }
     view.finish(&Registries::default());
@@ -417,7 +417,7 @@ fn a_script_that_asks_for_further_shards_serves_who_waits_there_and_further_on()
             thread::spawn(move || {
                 let mut view = View::lock(&keyspace, ShardSet::One(b"four"), 0, at(1), Events::default());
                 view.announce_long_call();
-                view.entry(b"four").put(b"v", redlatch::internals::keyspace::Lease::Never);
+                view.entry(b"four").put(b"v", redlatch_core::keyspace::Lease::Never);
                 view.lock_further(ShardSet::One(b"one"));
                 view.open::<List>(b"one").expect("a list").push(End::Tail, b"v");
                 view.finish(&Registries::default());

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redlatch::internals::commands::row::Flags;
-use redlatch::internals::commands::table;
+use redlatch_core::commands::row::Flags;
+use redlatch_core::commands::table;
 
 use super::client::Client;
 use super::plan::{CLIENTS, LISTENER, Request, Step};

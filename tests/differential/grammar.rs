@@ -2,8 +2,8 @@
 //!
 //! Rule    requests that depend on the time of day, or need unlimited memory, are not generated: see [`tame`].
 
-use redlatch::internals::commands::row::{Arg, Flags, Group, Kind};
-use redlatch::internals::commands::{Command, table};
+use redlatch_core::commands::row::{Arg, Flags, Group, Kind};
+use redlatch_core::commands::{Command, table};
 
 use super::words;
 use crate::support::rng::Rng;

@@ -1,7 +1,7 @@
 //! The plan of a run: which client sends which requests. It is complete before the run starts, so parts can be left out.
 
-use redlatch::internals::commands::row::Flags;
-use redlatch::internals::commands::{Command, table};
+use redlatch_core::commands::row::Flags;
+use redlatch_core::commands::{Command, table};
 
 use super::grammar::{self, Words};
 use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, WITHIN_MILLIS, relaxed};

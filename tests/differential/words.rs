@@ -1,6 +1,6 @@
 //! The words of generated requests: few keys, so that types collide, and edge values.
 
-use redlatch::internals::commands::row::Group;
+use redlatch_core::commands::row::Group;
 
 use crate::support::rng::Rng;
 

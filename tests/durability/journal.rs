@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use redlatch::internals::journal::frame::{self, Frames, Next};
-use redlatch::internals::journal::item::Item;
-use redlatch::internals::types::Seed;
+use redlatch_core::journal::frame::{self, Frames, Next};
+use redlatch_core::journal::item::Item;
+use redlatch_core::types::Seed;
 
 use super::*;
 use crate::support::binary::refusal;

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
-use redlatch::internals::resp::{Decoder, RequestLimits};
+use redlatch_proto::resp::{Decoder, RequestLimits};
 
 const TRUST: RequestLimits =
     RequestLimits { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };

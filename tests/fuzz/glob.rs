@@ -4,7 +4,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlatch::internals::types::glob::{matches, matches_ignoring_case};
+use redlatch_core::types::glob::{matches, matches_ignoring_case};
 
 /// One part of a pattern.
 enum Part {

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlatch::internals::clock::{Deadline, LockTime};
-use redlatch::internals::journal::item::Horizon;
-use redlatch::internals::journal::log::{Log, Start, Storage};
-use redlatch::internals::journal::recovery::{self, Ending};
-use redlatch::internals::journal::{Journal, Mode, Mutation, Record, frame};
-use redlatch::internals::keyspace::Keyspace;
-use redlatch::internals::types::Seed;
+use redlatch_core::journal::item::Horizon;
+use redlatch_core::journal::log::{Log, Start, Storage};
+use redlatch_core::journal::recovery::{self, Ending};
+use redlatch_core::journal::{Journal, Mode, Mutation, Record, frame};
+use redlatch_core::keyspace::Keyspace;
+use redlatch_core::types::Seed;
+use redlatch_proto::clock::{Deadline, LockTime};
 
 use crate::simulation::parts::layout;
 

@@ -2,8 +2,8 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlatch::internals::number::double::{self, Text};
-use redlatch::internals::number::{float_text, integer, wrapped};
+use redlatch_proto::number::double::{self, Text};
+use redlatch_proto::number::{float_text, integer, wrapped};
 
 pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
     let text = |text: String| text.into_bytes();

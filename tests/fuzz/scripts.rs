@@ -7,8 +7,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use redlatch::internals::scripts::native::Program;
-use redlatch::internals::scripts::{Inputs, SCRIPT_BYTES_MAX};
+use redlatch_core::scripts::native::Program;
+use redlatch_core::scripts::{Inputs, SCRIPT_BYTES_MAX};
 
 use crate::scripts::draw::Draw;
 use crate::scripts::mutate;

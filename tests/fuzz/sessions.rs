@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlatch::internals::journal::Journal;
-use redlatch::internals::resp::words;
+use redlatch_core::journal::Journal;
+use redlatch_proto::resp::words;
 
 use crate::simulation::effects::{COMMANDS, FLOOR_BYTES, WAITS, fill};
 use crate::simulation::parts::{Fault, Log, Replica, layout, standing};

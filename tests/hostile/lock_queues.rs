@@ -1,9 +1,9 @@
 //! LOCK commands under hostile clients: queues, names, sessions and numbers, on the engine without sockets.
 
-use redlatch::internals::engine::Flow;
-use redlatch::internals::keyspace::Due;
-use redlatch::internals::resp::Request;
-use redlatch::internals::state::session::Session;
+use redlatch_core::engine::Flow;
+use redlatch_core::keyspace::Due;
+use redlatch_core::state::session::Session;
+use redlatch_proto::resp::Request;
 
 use super::fixture::{Fixture, costs_at_most};
 use crate::simulation::parts::Machine;

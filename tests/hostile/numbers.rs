@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use redlatch::internals::commands::table;
+use redlatch_core::commands::table;
 
 use super::fixture::{Fixture, Peer};
 

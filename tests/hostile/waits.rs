@@ -2,9 +2,9 @@
 //!
 //! Source  work is counted in look-ups of entries, which a debug build counts. In a release build these sums are zero.
 
-use redlatch::internals::keyspace::Due;
-use redlatch::internals::state::ledger::Kind;
-use redlatch::internals::state::session::Session;
+use redlatch_core::keyspace::Due;
+use redlatch_core::state::ledger::Kind;
+use redlatch_core::state::session::Session;
 
 use super::lock_queues::{assert_nothing_is_left, say, waiting};
 use crate::simulation::parts::Machine;

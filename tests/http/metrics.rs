@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlatch::internals::commands::table;
-use redlatch::internals::types::lock::LockKind;
 use redlatch::{Server, WallTime};
+use redlatch_core::commands::table;
+use redlatch_core::types::lock::LockKind;
 
 use super::server;
 use crate::support::binary::Directory;

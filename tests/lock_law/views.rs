@@ -2,7 +2,7 @@
 //!
 //! Owns    one spelling of a hold and of an end, in which views are compared.
 
-use redlatch::internals::commands::{Value, families};
+use redlatch_core::commands::{Value, families};
 
 use super::START_UNIX_MS;
 use super::model::{End, Hold, Model, Place, Reason, Role, Slot};

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch::internals::clock::LockTime;
-use redlatch::internals::commands::Shared;
-use redlatch::internals::journal::Journal;
-use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace, Replay};
+use redlatch_core::commands::Shared;
+use redlatch_core::journal::Journal;
+use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace, Replay};
+use redlatch_proto::clock::LockTime;
 
 use super::START_UNIX_MS;
 use super::model::Role;

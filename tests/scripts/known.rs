@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use redlatch::internals::scripts::{Granted, Input, Inputs, KNOWN, Kind, Known, Lock, Purpose, Unit};
+use redlatch_core::scripts::{Granted, Input, Inputs, KNOWN, Kind, Known, Lock, Purpose, Unit};
 
 use super::collected;
 use super::runner::{ScriptRunner, WALL_MS};

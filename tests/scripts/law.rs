@@ -3,8 +3,8 @@
 //! Owns    small random states of a few keys, and two engines that start from equal states.
 //! Rule    a leading statement without effect, which no native script has, sends a script to the interpreter.
 
-use redlatch::internals::scripts::Inputs;
-use redlatch::internals::scripts::native::Program;
+use redlatch_core::scripts::Inputs;
+use redlatch_core::scripts::native::Program;
 
 use super::draw::Draw;
 use super::runner::{ScriptRunner, interpreted};

@@ -3,9 +3,9 @@
 //! Knows   native scripts through their public names. Each case runs twice from one state, once as EVAL and once
 //!         natively with its calls sent to the server one by one; reply and state must be equal.
 
-use redlatch::internals::resp::{Protocol, Reply as Out};
-use redlatch::internals::scripts::Inputs;
-use redlatch::internals::scripts::native::{Calls, Program};
+use redlatch_core::scripts::Inputs;
+use redlatch_core::scripts::native::{Calls, Program};
+use redlatch_proto::resp::{Protocol, Reply as Out};
 
 use super::draw::Draw;
 use crate::support::real::RealServer;

@@ -5,19 +5,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use redlatch::internals::clock::Clock;
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::journal::{Journal, Mutation, Record};
-use redlatch::internals::keyspace::{Keyspace, Layout, ShardSet, View};
-use redlatch::internals::locks::Grant;
-use redlatch::internals::resp::Decoder;
-use redlatch::internals::scripts::native::Program;
-use redlatch::internals::state::clients::Client;
-use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::{Events, Settings};
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::{Engine, Flow};
+use redlatch_core::journal::{Journal, Mutation, Record};
+use redlatch_core::keyspace::{Keyspace, Layout, ShardSet, View};
+use redlatch_core::locks::Grant;
+use redlatch_core::scripts::native::Program;
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::session::Session;
+use redlatch_core::state::settings::{Events, Settings};
+use redlatch_proto::clock::Clock;
+use redlatch_proto::resp::Decoder;
 
 use crate::support::clock::StillClock;
+use crate::support::interpreter::INTERPRETER;
 use crate::support::words::request;
 
 #[derive(Debug, Default)]
@@ -53,7 +54,8 @@ impl ScriptRunner {
         let keyspace = Keyspace::new(layout, || {});
         let clock = StillClock::new(LOCK_MS, WALL_MS - LOCK_MS as i64);
         let now = clock.now().lock;
-        let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), clock, 7)));
+        let shared = Shared::new(keyspace, Settings::default(), clock, 7).with_interpreter(INTERPRETER);
+        let engine = Engine::new(Arc::new(shared));
         let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, now);
         let [mut session, listener] = [1, 2].map(|id| engine.connect(client(id)));
         session.may_block = true;

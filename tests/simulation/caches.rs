@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redlatch::internals::keyspace::Due;
-use redlatch::internals::state::session::Session;
+use redlatch_core::keyspace::Due;
+use redlatch_core::state::session::Session;
 
 use super::parts::{Fault, Machine};
 use crate::support::rng::Rng;

@@ -12,21 +12,22 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::Engine;
-use redlatch::internals::journal::Mode;
-use redlatch::internals::journal::log::{GRACE_MS, Log, Owed, SyncError};
-use redlatch::internals::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
-use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace};
-use redlatch::internals::resp::Request as Words;
-use redlatch::internals::state::clients::Client as Peer;
-use redlatch::internals::state::settings::Settings;
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::Engine;
+use redlatch_core::journal::Mode;
+use redlatch_core::journal::log::{GRACE_MS, Log, Owed, SyncError};
+use redlatch_core::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
+use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
+use redlatch_core::state::clients::Client as Peer;
+use redlatch_core::state::settings::Settings;
+use redlatch_proto::clock::{Clock, LockTime, Now};
+use redlatch_proto::resp::Request as Words;
 
 use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told, lost_hold};
 use super::crash_disk::{Disk, Files, Life};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
 use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
+use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
 const CLIENTS: usize = 4;
@@ -723,8 +724,9 @@ impl World {
         if let Err(why) = self.check_keys(&keyspace, now, resume.restores) {
             self.broken = Some(format!("{why}: {:?}, {found:?}, {resume:?}", self.expected.end));
         }
-        let shared =
-            Shared::new(keyspace, Settings::default(), clock, self.servers).with_log(Arc::clone(&log));
+        let shared = Shared::new(keyspace, Settings::default(), clock, self.servers)
+            .with_log(Arc::clone(&log))
+            .with_interpreter(INTERPRETER);
         if let Some((until, reason)) = resume.quarantine {
             shared.quarantine.begin(until, reason);
         }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use redlatch::internals::journal::frame;
-use redlatch::internals::journal::log::Storage;
+use redlatch_core::journal::frame;
+use redlatch_core::journal::log::Storage;
 
 use crate::support::rng::Rng;
 

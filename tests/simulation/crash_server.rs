@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::engine::Engine;
-use redlatch::internals::journal::log::{Log, Owed};
-use redlatch::internals::journal::recovery::{self, Found, Machine, Resume, Terms};
-use redlatch::internals::keyspace::{CopyCursor, Due, Keyspace};
-use redlatch::internals::state::session::Session;
+use redlatch_core::engine::Engine;
+use redlatch_core::journal::log::{Log, Owed};
+use redlatch_core::journal::recovery::{self, Found, Machine, Resume, Terms};
+use redlatch_core::keyspace::{CopyCursor, Due, Keyspace};
+use redlatch_core::state::session::Session;
+use redlatch_proto::clock::{Clock, LockTime, Now};
 
 /// How the server or its start is broken. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

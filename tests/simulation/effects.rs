@@ -3,10 +3,10 @@
 //! Laws    replaying the records gives an equal state, with equal grants, after every command; one command makes one
 //!         record; a refused or read-only command changes nothing; grants of locks less their ends are holders.
 
-use redlatch::internals::commands::row::Flags;
-use redlatch::internals::commands::table;
-use redlatch::internals::journal::{Edit, LockEdit, Mutation};
-use redlatch::internals::keyspace::Due;
+use redlatch_core::commands::row::Flags;
+use redlatch_core::commands::table;
+use redlatch_core::journal::{Edit, LockEdit, Mutation};
+use redlatch_core::keyspace::Due;
 
 use super::lock_balance::{Balance, Counted};
 use super::parts::{DATABASES, Fault, Machine, Replica, State, grants, living, standing};
@@ -292,7 +292,7 @@ fn reads(what: &str) -> bool {
 
 fn nothing_is_left(
     machine: &Machine,
-    session: &mut redlatch::internals::state::session::Session,
+    session: &mut redlatch_core::state::session::Session,
     replica: &mut Replica,
 ) -> Result<(), String> {
     let mut batch = machine.engine.batch();

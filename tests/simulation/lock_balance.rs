@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redlatch::internals::clock::Now;
-use redlatch::internals::journal::{Edit, LockEdit, Mutation};
-use redlatch::internals::keyspace::{Keyspace, ShardSet, View};
-use redlatch::internals::state::settings::Events;
-use redlatch::internals::types::Object;
-use redlatch::internals::types::lock::LockKind;
+use redlatch_core::journal::{Edit, LockEdit, Mutation};
+use redlatch_core::keyspace::{Keyspace, ShardSet, View};
+use redlatch_core::state::settings::Events;
+use redlatch_core::types::Object;
+use redlatch_core::types::lock::LockKind;
+use redlatch_proto::clock::Now;
 
 use super::parts::DATABASES;
 

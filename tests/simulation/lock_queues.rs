@@ -6,8 +6,8 @@
 //! Faults   clients crash in the queue, are killed with an unread grant, use the name of another, and step the wall clock.
 //! Canaries servers and shells that are broken on purpose.
 
-use redlatch::internals::keyspace::Due;
-use redlatch::internals::state::session::Session;
+use redlatch_core::keyspace::Due;
+use redlatch_core::state::session::Session;
 
 use super::lock_balance::{Balance, Counted};
 use super::lock_model::{Held, Kind, Model, Request, Term, Told};

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use redlatch::internals::clock::{LockTime, Now};
-use redlatch::internals::engine::Batch;
-use redlatch::internals::keyspace::{Due, ShardSet, View};
-use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Events;
+use redlatch_core::engine::Batch;
+use redlatch_core::keyspace::{Due, ShardSet, View};
+use redlatch_core::state::session::Session;
+use redlatch_core::state::settings::Events;
+use redlatch_proto::clock::{LockTime, Now};
 
 use super::effects::FLOOR_BYTES;
 use super::parts::{Fault, Log, Machine, Replica, state_of};

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use redlatch::internals::state::session::Session;
+use redlatch_core::state::session::Session;
 
 use super::parts::{Fault, Machine, Replica, State, standing};
 

@@ -7,16 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::{Batch, Engine, Flow};
-use redlatch::internals::journal::{Journal, Mutation, Record};
-use redlatch::internals::keyspace::{Keyspace, Layout, ShardSet, View};
-use redlatch::internals::resp::Request;
-use redlatch::internals::state::clients::Client;
-use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::{Events, Settings};
-use redlatch::internals::types::{Object, Shape};
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::{Batch, Engine, Flow};
+use redlatch_core::journal::{Journal, Mutation, Record};
+use redlatch_core::keyspace::{Keyspace, Layout, ShardSet, View};
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::session::Session;
+use redlatch_core::state::settings::{Events, Settings};
+use redlatch_core::types::{Object, Shape};
+use redlatch_proto::clock::{Clock, LockTime, Now};
+use redlatch_proto::resp::Request;
+
+use crate::support::interpreter::INTERPRETER;
 
 pub(crate) const DATABASES: u16 = 3;
 
@@ -170,7 +172,7 @@ impl Machine {
         let ring = move || rung_by_keyspace.store(fault != Fault::SleepsThroughTheAlarm, Relaxed);
         let keyspace = Keyspace::new(layout(journal), ring);
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
-        let shared = Shared::new(keyspace, Settings::default(), time, seed);
+        let shared = Shared::new(keyspace, Settings::default(), time, seed).with_interpreter(INTERPRETER);
         shared.expires_actively.store(fault != Fault::NeverTicks, Relaxed);
         Self { engine: Engine::new(Arc::new(shared)), clock, log, rung }
     }
@@ -207,7 +209,7 @@ impl Machine {
     }
 
     /// One round of the ticker; returns whether work is left.
-    pub(crate) fn tick(&self) -> redlatch::internals::keyspace::Due {
+    pub(crate) fn tick(&self) -> redlatch_core::keyspace::Due {
         self.clock.is_ticking.store(true, Relaxed);
         self.rung.store(false, Relaxed);
         let due = self.engine.tick();

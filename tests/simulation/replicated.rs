@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::Engine;
-use redlatch::internals::journal::log::{Log, Owed};
-use redlatch::internals::journal::recovery::{Ending, Found, Resume};
-use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace};
-use redlatch::internals::replication::etcd::{EtcdError, Transaction};
-use redlatch::internals::resp::Request as Words;
-use redlatch::internals::state::clients::Client as Peer;
-use redlatch::internals::state::settings::Settings;
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::Engine;
+use redlatch_core::journal::log::{Log, Owed};
+use redlatch_core::journal::recovery::{Ending, Found, Resume};
+use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
+use redlatch_core::replication::etcd::{EtcdError, Transaction};
+use redlatch_core::state::clients::Client as Peer;
+use redlatch_core::state::settings::Settings;
+use redlatch_proto::clock::{Clock, LockTime, Now};
+use redlatch_proto::resp::Request as Words;
 
 use super::crash_clients::{Client, Hold, Op, REGISTERS, Told, lost_hold};
 use super::crash_server::{Connection, Server, ServerClock, passed_ms};
@@ -30,6 +30,7 @@ use super::linearizable::{self, Operation};
 use super::parts::{State, living, standing, state_of};
 use super::replicated_etcd::{Store, Turn, Wake};
 use super::replicated_node;
+use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
 const CLIENTS: usize = 6;
@@ -711,8 +712,9 @@ impl World {
         }
         self.leaders += 1;
         self.clock = Some(Arc::clone(&clock));
-        let shared =
-            Shared::new(keyspace, Settings::default(), clock, self.leaders).with_log(Arc::clone(&log));
+        let shared = Shared::new(keyspace, Settings::default(), clock, self.leaders)
+            .with_log(Arc::clone(&log))
+            .with_interpreter(INTERPRETER);
         let engine = Engine::new(Arc::new(shared));
         let now = engine.shared().clock.now();
         let connections = (0..CLIENTS).map(|_| connect(&engine, now)).collect();

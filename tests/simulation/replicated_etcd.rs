@@ -15,10 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use redlatch::internals::clock::LockTime;
-use redlatch::internals::replication::etcd::{
-    Answer, Compare, Etcd, EtcdError, KeyValue, Operation, Transaction,
-};
+use redlatch_core::replication::etcd::{Answer, Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
+use redlatch_proto::clock::LockTime;
 
 use super::crash_server::ServerClock;
 use super::replicated::{Defect, Wait, WorldHandle};

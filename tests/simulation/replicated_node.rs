@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use redlatch::internals::clock::{Clock, LockTime};
-use redlatch::internals::journal::Mode;
-use redlatch::internals::journal::log::{Log, SyncError};
-use redlatch::internals::journal::recovery::{self, Machine, Terms};
-use redlatch::internals::keyspace::{Copied, CopyCursor, Keyspace};
-use redlatch::internals::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
-use redlatch::internals::replication::standby::{SightError, Standby};
-use redlatch::internals::replication::term::Term;
+use redlatch_core::journal::Mode;
+use redlatch_core::journal::log::{Log, SyncError};
+use redlatch_core::journal::recovery::{self, Machine, Terms};
+use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::standby::{SightError, Standby};
+use redlatch_core::replication::term::Term;
+use redlatch_proto::clock::{Clock, LockTime};
 
 use super::crash_clients::LEASE_MS_MAX;
 use super::parts::{DATABASES, layout};

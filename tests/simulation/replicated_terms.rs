@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use redlatch::internals::clock::LockTime;
-use redlatch::internals::journal::item::Horizon;
-use redlatch::internals::journal::log::{Log, Start, Storage, SyncError};
-use redlatch::internals::journal::{Journal, Mode, Mutation, Record};
-use redlatch::internals::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
-use redlatch::internals::replication::etcd::{Answer, Etcd, EtcdError, Operation, Transaction};
-use redlatch::internals::replication::standby::{Sight, SightError, Standby};
-use redlatch::internals::replication::term::{BUFFERED_BYTES_MAX, ENTRY_BYTES_MAX, Term, TermError};
+use redlatch_core::journal::item::Horizon;
+use redlatch_core::journal::log::{Log, Start, Storage, SyncError};
+use redlatch_core::journal::{Journal, Mode, Mutation, Record};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::etcd::{Answer, Etcd, EtcdError, Operation, Transaction};
+use redlatch_core::replication::standby::{Sight, SightError, Standby};
+use redlatch_core::replication::term::{BUFFERED_BYTES_MAX, ENTRY_BYTES_MAX, Term, TermError};
+use redlatch_proto::clock::LockTime;
 
 use super::replicated_etcd::Store;
 

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use redlatch::internals::keyspace::Due;
-use redlatch::internals::state::session::Session;
+use redlatch_core::keyspace::Due;
+use redlatch_core::state::session::Session;
 
 use super::effects::FLOOR_BYTES;
 use super::parts::{Fault, Machine, Replica, standing};

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redlatch::internals::clock::Clock;
-use redlatch::internals::commands;
-use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::error::Refusal;
-use redlatch::internals::resp::Request;
-use redlatch::internals::state::session::Session;
-use redlatch::internals::testing::{
+use redlatch_core::commands;
+use redlatch_core::engine::{Engine, Flow};
+use redlatch_core::state::session::Session;
+use redlatch_core::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Host, Mode, NamespaceFacts, NodeChange, NodeFacts, NodeState,
     Pending, Recorder, Testing,
 };
+use redlatch_proto::clock::Clock;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::Request;
 
 use super::clock::StillClock;
 

@@ -6,21 +6,22 @@
 use std::io;
 use std::sync::Arc;
 
-use redlatch::internals::clock::{Clock, LockTime};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::journal::item::Horizon;
-use redlatch::internals::journal::log::{Log, Start, Storage};
-use redlatch::internals::journal::{Journal, Mode};
-use redlatch::internals::keyspace::{Due, Keyspace, Layout, ShardSet, View};
-use redlatch::internals::locks::Grant;
-use redlatch::internals::resp::Decoder;
-use redlatch::internals::state::clients::Client;
-use redlatch::internals::state::polling::Polls;
-use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::{Events, Settings};
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::{Engine, Flow};
+use redlatch_core::journal::item::Horizon;
+use redlatch_core::journal::log::{Log, Start, Storage};
+use redlatch_core::journal::{Journal, Mode};
+use redlatch_core::keyspace::{Due, Keyspace, Layout, ShardSet, View};
+use redlatch_core::locks::Grant;
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::polling::Polls;
+use redlatch_core::state::session::Session;
+use redlatch_core::state::settings::{Events, Settings};
+use redlatch_proto::clock::{Clock, LockTime};
+use redlatch_proto::resp::Decoder;
 
 use super::clock::StillClock;
+use super::interpreter::INTERPRETER;
 pub(crate) use super::words::request;
 
 /// The engine, its client, another one, and their buffers.
@@ -58,7 +59,8 @@ impl Bare {
             journal: log.clone().map(|log| log as Arc<dyn Journal>),
         };
         let keyspace = Keyspace::new(layout, || {});
-        let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
+        let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7)
+            .with_interpreter(INTERPRETER);
         let engine = Engine::new(Arc::new(shared));
         let connect = || {
             let id = engine.shared().registries.clients.next_id();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch_proto::clock::{Clock, LockTime, Now};
 
 pub(crate) struct StillClock {
     lock_ms: AtomicU64,

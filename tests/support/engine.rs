@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::error::ProtocolError;
-use redlatch::internals::keyspace::{Due, Keyspace, Layout};
-use redlatch::internals::resp::{Decoder, Reply};
-use redlatch::internals::state::clients::Client;
-use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Settings;
+use redlatch_core::commands::Shared;
+use redlatch_core::engine::{Engine, Flow};
+use redlatch_core::keyspace::{Due, Keyspace, Layout};
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::session::Session;
+use redlatch_core::state::settings::Settings;
+use redlatch_proto::clock::{Clock, LockTime, Now};
+use redlatch_proto::error::ProtocolError;
+use redlatch_proto::resp::{Decoder, Reply};
 
 use super::backend;
 use super::clock::StillClock;
+use super::interpreter::INTERPRETER;
 use super::target::{Heard, Link, Target, Wait};
 
 /// An engine and its clients.
@@ -84,7 +85,7 @@ impl EngineTarget {
         if let Some(testing) = &testing {
             keyspace.observe_locks(testing.recorder.observer(1, Arc::clone(&time)));
         }
-        let shared = Shared::new(keyspace, settings, time, 7);
+        let shared = Shared::new(keyspace, settings, time, 7).with_interpreter(INTERPRETER);
         let shared = match testing {
             Some(testing) => shared.with_testing(testing),
             None => shared,
@@ -96,7 +97,7 @@ impl EngineTarget {
     pub(crate) fn restarted(keyspace: Keyspace, now: Now, client: u64) -> Self {
         let clock = StillClock::new(now.lock.as_millis(), now.wall_offset_ms);
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
-        let shared = Shared::new(keyspace, Settings::default(), time, 7);
+        let shared = Shared::new(keyspace, Settings::default(), time, 7).with_interpreter(INTERPRETER);
         shared.registries.clients.raise_ids(client);
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
     }

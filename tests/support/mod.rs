@@ -12,6 +12,7 @@ pub(crate) mod clock;
 pub(crate) mod engine;
 #[cfg(feature = "http")]
 pub(crate) mod http;
+pub(crate) mod interpreter;
 pub(crate) mod pattern;
 pub(crate) mod real;
 pub(crate) mod reply;

@@ -2,7 +2,7 @@
 //!
 //! Rule     `$-1`, `*-1` and `_`, which codecs merge, are three replies.
 
-use redlatch::internals::resp::Element;
+use redlatch_proto::resp::Element;
 
 use super::words::quote;
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use redlatch::internals::load::RELEASE;
+use redlatch_cli::load::RELEASE;
 
 use super::Race;
 use super::requests::{HELD_MS, Plan, plan};

@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch::internals::load::{self, Dialect, Hold, Keys, Live, Node, Plan, Report, Times, Trust};
+use redlatch::lock::Trust;
+use redlatch_cli::load::{self, Dialect, Hold, Keys, Live, Node, Plan, Report, Times};
 
 use super::Race;
 use crate::machine::rest;

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use redlatch::internals::load::RELEASE;
+use redlatch_cli::load::RELEASE;
 use sha1::{Digest, Sha1};
 
 use super::Race;

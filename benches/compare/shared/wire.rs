@@ -4,7 +4,7 @@
 
 use std::io;
 
-use redlatch::internals::resp::Element;
+use redlatch_proto::resp::Element;
 
 /// Stands in a request for the key, which differs from one request to the next.
 pub(crate) const KEY: &str = "{key}";

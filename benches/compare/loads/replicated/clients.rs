@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use redlatch::internals::load::RELEASE;
+use redlatch_cli::load::RELEASE;
 
 use super::clusters::Cluster;
 use crate::generator::{Generator, Step, Work};

@@ -1,0 +1,45 @@
+//! How many descriptors the process may hold.
+//!
+//! Rule    the binary raises its limit for `maxclients`, as Redis does; a server that is embedded in another program
+//!         takes the limit as it is.
+//! Source  Redis 7.0 `adjustOpenFilesLimit`.
+
+use std::io;
+
+use rlimit::Resource;
+
+use redlatch_core::state::settings::Settings;
+use redlatch_proto::limits::HTTP_CONNECTIONS_MAX;
+use redlatch_server::process::Inherited;
+
+/// Descriptors that are not for clients: listeners, log, runtimes. Redis reserves as many.
+const RESERVED: u64 = 32;
+/// Descriptors of HTTP that are not for its connections.
+const HTTP_RESERVED: u64 = 16;
+
+/// Descriptors for the places beyond `maxclients`, and for HTTP if the settings ask for it or it has inherited a socket: its
+/// connections, its sockets, its runtime.
+pub(super) fn for_others(settings: &Settings, inherited: &Inherited) -> u64 {
+    let reserved = settings.integer("maxclients-reserved").unsigned_abs();
+    let has_socket = !inherited.http.is_empty() || !settings.text("http-unixsocket").is_empty();
+    let is_on = has_socket || settings.text("http-port") != "0";
+    reserved + if is_on { HTTP_CONNECTIONS_MAX as u64 + HTTP_RESERVED } else { 0 }
+}
+
+/// Raises the process' limit of open files so that `clients` can be served, besides `others` that need a descriptor, as far
+/// as the system allows; returns how many clients can be served.
+///
+/// # Errors
+/// The system does not report the limit.
+pub(super) fn raise_limit(clients: u64, others: u64) -> io::Result<u64> {
+    let reserved = RESERVED + others;
+    let wanted = clients.saturating_add(reserved);
+    let (soft, hard) = Resource::NOFILE.get()?;
+    if soft < wanted {
+        // Only a privileged process may go beyond the hard limit.
+        let raised = Resource::NOFILE.set(wanted, hard.max(wanted));
+        raised.or_else(|_| Resource::NOFILE.set(hard.min(wanted), hard))?;
+    }
+    let limit = Resource::NOFILE.get_soft()?;
+    Ok(clients.min(limit.saturating_sub(reserved)))
+}

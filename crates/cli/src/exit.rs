@@ -1,0 +1,63 @@
+//! How a subcommand ends: exit codes, those of sysexits.h where it has one, and failures with their codes.
+
+use redlatch_client::Error;
+
+use super::{Fault, warn};
+
+/// The answer is no, or something has failed that has no code of its own.
+pub(super) const FAILED: u8 = 1;
+/// Arguments, or a URL, that cannot be used.
+pub(super) const MISUSED: u8 = 64;
+/// A file cannot be read.
+pub(super) const NO_INPUT: u8 = 66;
+/// A server cannot be asked.
+pub(super) const NO_SERVER: u8 = 69;
+pub(super) const NOT_ACQUIRED: u8 = 75;
+
+/// Why a subcommand has failed, and the exit code for it.
+#[derive(Debug)]
+pub(super) struct Failure(pub(super) u8, pub(super) Fault);
+
+impl Failure {
+    /// With the code [`MISUSED`].
+    pub(super) fn misused(fault: impl ToString) -> Self {
+        Self(MISUSED, fault.to_string())
+    }
+
+    /// With the code [`NO_SERVER`].
+    pub(super) fn no_server(fault: impl ToString) -> Self {
+        Self(NO_SERVER, fault.to_string())
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self(FAILED, fault)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Url(_) => Self::misused(error),
+            _ => Self::no_server(error),
+        }
+    }
+}
+
+/// Does the work of a subcommand on a runtime of its own; returns the exit code.
+pub(super) fn run(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
+    code(super::runtime().map_err(Failure::from).and_then(|runtime| {
+        let done = runtime.block_on(work);
+        runtime.shutdown_background();
+        done
+    }))
+}
+
+/// The exit code of what was done. A failure is told on the error stream.
+pub(super) fn code(done: Result<u8, Failure>) -> u8 {
+    done.unwrap_or_else(|Failure(code, fault)| {
+        warn(&fault);
+        code
+    })
+}

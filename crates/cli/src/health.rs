@@ -1,0 +1,101 @@
+//! `redlatch health`: whether a server is alive, for container health checks.
+//!
+//! Rule    a server in quarantine is alive, and so is one that answers BUSY or has no place for another client: a restart
+//!         would lose every lock.
+
+use std::time::Duration;
+
+use redlatch_client::wire::{Reply, Target, at, open};
+use redlatch_client::{Error, Trust};
+
+use super::Fault;
+use super::place::Place;
+
+/// How long a server may take for each step: to be connected to, to answer a request.
+const STEP_MAX: Duration = Duration::from_secs(2);
+/// What a server answers where `maxclients` connections are open.
+const FULL: &str = "ERR max number of clients reached";
+/// How long a server that has answered PONG may take to tell of a quarantine.
+const INFO_MAX: Duration = Duration::from_millis(250);
+
+/// Asks the server for a PONG. Returns the text to print for a healthy server: empty if it answers PONG and grants locks.
+///
+/// # Errors
+/// The server cannot be reached or trusted, takes more than [`STEP_MAX`] for a step, or gives an answer that does not
+/// show a working server.
+pub(super) fn check(place: Place) -> Result<String, Fault> {
+    let (target, trust) = place.find()?;
+    let address = &target.address;
+    let answer = super::runtime()?.block_on(ask_for_pong(&target, &trust));
+    match answer {
+        Ok((reply, quarantine)) if reply.is("PONG") => Ok(quarantine
+            .map(|text| format!("{address} is alive, and in quarantine: {text}\n"))
+            .unwrap_or_default()),
+        Ok((reply, _)) => Err(format!("{address} answers '{reply:?}'")),
+        Err(Error::Refused(text)) if is_alive(&text) => Ok(format!("{address} is alive: '-{text}'\n")),
+        Err(Error::Refused(text)) => Err(format!("{address} answers '-{text}'")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether an error reply shows a working server: one that runs a long script, one that is full, or a Redis that cannot
+/// save. LOADING does not, because locks cannot be taken yet.
+fn is_alive(answer: &str) -> bool {
+    matches!(answer.split(' ').next(), Some("BUSY" | "MISCONF")) || answer == FULL
+}
+
+/// Asks without HELLO, which an older server may not know. Also returns what the server says of its quarantine.
+async fn ask_for_pong(target: &Target, trust: &Trust) -> Result<(Reply, Option<String>), Error> {
+    let mut connection = open(target, trust, STEP_MAX).await?;
+    connection.authenticate(target).await.map_err(|error| at(target, error))?;
+    let pong = connection.call(&[b"PING"]).await.map_err(|error| at(target, error))?;
+    // A user without INFO, a server that runs a script, or another server says nothing of a quarantine.
+    let info = tokio::time::timeout(INFO_MAX, connection.ask(&[b"INFO", b"persistence"])).await;
+    let info = info.ok().and_then(Result::ok);
+    Ok((pong, info.and_then(|info| info.text().and_then(|info| quarantine(&String::from_utf8_lossy(info))))))
+}
+
+/// Until when and why the server is in quarantine, if INFO says that it is.
+fn quarantine(info: &str) -> Option<String> {
+    let field = |name: &str| {
+        info.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')))
+    };
+    field("quarantine_active").filter(|active| *active == "1")?;
+    let (left_ms, reason) = (field("quarantine_left_ms")?, field("quarantine_reason")?);
+    Some(format!("no lock is granted or extended for another {left_ms} ms ({reason})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarantine_is_shown_with_its_end_and_its_reason() {
+        let info = |active| {
+            format!(
+                "# Persistence\r\nquarantine_active:{active}\r\nquarantine_left_ms:4182\r\nquarantine_reason:another boot\r\n"
+            )
+        };
+        let text = "no lock is granted or extended for another 4182 ms (another boot)";
+        assert_eq!(quarantine(&info(1)).as_deref(), Some(text));
+        assert_eq!(quarantine(&info(0)), None);
+        assert_eq!(quarantine("# Persistence\r\nloading:0\r\n"), None);
+    }
+
+    #[test]
+    fn a_busy_server_is_alive_and_one_that_refuses_the_login_is_not() {
+        for (answer, expected) in [
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true),
+            ("MISCONF Redis is configured to save RDB snapshots", true),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("NOAUTH Authentication required.", false),
+            ("WRONGPASS invalid username-password pair or user is disabled.", false),
+            ("BUSYKEY", false),
+            ("ERR max number of clients reached", true),
+            ("ERR max number of clients", false),
+            ("", false),
+        ] {
+            assert_eq!(is_alive(answer), expected, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! `redlatch run`: a command under a lock.
+//!
+//! Owns    the order of things: the lock, the command, its signals, the loss of the lock, the end of both.
+//! Rule    SIGTERM reaches the command before the server could grant the lock to anybody else, also when the server does
+//!         not answer: a margin before the deadline that the guard counts. See [`margin`].
+
+use std::ffi::OsString;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::task::Poll;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redlatch_client::{Acquire, Error, Guard, Held, Locks};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::child::{Change, Child};
+use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};
+use super::place::Place;
+use super::{Fault, signals, texts, warn};
+
+/// What `redlatch run` was asked for.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) place: Place,
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) command: Vec<OsString>,
+    pub(super) kind: Kind,
+    /// `None`: without a limit.
+    pub(super) wait: Option<Duration>,
+    pub(super) lease: Duration,
+    pub(super) if_held: IfHeld,
+    pub(super) on_lost: OnLost,
+    pub(super) kill_grace: Duration,
+    pub(super) min_hold: Duration,
+    pub(super) meta: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Exclusive,
+    Permits { count: u64, limit: u64 },
+    Shared,
+}
+
+/// What happens while the lock is held.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum IfHeld {
+    Fail,
+    Skip,
+    Wait,
+}
+
+/// What the command gets when the lock is lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OnLost {
+    Kill,
+    Term,
+    Warn,
+}
+
+/// Exit codes that no other subcommand has.
+const LOST: u8 = 76;
+const NOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Runs the command; returns the exit code.
+pub(super) fn run(options: Options) -> u8 {
+    let runtime = match super::runtime() {
+        Ok(runtime) => runtime,
+        Err(fault) => return refuse(NOT_ACQUIRED, &fault),
+    };
+    let code = runtime.block_on(supervise(options));
+    runtime.shutdown_background();
+    code
+}
+
+fn refuse(code: u8, fault: &str) -> u8 {
+    warn(fault);
+    code
+}
+
+async fn supervise(options: Options) -> u8 {
+    let mut signals = match Caught::new() {
+        Ok(signals) => signals,
+        Err(error) => return refuse(NOT_ACQUIRED, &format!("cannot catch signals: {error}")),
+    };
+    let (target, trust) = match options.place.clone().find() {
+        Ok(found) => found,
+        Err(fault) => return refuse(MISUSED, &fault),
+    };
+    let owner = owner();
+    let locking = async {
+        let locks = Locks::to(target.clone(), trust.clone()).await.map_err(no_server)?;
+        acquire(&locks, &options, &owner).await.map_err(|error| not_acquired(error, &options))
+    };
+    let guard = tokio::select! {
+        guard = locking => match guard {
+            Ok(guard) => guard,
+            Err(code) => return code,
+        },
+        signal = signals.until_asked_to_end() => {
+            // The lock may have been granted in this moment.
+            if let Ok(Ok(locks)) = timeout(RELEASE_MAX, Locks::to(target, trust)).await {
+                let _ = timeout(RELEASE_MAX, locks.release(options.keys, owner)).await;
+            }
+            return 128 + signal as u8;
+        }
+    };
+    let taken = Instant::now();
+    if !guard.is_native() {
+        warn("the server has no LOCK commands: the lock is a plain key, polled for and without a token");
+    }
+    let code = match Child::start(&options.command, &environment(&options, &guard)) {
+        Ok(child) => watch(child, &guard, &options, &mut signals).await,
+        Err(error) => {
+            let program = options.command.first().map(|program| program.to_string_lossy().into_owned());
+            let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
+            refuse(code, &format!("{}: {error}", program.unwrap_or_default()))
+        }
+    };
+    end(guard, taken, &options).await;
+    code
+}
+
+fn acquire(locks: &Locks, options: &Options, owner: &str) -> Acquire {
+    let acquire = locks.lock_all(options.keys.iter().cloned()).acquire().owner(owner).lease(options.lease);
+    let acquire = match options.wait {
+        Some(wait) => acquire.wait(wait),
+        None => acquire.wait_forever(),
+    };
+    let acquire = match options.kind {
+        Kind::Exclusive => acquire,
+        Kind::Permits { count, limit } => acquire.permits(count, limit),
+        Kind::Shared => acquire.shared(),
+    };
+    options.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
+}
+
+/// A server that refuses the login serves nobody here.
+fn no_server(error: Error) -> u8 {
+    let code = if matches!(error, Error::Url(_)) { MISUSED } else { NO_SERVER };
+    refuse(code, &error.to_string())
+}
+
+fn not_acquired(error: Error, options: &Options) -> u8 {
+    match error {
+        Error::Held(_) if options.if_held == IfHeld::Skip => 0,
+        Error::Held(held) => refuse(NOT_ACQUIRED, &refusal(held.as_deref(), options)),
+        Error::Broken(_) | Error::Unreachable(_) => no_server(error),
+        Error::Unsupported(_) | Error::Url(_) | Error::Usage(_) => refuse(MISUSED, &error.to_string()),
+        error => refuse(NOT_ACQUIRED, &error.to_string()),
+    }
+}
+
+/// Why the command does not run, and what could be done about it.
+fn refusal(held: Option<&Held>, options: &Options) -> Fault {
+    let key = held.map_or(&options.keys[0], |held| &held.key);
+    let mut text = format!("not run: {} is held", texts::readable(key));
+    if let Some(held) = held {
+        text += &format!("\n{}", texts::lines(held));
+        let breaking = texts::breaking(held);
+        text += &breaking.map(|command| format!("To take it by force: {command}")).unwrap_or_default();
+    }
+    text.trim_end().to_owned()
+}
+
+/// Watches the command until it ends; returns the exit code.
+async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut Caught) -> u8 {
+    let margin = margin(options);
+    let (mut is_lost, mut is_ended, mut kill_at) = (false, false, None);
+    loop {
+        tokio::select! {
+            biased;
+            change = child_change(&mut signals.children, &mut child) => match change {
+                Change::Ended(_) if is_ended => return LOST,
+                Change::Ended(code) => return code,
+                Change::Stopped => {
+                    child.stop_with_it();
+                    // The lock is not renewed while this process is stopped.
+                    if !guard.remaining().is_zero() || options.on_lost == OnLost::Warn {
+                        child.go_on();
+                    }
+                }
+            },
+            signal = next_of(&mut signals.forwarded) => child.signal(signal),
+            lost = guard.lost_within(margin), if !is_lost => {
+                is_lost = true;
+                is_ended = options.on_lost != OnLost::Warn;
+                let what = if guard.remaining().is_zero() { "is lost" } else { "is about to be lost" };
+                warn(&format!("the lock {what}: {lost}"));
+                match options.on_lost {
+                    OnLost::Kill => child.signal(Signal::SIGKILL),
+                    OnLost::Term => {
+                        child.signal(Signal::SIGTERM);
+                        kill_at = Some(Instant::now() + options.kill_grace);
+                    }
+                    OnLost::Warn => {}
+                }
+            },
+            () = at(kill_at) => {
+                child.signal(Signal::SIGKILL);
+                kill_at = None;
+            },
+        }
+    }
+}
+
+/// How long before the end of the lock SIGTERM reaches the command: the shorter of the grace and a third of the lease,
+/// and a little for the signal itself. The first renewal is due after the first third: it has the second one to succeed in.
+fn margin(options: &Options) -> Duration {
+    let grace = match options.on_lost {
+        OnLost::Term => options.kill_grace.min(options.lease / 3),
+        OnLost::Kill | OnLost::Warn => Duration::ZERO,
+    };
+    grace + (options.lease / 20).min(SLACK_MAX)
+}
+
+/// Releases the lock, or leaves it for the rest of the time that it is to be held at least.
+async fn end(guard: Guard, taken: Instant, options: &Options) {
+    if guard.remaining().is_zero() {
+        return;
+    }
+    let left = options.min_hold.saturating_sub(taken.elapsed());
+    let ended = async {
+        match left.is_zero() {
+            true => guard.release().await,
+            false => guard.leave(left.max(Duration::from_millis(1))).await,
+        }
+    };
+    if let Ok(Err(_)) | Err(_) = timeout(RELEASE_MAX, ended).await {
+        warn("the lock could not be released: it ends with its lease");
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
+    }
+}
+
+/// An owner that nobody else uses, and that tells people where it runs.
+fn owner() -> String {
+    let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
+    let host = host.unwrap_or_else(|_| "localhost".into());
+    format!("{host}:{}:{:016x}", std::process::id(), redlatch_client::wire::random())
+}
+
+fn environment(options: &Options, guard: &Guard) -> [(&'static str, Option<OsString>); 4] {
+    let left = u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX);
+    let deadline = texts::unix_ms_now().saturating_add(left);
+    [
+        ("REDLATCH_KEY", Some(OsString::from_vec(options.keys.join(&b'\n')))),
+        ("REDLATCH_TOKEN", guard.token().map(|token| token.to_string().into())),
+        ("REDLATCH_OWNER", Some(OsString::from_vec(guard.owner().to_vec()))),
+        ("REDLATCH_DEADLINE", Some(deadline.to_string().into())),
+    ]
+}
+
+/// The signals that concern a command, caught before it starts.
+struct Caught {
+    children: Signals,
+    forwarded: Vec<(Signal, Signals)>,
+}
+
+impl Caught {
+    fn new() -> io::Result<Self> {
+        let caught = |number: &Signal| {
+            let signals = signal(SignalKind::from_raw(*number as i32))?;
+            Ok((*number, signals))
+        };
+        // The command ignores them, too: a caught signal would reach it with its default action.
+        let ignored = signals::ignored();
+        let forwarded = FORWARDED.iter().filter(|number| ignored & (1 << (**number as i32 - 1)) == 0);
+        let forwarded = forwarded.map(caught).collect::<io::Result<_>>()?;
+        Ok(Self { children: signal(SignalKind::child())?, forwarded })
+    }
+
+    /// The next signal that asks to end.
+    async fn until_asked_to_end(&mut self) -> Signal {
+        loop {
+            let signal = next_of(&mut self.forwarded).await;
+            if ENDING.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+}
+
+/// The next signal to forward.
+async fn next_of(signals: &mut [(Signal, Signals)]) -> Signal {
+    poll_fn(|cx| {
+        let ready = signals
+            .iter_mut()
+            .find_map(|(signal, caught)| caught.poll_recv(cx).is_ready().then_some(*signal));
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// What happens to the command next. SIGCHLD is caught since before it started.
+async fn child_change(children: &mut Signals, child: &mut Child) -> Change {
+    loop {
+        match child.change() {
+            Ok(Some(change)) => return change,
+            Ok(None) => {}
+            // Somebody else has waited for the command: its status is unknown.
+            Err(_) => return Change::Ended(NOT_RUN),
+        }
+        children.recv().await;
+    }
+}
+
+/// The signals that the command gets in place of this process.
+const FORWARDED: &[Signal] = &[
+    Signal::SIGALRM,
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
+/// Those that end a wait for the lock.
+const ENDING: &[Signal] =
+    &[Signal::SIGALRM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+/// How long the release may take at the end.
+const RELEASE_MAX: Duration = Duration::from_secs(2);
+/// What the margin has for the signal itself, at most.
+const SLACK_MAX: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_margin_leaves_time_for_a_renewal() {
+        let options = |lease, kill_grace, on_lost| Options {
+            place: Place::default(),
+            keys: Vec::new(),
+            command: Vec::new(),
+            kind: Kind::Exclusive,
+            wait: None,
+            lease: Duration::from_millis(lease),
+            if_held: IfHeld::Wait,
+            on_lost,
+            kill_grace: Duration::from_millis(kill_grace),
+            min_hold: Duration::ZERO,
+            meta: Vec::new(),
+        };
+        for (lease, grace, on_lost, expected) in [
+            (30_000, 5_000, OnLost::Term, 5_500),
+            (6_000, 6_000, OnLost::Term, 2_300),
+            (1_000, 0, OnLost::Term, 50),
+            (30_000, 5_000, OnLost::Kill, 500),
+        ] {
+            assert_eq!(margin(&options(lease, grace, on_lost)), Duration::from_millis(expected));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The process around one server: its start, its signals, its end.
+//!
+//! Rule    the signals are caught before the log says that connections are accepted, so that a harness that waits for
+//!         that line can end the process in good order at once.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use redlatch_core::state::directives;
+use redlatch_core::state::proposal::Proposal;
+use redlatch_core::state::settings::{SettingError, Settings};
+use redlatch_server::process::Inherited;
+use redlatch_server::{Builder, Server};
+use tokio::runtime::Runtime;
+
+use super::log_file::LogFile;
+use super::otlp::Exporter;
+use super::served::{Listening, Served};
+use super::signals::{Caught, Signals};
+use super::sources::Configuration;
+use super::systemd::{NotifyState, Supervisor};
+use super::{Fault, descriptors, harness, log, print};
+
+/// The allocator of the binary: see `main.rs`.
+const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc" };
+
+/// What the process brings along, besides the settings.
+pub(super) struct Process<'p> {
+    /// The name that it was started by.
+    pub(super) program: &'p str,
+    /// What its harness asks for.
+    pub(super) flags: &'p harness::Flags,
+    /// Sockets that it was started with.
+    pub(super) inherited: Inherited,
+    pub(super) log: Log,
+    /// What sends its spans, if anything does.
+    pub(super) exporter: Option<Exporter>,
+}
+
+/// The log of the process.
+pub(super) struct Log {
+    /// Where it goes, if it goes anywhere.
+    pub(super) file: Option<Arc<LogFile>>,
+    pub(super) set_level: log::SetLevel,
+}
+
+/// Serves until a signal, SHUTDOWN or a failed sync of the journal ends it. Returns the status of the process.
+///
+/// # Errors
+/// The reason why the server does not start.
+pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Result<ExitCode, Fault> {
+    let Process { program, flags, inherited, log, exporter } = process;
+    flags.check()?;
+    let settings = Settings::default();
+    let mut builder = configured(&configuration, &settings)?;
+    check_reachable(&settings, &inherited)?;
+    log_start(program, &configuration.ignored);
+    let supervisor = Supervisor::find(&settings.text("supervised"))?;
+    let unix = unix_paths(&settings, &inherited);
+    let for_others = descriptors::for_others(&settings, &inherited);
+    builder = builder.inherited(inherited);
+    let clients = client_limit(&settings, for_others)?;
+    builder = builder.set("maxclients", clients.to_string());
+    let threads = match settings.integer("threads") as usize {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let runtime = redlatch_server::process::runtime().map_err(|error| format!("cannot start: {error}"))?;
+    // A signal is registered with the runtime that waits for it.
+    let entered = runtime.enter();
+    let mut signals = Signals::catch()?;
+    drop(entered);
+    let Log { file, set_level } = log;
+    let set_level = Arc::new(set_level);
+    let watch_settings = move |server: &Server| watch_settings(server, &set_level, for_others);
+    let start = Served::start(builder, &settings, threads, watch_settings);
+    // The start may wait for others.
+    let started = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            started = start => Some(started),
+            () = signals.end() => None,
+        }
+    });
+    let Some(server) = started.transpose()? else { return Ok(ExitCode::SUCCESS) };
+    let listening = server.listening(&settings);
+    let status = log_ready(&listening, &unix);
+    supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&listening, &unix).as_bytes())?;
+    let reason = match is_harness_there {
+        true => {
+            let reload = || reload(&server, file.as_deref(), &supervisor);
+            let end = reason_to_end(&mut signals, &server, flags, reload);
+            runtime.block_on(unless_forever(end, watch(&server, &supervisor, file.as_deref())))
+        }
+        false => "nobody reads the standard output",
+    };
+    tracing::info!(reason, "Ending");
+    supervisor.tell(&[NotifyState::Stopping, NotifyState::Status("Answers the last requests")]);
+    Ok(end(server, &settings, (runtime, signals, exporter)))
+}
+
+/// Ends the server, and what serves it. Returns the status of the process.
+fn end(
+    server: Served,
+    settings: &Settings,
+    (runtime, mut signals, exporter): (Runtime, Signals, Option<Exporter>),
+) -> ExitCode {
+    server.stop();
+    let mut is_hurried = runtime.block_on(async {
+        tokio::select! {
+            () = server.finished() => false,
+            () = signals.end() => true,
+        }
+    });
+    let has_failed = server.has_failed();
+    runtime.shutdown_background();
+    if !is_hurried {
+        server.join();
+    }
+    for port_file in ["port-file", "tls-port-file", "http-port-file"].map(|name| settings.text(name)) {
+        if !port_file.is_empty() {
+            // A harness that waits for the file of the next server must not find this one's.
+            let _ = std::fs::remove_file(port_file);
+        }
+    }
+    if let Some(exporter) = exporter {
+        tracing::info!("The last spans are sent");
+        let was_hurried = is_hurried;
+        is_hurried = exporter.end(async {
+            if !was_hurried {
+                signals.end().await;
+            }
+        });
+    }
+    if is_hurried {
+        tracing::warn!("A second signal ends the process at once");
+        return ExitCode::FAILURE;
+    }
+    if has_failed {
+        return DISK_FAILED.into();
+    }
+    tracing::info!("Ended");
+    ExitCode::SUCCESS
+}
+
+/// Tells the supervisor that the server lives, and the log which of its lines were left out. Has no end.
+async fn watch(server: &Served, supervisor: &Supervisor, log: Option<&LogFile>) {
+    let told = async {
+        if let Some(log) = log {
+            log.tell_left_out().await;
+        }
+    };
+    tokio::join!(supervisor.watch(server), told);
+}
+
+/// Waits for `end`, and meanwhile runs `work`, which has no end.
+async fn unless_forever<T>(end: impl Future<Output = T>, work: impl Future<Output = ()>) -> T {
+    let work = async {
+        work.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = end => ended,
+        never = work => never,
+    }
+}
+
+/// The status of a process that ends because the disk cannot be trusted: EX_IOERR of `sysexits.h`.
+const DISK_FAILED: u8 = 74;
+
+/// The server that the configuration describes. Stores its settings in `settings`, too.
+///
+/// # Errors
+/// A value is not allowed.
+pub(super) fn configured(configuration: &Configuration, settings: &Settings) -> Result<Builder, Fault> {
+    let mut builder = Builder::new().allocator(ALLOCATOR);
+    for (name, value) in &configuration.settings {
+        settings.set(name, value).map_err(|refused| refused.to_string())?;
+        builder = builder.set(*name, value);
+    }
+    for (name, rules) in &configuration.users {
+        builder = builder.user(name, rules);
+    }
+    if let Some(file) = &configuration.file {
+        // A relative path would be another file after a change of the working directory.
+        let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+        builder = builder.config_file(path.to_string_lossy());
+    }
+    Ok(builder)
+}
+
+/// Checks that there is an address to connect to.
+///
+/// # Errors
+/// There is none.
+pub(super) fn check_reachable(settings: &Settings, inherited: &Inherited) -> Result<(), Fault> {
+    let has_port = ["port", "tls-port"].iter().any(|name| settings.text(name) != "0");
+    if has_port || !settings.text("unixsocket").is_empty() || inherited.is_any() {
+        return Ok(());
+    }
+    let expected = "must be above 0, or auto, where neither tls-port nor unixsocket is set";
+    Err(format!("port '0': {expected}: no client could connect"))
+}
+
+/// The paths of the Unix sockets, separated by spaces.
+fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
+    if !inherited.replaces_port() {
+        return settings.text("unixsocket");
+    }
+    let addresses = inherited.unix.iter().filter_map(|listener| listener.local_addr().ok());
+    let paths = addresses.filter_map(|address| Some(address.as_pathname()?.display().to_string()));
+    paths.collect::<Vec<_>>().join(" ")
+}
+
+/// Waits until the server is to end; returns why. It outlives its terminal, as Redis does: SIGHUP has it read its
+/// certificates and open its log file again.
+async fn reason_to_end(
+    signals: &mut Signals,
+    server: &Served,
+    flags: &harness::Flags,
+    reload: impl Fn(),
+) -> &'static str {
+    let mut end_of_process = std::pin::pin!(flags.reason_to_end());
+    loop {
+        tokio::select! {
+            caught = signals.next() => match caught {
+                Caught::End(name) => return name,
+                Caught::Hangup => reload(),
+            },
+            () = server.stopped() => return "SHUTDOWN",
+            reason = &mut end_of_process => return reason,
+        }
+    }
+}
+
+/// Raises the limit of open files for `maxclients` and for others. Returns how many clients it allows; the log says so if it
+/// is fewer.
+fn client_limit(settings: &Settings, for_others: u64) -> Result<u64, Fault> {
+    let wanted = settings.integer("maxclients") as u64;
+    // A standby has a connection to the leader for each client.
+    let each = if settings.text("cluster-etcd").is_empty() { 1 } else { 2 };
+    let fit = descriptors::raise_limit(wanted * each, for_others);
+    let fit = fit.map_err(|error| format!("maxclients: {error}"))? / each;
+    match fit {
+        0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
+        _ if fit < wanted => {
+            tracing::warn!(wanted, maxclients = fit, "maxclients lowered to what 'ulimit -n' allows");
+            Ok(fit)
+        }
+        _ => Ok(wanted),
+    }
+}
+
+/// Has a server that starts follow CONFIG SET where that concerns the process.
+fn watch_settings(server: &Server, set_level: &Arc<log::SetLevel>, for_others: u64) {
+    let set_level = Arc::clone(set_level);
+    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
+    server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_others));
+}
+
+/// CONFIG SET may set no `maxclients` that the system does not allow.
+fn check_maxclients(proposal: &Proposal<'_>, for_others: u64) -> Result<(), SettingError> {
+    let Some(name) = proposal.first("maxclients") else { return Ok(()) };
+    let value = proposal.text(name);
+    let wanted = value.parse().unwrap_or(u64::MAX);
+    match descriptors::raise_limit(wanted, for_others) {
+        Ok(fit) if fit < wanted => {
+            let reply = format!(
+                "The operating system is not able to handle the specified number of clients, try with {fit}"
+            );
+            Err(SettingError::Value { name, value, expected: format!("must be at most {fit}"), reply })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens the log file again, which may have been renamed, and reads renewed certificates; the log says if they cannot be
+/// used.
+fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
+    supervisor.tell_reloading();
+    if let Some(Err(error)) = log.map(LogFile::reopen) {
+        tracing::warn!(%error, "The log stays in its old file");
+    }
+    match server.reload_certificates() {
+        Ok(()) => tracing::info!("Certificates have been read again"),
+        Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
+    }
+    supervisor.tell(&[NotifyState::Ready]);
+}
+
+/// Logs the banner that harnesses wait for, in the name of the program that they think they started, and the ignored
+/// directives.
+fn log_start(program: &str, ignored: &[String]) {
+    let name = match Path::new(program).file_name().and_then(|name| name.to_str()) {
+        Some("redis-server") => "Redis",
+        Some("valkey-server") => "Valkey",
+        _ => "redlatch",
+    };
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(version, pid, "oO0OoO0OoO0Oo {name} is starting oO0OoO0OoO0Oo");
+    if !ignored.is_empty() {
+        tracing::warn!(settings = ignored.join(" "), "Settings that do not apply are ignored");
+    }
+    let protections: Vec<&str> =
+        ignored.iter().map(String::as_str).filter(|name| directives::is_protection(name)).collect();
+    if !protections.is_empty() {
+        tracing::warn!(
+            settings = protections.join(" "),
+            "Ignored settings leave the server less protected than Redis"
+        );
+    }
+}
+
+/// Says that the server accepts connections, and where: several addresses of one port are separated by spaces. Returns that
+/// in one sentence.
+fn log_ready(at: &Listening, unix: &str) -> String {
+    let listed =
+        |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let [tcp, tls, http] = [&at.tcp, &at.tls, &at.http].map(|addresses| listed(addresses));
+    tracing::info!(tcp, tls, unix, http, "Ready to accept connections");
+    let named = [("tcp", &*tcp), ("tls", &*tls), ("unix", unix), ("http", &*http)];
+    let named = named.iter().filter(|(_, addresses)| !addresses.is_empty());
+    let addresses: Vec<_> = named.map(|(kind, addresses)| format!("{kind} {addresses}")).collect();
+    format!("Accepts connections: {}", addresses.join(", "))
+}

@@ -1,0 +1,240 @@
+//! The requests that take, extend and release a lock: as LOCK commands, and for other servers as SET and two scripts.
+//!
+//! Source  the scripts are the usual ones of lock clients: compare and delete, compare and pexpire.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::{Connection, is_ending, is_unknown};
+use super::error::Error;
+use super::locks::random;
+use super::views::Held;
+use crate::received::Reply;
+
+/// What a holder asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) owner: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) lease: Duration,
+    /// How long to wait; `None` without a limit.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) meta: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Exclusive,
+    Permits { count: u64, limit: u64 },
+    Shared,
+}
+
+/// How a server is asked for locks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Dialect {
+    /// By LOCK commands.
+    Native,
+    /// By SET and scripts.
+    Plain,
+}
+
+/// A lock that was granted.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) dialect: Dialect,
+    pub(crate) token: Option<u64>,
+    /// The server does not grant the lock to anybody else before this.
+    pub(crate) deadline: Instant,
+}
+
+impl Terms {
+    /// Takes the lock, waiting for it as long as the terms say.
+    ///
+    /// # Errors
+    /// The lock is held when the wait has ended, or the server refuses the terms or cannot be asked.
+    pub(crate) async fn acquire(&self, connection: &mut Connection) -> Result<Grant, Error> {
+        match self.acquire_natively(connection).await {
+            Err(Error::Refused(text)) if is_unknown(&text) => self.acquire_plainly(connection).await,
+            answer => answer,
+        }
+    }
+
+    async fn acquire_natively(&self, connection: &mut Connection) -> Result<Grant, Error> {
+        let until = self.wait.map(|wait| Instant::now() + wait);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let wait = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+            let (sent, request) = (Instant::now(), self.acquire_request(wait));
+            let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+            let asked = connection.ask_and_wait(&words);
+            let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
+            let reply = reply.map_err(|_| Error::Unreachable("the server does not answer".to_owned()))??;
+            if let Reply::Error(text) = reply {
+                return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::Refused(text) });
+            }
+            if let Some(waited) = reply.field("waited").and_then(Reply::integer) {
+                // The lease began when the wait ended, which is later than it was sent by at least what it waited.
+                let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0).saturating_sub(1));
+                let granted = (sent + waited).min(Instant::now());
+                let token = reply.field("token").and_then(Reply::integer);
+                let token = token.and_then(|token| u64::try_from(token).ok());
+                return Ok(Grant { dialect: Dialect::Native, token, deadline: granted + self.lease });
+            }
+            if until.is_some_and(|until| Instant::now() + wait >= until) || wait < WAIT_MAX {
+                return Err(Error::Held(self.held(connection, reply.field("refused")).await));
+            }
+        }
+    }
+
+    fn acquire_request(&self, wait: Duration) -> Vec<Vec<u8>> {
+        let mut words = match &self.keys[..] {
+            [key] => vec![b"LOCK.ACQUIRE".to_vec(), key.clone()],
+            keys => {
+                let mut words = vec![b"LOCK.MACQUIRE".to_vec(), text(keys.len())];
+                words.extend(keys.iter().cloned());
+                words
+            }
+        };
+        words.extend([self.owner.clone(), b"LEASE".to_vec(), millis(self.lease)]);
+        words.extend([b"WAIT".to_vec(), millis(wait), b"WHY".to_vec()]);
+        match self.kind {
+            Kind::Exclusive => {}
+            Kind::Permits { count, limit } => {
+                words.extend([b"PERMITS".to_vec(), text(count), b"OF".to_vec(), text(limit)]);
+            }
+            Kind::Shared => words.push(b"SHARED".to_vec()),
+        }
+        if !self.meta.is_empty() {
+            words.push(b"META".to_vec());
+            words.extend(self.meta.iter().flat_map(|(field, value)| [field.clone(), value.clone()]));
+        }
+        words
+    }
+
+    /// Who holds the lock that was refused: what LOCK.WHO says, or else the refusal itself.
+    async fn held(&self, connection: &mut Connection, refusal: Option<&Reply>) -> Option<Box<Held>> {
+        for key in &self.keys {
+            if let Ok(reply) = connection.call(&[b"LOCK.WHO", key]).await
+                && let Some(held) = Held::read(&reply)
+            {
+                return Some(Box::new(held));
+            }
+        }
+        Held::of_refusal(&self.keys[0], refusal?).map(Box::new)
+    }
+
+    async fn acquire_plainly(&self, connection: &mut Connection) -> Result<Grant, Error> {
+        let [key] = &self.keys[..] else { return Err(Error::Unsupported("more than one key")) };
+        if self.kind != Kind::Exclusive {
+            return Err(Error::Unsupported("a shared lock"));
+        }
+        let until = self.wait.map(|wait| Instant::now() + wait);
+        let mut pause = POLL_MIN;
+        loop {
+            let sent = Instant::now();
+            let set = [b"SET", &key[..], &self.owner, b"NX", b"PX", &millis(self.lease)];
+            if connection.call(&set).await? != Reply::Null {
+                return Ok(Grant { dialect: Dialect::Plain, token: None, deadline: sent + self.lease });
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Error::Held(held_plainly(connection, key).await.map(Box::new)));
+            }
+            // Half of the pause is random, so that those who wait do not ask in step.
+            let half = u64::try_from(pause.as_micros() / 2).unwrap_or(u64::MAX);
+            let next = Instant::now() + Duration::from_micros(half + random() % half.max(1));
+            sleep_until(until.map_or(next, |until| until.min(next))).await;
+            pause = (pause * 2).min(POLL_MAX);
+        }
+    }
+
+    /// Starts the lease anew, with another length. False if the owner does not hold every key.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses.
+    pub(crate) async fn extend(
+        &self,
+        connection: &mut Connection,
+        dialect: Dialect,
+        lease: Duration,
+    ) -> Result<bool, Error> {
+        let lease = millis(lease);
+        for key in &self.keys {
+            let is_held = match dialect {
+                Dialect::Native => {
+                    let words = [&b"LOCK.EXTEND"[..], key, &self.owner, b"LEASE", &lease];
+                    connection.call(&words).await? != Reply::Null
+                }
+                Dialect::Plain => {
+                    let reply = connection
+                        .call(&[b"EVAL", EXTEND.as_bytes(), b"1", key, &self.owner, &lease])
+                        .await?;
+                    reply.integer() == Some(1)
+                }
+            };
+            if !is_held {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Releases every key. With a token, a later hold of the same owner is left alone. False if the owner did not hold all
+    /// of them.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses.
+    pub(crate) async fn release(
+        &self,
+        connection: &mut Connection,
+        dialect: Dialect,
+        token: Option<u64>,
+    ) -> Result<bool, Error> {
+        let token = token.map(text);
+        let mut was_held = true;
+        for key in &self.keys {
+            let mut words: Vec<&[u8]> = match dialect {
+                Dialect::Native => vec![b"LOCK.RELEASE", key, &self.owner],
+                Dialect::Plain => vec![b"EVAL", RELEASE.as_bytes(), b"1", key, &self.owner],
+            };
+            words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
+            was_held &= connection.call(&words).await?.integer() == Some(1);
+        }
+        Ok(was_held)
+    }
+}
+
+/// What a server without LOCK commands tells about a key: its value and its TTL, or the type of a value that is no string.
+pub(crate) async fn held_plainly(connection: &mut Connection, key: &[u8]) -> Option<Held> {
+    let value = match connection.ask(&[b"GET", key]).await.ok()? {
+        Reply::Text(owner) => Ok(owner),
+        Reply::Error(text) if text.starts_with("WRONGTYPE") => {
+            let reply = connection.call(&[b"TYPE", key]).await.ok()?;
+            Err(String::from_utf8_lossy(reply.text()?).into_owned())
+        }
+        _ => return None,
+    };
+    let left = connection.call(&[b"PTTL", key]).await.ok()?.integer();
+    Some(Held::plain(key, value, left.and_then(|left| u64::try_from(left).ok())))
+}
+
+fn text(number: impl ToString) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+fn millis(duration: Duration) -> Vec<u8> {
+    text(duration.as_millis())
+}
+
+/// Compare and delete: 1, or 0 if the owner does not hold the lock. KEYS: the lock. ARGV: the owner.
+pub const RELEASE: &str = include_str!("release.lua");
+/// Like [`RELEASE`]; the lease begins anew. ARGV: the owner, the lease in milliseconds.
+const EXTEND: &str = include_str!("extend.lua");
+/// How long one request waits at most. A longer wait asks again.
+const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
+/// How long an answer may take after the wait has ended.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The pause between two requests of a wait for a lock of a plain server, at first and at most.
+const POLL_MIN: Duration = Duration::from_millis(20);
+const POLL_MAX: Duration = Duration::from_millis(500);

@@ -1,0 +1,292 @@
+//! A lock that is held: its renewal in the background, its loss, its release.
+//!
+//! Owns    the task that renews one lock, and its connection.
+//! Time    the deadline counts from the moment the last successful renewal was sent. It lies before the end of the lease
+//!         as the server counts it, whatever the network did to the request and its reply.
+
+use std::fmt;
+use std::future::pending;
+use std::time::Duration;
+
+use redlatch_proto::log_name::LogName;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::connection::Connection;
+use super::connector::Connector;
+use super::dialect::{Dialect, Grant, Terms};
+use super::error::Error;
+use crate::received::Reply;
+
+/// Why a lock is no longer held.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Lost {
+    /// An operator has broken it, and may have said why.
+    Broken(Option<String>),
+    /// Its key was deleted or overwritten by somebody else.
+    Deleted,
+    /// Its lease has ended on the server.
+    Expired,
+    /// Every key was removed: FLUSHDB or FLUSHALL.
+    Flushed,
+    /// The server no longer knows it, for a reason that it does not tell.
+    NotHeld,
+    /// Its session has ended.
+    Session,
+    /// No renewal has succeeded in time. The server may still count it as held.
+    Unrenewed,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Broken(Some(reason)) => return write!(f, "it was broken by an operator: {reason}"),
+            Self::Broken(None) => "it was broken by an operator",
+            Self::Deleted => "its key was deleted or overwritten",
+            Self::Expired => "its lease has ended",
+            Self::Flushed => "all keys were removed",
+            Self::NotHeld => "the server no longer knows it",
+            Self::Session => "its session has ended",
+            Self::Unrenewed => "no renewal has succeeded in time",
+        })
+    }
+}
+
+/// A lock that is held. A task in the background renews it at each third of its lease; dropping the guard releases it
+/// as far as possible: the task sends the release if the runtime still runs and the server can be reached. Else the lock
+/// ends with its lease.
+#[derive(Debug)]
+pub struct Guard {
+    owner: Vec<u8>,
+    token: Option<u64>,
+    dialect: Dialect,
+    state: watch::Receiver<State>,
+    order: Option<oneshot::Sender<Order>>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    deadline: Instant,
+    lost: Option<Lost>,
+}
+
+/// What a guard asks its task for, before it goes.
+#[derive(Debug)]
+struct Order {
+    /// The lease to leave the lock with; `None` releases it.
+    leave: Option<Duration>,
+    done: oneshot::Sender<Result<bool, Error>>,
+}
+
+impl Guard {
+    /// Begins to renew a lock that was granted.
+    pub(super) fn new(connector: Connector, connection: Connection, terms: Terms, grant: Grant) -> Self {
+        let (state, states) = watch::channel(State { deadline: grant.deadline, lost: None });
+        let (order, orders) = oneshot::channel();
+        let owner = terms.owner.clone();
+        let keeper = Keeper {
+            connector,
+            connection: Some(connection),
+            dialect: grant.dialect,
+            token: grant.token,
+            deadline: grant.deadline,
+            next: grant.deadline - terms.lease + terms.lease / 3,
+            terms,
+            state,
+        };
+        tokio::spawn(keeper.run(orders));
+        Self { owner, token: grant.token, dialect: grant.dialect, state: states, order: Some(order) }
+    }
+
+    /// The fencing token. `None` from a server without LOCK commands.
+    pub fn token(&self) -> Option<u64> {
+        self.token
+    }
+
+    /// The owner that the lock was taken for.
+    pub fn owner(&self) -> &[u8] {
+        &self.owner
+    }
+
+    /// Whether the server has LOCK commands. Without them the lock is a string key, taken by SET NX.
+    pub fn is_native(&self) -> bool {
+        self.dialect == Dialect::Native
+    }
+
+    /// For how long the lock is certainly held, if it is not broken by force. Zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        let state = self.state.borrow();
+        match state.lost {
+            Some(_) => Duration::ZERO,
+            None => state.deadline.saturating_duration_since(Instant::now()),
+        }
+    }
+
+    /// Resolves when the lock is lost.
+    pub async fn lost(&self) -> Lost {
+        self.lost_within(Duration::ZERO).await
+    }
+
+    /// Resolves when the lock is lost, or when no more than `margin` is left and no renewal has succeeded. What the lock
+    /// protects can be ended in this time, before the server grants it to anybody else.
+    pub async fn lost_within(&self, margin: Duration) -> Lost {
+        let mut states = self.state.clone();
+        loop {
+            let State { deadline, lost } = states.borrow_and_update().clone();
+            if let Some(lost) = lost {
+                return lost;
+            }
+            let at = deadline.checked_sub(margin).unwrap_or(deadline);
+            tokio::select! {
+                changed = states.changed() => if changed.is_err() { return Lost::Unrenewed },
+                () = sleep_until(at) => return Lost::Unrenewed,
+            }
+        }
+    }
+
+    /// Releases the lock. Returns whether it was still held.
+    ///
+    /// # Errors
+    /// The server cannot be asked: the lock ends with its lease.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        self.finish(None).await
+    }
+
+    /// Leaves the lock held for another `lease`, and renews it no more. Returns whether it was still held.
+    ///
+    /// # Errors
+    /// The server cannot be asked: the lock ends with its last lease.
+    pub async fn leave(mut self, lease: Duration) -> Result<bool, Error> {
+        self.finish(Some(lease)).await
+    }
+
+    async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
+        let (done, answer) = oneshot::channel();
+        let sent = self.order.take().is_some_and(|order| order.send(Order { leave, done }).is_ok());
+        match (sent, answer.await) {
+            (true, Ok(answer)) => answer,
+            _ => Err(Error::Unreachable("the task that renews the lock has ended".to_owned())),
+        }
+    }
+}
+
+/// The task that renews a lock.
+struct Keeper {
+    connector: Connector,
+    /// `None` after it failed, until the next renewal.
+    connection: Option<Connection>,
+    terms: Terms,
+    dialect: Dialect,
+    token: Option<u64>,
+    deadline: Instant,
+    next: Instant,
+    state: watch::Sender<State>,
+}
+
+impl Keeper {
+    async fn run(mut self, mut orders: oneshot::Receiver<Order>) {
+        let order = tokio::select! {
+            order = &mut orders => order,
+            lost = self.renew() => {
+                self.state.send_replace(State { deadline: self.deadline, lost: Some(lost) });
+                orders.await
+            }
+        };
+        let order = order.ok();
+        let result = self.finish(order.as_ref().and_then(|order| order.leave)).await;
+        if let Some(order) = order {
+            // The guard may be gone.
+            let _ = order.done.send(result);
+        }
+    }
+
+    /// Renews the lock until it is lost.
+    async fn renew(&mut self) -> Lost {
+        loop {
+            let (deadline, next) = (self.deadline, self.next);
+            tokio::select! {
+                biased;
+                () = sleep_until(deadline) => return Lost::Unrenewed,
+                lost = self.told() => return lost,
+                () = sleep_until(next) => {}
+            }
+            let sent = Instant::now();
+            match timeout_at(deadline.min(sent + self.terms.lease / 6), self.extend(self.terms.lease)).await {
+                Ok(Ok(true)) => {
+                    self.deadline = sent + self.terms.lease;
+                    self.next = sent + self.terms.lease / 3;
+                    self.state.send_replace(State { deadline: self.deadline, lost: None });
+                }
+                Ok(Ok(false)) => return Lost::NotHeld,
+                Ok(Err(_)) | Err(_) => {
+                    self.connection = None;
+                    self.next = Instant::now() + (self.terms.lease / 30).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Resolves when the server says that the lock is lost.
+    async fn told(&mut self) -> Lost {
+        loop {
+            let Some(connection) = &mut self.connection else { return pending().await };
+            match connection.next_push().await {
+                Ok(push) => {
+                    if let Some(lost) = self.loss(&push) {
+                        return lost;
+                    }
+                }
+                Err(_) => self.connection = None,
+            }
+        }
+    }
+
+    /// The reason in a push that tells of the loss of this lock: `lock-lost`, key, token, reason, and what LOCK.BREAK said.
+    fn loss(&self, push: &[Reply]) -> Option<Lost> {
+        let [kind, key, token, reason, said @ ..] = push else { return None };
+        let is_ours = kind.is("lock-lost")
+            && self.terms.keys.iter().any(|ours| key.text() == Some(ours))
+            && token.integer().and_then(|token| u64::try_from(token).ok()) == self.token;
+        is_ours.then(|| match reason.text() {
+            Some(b"broken") => {
+                let said = said.first().and_then(Reply::text);
+                Lost::Broken(said.map(|said| LogName(said).to_string()))
+            }
+            Some(b"deleted") => Lost::Deleted,
+            Some(b"expired") => Lost::Expired,
+            Some(b"flushed") => Lost::Flushed,
+            Some(b"session") => Lost::Session,
+            _ => Lost::NotHeld,
+        })
+    }
+
+    async fn extend(&mut self, lease: Duration) -> Result<bool, Error> {
+        let connection = connected(&mut self.connection, &self.connector).await?;
+        self.terms.extend(connection, self.dialect, lease).await
+    }
+
+    async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
+        match leave {
+            Some(lease) => self.extend(lease).await,
+            None => {
+                let connection = connected(&mut self.connection, &self.connector).await?;
+                self.terms.release(connection, self.dialect, self.token).await
+            }
+        }
+    }
+}
+
+async fn connected<'c>(
+    connection: &'c mut Option<Connection>,
+    connector: &Connector,
+) -> Result<&'c mut Connection, Error> {
+    let open = match connection.take() {
+        Some(open) => open,
+        None => connector.connect().await?,
+    };
+    Ok(connection.insert(open))
+}
+
+/// The longest pause after a renewal that failed.
+const RETRY_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,345 @@
+//! Locks of a server by name, and the builder of one acquisition.
+
+use std::collections::BTreeMap;
+use std::future::{Future, IntoFuture};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::connection::{Connection, is_unknown};
+use super::connector::Connector;
+use super::dialect::{Dialect, Kind, Terms, held_plainly};
+use super::error::Error;
+use super::guard::Guard;
+use super::target::{Target, Trust};
+use super::views::{Held, Waiting};
+use crate::received::Reply;
+
+/// The locks of one server: a redlatch, or any server that speaks its protocol.
+///
+/// Every lock that is held or waited for has a connection of its own.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use redlatch::Server;
+/// use redlatch::lock::{Error, Locks};
+///
+/// let server = Server::builder().start().await?;
+/// let locks = Locks::connect(&server.url()).await?;
+///
+/// let lease = Duration::from_secs(30);
+/// let guard = locks.lock("lock:stock").acquire().lease(lease).wait(Duration::from_secs(5)).await?;
+/// let again = locks.lock("lock:stock").acquire().await;
+/// assert!(matches!(again, Err(Error::Held(_))));
+///
+/// tokio::select! {
+///     () = work() => {}
+///     lost = guard.lost() => panic!("stop: {lost}"),
+/// }
+/// assert!(guard.release().await?);
+/// # Ok(()) }
+/// # async fn work() {}
+/// ```
+#[derive(Clone, Debug)]
+pub struct Locks {
+    connector: Connector,
+}
+
+impl Locks {
+    /// Connects to `redis[s]://[[user]:password@]host[:port][/database]` or `unix:///path`.
+    ///
+    /// # Errors
+    /// [`Error::Url`], [`Error::Unreachable`], or [`Error::Refused`] for the login.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::connect_trusting(url, Trust::default()).await
+    }
+
+    /// Like [`Locks::connect`], with whom to trust behind a `rediss://` URL.
+    ///
+    /// # Errors
+    /// As [`Locks::connect`].
+    pub async fn connect_trusting(url: &str, trust: Trust) -> Result<Self, Error> {
+        Self::to(Target::parse(url)?, trust).await
+    }
+
+    #[doc(hidden)]
+    pub async fn to(target: Target, trust: Trust) -> Result<Self, Error> {
+        let locks = Self { connector: Connector::to(target, trust) };
+        locks.connector.connect().await?;
+        Ok(locks)
+    }
+
+    /// The locks of a server that `open` connects to, over any asynchronous stream.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = redlatch::Server::builder().start().await?;
+    /// # let address = server.addr();
+    /// use redlatch::lock::Locks;
+    ///
+    /// let locks = Locks::over(move || tokio::net::TcpStream::connect(address));
+    /// let guard = locks.lock("lock:stock").acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn over<F, O, S>(open: F) -> Self
+    where
+        F: Fn() -> O + Send + Sync + 'static,
+        O: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self::with_login(open, Target::default())
+    }
+
+    #[doc(hidden)]
+    pub fn with_login<F, O, S>(open: F, login: Target) -> Self
+    where
+        F: Fn() -> O + Send + Sync + 'static,
+        O: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self { connector: Connector::over(open, login) }
+    }
+
+    /// The lock of one key.
+    pub fn lock(&self, key: impl Into<Vec<u8>>) -> Lock<'_> {
+        Lock { locks: self, keys: vec![key.into()] }
+    }
+
+    /// The locks of several keys, taken all or none.
+    pub fn lock_all<K: Into<Vec<u8>>>(&self, keys: impl IntoIterator<Item = K>) -> Lock<'_> {
+        Lock { locks: self, keys: keys.into_iter().map(Into::into).collect() }
+    }
+
+    /// Who holds a key; `None` if there is no such key. A key that is no lock is held by an unknown owner:
+    /// [`Held::value_type`]. A server without LOCK commands tells the owner and the lease that is left.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses.
+    pub async fn who(&self, key: impl AsRef<[u8]>) -> Result<Option<Held>, Error> {
+        self.who_on(&mut self.connector.connect().await?, key.as_ref()).await
+    }
+
+    /// Like [`Locks::who`], on a connection that is open.
+    #[doc(hidden)]
+    pub async fn who_on(&self, connection: &mut Connection, key: &[u8]) -> Result<Option<Held>, Error> {
+        match connection.call(&[b"LOCK.WHO", key]).await {
+            Ok(reply) => Ok(Held::read(&reply)),
+            Err(Error::Refused(text)) if is_unknown(&text) => Ok(held_plainly(connection, key).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every lock whose key matches the pattern, by key.
+    ///
+    /// # Errors
+    /// The server cannot be asked, refuses, or has no LOCK commands.
+    pub async fn list(&self, pattern: &str) -> Result<Vec<Held>, Error> {
+        self.list_on(&mut self.connector.connect().await?, pattern).await
+    }
+
+    /// Who waits for a key, first come first.
+    ///
+    /// # Errors
+    /// The server cannot be asked, refuses, or has no LOCK commands.
+    pub async fn waiters(&self, key: impl AsRef<[u8]>) -> Result<Vec<Waiting>, Error> {
+        let mut connection = self.connector.connect().await?;
+        let reply = native(connection.call(&[b"LOCK.WAITERS", key.as_ref()]).await, "LOCK.WAITERS")?;
+        Ok(reply.items().iter().map(Waiting::read).collect())
+    }
+
+    /// Takes a lock from its holder. False if `token` is no longer the current one.
+    ///
+    /// # Errors
+    /// The server cannot be asked, refuses, or has no LOCK commands.
+    pub async fn break_lock(
+        &self,
+        key: impl AsRef<[u8]>,
+        token: u64,
+        reason: Option<&str>,
+    ) -> Result<bool, Error> {
+        let mut connection = self.connector.connect().await?;
+        let token = token.to_string();
+        let mut words: Vec<&[u8]> = vec![b"LOCK.BREAK", key.as_ref(), b"TOKEN", token.as_bytes()];
+        words.extend(reason.iter().flat_map(|reason| [&b"REASON"[..], reason.as_bytes()]));
+        let reply = native(connection.call(&words).await, "LOCK.BREAK")?;
+        Ok(reply.integer() == Some(1))
+    }
+
+    /// Releases whatever `owner` holds of these keys: for a caller that does not know whether it was granted them,
+    /// because it stopped waiting.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses.
+    pub async fn release<K: Into<Vec<u8>>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        owner: impl Into<Vec<u8>>,
+    ) -> Result<bool, Error> {
+        let keys = keys.into_iter().map(Into::into).collect();
+        let terms = Terms { owner: owner.into(), ..Terms::new(keys) };
+        let mut connection = self.connector.connect().await?;
+        match terms.release(&mut connection, Dialect::Native, None).await {
+            Err(Error::Refused(text)) if is_unknown(&text) => {
+                terms.release(&mut connection, Dialect::Plain, None).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// A connection for several calls.
+    #[doc(hidden)]
+    pub async fn open(&self) -> Result<Connection, Error> {
+        self.connector.connect().await
+    }
+
+    /// Like [`Locks::list`], on a connection that is open.
+    #[doc(hidden)]
+    pub async fn list_on(&self, connection: &mut Connection, pattern: &str) -> Result<Vec<Held>, Error> {
+        // As with SCAN, a key may come twice while the table grows.
+        let mut found = BTreeMap::new();
+        let mut cursor = b"0".to_vec();
+        for _ in 0..LIST_STEPS_MAX {
+            let words: [&[u8]; 7] =
+                [b"LOCK.LIST", b"MATCH", pattern.as_bytes(), b"COUNT", LIST_STEP, b"CURSOR", &cursor];
+            let reply = native(connection.call(&words).await, "LOCK.LIST")?;
+            let [next, locks] = reply.items() else {
+                return Err(Error::Broken("LOCK.LIST: not a list of two".to_owned()));
+            };
+            let held = locks.items().iter().filter_map(Held::read);
+            found.extend(held.map(|held| (held.key.clone(), held)));
+            cursor = next.text().unwrap_or(b"0").to_vec();
+            if cursor == b"0" {
+                return Ok(found.into_values().collect());
+            }
+        }
+        Err(Error::Broken("LOCK.LIST: a list without end".to_owned()))
+    }
+}
+
+fn native(reply: Result<Reply, Error>, command: &'static str) -> Result<Reply, Error> {
+    match reply {
+        Err(Error::Refused(text)) if is_unknown(&text) => Err(Error::Unsupported(command)),
+        reply => reply,
+    }
+}
+
+/// The lock of one key, or those of several.
+#[derive(Clone, Debug)]
+pub struct Lock<'l> {
+    locks: &'l Locks,
+    keys: Vec<Vec<u8>>,
+}
+
+impl Lock<'_> {
+    /// Begins an acquisition, which `await` sends.
+    pub fn acquire(&self) -> Acquire {
+        Acquire { connector: self.locks.connector.clone(), terms: Terms::new(self.keys.clone()) }
+    }
+}
+
+/// An acquisition. `await` it for a [`Guard`].
+///
+/// Dropping it while it waits leaves the queue. If the lock was granted in that moment, it ends with its lease, or by
+/// [`Locks::release`].
+#[derive(Debug)]
+#[must_use = "an acquisition is sent when it is awaited"]
+pub struct Acquire {
+    connector: Connector,
+    terms: Terms,
+}
+
+impl Acquire {
+    /// How long the lock lasts if it is not renewed. Whole milliseconds, at least one. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.terms.lease = lease.max(Duration::from_millis(1));
+        self
+    }
+
+    /// How long to wait for a lock that is held. Default: not at all.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.terms.wait = Some(wait);
+        self
+    }
+
+    /// Waits without a limit.
+    pub fn wait_forever(mut self) -> Self {
+        self.terms.wait = None;
+        self
+    }
+
+    /// The owner: any bytes that nobody else uses, up to 1 KiB. Default: random.
+    pub fn owner(mut self, owner: impl Into<Vec<u8>>) -> Self {
+        self.terms.owner = owner.into();
+        self
+    }
+
+    /// Shares the lock with other readers.
+    pub fn shared(mut self) -> Self {
+        self.terms.kind = Kind::Shared;
+        self
+    }
+
+    /// Takes `count` permits of a semaphore that has `limit`.
+    pub fn permits(mut self, count: u64, limit: u64) -> Self {
+        self.terms.kind = Kind::Permits { count, limit };
+        self
+    }
+
+    /// Adds a field that those who ask for the holder see.
+    pub fn meta(mut self, field: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.terms.meta.push((field.into(), value.into()));
+        self
+    }
+
+    async fn granted(self) -> Result<Guard, Error> {
+        let Self { connector, terms } = self;
+        let is_plain = terms.kind == Kind::Exclusive && terms.meta.is_empty();
+        match terms.keys.len() {
+            0 => return Err(Error::Usage("a lock needs a key")),
+            1 => {}
+            _ if is_plain => {}
+            _ => return Err(Error::Usage("several keys are locked exclusively, and without meta")),
+        }
+        let mut connection = connector.connect().await?;
+        let grant = terms.acquire(&mut connection).await?;
+        Ok(Guard::new(connector, connection, terms, grant))
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.granted())
+    }
+}
+
+impl Terms {
+    fn new(keys: Vec<Vec<u8>>) -> Self {
+        Self {
+            keys,
+            owner: format!("{:016x}{:016x}", random(), random()).into_bytes(),
+            kind: Kind::Exclusive,
+            lease: LEASE,
+            wait: Some(Duration::ZERO),
+            meta: Vec::new(),
+        }
+    }
+}
+
+/// Randomness from the system, taken from the standard library's hash seeds.
+pub fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// The lease of a lock for which none is chosen.
+const LEASE: Duration = Duration::from_secs(30);
+/// Keys that the server looks at in one step of a list.
+const LIST_STEP: &[u8] = b"1000";
+/// Steps of a list at most.
+const LIST_STEPS_MAX: usize = 100_000;

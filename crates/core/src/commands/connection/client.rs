@@ -1,0 +1,348 @@
+//! CLIENT: facts about connections, and how to name, pause and end them.
+//!
+//! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send at the start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use redlatch_proto::clock::LockTime;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::number;
+
+use crate::commands::connection::client_list;
+use crate::commands::connection::tracking;
+use crate::commands::help;
+use crate::commands::row::{Arg, Flags, Group, Row, integer, one_of, text, token};
+use crate::commands::{Call, Outcome};
+use crate::state::acl::Account;
+use crate::state::clients::{Client, ClientId};
+use crate::state::session::{Replies, Session};
+
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::container(Group::Connection, "CLIENT", "2.4.0", SUBCOMMANDS)
+        .summary("A container for commands about connections.")];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row::new(Group::Connection, "CACHING", "6.0.0", tracking::caching)
+        .summary("Sets whether the keys of the next command are tracked.")
+        .flags(FLAGS)
+        .args(&[one_of("mode", &[token("yes", "YES"), token("no", "NO")])]),
+    Row::new(Group::Connection, "GETNAME", "2.6.9", get_name)
+        .summary("Returns the name of the connection.")
+        .flags(FLAGS),
+    Row::new(Group::Connection, "GETREDIR", "6.0.0", tracking::get_redirect)
+        .summary("Returns the id of the client that gets the invalidations of this one.")
+        .flags(FLAGS),
+    help::row(Group::Connection),
+    Row::new(Group::Connection, "ID", "5.0.0", id).summary("Returns the id of the connection.").flags(FLAGS),
+    Row::new(Group::Connection, "INFO", "6.2.0", client_list::info)
+        .summary("Describes the connection.")
+        .flags(FLAGS),
+    Row::new(Group::Connection, "KILL", "2.4.0", kill)
+        .summary("Ends the connections that match the filters.")
+        .flags(ADMIN)
+        .args(&[KILL]),
+    Row::new(Group::Connection, "LIST", "2.4.0", client_list::list)
+        .summary("Describes all or some connections.")
+        .flags(ADMIN)
+        .args(&[TYPE.maybe(), integer("client-id").many().after("ID").maybe()]),
+    Row::new(Group::Connection, "NO-EVICT", "7.0.0", no_evict)
+        .summary(
+            "Sets whether the connection is protected from eviction. Connections are never evicted here.",
+        )
+        .flags(ADMIN)
+        .args(&[SWITCH]),
+    Row::new(Group::Connection, "NO-TOUCH", "7.2.0", no_touch)
+        .summary("Sets whether commands of the connection mark their keys as used.")
+        .flags(FLAGS.with(Flags::BUSY))
+        .args(&[SWITCH]),
+    Row::new(Group::Connection, "PAUSE", "2.9.50", pause)
+        .summary("Delays all commands, or those that may write, for so many milliseconds.")
+        .flags(ADMIN)
+        .args(&[integer("timeout"), one_of("mode", &[token("write", "WRITE"), token("all", "ALL")]).maybe()]),
+    Row::new(Group::Connection, "REPLY", "3.2.0", reply)
+        .summary("Sets whether the connection gets replies.")
+        .flags(FLAGS)
+        .args(&[one_of("on-off-skip", &[token("on", "ON"), token("off", "OFF"), token("skip", "SKIP")])]),
+    Row::new(Group::Connection, "SETINFO", "7.2.0", set_info)
+        .summary("Names the library behind the connection.")
+        .flags(FLAGS.with(Flags::BUSY))
+        .args(&[one_of("attr", &[text("libname").after("LIB-NAME"), text("libver").after("LIB-VER")])]),
+    Row::new(Group::Connection, "SETNAME", "2.6.9", set_name)
+        .summary("Names the connection.")
+        .flags(FLAGS)
+        .args(&[text("connection-name")]),
+    Row::new(Group::Connection, "TRACKING", "6.0.0", tracking::tracking)
+        .summary("Turns invalidations for the values that the connection reads on or off.")
+        .flags(FLAGS)
+        .args(tracking::TRACKING),
+    Row::new(Group::Connection, "TRACKINGINFO", "6.2.0", tracking::tracking_info)
+        .summary("Returns how the connection tracks its reads.")
+        .flags(FLAGS),
+    Row::new(Group::Connection, "UNBLOCK", "5.0.0", unblock)
+        .summary("Ends the wait of a call of another connection.")
+        .flags(ADMIN)
+        .args(&[
+            integer("client-id"),
+            one_of("timeout-error", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
+        ]),
+    Row::new(Group::Connection, "UNPAUSE", "6.2.0", unpause)
+        .summary("Ends CLIENT PAUSE.")
+        .flags(ADMIN.with(Flags::UNPAUSED)),
+];
+
+const FLAGS: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
+
+const ADMIN: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::DANGEROUS);
+
+const SWITCH: Arg = one_of("enabled", &[token("on", "ON"), token("off", "OFF")]);
+const TYPE: Arg = one_of(
+    "client-type",
+    &[
+        token("normal", "NORMAL"),
+        token("master", "MASTER"),
+        token("replica", "REPLICA"),
+        token("pubsub", "PUBSUB"),
+    ],
+)
+.after("TYPE");
+const KILL: Arg = one_of("filter", &[text("ip:port"), FILTER.many()]);
+const FILTER: Arg = one_of(
+    "new-format",
+    &[
+        integer("client-id").after("ID"),
+        TYPE,
+        text("username").after("USER"),
+        text("ip:port").after("ADDR"),
+        text("ip:port").after("LADDR"),
+        one_of("skipme", &[token("yes", "YES"), token("no", "NO")]).after("SKIPME"),
+    ],
+);
+
+fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.integer(i64::try_from(call.session.client.id).unwrap_or(i64::MAX));
+    Ok(Outcome::Replied)
+}
+
+fn get_name(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let names = call.session.client.names.lock();
+    match names.name.as_str() {
+        "" => call.reply.null(),
+        name => call.reply.bulk(name.as_bytes()),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn set_name(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    rename(call.session, name)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// CLIENT SETNAME and HELLO SETNAME.
+///
+/// # Errors
+/// `name` has characters other than printable ASCII.
+pub(in crate::commands) fn rename(session: &Session, name: &[u8]) -> Result<(), Refusal> {
+    let name = printable(name)
+        .ok_or(Refusal::said("ERR Client names cannot contain spaces, newlines or special characters."))?;
+    session.client.names.lock().name = name;
+    Ok(())
+}
+
+/// The word as text, if it is printable ASCII without spaces, which separate the fields of CLIENT LIST.
+fn printable(word: &[u8]) -> Option<String> {
+    word.iter().all(u8::is_ascii_graphic).then(|| word.iter().copied().map(char::from).collect())
+}
+
+fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let attribute = call.args.word()?;
+    let value = call.args.word()?;
+    let is_name = attribute.eq_ignore_ascii_case(b"LIB-NAME");
+    if !is_name && !attribute.eq_ignore_ascii_case(b"LIB-VER") {
+        return Err(Refusal::quoting("ERR Unrecognized option '", attribute, "'"));
+    }
+    let value = printable(value).ok_or_else(|| {
+        Refusal::quoting("ERR ", attribute, " cannot contain spaces, newlines or special characters.")
+    })?;
+
+    let mut names = call.session.client.names.lock();
+    *(if is_name { &mut names.library } else { &mut names.library_version }) = value;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// The clients that CLIENT KILL selects.
+#[derive(Debug, Default)]
+struct Filter<'a> {
+    id: Option<ClientId>,
+    kind: Option<client_list::Type>,
+    account: Option<Arc<Account>>,
+    peer: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    spares_self: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn parse(call: &mut Call<'a, '_>) -> Result<Self, Refusal> {
+        let mut filter = Self { spares_self: true, ..Self::default() };
+        while let Some(option) = call.args.maybe_word() {
+            let value = call.args.word()?;
+            match option.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = number::integer(value).and_then(|id| ClientId::try_from(id).ok());
+                    let bad = || Refusal::said("ERR client-id should be greater than 0");
+                    filter.id = Some(id.filter(|id| *id > 0).ok_or_else(bad)?);
+                }
+                b"type" => filter.kind = Some(client_list::Type::parse(value)?),
+                b"addr" => filter.peer = Some(value),
+                b"laddr" => filter.local = Some(value),
+                b"user" => {
+                    let none = || Refusal::quoting("ERR No such user '", value, "'");
+                    filter.account = Some(call.shared.acl.find(value).ok_or_else(none)?);
+                }
+                b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_self = true,
+                b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_self = false,
+                _ => return Err(Refusal::Syntax),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn fits(&self, client: &Client) -> bool {
+        self.id.is_none_or(|id| client.id == id)
+            && self.kind.is_none_or(|kind| client_list::Type::of(client) == kind)
+            && self.account.as_ref().is_none_or(|account| client.is_in_name_of(account))
+            && self.peer.is_none_or(|peer| client.peer.as_bytes() == peer)
+            && self.local.is_none_or(|local| client.local.as_bytes() == local)
+    }
+}
+
+fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let is_old_form = call.args.len() == 1;
+    let filter = match is_old_form {
+        true => Filter { peer: call.args.maybe_word(), ..Filter::default() },
+        false => Filter::parse(call)?,
+    };
+
+    let own = call.session.client.id;
+    let mut killed = 0_usize;
+    let mut outcome = Outcome::Replied;
+    for client in call.shared.registries.clients.all() {
+        if client.is_closing() || !filter.fits(&client) || (filter.spares_self && client.id == own) {
+            continue;
+        }
+        killed = killed.saturating_add(1);
+        if client.id == own {
+            outcome = Outcome::Close;
+        } else {
+            client.cut("CLIENT KILL");
+        }
+    }
+
+    match (is_old_form, killed) {
+        (true, 0) => return Err(Refusal::said("ERR No such client")),
+        (true, _) => call.reply.ok(),
+        (false, _) => call.reply.count(killed),
+    }
+    Ok(outcome)
+}
+
+fn no_evict(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    switch(call, |client| &client.no_evict)
+}
+
+fn no_touch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    switch(call, |client| &client.no_touch)
+}
+
+fn switch(call: &mut Call<'_, '_>, flag: fn(&Client) -> &AtomicBool) -> Result<Outcome, Refusal> {
+    let is_on = call.args.take("ON");
+    if !is_on && !call.args.take("OFF") {
+        return Err(Refusal::Syntax);
+    }
+    call.args.finish()?;
+
+    flag(&call.session.client).store(is_on, Relaxed);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn reply(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let word = call.args.word()?;
+
+    match word.to_ascii_lowercase().as_slice() {
+        b"on" => {
+            call.session.replies = Replies::On;
+            call.reply.ok();
+        }
+        b"off" => call.session.replies = Replies::Off,
+        b"skip" if call.session.replies == Replies::Off => {}
+        b"skip" => call.session.replies = Replies::SkipNext,
+        _ => return Err(Refusal::Syntax),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn pause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let timeout = call.args.word()?;
+    let mode = call.args.maybe_word();
+    if !call.args.is_empty() {
+        return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
+    }
+    let writes_only = match mode {
+        Some(mode) if mode.eq_ignore_ascii_case(b"WRITE") => true,
+        Some(mode) if !mode.eq_ignore_ascii_case(b"ALL") => {
+            return Err(Refusal::said("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+        }
+        _ => false,
+    };
+    let millis = number::integer(timeout)
+        .ok_or(Refusal::said("ERR timeout is not an integer or out of range"))
+        .and_then(|millis| u64::try_from(millis).map_err(|_| Refusal::said("ERR timeout is negative")))?;
+
+    let now = call.now.lock;
+    let until = LockTime::from_millis(now.as_millis().saturating_add(millis));
+    call.shared.pause.begin(until, writes_only, now);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn unblock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let id = call.args.word()?;
+    let error = match call.args.maybe_word() {
+        None => None,
+        Some(_) if !call.args.is_empty() => {
+            return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
+        }
+        Some(reason) if reason.eq_ignore_ascii_case(b"TIMEOUT") => None,
+        Some(reason) if reason.eq_ignore_ascii_case(b"ERROR") => {
+            Some("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+        }
+        Some(_) => return Err(Refusal::said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let id = number::integer(id).ok_or(Refusal::NotAnInteger)?;
+
+    let target = ClientId::try_from(id).ok().and_then(|id| call.shared.registries.clients.get(id));
+    let is_unblocked = target.is_some_and(|client| client.unblock(error));
+
+    call.reply.integer(i64::from(is_unblocked));
+    Ok(Outcome::Replied)
+}
+
+fn unpause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.shared.pause.end();
+    for client in call.shared.registries.clients.all() {
+        client.wake();
+    }
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}

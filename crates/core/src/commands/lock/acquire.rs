@@ -1,0 +1,278 @@
+//! LOCK.ACQUIRE and LOCK.MACQUIRE.
+//!
+//! Rule    a request inside a transaction never waits.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::Reply;
+
+use super::asking::Asking;
+use super::reader::Reader;
+use super::replies::{answer_grant, answer_refusal, answer_unseen};
+use super::wait::Waiting;
+use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
+use crate::commands::{Args, Call, Outcome, Shared, quarantine};
+use crate::keyspace::Waiter;
+use crate::locks::{Granted, LockRequest, Term, attempt, attempt_all};
+use crate::state::wait::WaitFor;
+use crate::types::lock::LockKind;
+
+/// Locks that one request may ask for.
+const KEYS_MAX: usize = 1_000;
+/// Holders of one lock that are told that somebody waits for it.
+const HOLDERS_TOLD_MAX: usize = 100;
+
+/// The options of a request.
+#[derive(Debug)]
+struct Options {
+    term: TermOption,
+    if_held: IfHeld,
+    kind: LockKind,
+    permits: u32,
+    meta: Box<[Bytes]>,
+}
+
+/// What a request asks for if the lock is held.
+#[derive(Clone, Copy, Debug, Default)]
+struct IfHeld {
+    /// How long it waits.
+    wait_ms: u64,
+    /// Whether its refusal says why.
+    says_why: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum TermOption {
+    Absent,
+    Lease(u64),
+    Session { delay_ms: Option<u64> },
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (term, kind) = (TermOption::Absent, LockKind::Exclusive);
+        Self { term, if_held: IfHeld::default(), kind, permits: 1, meta: Box::default() }
+    }
+}
+
+/// Reads LEASE, SESSION, WAIT and WHY. Returns false if the next word is another option.
+fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
+    let has_term = !matches!(options.term, TermOption::Absent);
+    if args.take("LEASE") && !has_term {
+        options.term = TermOption::Lease(millis_of(args.integer()?, 1, "lease")?);
+    } else if args.take("SESSION") && !has_term {
+        let delay_ms = match args.take("DELAY") {
+            true => Some(millis_of(args.integer()?, 0, "delay")?),
+            false => None,
+        };
+        options.term = TermOption::Session { delay_ms };
+    } else if args.take("WAIT") {
+        options.if_held.wait_ms = millis_of(args.integer()?, 0, "wait")?;
+    } else if !options.if_held.says_why && args.take("WHY") {
+        options.if_held.says_why = true;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Reads SHARED, PERMITS and REENTRANT. Returns false if the next word is another option.
+fn take_kind(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
+    if options.kind != LockKind::Exclusive {
+        return Ok(false);
+    }
+    if args.take("SHARED") {
+        options.kind = LockKind::Shared;
+    } else if args.take("REENTRANT") {
+        options.kind = LockKind::Reentrant;
+    } else if args.take("PERMITS") {
+        let permits = args.integer()?;
+        if !args.take("OF") {
+            return Err(Refusal::Syntax);
+        }
+        let limit = args.integer()?;
+        let number = |number: i64| u32::try_from(number).ok().filter(|number| *number > 0);
+        let (Some(permits), Some(limit)) = (number(permits), number(limit)) else {
+            return Err(Refusal::said("ERR permits must be positive numbers below 2^32"));
+        };
+        if permits > limit {
+            return Err(Refusal::said("ERR more permits than there are"));
+        }
+        (options.kind, options.permits) = (LockKind::Permits(limit), permits);
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Reads META and all words after it.
+fn take_meta(args: &mut Args<'_>, options: &mut Options) -> Result<(), Refusal> {
+    if !args.take("META") || args.is_empty() || !args.len().is_multiple_of(2) {
+        return Err(Refusal::Syntax);
+    }
+    let words = args.rest();
+    options.meta = words.map(Bytes::copy_from_slice).collect();
+    if options.meta.len() / 2 > META_FIELDS_MAX {
+        return Err(Refusal::said(format!("ERR meta has more than {META_FIELDS_MAX} fields")));
+    }
+    let bytes: usize = options.meta.iter().map(Bytes::len).sum();
+    if bytes > META_BYTES_MAX {
+        return Err(Refusal::said(format!("ERR meta is longer than {META_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}
+
+pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = Bytes::copy_from_slice(call.args.word()?);
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let mut options = Options::default();
+    while !call.args.is_empty() {
+        if !take_term(&mut call.args, &mut options)? && !take_kind(&mut call.args, &mut options)? {
+            take_meta(&mut call.args, &mut options)?;
+        }
+    }
+
+    let if_held = options.if_held;
+    let request = request(call, owner, options);
+    let keys = vec![key];
+    let granted = match waits_for_end(call, if_held.wait_ms)? {
+        true => None,
+        false => attempt(call.view, &keys[0], &request, None)?,
+    };
+    finish(call, keys, request, granted, if_held)
+}
+
+pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let count = call.args.integer()?;
+    let count = usize::try_from(count).ok().filter(|count| (1..call.args.len()).contains(count));
+    let count = count.ok_or_else(|| Refusal::said("ERR numkeys does not fit the number of arguments"))?;
+    if count > KEYS_MAX {
+        return Err(Refusal::said(format!("ERR more than {KEYS_MAX} locks in one request")));
+    }
+    let mut keys: Vec<Bytes> = call.args.rest_to(count).map(Bytes::copy_from_slice).collect();
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let mut options = Options::default();
+    while !call.args.is_empty() {
+        if !take_term(&mut call.args, &mut options)? {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    keys.sort_unstable();
+    keys.dedup();
+    let if_held = options.if_held;
+    let request = request(call, owner, options);
+    let granted = match waits_for_end(call, if_held.wait_ms)? {
+        true => None,
+        false => attempt_all(call.view, &keys, &request, None)?,
+    };
+    finish(call, keys, request, granted, if_held)
+}
+
+fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
+    let settings = &call.shared.settings;
+    let term = match options.term {
+        TermOption::Absent => Term::Lease(settings.lock_lease_ms()),
+        TermOption::Lease(millis) => Term::Lease(millis),
+        TermOption::Session { delay_ms } => {
+            let delay_ms = delay_ms.unwrap_or_else(|| settings.integer("lock-delay").unsigned_abs());
+            Term::Session { id: session::own(call.session, call.shared).id, delay_ms }
+        }
+    };
+    let Options { kind, permits, meta, .. } = options;
+    LockRequest { kind, owner, permits, term, meta, client: call.session.client.id }
+}
+
+/// Whether the request waits for the end of the quarantine.
+///
+/// # Errors
+/// There is a quarantine and the request does not wait, the journal cannot be written, or the server shuts down.
+fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
+    let quarantine = &call.shared.quarantine;
+    if !quarantine.is_on() {
+        return Ok(false);
+    }
+    let permission = quarantine::permission(call.shared, call.now.lock);
+    let may_wait = wait_ms > 0 && !call.session.is_nested && !quarantine.refuses();
+    if may_wait { Ok(permission.is_err()) } else { permission.map(|()| false) }
+}
+
+/// Answers a request that was granted, or may not wait; else it waits.
+fn finish(
+    call: &mut Call<'_, '_>,
+    keys: Vec<Bytes>,
+    request: LockRequest,
+    granted: Option<Granted>,
+    if_held: IfHeld,
+) -> Result<Outcome, Refusal> {
+    let asking = Asking::new(call.shared, call.session, call.now);
+    if let Some(Granted { token, is_new }) = granted {
+        if is_new {
+            asking.has_got(call.view, keys.iter().map(|key| &key[..]));
+        }
+        session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
+        spans::grant(&keys, &request, token, None);
+        answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
+        return Ok(Outcome::Replied);
+    }
+    if if_held.wait_ms == 0 || call.session.is_nested {
+        call.view.count_refused(&keys[0]);
+        asking.refused(call.view, &keys[0], Some(&request.owner));
+        let how = (if_held.says_why, &Reader::of(call.session));
+        answer_refusal(call.view, &keys, how, &mut call.reply);
+        return Ok(Outcome::Replied);
+    }
+    let limit = call.shared.settings.lock_waiters_max();
+    if keys.iter().any(|key| call.view.lock_queue_len(key) >= limit) {
+        call.view.count_refused(&keys[0]);
+        return Err(Refusal::said(format!(
+            "ERR {limit} requests wait for this lock already (lock-waiters-max)"
+        )));
+    }
+    Ok(park(call, keys, request, if_held))
+}
+
+fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held: IfHeld) -> Outcome {
+    tell_contended(call, &keys);
+    let span = spans::wait(call.view, &keys, &request);
+    let IfHeld { wait_ms, says_why } = if_held;
+    // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.
+    let mut answer = Vec::new();
+    answer_unseen(says_why, &mut Reply::new(&mut answer, call.reply.protocol()));
+    let place = (call.view.lock_wait_number(&keys, &request.owner), WaitFor::Locks);
+    let since = call.now.lock;
+    let until = Some(since + wait_ms);
+    let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);
+    let serve = Waiting {
+        client: Arc::clone(&call.session.client),
+        quarantine: Arc::clone(&call.shared.quarantine),
+        session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
+        wait: Arc::clone(&wait),
+        request,
+        says_why,
+        held_at: AtomicUsize::new(0),
+        since,
+        granted: OnceLock::new(),
+        is_reported: AtomicBool::new(false),
+        span,
+    };
+    let ledger = call.shared.keyspace.ledger();
+    let waiter = Arc::new(Waiter::new(ledger, Arc::clone(&wait), Vec::new(), Box::new(serve)));
+    call.shared.lock_waits.enter(&waiter);
+    Outcome::Park { wait, waiter: Some(waiter) }
+}
+
+/// Tells holders that asked for it that somebody waits for their lock.
+fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
+    let shared: &Shared = call.shared;
+    for key in keys {
+        call.view.each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
+            if let Some(client) = session::told_of_contention(shared, client) {
+                session::tell_contended(&client, key, token);
+            }
+        });
+    }
+}

@@ -1,0 +1,113 @@
+//! LOCK.RELEASE, LOCK.EXTEND, LOCK.BREAK and LOCK.GUARD.
+
+use bytes::Bytes;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::log_name::LogName;
+
+use super::asking::{Asked, Asking};
+use super::replies::{maybe_integer, number};
+use super::{millis_of, owner_of, token_of};
+use crate::commands::{Call, Outcome};
+use crate::keyspace::Lease;
+use crate::locks::EndReason;
+use crate::locks::Hold;
+
+pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = call.args.word()?;
+    let owner = owner_of(call.args.word()?)?;
+    let token = match call.args.take("TOKEN") {
+        true => Some(token_of(call.args.integer()?)?),
+        false => None,
+    };
+    call.args.finish()?;
+
+    let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
+    let is_released = call.view.end_hold(key, owner, EndReason::Released, is_meant);
+    if !is_released {
+        let asking = Asking::new(call.shared, call.session, call.now);
+        asking.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
+    }
+
+    call.reply.integer(i64::from(is_released));
+    Ok(Outcome::Replied)
+}
+
+pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = call.args.word()?;
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let lease_ms = match call.args.take("LEASE") {
+        true => millis_of(call.args.integer()?, 1, "lease")?,
+        false => call.shared.settings.lock_lease_ms(),
+    };
+    call.args.finish()?;
+
+    let Some(hold) = call.view.hold_of(key, &owner) else {
+        let asking = Asking::new(call.shared, call.session, call.now);
+        asking.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
+        call.reply.null_array();
+        return Ok(Outcome::Replied);
+    };
+    // A lock of a session has no lease to extend.
+    let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
+    if let Some(millis) = lease_ms {
+        let deadline = call.now.deadline_in(number(millis));
+        call.view.renew(key, &owner, (Some(deadline), lease_ms), None);
+    }
+
+    call.reply.map(2);
+    call.reply.bulk(b"token");
+    call.reply.integer(number(hold.token));
+    call.reply.bulk(b"lease");
+    maybe_integer(&mut call.reply, lease_ms);
+    Ok(Outcome::Replied)
+}
+
+pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = call.args.word()?;
+    if !call.args.take("TOKEN") {
+        return Err(Refusal::Syntax);
+    }
+    let token = token_of(call.args.integer()?)?;
+    let reason = match call.args.take("REASON") {
+        true => Some(call.args.word()?).filter(|reason| !reason.is_empty()),
+        false => None,
+    };
+    call.args.finish()?;
+    if reason.is_some_and(|reason| reason.len() > REASON_BYTES_MAX) {
+        return Err(Refusal::said(format!("ERR reason is longer than {REASON_BYTES_MAX} bytes")));
+    }
+
+    let is_broken = call.view.break_hold(key, token, reason);
+    if is_broken {
+        let reason = reason.unwrap_or_default();
+        let (client, key, reason) = (call.session.client.id, LogName(key), LogName(reason));
+        tracing::info!(client, %key, token, %reason, "A lock is broken");
+    }
+
+    call.reply.integer(i64::from(is_broken));
+    Ok(Outcome::Replied)
+}
+
+pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let resource = call.args.word()?;
+    let token = token_of(call.args.integer()?)?;
+    call.args.finish()?;
+
+    let entry = call.view.entry(resource);
+    let highest =
+        entry.string()?.map(|text| redlatch_proto::number::integer(text).ok_or(Refusal::NotAnInteger));
+    let highest = highest.transpose()?.unwrap_or(0);
+    if number(token) < highest {
+        return Err(Refusal::said(format!("STALE token {token} is lower than {highest}")));
+    }
+    if number(token) > highest {
+        entry.put(token.to_string().as_bytes(), Lease::Keep);
+        call.view.event(b'$', "set", resource);
+    }
+
+    call.reply.integer(1);
+    Ok(Outcome::Replied)
+}
+
+/// Bytes of the longest reason.
+const REASON_BYTES_MAX: usize = 256;

@@ -1,0 +1,158 @@
+//! LOCK.SESSION: locks that end with their connection.
+//!
+//! Rule    the end of a connection ends the locks of its session, at once or after their delay.
+
+use bytes::Bytes;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::{Protocol, Reply};
+
+use crate::commands::help;
+use crate::commands::lock::SINCE;
+use crate::commands::row::{Flags, Group, Row, one_of, text, token};
+use crate::commands::{Call, Outcome, Shared};
+use crate::keyspace::View;
+use crate::locks::LockRequest;
+use crate::state::clients::{Client, ClientId};
+use crate::state::lock_sessions::{self, LockSession, SessionLock};
+use crate::state::session::Session;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::container(Group::Lock, "LOCK.SESSION", SINCE, SUBCOMMANDS)
+        .summary("A container for commands about the session of a connection.")];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row::new(Group::Lock, "ATTACH", SINCE, attach)
+        .summary("Moves a session and its locks to this connection; returns how many locks it has.")
+        .flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS))
+        .args(&[text("id")]),
+    Row::new(Group::Lock, "CONTENDED", SINCE, contended)
+        .summary("Says whether this connection is told when somebody waits for a lock of it.")
+        .flags(Flags::NOSCRIPT.with(Flags::FAST))
+        .args(&[one_of("told", &[token("yes", "YES"), token("no", "NO")])]),
+    help::row(Group::Lock).since(SINCE),
+    Row::new(Group::Lock, "ID", SINCE, id)
+        .summary("Returns the id of the session of this connection, and begins one if it has none.")
+        .flags(Flags::NOSCRIPT.with(Flags::FAST)),
+];
+
+/// The session of this connection; begins one if it has none.
+pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<LockSession> {
+    let client = session.client.id;
+    // Another connection may have taken it over.
+    session.lock_session.take_if(|own| own.client() != Some(client));
+    session.lock_session.get_or_insert_with(|| {
+        let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        session.client.lock_session.store(id, Relaxed);
+        shared.registries.lock_sessions.begin(id, client)
+    })
+}
+
+/// Notes a grant in the session that it belongs to. If the connection of the session has ended, the lock ends, too.
+pub(super) fn hold(
+    view: &mut View<'_>,
+    session: Option<&LockSession>,
+    keys: &[Bytes],
+    request: &LockRequest,
+    token: u64,
+) {
+    let (Some(session), Some((_, delay_ms))) = (session, request.term.session()) else { return };
+    let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
+    for key in keys {
+        if !session.hold(view.database(), key.clone(), lock.clone()) {
+            view.end_session_lock(key, &lock, session);
+        }
+    }
+}
+
+/// The refusal of what needs a session that has ended.
+pub(super) fn no_such() -> Refusal {
+    Refusal::said("ERR no such session")
+}
+
+/// A connection ends: so does its session.
+pub(crate) fn end(session: &mut Session, shared: &Shared) {
+    let Some(own) = session.lock_session.take() else { return };
+    if !shared.registries.lock_sessions.detach(&own, session.client.id) {
+        return;
+    }
+    for (place, lock) in own.locks() {
+        let now = shared.clock.now();
+        shared.keyspace.end_session_lock(place, (lock, &own), now, shared.events(), &shared.registries);
+    }
+}
+
+/// The connection of a holder, if it asked to be told that somebody waits for its lock.
+pub(super) fn told_of_contention(shared: &Shared, holder: ClientId) -> Option<Arc<Client>> {
+    let client = shared.registries.clients.get(holder)?;
+    (client.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
+}
+
+/// Tells the holder of a lock that somebody waits for it.
+pub(super) fn tell_contended(client: &Client, key: &[u8], token: u64) {
+    let mut message = Vec::new();
+    let mut push = Reply::new(&mut message, Protocol::Resp3);
+    push.push(3);
+    push.bulk(b"lock-contended");
+    push.bulk(key);
+    push.integer(super::replies::number(token));
+    client.deliver(&message);
+}
+
+fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let name = lock_sessions::name(own(call.session, call.shared).id);
+
+    call.reply.bulk(name.as_bytes());
+    Ok(Outcome::Replied)
+}
+
+fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let id = call.args.word()?;
+    call.args.finish()?;
+    let sessions = &call.shared.registries.lock_sessions;
+    let number = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
+    let number = number.filter(|number| lock_sessions::name(*number).as_bytes() == id);
+    let found = number.and_then(|number| sessions.get(number)).ok_or_else(no_such)?;
+    let client = call.session.client.id;
+    // Another connection may have taken its session over.
+    call.session.lock_session.take_if(|own| own.client() != Some(client));
+    if call.session.lock_session.as_ref().is_some_and(|own| own.id != found.id && !own.locks().is_empty()) {
+        return Err(Refusal::said("ERR this connection has locks in a session of its own"));
+    }
+
+    if let Some(own) = call.session.lock_session.take().filter(|own| own.id != found.id) {
+        sessions.detach(&own, client);
+    }
+    if let Some(former) = found.client().and_then(|former| call.shared.registries.clients.get(former)) {
+        former.lock_session.store(0, Relaxed);
+    }
+    sessions.attach(&found, client);
+    let selected = call.view.database();
+    let mut count: usize = 0;
+    for ((database, key), lock) in found.locks() {
+        call.view.select(database);
+        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, &found, client)));
+    }
+    call.view.select(selected);
+    call.session.client.lock_session.store(found.id, Relaxed);
+    call.session.lock_session = Some(found);
+
+    call.reply.count(count);
+    Ok(Outcome::Replied)
+}
+
+fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let is_told = call.args.take("YES");
+    if !is_told && !call.args.take("NO") {
+        return Err(Refusal::Syntax);
+    }
+    call.args.finish()?;
+
+    call.session.client.tells_contended.store(is_told, Relaxed);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}

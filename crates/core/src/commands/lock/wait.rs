@@ -1,0 +1,220 @@
+//! Lock requests that wait.
+//!
+//! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use redlatch_proto::clock::LockTime;
+use redlatch_proto::log_name::shown;
+use redlatch_proto::resp::Reply;
+use tracing::Span;
+
+use super::reader::Reader;
+use super::replies::{answer_grant, answer_refusal};
+use super::{session, spans, watch};
+use crate::commands::Shared;
+use crate::keyspace::{Asker, Serve, View, Waiter};
+use crate::locks::{
+    Circle, EndReason, Granted, Hold, LockRequest, LockWaits, Waited, attempt, attempt_all, first_held,
+};
+use crate::state::clients::Client;
+use crate::state::lock_sessions::LockSession;
+use crate::state::log_limiter::LineBudget;
+use crate::state::quarantine::Quarantine;
+use crate::state::wait::{Wait, WaitEnd};
+use crate::types::heap;
+use crate::types::lock::words_bytes;
+
+/// Room for the answer to a request that is granted.
+const GRANT_BYTES: usize = 96;
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) client: Arc<Client>,
+    /// The session that the grant will belong to.
+    pub(super) session: Option<Arc<LockSession>>,
+    pub(super) wait: Arc<Wait>,
+    /// In which nothing is granted.
+    pub(super) quarantine: Arc<Quarantine>,
+    pub(super) request: LockRequest,
+    /// Whether a refusal says why.
+    pub(super) says_why: bool,
+    /// Which of its locks was found to be held last.
+    pub(super) held_at: AtomicUsize,
+    pub(super) since: LockTime,
+    /// The grant, once that is its answer.
+    pub(super) granted: OnceLock<Granted>,
+    /// Whether the log says that it has waited for long.
+    pub(super) is_reported: AtomicBool,
+    /// The span of the wait; disabled if nobody wants it.
+    pub(super) span: Span,
+}
+
+impl Serve for Waiting {
+    fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
+        if self.session_has_ended() {
+            return true;
+        }
+        if self.quarantine.forbids_grants(view.now().lock) {
+            return false;
+        }
+        let from = self.held_at.load(Relaxed);
+        let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
+        self.held_at.store(held.unwrap_or(from), Relaxed);
+        held.is_none()
+    }
+
+    fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
+        let keys = &self.wait.keys;
+        let granted = match &keys[..] {
+            _ if self.session_has_ended() => Err(session::no_such()),
+            [key] => attempt(view, key, &self.request, Some(self.wait.number)),
+            keys => attempt_all(view, keys, &self.request, Some(self.wait.number)),
+        };
+        let mut answer = Vec::with_capacity(GRANT_BYTES);
+        let mut reply = Reply::new(&mut answer, self.client.protocol());
+        match granted {
+            Ok(Some(granted)) => {
+                let waited_ms = view.now().lock.millis_since(self.since);
+                answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
+                session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
+                if granted.is_new {
+                    view.count_wait(&keys[0], self.since, Waited::Granted);
+                }
+                spans::grant(keys, &self.request, granted.token, Some(&self.span));
+                self.granted.get_or_init(|| granted);
+            }
+            Ok(None) => answer_refusal(view, keys, (self.says_why, &self.reader()), &mut reply),
+            Err(refusal) => reply.error_bytes(&refusal.line()),
+        }
+        view.answer(&self.client, answer);
+    }
+
+    fn end_unserved(&self, view: &mut View<'_>, how: WaitEnd) -> Option<Vec<u8>> {
+        let is_abandoned = how == WaitEnd::Disconnected;
+        let waited = if is_abandoned { Waited::Abandoned } else { Waited::Refused };
+        view.count_wait(&self.wait.keys[0], self.since, waited);
+        if is_abandoned {
+            return None;
+        }
+        let mut answer = Vec::new();
+        let mut reply = Reply::new(&mut answer, self.client.protocol());
+        answer_refusal(view, &self.wait.keys, (self.says_why, &self.reader()), &mut reply);
+        Some(answer)
+    }
+
+    fn give_back(&self, view: &mut View<'_>) {
+        let Some(Granted { token, is_new: true }) = self.granted.get() else { return };
+        let LockRequest { owner, client, .. } = &self.request;
+        for key in &self.wait.keys {
+            // Another connection of the owner may have asked for the lock since, and know of it.
+            let is_unread = |hold: &Hold| hold.token == *token && hold.client == *client;
+            view.end_hold(key, owner, EndReason::Released, is_unread);
+        }
+    }
+
+    fn ended(&self, how: WaitEnd, now: LockTime, lines: &LineBudget) {
+        let token = self.granted.get().map(|granted| granted.token);
+        let outcome = match how {
+            WaitEnd::Answered if token.is_some() => "granted",
+            WaitEnd::Answered => "refused",
+            WaitEnd::Disconnected => "disconnected",
+            WaitEnd::TimedOut => "timed out",
+            WaitEnd::Unblocked => "unblocked",
+        };
+        if !self.span.is_disabled() {
+            self.span.record("outcome", outcome).record("token", token);
+            self.span.record("waited_ms", now.millis_since(self.since));
+        }
+        if self.is_reported.load(Relaxed) && lines.allows(now) {
+            let key = self.wait.keys.first().map_or(&b""[..], |key| &key[..]);
+            let waited = (self.since, now);
+            watch::log_end(key, Some(&self.request.owner), &self.client, waited, (outcome, token));
+        }
+    }
+
+    fn report(&self) {
+        self.is_reported.store(true, Relaxed);
+    }
+
+    fn asker(&self) -> Option<Asker<'_>> {
+        let LockRequest { owner, kind, permits, .. } = &self.request;
+        Some(Asker { owner, kind: *kind, permits: *permits, client: &self.client, since: self.since })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let LockRequest { owner, meta, .. } = &self.request;
+        let parts = [heap::shared(owner), words_bytes(meta), LockWaits::BYTES_PER_WAIT];
+        parts.into_iter().fold(0, usize::saturating_add)
+    }
+}
+
+impl Waiting {
+    fn reader(&self) -> Reader {
+        Reader::of_client(&self.client)
+    }
+
+    /// Whether the connection has ended that has taken the session over meanwhile.
+    fn session_has_ended(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.client().is_none())
+    }
+}
+
+/// Ends the youngest wait of a circle that this request has closed, if it has.
+pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
+    let policy = shared.settings.text("lock-deadlock");
+    if policy == "off" {
+        return;
+    }
+    let at = (shared.clock.now(), shared.events());
+    let circle = shared.lock_waits.circle(&shared.keyspace, &shared.registries, waiter, at);
+    let Some(circle) = circle else { return };
+    if policy == "warn" {
+        watch::report_circle(shared, &describe(&circle, &Reader::UNLIMITED));
+        return;
+    }
+    let Some(asker) = circle.youngest.serve.asker() else { return };
+    if circle.youngest.wait.claim.take() {
+        shared.metrics.errors.add(1);
+        shared.metrics.error_codes.add("DEADLOCK");
+        let text = describe(&circle, &Reader::of_client(asker.client));
+        let mut answer = Vec::new();
+        Reply::new(&mut answer, asker.client.protocol()).error(&format!("DEADLOCK {text}"));
+        asker.client.answer(&answer);
+    }
+}
+
+/// A lock that the reader may not see.
+const UNSEEN: &str = "another lock";
+/// Links of a circle in an error.
+const LINKS_SHOWN: usize = 16;
+/// Bytes of a key or an owner in an error.
+const NAME_BYTES_SHOWN: usize = 128;
+
+/// `a (held by X) -> b (held by Y) -> a`. A lock that the reader may not see has no name: `another lock`.
+fn describe(circle: &Circle, reader: &Reader) -> String {
+    let show = |bytes: &Bytes| {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = shown(bytes, NAME_BYTES_SHOWN, &mut text);
+        text
+    };
+    let links = circle.links.iter().take(LINKS_SHOWN).map(|(key, awaited)| {
+        let how = if awaited.is_holder { "held" } else { "awaited" };
+        if !reader.may_learn(key) {
+            return format!("{UNSEEN} ({how}) -> ");
+        }
+        format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))
+    });
+    let left_out = circle.links.len().saturating_sub(LINKS_SHOWN);
+    let more = if left_out > 0 { format!("{left_out} more -> ") } else { String::new() };
+    let first = circle.links.first().map(|(key, _)| match reader.may_learn(key) {
+        true => show(key),
+        false => UNSEEN.to_owned(),
+    });
+    let first = first.unwrap_or_default();
+    links.collect::<String>() + &more + &first
+}

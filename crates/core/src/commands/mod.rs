@@ -1,0 +1,142 @@
+//! The commands, one folder per family: rows, parsing, behaviour.
+//!
+//! Owns    the command table, and the [`Call`] that a command works in.
+//! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or threads.
+//! Rule    a handler parses, then acts, then answers. It has no effect before all arguments are parsed.
+
+// Arithmetic here works on numbers that clients choose.
+#![warn(clippy::arithmetic_side_effects)]
+
+mod admin;
+mod args;
+mod connection;
+mod expiry;
+mod hash;
+mod help;
+mod key;
+mod key_specs;
+mod list;
+mod lock;
+mod pubsub;
+pub(crate) mod quarantine;
+mod redact;
+pub mod row;
+mod scan;
+mod script;
+mod set;
+mod shared;
+mod sorted_set;
+mod stream;
+mod string;
+pub mod table;
+mod test;
+mod transaction;
+
+pub(crate) use admin::acl_check::{check, check_in_exec};
+pub(crate) use admin::debug::check_protected;
+pub use admin::families::{Family, FamilyKind, Sample, Value, families};
+pub(crate) use admin::monitor::{Source, show};
+pub(crate) use admin::pause::may_write;
+pub use args::Args;
+pub(crate) use connection::tracking::{end as end_tracking, remember};
+pub(crate) use lock::session::end as end_lock_session;
+pub(crate) use lock::wait::refuse_circle;
+pub(crate) use lock::watch::watch_locks;
+pub(crate) use pubsub::{has_many_patterns, leave_all};
+pub(crate) use script::{asks_further, busy_now, runs_natively};
+pub use shared::{Pause, Shared, VERSION};
+pub use table::{Command, Keys, table};
+pub use test::fault::parse as parse_fault;
+pub use test::history::{moment, note_request};
+pub(crate) use transaction::{EXEC, discard_all};
+
+use std::sync::Arc;
+
+use redlatch_proto::clock::Now;
+use redlatch_proto::resp::{Reply, Request};
+
+use crate::keyspace::{View, Waiter};
+use crate::state::session::Session;
+use crate::state::wait::Wait;
+
+/// A command during its execution.
+#[derive(Debug)]
+pub struct Call<'a, 'k> {
+    /// The shards that the command has locked.
+    pub view: &'a mut View<'k>,
+    /// The words after the name.
+    pub args: Args<'a>,
+    pub reply: Reply<'a>,
+    /// The time at which the command takes effect.
+    pub now: Now,
+    /// The state of the connection.
+    pub session: &'a mut Session,
+    pub shared: &'k Shared,
+    /// The row of the command, with its derived facts.
+    pub command: &'static Command,
+}
+
+/// The result of a command that was not refused.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    Replied,
+    /// The reply is complete, and the connection closes once it is sent.
+    Close,
+    /// The call waits. The next requests of the session wait behind it.
+    Park {
+        /// The end of the wait, and its keys.
+        wait: Arc<Wait>,
+        /// Serves the call when one of its keys is ready; `None` waits for the timeout alone.
+        waiter: Option<Arc<Waiter>>,
+    },
+    /// The call had no effect. It may take long and is repeated on the script thread.
+    Offload,
+}
+
+/// The rows of every family, in the order of the documentation.
+pub(crate) const FAMILIES: &[&[row::Row]] = &[
+    connection::ROWS,
+    connection::client::ROWS,
+    string::ROWS,
+    string::bytes::ROWS,
+    string::number::ROWS,
+    hash::ROWS,
+    hash::scan::ROWS,
+    list::ROWS,
+    list::search::ROWS,
+    list::moves::ROWS,
+    list::blocking::ROWS,
+    lock::ROWS,
+    lock::explain::ROWS,
+    lock::history::ROWS,
+    lock::lint::ROWS,
+    lock::holders::ROWS,
+    lock::session::ROWS,
+    sorted_set::ROWS,
+    sorted_set::range::ROWS,
+    sorted_set::pop::ROWS,
+    stream::ROWS,
+    set::ROWS,
+    set::random::ROWS,
+    key::ROWS,
+    key::scan::ROWS,
+    key::database::ROWS,
+    key::object::ROWS,
+    key::expire::ROWS,
+    transaction::ROWS,
+    script::ROWS,
+    script::function::ROWS,
+    pubsub::ROWS,
+    admin::command::ROWS,
+    admin::config::ROWS,
+    admin::acl::ROWS,
+    admin::info::ROWS,
+    admin::latency::ROWS,
+    admin::monitor::ROWS,
+    admin::cluster::ROWS,
+    admin::sentinel::ROWS,
+    admin::ROWS,
+    admin::persistence::ROWS,
+    admin::debug::ROWS,
+    test::ROWS,
+];

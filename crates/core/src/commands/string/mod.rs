@@ -1,0 +1,484 @@
+//! Commands on whole strings: SET, GET and similar.
+//!
+//! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
+
+pub(in crate::commands) mod bytes;
+pub(in crate::commands) mod number;
+
+use redlatch_proto::error::Refusal;
+
+use crate::commands::args;
+use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
+use crate::commands::lock::asking::Asking;
+use crate::commands::lock::spans;
+use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
+use crate::commands::{Args, Call, Outcome, Shared};
+use crate::keyspace::{Entry, Lease, Occupied};
+use crate::locks::EndReason;
+use crate::state::session::Session;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row::new(Group::String, "DELEX", "8.4.0", delex)
+        .summary("Deletes a key, if it holds that string or does not (Redis 8.4).")
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
+        .args(&[key("key"), COMPARISON.maybe()]),
+    Row::new(Group::String, "DELIFEQ", "9.0.0", delifeq)
+        .summary("Deletes a key if it holds that string (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "GET", "1.0.0", get)
+        .summary("Returns the string value of a key.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "GETDEL", "6.2.0", getdel)
+        .summary("Returns the string value of a key and deletes the key.")
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "GETEX", "6.2.0", getex)
+        .summary("Returns the string value of a key and sets or removes its lease.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), NEW_LEASE.maybe()]),
+    Row::new(Group::String, "GETSET", "1.0.0", getset)
+        .summary("Sets the string value of a key and returns the old value.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "MGET", "1.0.0", mget)
+        .summary("Returns the string values of keys, all at one instant.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key").many()]),
+    Row::new(Group::String, "MSET", "1.0.1", mset)
+        .summary("Sets the string values of keys, all at one instant.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[PAIR.many()]),
+    Row::new(Group::String, "MSETNX", "1.0.1", msetnx)
+        .summary("Sets the string values of keys, all at one instant, if no key exists.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[PAIR.many()]),
+    Row::new(Group::String, "PSETEX", "2.6.0", psetex)
+        .summary("Sets the string value of a key, with a lease in milliseconds.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), integer("milliseconds"), text("value")]),
+    Row::new(Group::String, "SET", "1.0.0", set)
+        .summary(
+            "Sets the string value of a key, if the conditions hold; creates the key if it does not exist.",
+        )
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()]),
+    Row::new(Group::String, "SETEX", "2.0.0", setex)
+        .summary("Sets the string value of a key, with a lease in seconds.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), integer("seconds"), text("value")]),
+    Row::new(Group::String, "SETNX", "1.0.0", setnx)
+        .summary("Sets the string value of a key if the key does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+];
+
+const PAIR: Arg = block("data", &[key("key"), text("value")]);
+
+const COMPARISON: Arg =
+    one_of("condition", &[text("comparison-value").after("IFEQ"), text("comparison-value").after("IFNE")]);
+
+const CONDITION: Arg = one_of(
+    "condition",
+    &[
+        token("nx", "NX"),
+        token("xx", "XX"),
+        text("comparison-value").after("IFEQ"),
+        text("comparison-value").after("IFNE"),
+    ],
+);
+
+fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    answer_value(call, name)?;
+    Ok(Outcome::Replied)
+}
+
+/// The condition under which SET or DELEX acts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Condition<'a> {
+    Always,
+    Absent,
+    Present,
+    Equal(&'a [u8]),
+    Unequal(&'a [u8]),
+}
+
+impl Condition<'_> {
+    fn holds(self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => value.is_none(),
+            Self::Present => value.is_some(),
+            Self::Equal(wanted) => value == Some(wanted),
+            Self::Unequal(unwanted) => value != Some(unwanted),
+        }
+    }
+}
+
+impl<'a> Condition<'a> {
+    /// Reads `option` and its value if it is a condition. Returns false if it is another option.
+    ///
+    /// As in Redis, NX and XX may be repeated. As in Valkey, a comparison may not.
+    fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        const NX: u64 = args::option(b"NX");
+        const XX: u64 = args::option(b"XX");
+        const IFEQ: u64 = args::option(b"IFEQ");
+        const IFNE: u64 = args::option(b"IFNE");
+        let new = match option {
+            NX => Self::Absent,
+            XX => Self::Present,
+            IFEQ => Self::Equal(args.word()?),
+            IFNE => Self::Unequal(args.word()?),
+            _ => return Ok(false),
+        };
+        if *self != Self::Always && (new.is_comparison() || new != *self) {
+            return Err(Refusal::Syntax);
+        }
+        *self = new;
+        Ok(true)
+    }
+
+    /// True if the condition compares the value.
+    const fn is_comparison(self) -> bool {
+        matches!(self, Self::Equal(_) | Self::Unequal(_))
+    }
+}
+
+#[derive(Debug)]
+struct SetOptions<'a> {
+    condition: Condition<'a>,
+    returns_old: bool,
+    lease: LeaseOption<'a>,
+}
+
+fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
+    const GET: u64 = args::option(b"GET");
+    let mut options =
+        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Absent };
+    while !args.is_empty() {
+        let option = args.option()?;
+        let is_known = options.condition.take(option, args)? || options.lease.take(option, args)?;
+        if !is_known && option != GET {
+            return Err(Refusal::Syntax);
+        }
+        options.returns_old |= option == GET;
+    }
+    Ok(options)
+}
+
+fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+    let options = set_options(&mut call.args)?;
+    let lease = match options.lease {
+        LeaseOption::Keep => Lease::Keep,
+        LeaseOption::Persist => return Err(Refusal::Syntax),
+        LeaseOption::Absent => Lease::Never,
+        LeaseOption::Until(unit, number) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
+    };
+
+    if options.returns_old {
+        // Nil would say that the key was stored: a free key that calls wait for answers with the owner that is next.
+        let is_free =
+            options.condition == Condition::Absent && matches!(call.view.entry(name), Entry::Vacant(_));
+        let next = if is_free { call.view.lock_waiters(name).next() } else { None };
+        match next.and_then(|waiter| waiter.serve.asker()) {
+            Some(next) => call.reply.bulk(next.owner),
+            None => drop(answer_value(call, name)?),
+        }
+    }
+    let mut entry = call.view.entry(name);
+    let holds = if options.condition.is_comparison() {
+        options.condition.holds(entry.string()?)
+    } else {
+        let is_there = match &entry {
+            Entry::Occupied(_) => true,
+            Entry::Vacant(place) => options.condition == Condition::Absent && place.is_awaited(),
+        };
+        options.condition.holds(is_there.then_some(b""))
+    };
+    if holds {
+        let mut stored = entry.put(value, lease);
+        if options.condition == Condition::Absent {
+            grant(&mut stored, call.session, call.shared);
+            granted(call, name, value);
+        }
+        announce(call, name, lease);
+    } else if options.condition == Condition::Absent {
+        // By reference, because moving the entry costs as much as the whole refusal.
+        if let Entry::Occupied(held) = &mut entry {
+            held.count_refused();
+        }
+        refused(call, name, value);
+    }
+
+    match (options.returns_old, holds) {
+        (true, _) => {}
+        (false, true) => call.reply.ok(),
+        (false, false) => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// A key that was stored because it did not exist is a lock, which the client holds.
+#[inline]
+fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
+    stored.grant(shared.keyspace.next_token(), session.client.id, false);
+}
+
+/// The client has been granted the lock of a key that was stored because it did not exist.
+#[inline]
+fn granted(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+    let Call { view, session, shared, now, .. } = call;
+    Asking::new(shared, session, *now).granted(view, name, Some(value));
+}
+
+/// A key that was not stored because it exists may be a lock, for which the client asks again and again.
+#[inline]
+fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+    let Call { view, session, shared, now, .. } = call;
+    Asking::new(shared, session, *now).refused(view, name, Some(value));
+}
+
+/// Publishes the events of a key that was set.
+fn announce(call: &mut Call<'_, '_>, name: &[u8], lease: Lease) {
+    call.view.event(b'$', "set", name);
+    if let Lease::Until(_) = lease {
+        call.view.event(b'g', "expire", name);
+    }
+}
+
+/// Answers as GET does. Returns true if the key exists.
+fn answer_value(call: &mut Call<'_, '_>, name: &[u8]) -> Result<bool, Refusal> {
+    match call.view.read(name) {
+        Some(found) => call.reply.bulk(found.string()?),
+        None => {
+            call.reply.null();
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    let is_new = match call.view.entry(name) {
+        Entry::Occupied(mut held) => {
+            held.count_refused();
+            false
+        }
+        Entry::Vacant(place) if place.is_awaited() => false,
+        Entry::Vacant(place) => {
+            grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
+            true
+        }
+    };
+    if is_new {
+        granted(call, name, value);
+        announce(call, name, Lease::Never);
+    } else {
+        refused(call, name, value);
+    }
+
+    call.reply.integer(i64::from(is_new));
+    Ok(Outcome::Replied)
+}
+
+fn setex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_with_lease(call, Unit::Secs, "setex")
+}
+
+fn psetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_with_lease(call, Unit::Millis, "psetex")
+}
+
+fn set_with_lease(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let lease = Lease::Until(expiry::lease(unit, call.args.word()?, call.now, command)?);
+    let value = call.args.word()?;
+
+    call.view.entry(name).put(value, lease);
+    announce(call, name, lease);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn getset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    answer_value(call, name)?;
+    call.view.entry(name).put(value, Lease::Never);
+    announce(call, name, Lease::Never);
+    Ok(Outcome::Replied)
+}
+
+fn getdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    if answer_value(call, name)? {
+        call.view.remove(name);
+        call.view.event(b'g', "del", name);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let mut option = LeaseOption::Absent;
+    while !call.args.is_empty() {
+        let name = call.args.option()?;
+        if !option.take(name, &mut call.args)? || option == LeaseOption::Keep {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    // As in Redis, the number is checked only if the key exists. An error replaces the reply.
+    if !answer_value(call, name)? {
+        return Ok(Outcome::Replied);
+    }
+    match option {
+        LeaseOption::Keep | LeaseOption::Absent => {}
+        LeaseOption::Persist => {
+            expiry::persist(call.view, name)?;
+        }
+        LeaseOption::Until(unit, number) => {
+            let deadline = expiry::lease(unit, number, call.now, "getex")?;
+            if let Entry::Occupied(found) = &mut call.view.entry(name) {
+                expiry::set_or_delete(found, deadline, call.now)?;
+            }
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.array(call.args.len());
+    for name in call.args.rest() {
+        // A key of another type is answered like a missing one.
+        match call.view.read(name).as_ref().map(Occupied::string) {
+            Some(Ok(value)) => call.reply.bulk(value),
+            _ => call.reply.null(),
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = pairs(call.args, "mset")?;
+
+    for (name, value) in pairs {
+        call.view.entry(name).put(value, Lease::Never);
+        announce(call, name, Lease::Never);
+    }
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = pairs(call.args, "msetnx")?;
+
+    let is_free = pairs.clone().all(|(name, _)| match call.view.entry(name) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => !place.is_awaited(),
+    });
+    if is_free {
+        for (name, value) in pairs.clone() {
+            grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
+            spans::taken(call.view, name, Some(value));
+            announce(call, name, Lease::Never);
+        }
+        Asking::new(call.shared, call.session, call.now).has_got(call.view, pairs.map(|(name, _)| name));
+    }
+
+    call.reply.integer(i64::from(is_free));
+    Ok(Outcome::Replied)
+}
+
+pub(in crate::commands) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// Pairs of key and value, or of field and value.
+pub(in crate::commands) fn pairs<'a>(
+    args: Args<'a>,
+    command: &'static str,
+) -> Result<impl Iterator<Item = Pair<'a>> + Clone, Refusal> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Refusal::Arity(command.into()));
+    }
+    let first = args.request().len().saturating_sub(args.len());
+    let request = args.request();
+    Ok((first..request.len())
+        .step_by(2)
+        .map(move |at| (request.word(at), request.word(at.saturating_add(1)))))
+}
+
+fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let condition = match call.args.len() {
+        0 => None,
+        2 => Some((call.args.word()?, call.args.word()?)),
+        _ => return Err(Refusal::Arity("delex".into())),
+    };
+
+    delete_if(call, name, |found| {
+        // As in Redis, words are checked last: not for a key that does not exist, nor for one that is no string.
+        let Some((word, value)) = condition else { return Ok(Some(EndReason::Deleted)) };
+        let not_a_string = "ERR Key should be of string type if conditions are specified";
+        let string = found.string().map_err(|_| Refusal::said(not_a_string))?;
+        let condition = comparison(word, value)?;
+        // Who knows the value releases the lock, on whatever connection.
+        let reason = match condition {
+            Condition::Equal(_) => EndReason::Released,
+            _ => EndReason::Deleted,
+        };
+        Ok(condition.holds(Some(string)).then_some(reason))
+    })
+}
+
+/// The condition that a word of DELEX names.
+fn comparison<'a>(word: &[u8], value: &'a [u8]) -> Result<Condition<'a>, Refusal> {
+    let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+    if is(b"IFEQ") {
+        Ok(Condition::Equal(value))
+    } else if is(b"IFNE") {
+        Ok(Condition::Unequal(value))
+    } else if is(b"IFDEQ") || is(b"IFDNE") {
+        // Redis compares a digest, which this server does not compute.
+        Err(Refusal::said("ERR IFDEQ and IFDNE are not supported by this server"))
+    } else {
+        Err(Refusal::said("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))
+    }
+}
+
+fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    delete_if(call, name, |found| Ok((found.string()? == value).then_some(EndReason::Released)))
+}
+
+/// Deletes a key that exists, if `decide` says so, and for which reason a lock ends by that.
+fn delete_if(
+    call: &mut Call<'_, '_>,
+    name: &[u8],
+    decide: impl FnOnce(&Occupied<'_>) -> Result<Option<EndReason>, Refusal>,
+) -> Result<Outcome, Refusal> {
+    let mut is_deleted = false;
+    if let Some(mut found) = call.view.entry(name).occupied()
+        && let Some(reason) = decide(&found)?
+    {
+        found.event(b'g', "del");
+        found.remove_for(reason);
+        is_deleted = true;
+    }
+
+    call.reply.integer(i64::from(is_deleted));
+    Ok(Outcome::Replied)
+}

@@ -1,0 +1,211 @@
+//! EXEC: the requests of a transaction, one after the other at one instant, with all their shards locked.
+//!
+//! Locks   the shards of all keys that its requests name, and of all watched keys: none of these keys changes between
+//!         the check of the watches and the last request. With an interpreted script it runs on the script thread, and locks
+//!         further shards if the script asks for them.
+//! Source  Redis 7.0 `multi.c`.
+
+use redlatch_proto::error::Refusal;
+use redlatch_proto::limits::TRANSACTION_BYTES_MAX;
+use redlatch_proto::resp::{OwnedRequest, Protocol, Reply, Request};
+
+use super::panic::finish_at_panic;
+use super::{Batch, Engine, Flow};
+use crate::commands::row::Flags;
+use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
+use crate::keyspace::{ShardSet, View};
+use crate::state::session::Session;
+use crate::state::transaction::Transaction;
+
+/// The command of a queued request, and the request.
+pub(super) type Step<'a> = (&'static Command, Request<'a>);
+
+/// Queues a request for EXEC.
+#[cold]
+pub(super) fn queue(
+    shared: &Shared,
+    transaction: &mut Transaction,
+    command: &Command,
+    request: Request<'_>,
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+) {
+    let mut reply = Reply::new(out, protocol);
+    // An aborted transaction keeps no requests.
+    if !transaction.is_aborted {
+        let owned = OwnedRequest::of(request);
+        let bytes = size_of::<OwnedRequest>() + owned.heap_bytes();
+        if transaction.bytes + bytes > TRANSACTION_BYTES_MAX {
+            transaction.abort();
+            return reply.error("ERR the requests of this transaction take too much memory");
+        }
+        transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
+        transaction.may_write |= commands::may_write(shared, command, request);
+        transaction.push(owned, bytes);
+    }
+    reply.status("QUEUED");
+}
+
+/// The shards of a transaction: all shards if a request may use keys that it does not name. On the script thread these can
+/// be locked later.
+fn reach<'b, 'a: 'b>(
+    shared: &Shared,
+    (steps, is_long): (&[Step<'a>], bool),
+    watched: impl Iterator<Item = &'a [u8]>,
+    keys: &'b mut Vec<&'a [u8]>,
+) -> ShardSet<'b> {
+    keys.extend(watched);
+    for (command, request) in steps {
+        let is_script = command.row.flags.has(Flags::SCRIPT);
+        let asks_further = || !is_long || commands::asks_further(shared, command, *request);
+        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SUMS)) || (is_script && asks_further()) {
+            return ShardSet::All;
+        }
+        keys.extend(command.positions(*request).map(|at| request.word(at)));
+    }
+    if keys.is_empty() { ShardSet::Nothing } else { ShardSet::Keys(keys) }
+}
+
+impl Engine {
+    /// Aborts the transaction, because a request was refused before its execution. A refused EXEC discards the
+    /// transaction at once. Its error says so even without a transaction, as in Redis.
+    pub(super) fn abort(
+        &self,
+        session: &mut Session,
+        refusal: Refusal,
+        command: Option<&'static Command>,
+    ) -> Refusal {
+        if let Some(transaction) = &mut session.transaction {
+            transaction.is_aborted = true;
+        }
+        if command.is_none_or(|command| command.row.name != EXEC) {
+            return refusal;
+        }
+        crate::commands::discard_all(session, &self.shared);
+        let text = refusal.text();
+        let reason = text.strip_prefix("ERR ").unwrap_or(&text);
+        Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
+    }
+
+    /// Executes EXEC.
+    #[cold]
+    pub(super) fn exec(
+        &self,
+        session: &mut Session,
+        (command, request): Step<'_>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        let Some(transaction) = session.transaction.take() else { return Flow::Next };
+        let steps: Vec<Step<'_>> = transaction.queued.iter().filter_map(step).collect();
+        let is_long = self.is_offloaded(&transaction, &steps);
+        if is_long && !session.may_block {
+            session.transaction = Some(transaction);
+            return self.offload(session, command, batch, out);
+        }
+        if transaction.is_aborted {
+            crate::commands::discard_all(session, &self.shared);
+            self.count((command.index, 1));
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            self.refuse(session, &Refusal::said(text), out);
+            return Flow::Next;
+        }
+        let watching = session.watching.take();
+        let watched = watching.iter().flat_map(|watching| &watching.keys).map(|(_, key)| &key[..]);
+        let mut keys = Vec::new();
+        let shared = &*self.shared;
+        let reach = reach(shared, (&steps, is_long), watched, &mut keys);
+        let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
+        let Some(mut view) = view else {
+            (session.watching, session.transaction) = (watching, Some(transaction));
+            return self.retry_later(session, command, batch, out);
+        };
+        if is_long {
+            view.announce_long_call();
+        }
+        view.on_behalf_of(session.client.id);
+        let is_broken = watching.as_ref().is_some_and(|watching| watching.watch.is_broken());
+        if let Some(watching) = &watching {
+            view.unwatch(watching);
+        }
+        let flow = if is_broken {
+            Reply::new(out, session.protocol).null_array();
+            Flow::Next
+        } else {
+            finish_at_panic(&mut view, &shared.registries, |view| {
+                self.execute_queued(session, &steps, view, batch, out)
+            })
+        };
+        self.count((command.index, 1));
+        if shared.monitors.is_any() {
+            commands::show(session, shared, command, request, commands::Source::Client);
+        }
+        session.reads = session.reads.after_next();
+        session.client.show_queued(None, 0);
+        session.client.show_watching(None);
+        view.finish(&shared.registries);
+        if is_long {
+            batch.now = shared.clock.now();
+        }
+        flow
+    }
+
+    /// Executes the requests of a transaction and appends their replies.
+    fn execute_queued<'k>(
+        &'k self,
+        session: &mut Session,
+        steps: &[Step<'_>],
+        view: &mut View<'k>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        Reply::new(out, session.protocol).array(steps.len());
+        session.is_nested = true;
+        view.set_nested(true);
+        let mut flow = Flow::Next;
+        for step in steps {
+            flow = self.step(session, *step, view, batch, out, flow);
+        }
+        session.is_nested = false;
+        view.set_nested(false);
+        flow
+    }
+
+    /// Executes one request of a transaction. A blocking command does not wait: it answers at once, as after its
+    /// timeout.
+    fn step<'k>(
+        &'k self,
+        session: &mut Session,
+        (command, request): Step<'_>,
+        view: &mut View<'k>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+        flow: Flow,
+    ) -> Flow {
+        if !session.account.is_unlimited()
+            && let Err(refusal) = commands::check_in_exec(session, &self.shared, command, request)
+        {
+            self.refuse(session, &refusal, out);
+            return flow;
+        }
+        let result = self.perform(session, command, request, view, batch, out);
+        // SELECT, CONFIG SET and CLIENT TRACKING apply to the rest of the transaction.
+        view.select(session.database);
+        view.set_events(self.shared.events());
+        match result {
+            Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
+            Ok(Outcome::Close) => return Flow::Close,
+            // A command inside EXEC never asks to be offloaded.
+            Ok(Outcome::Offload | Outcome::Replied) | Err(_) => {}
+        }
+        flow
+    }
+}
+
+/// A queued request and its command, which exists: it was looked up when the request was queued.
+pub(super) fn step(owned: &OwnedRequest) -> Option<Step<'_>> {
+    let request = owned.request();
+    let command = table().find(request.word(0))?;
+    let subcommand = request.get(1).and_then(|name| command.subcommand(name));
+    Some((subcommand.unwrap_or(command), request))
+}

@@ -1,0 +1,368 @@
+//! Recovery: what the files of a journal say, and how a server goes on from there.
+//!
+//! Owns    the reading of files, which ends at the first thing that was not written like this, and the decision about lock
+//!         time, tokens and quarantine.
+//! Rule    what is restored is a prefix of what was written. Where the prefix may lack something that was promised, the
+//!         quarantine lasts until every such promise has ended.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use redlatch_proto::clock::LockTime;
+
+use super::codec::DecodeError;
+use super::frame::{Frames, Next, Unreadable};
+use super::item::{Horizon, Item, Opened};
+use super::log::{GRACE_MS, Start};
+use super::{Mode, Mutation};
+use crate::types::Seed;
+
+/// How a journal ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// There is none.
+    Nothing,
+    /// The server had ended in good order.
+    Stopped,
+    /// The server was killed: the last frame is whole, or was cut short while it was written.
+    Killed,
+    /// Something cannot be read, or a sync had failed.
+    Damaged,
+}
+
+/// What the files of a journal say.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// How it ends.
+    pub ending: Ending,
+    /// How the newest readable file begins.
+    pub opened: Option<Opened>,
+    /// The number of the newest file; zero: there is none.
+    pub number: u64,
+    /// Bytes of the newest file that were read.
+    pub bytes: u64,
+    /// The last horizon.
+    pub horizon: Horizon,
+    /// The latest lock time in it.
+    pub now: LockTime,
+    /// The libraries of functions.
+    pub functions: Option<Bytes>,
+}
+
+/// The machine that a server starts on.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Identifies its boot; `None`: the system does not tell.
+    pub boot: Option<[u8; 16]>,
+    /// The clock of the boot, in milliseconds.
+    pub boot_ms: u64,
+}
+
+/// What a server starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The id of the server.
+    pub server: [u8; 20],
+    /// When its replies leave.
+    pub mode: Mode,
+    /// Lock time where nothing is found.
+    pub fresh: LockTime,
+    /// How long nothing is granted then, in milliseconds.
+    pub startup_guard_ms: u64,
+    /// The longest lease that does not wait for the disk, in milliseconds.
+    pub lease_ms_max: u64,
+}
+
+/// How a server goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Resume {
+    /// Lock time.
+    pub now: LockTime,
+    /// Whether the keys of the journal are those of the server.
+    pub restores: bool,
+    /// The end of the quarantine and its reason.
+    pub quarantine: Option<(LockTime, &'static str)>,
+    /// All earlier fencing tokens are at most this.
+    pub token: u64,
+}
+
+const DAMAGED: &str = "the journal is damaged";
+
+/// Receives the effects of one record, with the instant at which they were decided.
+type Apply<'a> = dyn FnMut(LockTime, &[Mutation]) + 'a;
+
+/// Reads the files of a journal, by their numbers, the earliest first. `apply` receives the effects that count,
+/// in order, with the instants at which they were decided.
+///
+/// # Errors
+/// The number of the file that is not read, and why.
+pub fn read<R: Read>(
+    files: Vec<(u64, R)>,
+    seed: Seed,
+    apply: &mut Apply<'_>,
+) -> Result<Found, (u64, Unreadable)> {
+    let mut reader = Reader::default();
+    let mut parts = Vec::new();
+    for (number, from) in files {
+        reader.found.number = number;
+        parts.push(Part::open(number, from, seed).map_err(|error| (number, error))?);
+    }
+    let server = parts.iter().find_map(|part| Some(part.opened()?.server));
+    if let Some(other) = parts.iter().find(|part| part.opened().is_some_and(|at| Some(at.server) != server)) {
+        return Err((other.number, Unreadable::OtherServer));
+    }
+    leave_out_unread(&mut parts);
+    // A server in memory mode has forgotten what the files before its own have kept.
+    let forgotten =
+        parts.iter().rposition(|part| part.opened().is_some_and(|opened| opened.mode == Mode::Memory));
+    // A file that goes on from one that is missing does not say where another one ends.
+    let end = |pair: &[Part<R>]| {
+        let next = pair[1].opened().filter(|next| next.previous == pair[0].number)?;
+        Some(next.previous_bytes)
+    };
+    let ends: Vec<_> = parts.windows(2).map(end).collect();
+    let (mut before, count) = (None, parts.len());
+    for (index, part) in parts.into_iter().enumerate() {
+        let previous = part.opened().map(|opened| opened.previous);
+        let is_next = before.is_none() || previous.is_none() || before == previous;
+        before = Some(part.number);
+        if !is_next {
+            reader.found.ending = Ending::Damaged;
+        }
+        if reader.found.ending == Ending::Damaged {
+            break;
+        }
+        let end = ends.get(index).copied().flatten();
+        let is_last = index + 1 == count;
+        let counts = forgotten.is_none_or(|forgotten| index > forgotten);
+        reader.part(part, (end, is_last), seed, if counts { Some(&mut *apply) } else { None })?;
+    }
+    // Files that a copy had made needless may be back after a loss of power: only the end of all tells.
+    if !reader.is_complete {
+        reader.found.ending = Ending::Damaged;
+    }
+    Ok(reader.found)
+}
+
+/// Leaves out the files that none of the later ones goes on from: the start that could not read them has begun the next.
+fn leave_out_unread<R: Read>(parts: &mut Vec<Part<R>>) {
+    let mut last = u64::MAX;
+    for index in (0..parts.len()).rev() {
+        if parts[index].number > last {
+            parts.remove(index);
+        } else if let Some(opened) = parts[index].opened() {
+            last = opened.previous;
+        }
+    }
+}
+
+struct Part<R> {
+    number: u64,
+    frames: Option<Frames<R>>,
+    /// The items of its first frame.
+    first: Vec<Item>,
+    /// Whether its first frame is not one that was written.
+    is_damaged: bool,
+}
+
+impl<R: Read> Part<R> {
+    fn open(number: u64, from: R, seed: Seed) -> Result<Self, Unreadable> {
+        let mut frames = Frames::open(from)?;
+        let first = match &mut frames {
+            Some(frames) => match frames.read()? {
+                Next::Frame(body) => items(body, seed)?,
+                Next::End | Next::Cut => Some(Vec::new()),
+                Next::Damaged => None,
+            },
+            None => Some(Vec::new()),
+        };
+        Ok(Self { number, frames, is_damaged: first.is_none(), first: first.unwrap_or_default() })
+    }
+
+    fn opened(&self) -> Option<&Opened> {
+        match self.first.first() {
+            Some(Item::Opened(opened)) if opened.number == self.number => Some(opened),
+            _ => None,
+        }
+    }
+}
+
+struct Reader {
+    found: Found,
+    /// Whether the keys of the first file are all there.
+    is_complete: bool,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        let (horizon, now) = (Horizon::default(), LockTime::from_millis(0));
+        let (opened, functions) = (None, None);
+        let found = Found { ending: Ending::Nothing, opened, number: 0, bytes: 0, horizon, now, functions };
+        Self { found, is_complete: true }
+    }
+}
+
+impl Reader {
+    /// Reads a file up to `end`, if the next file says where it ends.
+    fn part<R: Read>(
+        &mut self,
+        part: Part<R>,
+        (end, is_last): (Option<u64>, bool),
+        seed: Seed,
+        mut apply: Option<&mut Apply<'_>>,
+    ) -> Result<(), (u64, Unreadable)> {
+        let (number, opened) = (part.number, part.opened().cloned());
+        let (Some(opened), Some(mut frames)) = (opened, part.frames) else {
+            // A new file has nothing until its first frame is there. The next file takes its place.
+            if part.is_damaged || !part.first.is_empty() || !is_last {
+                self.found.ending = Ending::Damaged;
+            } else {
+                self.found.number = number - 1;
+            }
+            return Ok(());
+        };
+        if self.found.opened.is_none() && opened.previous_bytes > 0 {
+            self.is_complete = false;
+        }
+        self.found.opened = Some(opened);
+        self.found.ending = Ending::Killed;
+        self.take(part.first, &mut apply);
+        self.found.bytes = frames.bytes;
+        while end.is_none_or(|end| frames.bytes < end) {
+            match frames.read().map_err(|error| (number, error.into()))? {
+                Next::Frame(body) => match items(body, seed).map_err(|error| (number, error))? {
+                    Some(items) => {
+                        self.take(items, &mut apply);
+                        self.found.bytes = frames.bytes;
+                    }
+                    None => self.found.ending = Ending::Damaged,
+                },
+                Next::End if end.is_none() => break,
+                // Of the newest file, a frame that was being written.
+                Next::Cut if end.is_none() && is_last => {
+                    self.found.ending = Ending::Killed;
+                    break;
+                }
+                Next::End | Next::Cut | Next::Damaged => self.found.ending = Ending::Damaged,
+            }
+            if self.found.ending == Ending::Damaged {
+                break;
+            }
+        }
+        match end {
+            // How it ends was known to the start that has begun the next file: that says how long the quarantine lasts.
+            Some(end) if self.found.bytes == end => self.found.ending = Ending::Killed,
+            Some(_) => self.found.ending = Ending::Damaged,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, items: Vec<Item>, apply: &mut Option<&mut Apply<'_>>) {
+        for item in items {
+            // What comes after the end in good order, or after a failed sync, came from a process that should have ended.
+            if self.found.ending != Ending::Damaged {
+                self.found.ending = Ending::Killed;
+            }
+            match item {
+                Item::Opened(_) => {}
+                Item::Record { now, mutations } => {
+                    self.found.now = self.found.now.max(now);
+                    if let Some(apply) = apply {
+                        apply(now, &mutations);
+                    }
+                }
+                Item::Horizon(horizon) => self.horizon(horizon),
+                Item::Functions(dump) => self.found.functions = Some(dump),
+                Item::Copied => self.is_complete = true,
+                Item::Stopped(horizon) => {
+                    self.horizon(horizon);
+                    self.found.ending = Ending::Stopped;
+                }
+                Item::Tainted => self.found.ending = Ending::Damaged,
+            }
+        }
+    }
+
+    fn horizon(&mut self, horizon: Horizon) {
+        self.found.now = self.found.now.max(horizon.now);
+        self.found.horizon = horizon;
+    }
+}
+
+/// The items of a frame; `None`: they are damaged.
+fn items(mut body: Bytes, seed: Seed) -> Result<Option<Vec<Item>>, Unreadable> {
+    let mut items = Vec::new();
+    while !body.is_empty() {
+        match Item::decode(&mut body, seed) {
+            Ok(item) => items.push(item),
+            Err(DecodeError::Damaged) => return Ok(None),
+            Err(DecodeError::Removed(what)) => return Err(Unreadable::Removed(what)),
+        }
+    }
+    Ok(Some(items))
+}
+
+/// How a server goes on from what was found.
+pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
+    let is_damaged = found.ending == Ending::Damaged;
+    // The horizon that counts may be in a part that cannot be read.
+    let damage_ms =
+        if is_damaged { found.horizon.lease_ms_max.max(start.lease_ms_max) + GRACE_MS } else { 0 };
+    let Some(opened) = &found.opened else {
+        let reason = if is_damaged { DAMAGED } else { "nothing was found, and startup-guard is set" };
+        let guard_ms = start.startup_guard_ms.max(damage_ms);
+        let quarantine = (guard_ms > 0).then_some((start.fresh + guard_ms, reason));
+        return Resume { now: start.fresh, restores: false, quarantine, token: 0 };
+    };
+    let horizon = &found.horizon;
+    let is_same_boot =
+        machine.boot.is_some() && opened.boot == machine.boot && machine.boot_ms >= horizon.boot_ms;
+    let passed_ms = if is_same_boot { machine.boot_ms - horizon.boot_ms } else { 0 };
+    let now = found.now.max(horizon.now + passed_ms);
+    let is_exact =
+        found.ending == Ending::Stopped || ((is_same_boot || opened.mode == Mode::Always) && !is_damaged);
+    let is_forgotten = start.mode == Mode::Memory || opened.mode == Mode::Memory;
+    let mut until = horizon.quarantine_until;
+    let mut reason = "an earlier quarantine has not ended";
+    if !is_exact || is_forgotten {
+        until = until.max(horizon.until);
+        reason = match (is_damaged, is_forgotten) {
+            (true, _) => DAMAGED,
+            (_, true) => "the locks of the server before were not kept",
+            _ => "the machine was restarted",
+        };
+    }
+    if is_damaged {
+        until = until.max(now + damage_ms);
+    }
+    let token = if is_exact && !is_forgotten { horizon.token } else { horizon.tokens_until };
+    let quarantine = (until > now).then_some((until, reason));
+    Resume { now, restores: !is_forgotten, quarantine, token }
+}
+
+/// How the log of a server begins that goes on so. `token`: all earlier fencing tokens are at most this.
+pub fn beginning(found: &Found, resume: &Resume, machine: Machine, terms: &Terms, token: u64) -> Start {
+    let opened = Opened {
+        server: terms.server,
+        number: found.number + 1,
+        previous: found.opened.as_ref().map_or(0, |opened| opened.number),
+        previous_bytes: found.bytes,
+        boot: machine.boot,
+        mode: terms.mode,
+    };
+    let horizon = Horizon {
+        now: resume.now,
+        boot_ms: machine.boot_ms,
+        until: found.horizon.until.max(resume.now),
+        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
+        token,
+        tokens_until: token,
+        lease_ms_max: terms.lease_ms_max,
+    };
+    let functions = found.functions.clone().filter(|_| resume.restores);
+    Start { lease_ms_max: terms.lease_ms_max, opened, horizon, functions }
+}
+
+#[cfg(test)]
+mod tests;

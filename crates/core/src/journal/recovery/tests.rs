@@ -1,0 +1,450 @@
+//! Journals that a log has written to a storage in memory: whole, cut, changed, of several files.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use redlatch_proto::clock::Deadline;
+
+use super::*;
+use crate::journal::frame;
+use crate::journal::log::{Log, Owed, Start, Storage};
+use crate::journal::{Edit, HashEdit, Journal, Mutations, Record};
+
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<Disk>>);
+
+#[derive(Debug, Default)]
+struct Disk {
+    files: BTreeMap<u64, Vec<u8>>,
+    is_full: bool,
+    fails_to_sync: bool,
+}
+
+impl Storage for Memory {
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        if disk.is_full {
+            return Err(io::Error::other("the disk is full"));
+        }
+        disk.files.last_entry().expect("a file was begun").get_mut().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.0.lock().fails_to_sync { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
+    }
+
+    fn begin(&self, number: u64) -> io::Result<()> {
+        self.0.lock().files.insert(number, frame::first_line());
+        Ok(())
+    }
+
+    fn remove_before(&self, number: u64) -> io::Result<()> {
+        self.0.lock().files.retain(|file, _| *file >= number);
+        Ok(())
+    }
+}
+
+const BOOT: Machine = Machine { boot: Some([1; 16]), boot_ms: 500 };
+const LATER: Machine = Machine { boot: Some([1; 16]), boot_ms: 2_500 };
+const OTHER_BOOT: Machine = Machine { boot: Some([2; 16]), boot_ms: 9 };
+const TERMS: Terms = Terms {
+    server: [7; 20],
+    mode: Mode::EverySecond,
+    fresh: at(77_000),
+    startup_guard_ms: 0,
+    lease_ms_max: 60_000,
+};
+
+const fn at(millis: u64) -> LockTime {
+    LockTime::from_millis(millis)
+}
+
+/// A log at lock time 10,000, which is on the disk.
+fn log(mode: Mode, memory: &Memory) -> Log {
+    log_from(mode, memory, Horizon { token: 3, tokens_until: 3, ..Horizon::default() })
+}
+
+/// The same with more of its first horizon.
+fn log_from(mode: Mode, memory: &Memory, horizon: Horizon) -> Log {
+    let horizon = Horizon { now: at(10_000), boot_ms: 500, lease_ms_max: 60_000, ..horizon };
+    let start = Start::of_first_file([7; 20], BOOT.boot, mode, horizon);
+    let log = Log::start(Box::new(memory.clone()), start).unwrap();
+    log.sync(at(10_000), 500).unwrap();
+    log
+}
+
+fn append(log: &Log, (now, until): (u64, u64), mutations: &[Mutation]) {
+    let (mutations, now, lasts_until) = (&mutations.iter().collect(), at(now), at(until));
+    log.append(&Record { number: 0, now, lasts_until, mutations });
+}
+
+/// A key `key` is set until `until` at `now`.
+fn put(log: &Log, key: &'static str, (now, until): (u64, u64)) -> u64 {
+    let mutations = [Mutation::Put {
+        database: 0,
+        key: Bytes::from_static(key.as_bytes()),
+        value: Bytes::from_static(b"me"),
+        deadline: (until < u64::MAX).then(|| Deadline::at(at(until))),
+    }];
+    append(log, (now, until), &mutations);
+    log.owed().synced
+}
+
+fn files(memory: &Memory) -> Vec<(u64, io::Cursor<Vec<u8>>)> {
+    memory.0.lock().files.iter().map(|(number, file)| (*number, io::Cursor::new(file.clone()))).collect()
+}
+
+/// What is found, and the keys that are restored.
+fn found(memory: &Memory) -> (Found, Vec<String>) {
+    let mut keys = Vec::new();
+    let found = read(files(memory), Seed::of(1), &mut |_, mutations| {
+        for mutation in mutations {
+            if let Mutation::Put { key, .. } = mutation {
+                keys.push(String::from_utf8(key.to_vec()).unwrap());
+            }
+        }
+    });
+    (found.unwrap(), keys)
+}
+
+fn quarantine_ms(resume: &Resume) -> Option<u64> {
+    resume.quarantine.map(|(until, _)| until.as_millis())
+}
+
+#[test]
+fn after_a_kill_everything_goes_on_exactly() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.sync(at(10_200), 700).unwrap();
+    put(&log, "b", (10_300, 40_300));
+    log.write();
+    put(&log, "unwritten", (10_400, 40_400));
+    let (found, keys) = found(&memory);
+    assert_eq!((found.ending, keys), (Ending::Killed, vec!["a".to_owned(), "b".to_owned()]));
+    let resume = resume(&found, LATER, &TERMS);
+    // 1,800 ms after the horizon that was written at 10,200.
+    assert_eq!((resume.now, resume.restores, resume.quarantine), (at(12_000), true, None));
+    assert_eq!(resume.token, 3);
+}
+
+#[test]
+fn after_another_boot_nothing_is_granted_until_the_horizon() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.sync(at(10_200), 700).unwrap();
+    let (found, keys) = found(&memory);
+    assert_eq!(keys, ["a"]);
+    let resume = resume(&found, OTHER_BOOT, &TERMS);
+    // A lease of 30 s that begins five seconds after the horizon is covered.
+    let until = 10_200 + 30_000 + GRACE_MS;
+    assert_eq!((resume.now, resume.restores, quarantine_ms(&resume)), (at(10_200), true, Some(until)));
+    assert_eq!(resume.token, 3 + (1 << 20));
+}
+
+#[test]
+fn after_an_end_in_good_order_another_boot_goes_on_exactly() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.stop(at(11_000), 1_500).unwrap();
+    let (found, _) = found(&memory);
+    assert_eq!(found.ending, Ending::Stopped);
+    let resume = resume(&found, OTHER_BOOT, &TERMS);
+    assert_eq!((resume.now, resume.restores, resume.quarantine, resume.token), (at(11_000), true, None, 3));
+}
+
+#[test]
+fn what_memory_mode_has_granted_is_waited_for() {
+    let memory = Memory::default();
+    let log = log(Mode::Memory, &memory);
+    put(&log, "a", (10_100, 40_100));
+    assert!(log.needs_sync(), "there was no lease that long");
+    log.sync(at(10_200), 700).unwrap();
+    assert_eq!(put(&log, "forever", (10_300, u64::MAX)), 1, "a key without a lease waits for nothing");
+    log.stop(at(11_000), 1_500).unwrap();
+    let (found, keys) = found(&memory);
+    assert_eq!(keys, Vec::<String>::new());
+    for machine in [LATER, OTHER_BOOT] {
+        let resume = resume(&found, machine, &TERMS);
+        assert_eq!((resume.restores, quarantine_ms(&resume)), (false, Some(40_100)));
+    }
+}
+
+#[test]
+fn a_quarantine_outlives_a_kill_inside_it() {
+    let memory = Memory::default();
+    let horizon = Horizon { quarantine_until: at(45_000), ..Horizon::default() };
+    drop(log_from(Mode::EverySecond, &memory, horizon));
+    let resume_at = |machine: Machine| resume(&found(&memory).0, machine, &TERMS);
+    assert_eq!(quarantine_ms(&resume_at(LATER)), Some(45_000));
+    let much_later = Machine { boot_ms: 40_000, ..BOOT };
+    assert_eq!((resume_at(much_later).now, resume_at(much_later).quarantine), (at(49_500), None));
+}
+
+#[test]
+fn what_the_horizon_does_not_cover_waits_for_the_disk() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    assert_eq!(put(&log, "first", (10_000, 40_000)), 1, "no lease was expected");
+    log.sync(at(10_000), 500).unwrap();
+    assert_eq!(put(&log, "alike", (10_001, 40_001)), 1, "covered");
+    assert_eq!(put(&log, "released", (10_002, 0)), 1, "nothing is promised");
+    assert_eq!(put(&log, "last covered", (14_999, 45_000)), 1);
+    assert_eq!(put(&log, "longer", (15_000, 45_001)), 5);
+    assert_eq!(put(&log, "forever", (15_000, u64::MAX)), 6);
+    log.sync(at(15_000), 5_500).unwrap();
+    assert!(log.has(log.owed(), || 0));
+    assert_eq!(put(&log, "short after five seconds", (20_001, 20_002)), 7, "the last sync is too old");
+    let owed = log.owed();
+    log.write();
+    assert!(!log.has(owed, || 0));
+    log.sync(at(20_002), 10_500).unwrap();
+    assert!(log.has(owed, || 0));
+    // Long leases are not expected again after two minutes.
+    log.sync(at(140_000), 130_500).unwrap();
+    assert_eq!(found(&memory).0.horizon.until, at(140_000));
+}
+
+#[test]
+fn every_cut_and_every_changed_byte_leaves_a_prefix() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    for key in ["a", "b", "c"] {
+        put(&log, key, (10_100, 40_100));
+        log.sync(at(10_200), 700).unwrap();
+    }
+    let whole = memory.0.lock().files[&1].clone();
+    let all = ["a", "b", "c"];
+    for at in 0..whole.len() {
+        memory.0.lock().files.insert(1, whole[..at].to_vec());
+        let (cut, keys) = found(&memory);
+        assert!(all.starts_with(&keys.iter().map(String::as_str).collect::<Vec<_>>()), "{at}");
+        assert_ne!(cut.ending, Ending::Damaged, "a cut at {at} is what a kill leaves");
+        if at < frame::first_line().len() {
+            continue;
+        }
+        let mut changed = whole.clone();
+        changed[at] ^= 0x10;
+        memory.0.lock().files.insert(1, changed);
+        let (changed, keys) = found(&memory);
+        assert!(all.starts_with(&keys.iter().map(String::as_str).collect::<Vec<_>>()), "{at}");
+        let resume = resume(&changed, LATER, &TERMS);
+        assert!(changed.ending == Ending::Damaged && resume.quarantine.is_some(), "{at}");
+    }
+}
+
+#[test]
+fn a_copy_makes_the_files_before_it_needless() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.begin_copy(at(10_200), 700).unwrap();
+    put(&log, "b", (10_300, 40_300));
+    log.write();
+    assert_eq!(found(&memory).1, ["a", "b"], "the copy is not complete");
+    let first = memory.0.lock().files.remove(&1).unwrap();
+    assert_eq!(found(&memory).0.ending, Ending::Damaged, "the first file was needed");
+    memory.0.lock().files.insert(1, first);
+    put(&log, "a", (10_100, 40_100));
+    log.end_copy();
+    log.sync(at(10_400), 900).unwrap();
+    log.remove_older().unwrap();
+    let (found, keys) = found(&memory);
+    assert_eq!((found.ending, found.number, keys), (Ending::Killed, 2, vec!["b".to_owned(), "a".to_owned()]));
+}
+
+#[test]
+fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    memory.0.lock().is_full = true;
+    put(&log, "a", (10_100, 40_100));
+    let owed = log.owed();
+    log.write();
+    assert_eq!((log.has(owed, || 0), log.error().as_deref()), (false, Some("the disk is full")));
+    let key = Bytes::from_static(b"a");
+    let removal = [Mutation::Remove { database: 0, key, expired: false }];
+    append(&log, (10_100, 0), &removal);
+    assert_eq!(log.owed(), owed, "a release is answered");
+    let edit = |edit| Mutation::Edit { database: 0, key: Bytes::from_static(b"h"), edit: Edit::Hash(edit) };
+    let count = HashEdit::Set(Bytes::from_static(b"me"), Bytes::from_static(b"0"));
+    let removal = Mutation::Remove { database: 0, key: Bytes::from_static(b"h"), expired: false };
+    let last_hold = [edit(count.clone()), removal];
+    let field = [edit(HashEdit::Remove(Bytes::from_static(b"me")))];
+    for mutations in [&last_hold[..], &field] {
+        append(&log, (10_100, 0), mutations);
+        assert_eq!(log.owed(), owed, "a release inside of a hash is answered");
+    }
+    append(&log, (10_100, 0), &[edit(count)]);
+    assert_ne!(log.owed(), owed, "what changes a count is not");
+    let owed = log.owed();
+    assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Write(_))));
+    memory.0.lock().is_full = false;
+    log.retry();
+    assert_eq!((log.has(Owed { synced: 0, ..owed }, || 0), log.error()), (true, None));
+    assert_eq!(found(&memory).1, ["a"]);
+    memory.0.lock().fails_to_sync = true;
+    assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Sync(_))));
+    let (found, keys) = found(&memory);
+    assert_eq!((found.ending, keys), (Ending::Damaged, vec!["a".to_owned()]));
+    let resume = resume(&found, LATER, &TERMS);
+    assert_eq!(quarantine_ms(&resume), Some(resume.now.as_millis() + 60_000 + GRACE_MS));
+}
+
+#[test]
+fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    memory.0.lock().fails_to_sync = true;
+    assert!(log.sync(at(10_200), 700).is_err());
+    memory.0.lock().fails_to_sync = false;
+    let (first, _) = found(&memory);
+    assert_eq!(first.ending, Ending::Damaged);
+    let opened =
+        Opened { number: 2, previous: 1, previous_bytes: first.bytes, ..first.opened.clone().unwrap() };
+    let horizon = Horizon { quarantine_until: at(75_000), ..first.horizon };
+    let start = Start { lease_ms_max: 60_000, opened, horizon, functions: None };
+    let next = Log::start(Box::new(memory.clone()), start).unwrap();
+    put(&next, "b", (11_000, u64::MAX));
+    next.sync(at(11_000), 1_500).unwrap();
+    let (second, keys) = found(&memory);
+    assert_eq!((second.ending, keys), (Ending::Killed, vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(quarantine_ms(&resume(&second, LATER, &TERMS)), Some(75_000), "the quarantine goes on");
+}
+
+#[test]
+fn an_empty_new_file_and_a_journal_of_others() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.write();
+    for torn in [Vec::new(), b"redlatch jour".to_vec(), [frame::first_line(), vec![9, 0, 0]].concat()] {
+        memory.0.lock().files.insert(2, torn);
+        let (found, keys) = found(&memory);
+        assert_eq!((found.ending, found.number, keys), (Ending::Killed, 1, vec!["a".to_owned()]));
+    }
+    memory.0.lock().files.insert(3, frame::first_line());
+    assert_eq!(found(&memory).0.ending, Ending::Damaged);
+    let (nothing, _) = found(&Memory::default());
+    assert_eq!((nothing.ending, nothing.number), (Ending::Nothing, 0));
+    assert_eq!(
+        resume(&nothing, BOOT, &TERMS),
+        Resume { now: at(77_000), restores: false, quarantine: None, token: 0 }
+    );
+    let guarded = Terms { startup_guard_ms: 5, ..TERMS };
+    assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &guarded)), Some(77_005));
+}
+
+/// A log that goes on from what was found, in a new file.
+fn going_on(memory: &Memory, machine: Machine, mode: Mode) -> Log {
+    let found = found(memory).0;
+    let resume = resume(&found, machine, &TERMS);
+    let start = beginning(&found, &resume, machine, &Terms { mode, ..TERMS }, resume.token);
+    let log = Log::start(Box::new(memory.clone()), start).unwrap();
+    log.sync(resume.now, machine.boot_ms).unwrap();
+    log
+}
+
+#[test]
+fn a_journal_goes_on_behind_files_that_could_not_be_read() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    put(&first, "lost", (10_200, 40_200));
+    first.begin_copy(at(10_300), 800).unwrap();
+    put(&first, "unread", (10_400, 40_400));
+    first.write();
+    // The power fails. Of the first file the last frame is missing, and the second is there.
+    let len = memory.0.lock().files[&1].len();
+    memory.0.lock().files.get_mut(&1).unwrap().truncate(len - 1);
+    let (damaged, keys) = found(&memory);
+    assert_eq!((damaged.ending, damaged.number, keys), (Ending::Damaged, 2, vec!["a".to_owned()]));
+    let next = going_on(&memory, OTHER_BOOT, Mode::EverySecond);
+    put(&next, "b", (10_500, 40_500));
+    next.write();
+    let (whole, keys) = found(&memory);
+    assert_eq!((whole.ending, keys), (Ending::Killed, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn files_that_are_back_after_a_loss_of_power_are_no_damage() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    let second = going_on(&memory, LATER, Mode::EverySecond);
+    put(&second, "b", (10_500, 40_500));
+    second.write();
+    let third = going_on(&memory, LATER, Mode::EverySecond);
+    put(&third, "c", (10_600, 40_600));
+    third.end_copy();
+    third.sync(at(10_700), 2_600).unwrap();
+    memory.0.lock().files.remove(&1);
+    let (back, keys) = found(&memory);
+    assert_eq!((back.ending, keys), (Ending::Killed, vec!["b".to_owned(), "c".to_owned()]));
+    memory.0.lock().files.remove(&2);
+    assert_eq!(found(&memory).0.ending, Ending::Killed);
+}
+
+#[test]
+fn a_server_that_always_waits_for_the_disk_needs_no_quarantine() {
+    let memory = Memory::default();
+    let log = log(Mode::Always, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.sync(at(10_200), 700).unwrap();
+    put(&log, "nobody knows", (10_300, 40_300));
+    log.write();
+    let (found, _) = found(&memory);
+    let again = resume(&found, OTHER_BOOT, &TERMS);
+    assert_eq!((again.restores, again.quarantine), (true, None));
+    // What it has promised is in its journal, which memory mode does not keep.
+    let forgets = resume(&found, OTHER_BOOT, &Terms { mode: Mode::Memory, ..TERMS });
+    assert!(quarantine_ms(&forgets) >= Some(40_100));
+}
+
+#[test]
+fn a_lease_above_the_limit_waits_for_the_disk_even_if_a_horizon_covers_it() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "usual", (10_000, 70_000));
+    log.sync(at(10_000), 500).unwrap();
+    assert_eq!(put(&log, "usual", (10_100, 70_100)), 1);
+    assert_eq!(put(&log, "long", (10_200, 70_201)), 3);
+}
+
+#[test]
+fn a_missing_file_does_not_hide_what_is_in_the_file_before_it() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    put(&first, "b", (10_200, 40_200));
+    first.write();
+    // Two starts that were killed before they had synced anything, and then the power fails.
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    memory.0.lock().files.remove(&2);
+    let (gap, keys) = found(&memory);
+    assert_eq!((gap.ending, keys), (Ending::Damaged, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn what_only_an_earlier_program_could_keep_is_refused_by_name() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    // The field `f` of the hash `k` gets a deadline.
+    let mutations =
+        &Mutations { bytes: vec![2, 0, 1, b'k', 1, 1, b'f', 1, 9], count: 1, ..Mutations::default() };
+    log.append(&Record { number: 0, now: at(10_001), lasts_until: at(10_001), mutations });
+    log.sync(at(10_002), 501).unwrap();
+    let (number, refused) = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
+    let says = "holds a lease of a hash field (HEXPIRE), which this program does not have any more";
+    assert_eq!((number, refused.to_string().as_str()), (1, says));
+}

@@ -1,0 +1,808 @@
+//! A view: the shards that one call needs, locked, at one instant. Commands and scripts reach the keyspace only through it.
+//!
+//! Owns    the guards, the instant, and what the call has changed.
+//! Time    the instant is the later of the batch's clock reading and the time of every shard locked, and is written
+//!         back to them: time never runs backwards anywhere.
+//! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
+//! Rule    the call that finds an expired key first removes it and emits its effects before anything else.
+
+mod expiry;
+mod observe;
+mod survey;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use redlatch_proto::clock::{LockTime, Now};
+use redlatch_proto::error::Refusal;
+use redlatch_proto::limits::SHARDS_MAX;
+use smallvec::SmallVec;
+
+use super::locked::{KeyHash, LockWait, Locked};
+use super::shard::{EntryId, Shard};
+use super::waiting::Queues;
+use super::{Changes, Counts, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant, Waiter};
+use crate::journal::Mutation;
+use crate::locks::EndReason;
+use crate::locks::history;
+use crate::state::channels::Channels;
+use crate::state::clients::{Client, ClientId};
+use crate::state::registries::Registries;
+use crate::state::settings::Events;
+use crate::state::wait::{Wait, WaitFor};
+use crate::types::{Seed, Typed};
+
+pub use survey::EntryRef;
+
+/// Which shards a call needs.
+#[derive(Clone, Copy, Debug)]
+pub enum ShardSet<'a> {
+    All,
+    /// The shards of these keys.
+    Keys(&'a [&'a [u8]]),
+    /// The shard of one key.
+    One(&'a [u8]),
+    /// No shard: the call uses no key.
+    Nothing,
+}
+
+/// The shards one call needs, locked, at one instant.
+#[derive(Debug)]
+pub struct View<'k> {
+    pub(crate) keyspace: &'k Keyspace,
+    locked: Locked<'k>,
+    /// Address, length and hash of the key that chose the shard, so that the command does not hash it again.
+    hashed: KeyHash,
+    pub(crate) changes: Changes,
+    pub(crate) now: Now,
+    pub(crate) database: u16,
+    /// While it is a long call; ends after the shards are unlocked.
+    long_call: Option<LongCallGuard>,
+}
+
+impl<'k> View<'k> {
+    /// Locks the shards of `set` and selects `database`. The thread waits for the shards, also for those of a long call.
+    #[inline]
+    pub fn lock(keyspace: &'k Keyspace, set: ShardSet<'_>, database: u16, now: Now, events: Events) -> Self {
+        let mut hashed = (0, 0, 0);
+        let locked = Locked::acquire(keyspace, set, LockWait::Endless, &mut hashed);
+        let locked = locked.expect("an endless wait ends with the shards locked");
+        Self::at_one_instant(keyspace, locked, hashed, database, now, events)
+    }
+
+    /// Like [`View::lock`], for a thread that serves several connections: `None` while a long call holds a shard.
+    #[inline]
+    pub fn try_lock(
+        keyspace: &'k Keyspace,
+        set: ShardSet<'_>,
+        database: u16,
+        now: Now,
+        events: Events,
+    ) -> Option<Self> {
+        let mut hashed = (0, 0, 0);
+        let locked = Locked::acquire(keyspace, set, LockWait::Short, &mut hashed)?;
+        Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
+    }
+
+    /// Unlocks its shards and locks those of `set` instead. False while a long call holds one of these: no shard is
+    /// locked then. Only for a call that has changed nothing yet.
+    pub fn relock(&mut self, set: ShardSet<'_>) -> bool {
+        debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
+        self.locked = Locked::default();
+        let is_long = self.long_call.take().is_some();
+        match Locked::acquire(self.keyspace, set, LockWait::Short, &mut self.hashed) {
+            Some(locked) => self.locked = locked,
+            None => return false,
+        }
+        self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
+        if is_long {
+            self.announce_long_call();
+        }
+        true
+    }
+
+    /// Announces that this call is a long one: other calls give their threads back instead of waiting for its shards. Lasts
+    /// until the shards are unlocked.
+    pub fn announce_long_call(&mut self) {
+        if self.long_call.is_some() {
+            return;
+        }
+        let (mut guard, databases, now) =
+            (self.keyspace.long_call.begin(), self.keyspace.databases, self.now.lock);
+        self.locked.each(|index, held| guard.take(index, held, databases, now));
+        self.long_call = Some(guard);
+    }
+
+    /// Locks every shard instead of those it has, for a long call, and waits for them. The thread must be one that may block,
+    /// unless all shards are locked already. Only for a call that has changed nothing yet, or holds all shards.
+    pub fn lock_all_for_long(&mut self) {
+        if !self.holds_all() {
+            debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
+            self.locked = Locked::default();
+            self.long_call = None;
+            let locked = Locked::acquire(self.keyspace, ShardSet::All, LockWait::Endless, &mut self.hashed);
+            self.locked = locked.expect("an endless wait ends with the shards locked");
+            self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
+        }
+        self.announce_long_call();
+    }
+
+    /// Whether the shards of `set` are locked.
+    #[inline]
+    pub fn covers(&self, set: ShardSet<'_>) -> bool {
+        let has = |key: &[u8]| self.locked.has(self.keyspace.shard_of(self.keyspace.hash(key)));
+        self.holds_all()
+            || match set {
+                ShardSet::All => false,
+                ShardSet::Keys(keys) => keys.iter().all(|key| has(key)),
+                ShardSet::One(key) => has(key),
+                ShardSet::Nothing => true,
+            }
+    }
+
+    /// Locks the shards of `set` beside those it has, and keeps these while it waits. Only for the call on the script thread:
+    /// others that meet one of its shards let go of theirs, so it waits for none that waits for it. The instant of the call
+    /// moves to the latest time of its shards.
+    #[cold]
+    pub fn lock_further(&mut self, set: ShardSet<'_>) {
+        self.announce_long_call();
+        let keyspace = self.keyspace;
+        let missing: Vec<usize> = match set {
+            ShardSet::All => (0..keyspace.shards()).collect(),
+            ShardSet::Keys(keys) => keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect(),
+            ShardSet::One(key) => vec![keyspace.shard_of(keyspace.hash(key))],
+            ShardSet::Nothing => Vec::new(),
+        };
+        let (guard, now) = (self.long_call.as_mut().expect("the call is announced"), self.now.lock);
+        let took = |index, held: &ShardState| guard.take(index, held, keyspace.databases, now);
+        self.locked = std::mem::take(&mut self.locked).extend(keyspace, missing.into_iter(), took);
+        self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
+    }
+
+    /// Locks the shard of that index, unless a long call holds it.
+    pub(super) fn try_lock_shard(
+        keyspace: &'k Keyspace,
+        index: usize,
+        now: Now,
+        events: Events,
+    ) -> Option<Self> {
+        let locked = Locked::shard(keyspace, index, LockWait::Short)?;
+        Some(Self::at_one_instant(keyspace, locked, (0, 0, 0), 0, now, events))
+    }
+
+    #[inline]
+    fn at_one_instant(
+        keyspace: &'k Keyspace,
+        mut locked: Locked<'k>,
+        hashed: KeyHash,
+        database: u16,
+        now: Now,
+        events: Events,
+    ) -> Self {
+        let instant = locked.advance(now.lock);
+        let mut changes = Changes::new(keyspace.journal.is_some(), events, keyspace.shows_all_locks);
+        if keyspace.journal.is_some()
+            && let Some(held) = locked.first()
+        {
+            changes.take_spare(&mut held.spare);
+        }
+        let now = now.no_earlier_than(instant);
+        Self { keyspace, locked, hashed, changes, now, database, long_call: None }
+    }
+
+    /// The seed of the hash tables in this keyspace's objects.
+    pub fn seed(&self) -> Seed {
+        self.keyspace.seed
+    }
+
+    /// Sets the client of the call: a client may refuse invalidations of its own changes.
+    pub fn on_behalf_of(&mut self, author: ClientId) {
+        self.changes.author = author;
+    }
+
+    /// Serves the calls that waited for the changed keys, numbers and records all changes, informs observers and
+    /// subscribers, and unlocks the shards. The view cannot be used after that.
+    #[inline]
+    pub fn finish(&mut self, registries: &Registries) {
+        if self.changes.is_dirty {
+            if self.changes.has_ready() {
+                self.serve_waiting();
+            }
+            if let Some((lasts_until, mutations)) = self.changes.recorded() {
+                self.keyspace.record(self.now.lock, lasts_until, mutations);
+            }
+            if self.changes.earliest_ms != u64::MAX {
+                self.keyspace.rearm(self.changes.earliest_ms);
+            }
+            self.note_largest();
+            let memory = &self.keyspace.memory;
+            if memory.is_measured() {
+                self.locked.each(|_, held| memory.update(held));
+            }
+        }
+        if self.changes.has_lock_events() {
+            self.show_lock_events(registries);
+        }
+        self.changes.publish(registries);
+        if self.changes.is_recorded()
+            && let Some(held) = self.locked.first()
+        {
+            self.changes.keep_spare(&mut held.spare);
+        }
+        // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
+        self.locked = Locked::default();
+        self.long_call = None;
+    }
+
+    /// Shows what the call has done to locks to the observers of locks.
+    #[cold]
+    fn show_lock_events(&mut self, registries: &Registries) {
+        let (keyspace, selected) = (self.keyspace, self.database);
+        while let Some(event) = self.changes.next_lock_event() {
+            self.database = event.database;
+            keyspace.lock_observers.iter().for_each(|observer| observer.see(&event, self, registries));
+        }
+        self.database = selected;
+        for key in self.changes.take_expired() {
+            keyspace.lock_observers.iter().for_each(|observer| observer.key_expired(&key));
+        }
+    }
+
+    /// Records the size of the largest value that was written.
+    #[inline]
+    pub(super) fn note_largest(&self) {
+        self.keyspace.largest.update(self.changes.largest);
+    }
+
+    /// Bytes of the value under a key; zero if the key does not exist. Counts neither as a hit nor as an access.
+    pub fn value_bytes(&mut self, key: &[u8]) -> usize {
+        match self.entry_even_if_expired(key) {
+            Entry::Occupied(occupied) => occupied.value_bytes(),
+            Entry::Vacant(_) => 0,
+        }
+    }
+
+    /// Sets which keyspace events are published: a request of a transaction may have changed that setting.
+    pub fn set_events(&mut self, events: Events) {
+        self.changes.set_events(events);
+    }
+
+    /// Publishes the events so far, with the shards still locked: a message that a transaction or a script publishes comes
+    /// after the events of its earlier changes.
+    pub fn publish_events(&mut self, channels: &Channels) {
+        self.changes.publish_events(channels);
+    }
+
+    /// Answers a client whose wait is over, at the end of the call, once its changes are recorded.
+    pub fn answer(&mut self, client: &Arc<Client>, answer: Vec<u8>) {
+        self.changes.answer(client, answer);
+    }
+
+    /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.
+    pub fn holds_all(&self) -> bool {
+        self.locked.len() == self.keyspace.shards()
+    }
+
+    /// Puts a command that waits into the queues of its keys, at their ends unless it has come back to an earlier place. All
+    /// its keys must be in shards that are locked.
+    pub fn park(&mut self, waiter: &Arc<Waiter>) {
+        for key in &waiter.wait.keys {
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            let is_last = self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter);
+            if !is_last {
+                // One of those behind it may keep others waiting, and this one need not wait.
+                self.changes.ready(waiter.wait.database, key.clone());
+            }
+        }
+        self.link(waiter, true);
+        self.record_place(waiter, Some(waiter.wait.number));
+    }
+
+    /// Links the shards that a command uses when it is served, as long as it is in queues. They are locked.
+    fn link(&mut self, waiter: &Waiter, begins: bool) {
+        let keyspace = self.keyspace;
+        let shards = waiter.linked_keys().map(|key| keyspace.shard_of(keyspace.hash(key)));
+        let mut shards: SmallVec<[usize; 2]> = shards.collect();
+        shards.sort_unstable();
+        shards.dedup();
+        if shards.len() > 1 {
+            for index in shards {
+                let is_linked = self.locked.held(index).queues.link(begins);
+                keyspace.linked[index].store(is_linked, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells the journal of a cluster at which place a call waits for a lock; `None`: it waits no longer. A call that waits
+    /// for several locks has no place that is kept.
+    pub(super) fn record_place(&mut self, waiter: &Waiter, number: Option<u64>) {
+        if !self.keyspace.keeps_places() {
+            return;
+        }
+        if let (Some(asker), [key]) = (waiter.serve.asker(), &waiter.wait.keys[..]) {
+            let (database, owner) = (waiter.wait.database, &asker.owner[..]);
+            self.changes.record_some(|| Some(Mutation::Place { database, key, owner, number }));
+        }
+    }
+
+    /// The number for a wait that begins now. Its keys must be in shards that are locked.
+    pub fn next_wait_number(&self) -> u64 {
+        self.keyspace.waits.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Like [`View::next_wait_number`], for a wait for the locks of these keys: that of the place that its owner had under an
+    /// earlier leader, if it has come back to it.
+    pub fn lock_wait_number(&mut self, keys: &[Bytes], owner: &[u8]) -> u64 {
+        let (database, now) = (self.database, self.now().lock);
+        let kept = match keys {
+            [key] => self.shard_state(key).places.take((database, key), owner, now),
+            _ => None,
+        };
+        kept.unwrap_or_else(|| self.next_wait_number())
+    }
+
+    /// Removes a command from the queues of its keys, all of which must be in shards that are locked. Commands that it kept
+    /// waiting are served when this view is finished. Returns its entry, if it was still in a queue.
+    pub(super) fn leave(&mut self, wait: &Wait) -> Option<Arc<Waiter>> {
+        let mut left = None;
+        for key in &wait.keys {
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            let queue = self.locked.held(index).queues.of(wait.kind);
+            if let Some(waiter) = queue.leave(wait.database, key, wait.number) {
+                left = Some(waiter);
+                if wait.kind == WaitFor::Locks {
+                    self.changes.ready(wait.database, key.clone());
+                }
+            }
+        }
+        if let Some(waiter) = &left {
+            self.link(waiter, false);
+        }
+        left
+    }
+
+    /// The state of the shard of a key, which must be locked.
+    #[inline]
+    pub(crate) fn shard_state(&mut self, key: &[u8]) -> &mut ShardState {
+        let hash = self.hash(key);
+        self.locked.held(self.keyspace.shard_of(hash))
+    }
+
+    /// The commands that wait for the lock of a key, first come first.
+    pub fn lock_waiters(&mut self, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
+        let database = self.database;
+        self.shard_state(key).queues.locks.waiting(database, key)
+    }
+
+    /// How many commands that wait for the lock of a key wait for other locks, too.
+    pub fn lock_waits_for_several(&mut self, key: &[u8]) -> usize {
+        let database = self.database;
+        self.shard_state(key).queues.locks.several(database, key)
+    }
+
+    /// How many entries the queue for the lock of a key has.
+    pub fn lock_queue_len(&mut self, key: &[u8]) -> usize {
+        let database = self.database;
+        self.shard_state(key).queues.locks.len_of(database, key)
+    }
+
+    /// Serves waiting commands until none finds what it waits for. Serving one may change the key of another.
+    #[cold]
+    fn serve_waiting(&mut self) {
+        let selected = self.database;
+        while let Some((database, key)) = self.changes.next_ready() {
+            self.database = database;
+            self.serve_values(&key);
+            self.serve_locks(&key);
+        }
+        self.database = selected;
+    }
+
+    /// Serves commands that wait for the value of a key.
+    fn serve_values(&mut self, key: &Bytes) {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        let mut from = 0;
+        // The queue may be long: it is scanned once, and only while the key has something to take.
+        while !self.locked.held(index).queues.values.is_empty()
+            && self.entry(key).occupied().is_some()
+            && let Some(waiter) = self.locked.held(index).queues.values.next(database, key, from)
+        {
+            from = waiter.wait.number + 1;
+            if waiter.serve.is_ready(self, key) && waiter.wait.claim.take() {
+                if waiter.wait.keys.len() == 1 {
+                    self.leave(&waiter.wait);
+                    waiter.wait.leave();
+                } else {
+                    self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
+                }
+                waiter.serve.serve(self, key);
+            }
+        }
+    }
+
+    /// Serves commands that wait for the lock of a key, until the first cannot have it.
+    fn serve_locks(&mut self, key: &Bytes) {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        let mut from = 0;
+        while let Some(waiter) = self.locked.held(index).queues.locks.next(database, key, from) {
+            if !waiter.serve.is_ready(self, key) {
+                return;
+            }
+            from = waiter.wait.number + 1;
+            if waiter.wait.claim.take() {
+                self.locked.held(index).queues.locks.leave(database, key, waiter.wait.number);
+                // Its other queues go on without it, too.
+                if waiter.wait.keys.len() > 1 {
+                    self.leave(&waiter.wait);
+                }
+                waiter.wait.leave();
+                self.record_place(&waiter, None);
+                waiter.serve.serve(self, key);
+            }
+        }
+    }
+
+    /// The key's entry, occupied or vacant. A key whose deadline has passed is removed first.
+    ///
+    /// # Panics
+    /// When the view has not locked the key's shard.
+    #[inline]
+    pub fn entry<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+        self.look(key, |_, _| {})
+    }
+
+    /// The key's entry for a command that reads the value: counts a hit or a miss, and the key counts as used.
+    #[inline]
+    pub fn read<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
+        let mut occupied = self.peek(key)?;
+        occupied.touch();
+        Some(occupied)
+    }
+
+    /// The key's entry for a command that asks about the key, not for its value: counts a hit or a miss, but no use.
+    #[inline]
+    pub fn peek<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
+        match self.look(key, count) {
+            Entry::Occupied(occupied) => Some(occupied),
+            Entry::Vacant(mut vacant) => {
+                vacant.missed();
+                None
+            }
+        }
+    }
+
+    /// The key's entry, occupied or vacant; counts a hit or a miss.
+    #[inline]
+    pub fn counted<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+        let mut entry = self.look(key, count);
+        if let Entry::Vacant(vacant) = &mut entry {
+            vacant.missed();
+        }
+        entry
+    }
+
+    /// Says why locks that the call removes from now on have ended.
+    pub fn set_end_reason(&mut self, reason: EndReason) {
+        self.changes.end_reason = reason;
+    }
+
+    /// Whether LOCK.LINT notes what clients do wrong.
+    pub fn lints_locks(&self) -> bool {
+        self.changes.events().wants_locks()
+    }
+
+    /// Says whether what the call does from now on is part of a transaction or script.
+    pub fn set_nested(&mut self, is_nested: bool) {
+        self.changes.is_nested = is_nested;
+    }
+
+    /// The hash of a key in the selected database, for those who keep no keys.
+    #[inline]
+    pub fn key_hash(&self, key: &[u8]) -> u64 {
+        history::place(self.hash(key), self.database)
+    }
+
+    /// The fencing token of the next grant.
+    pub fn next_token(&self) -> u64 {
+        self.keyspace.next_token()
+    }
+
+    /// The object of this type under a key, for a command that only reads.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn read_as<'v, T: Typed + 'v>(&'v mut self, key: &'v [u8]) -> Result<Option<&'v T>, Refusal> {
+        match self.read(key) {
+            Some(occupied) => occupied.into_object().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// An editor of the object of this type under a key. An empty object is inserted if the key does not exist.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn open<'v, T: Typed>(&'v mut self, key: &'v [u8]) -> Result<Editor<'v, T>, Refusal> {
+        match self.entry(key) {
+            Entry::Occupied(occupied) => Editor::of(occupied),
+            Entry::Vacant(vacant) => Ok(Editor::new(vacant)),
+        }
+    }
+
+    /// An editor of the object of this type under a key, if the key exists.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn find<'v, T: Typed>(&'v mut self, key: &'v [u8]) -> Result<Option<Editor<'v, T>>, Refusal> {
+        self.entry(key).occupied().map(Editor::of).transpose()
+    }
+
+    // Always inlined: a function call costs a GET thirty instructions.
+    #[inline(always)]
+    fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut ShardState, bool)) -> Entry<'v> {
+        self.keyspace.count_lookup();
+        let hash = self.hash(key);
+        let (database, now) = (self.database, self.now.lock);
+        let held = self.locked.held(self.keyspace.shard_of(hash));
+        let mut id = held.shard.find(database, hash, key);
+        if let Some(found) = id
+            && held.shard.is_due(found, now)
+        {
+            id = held.expire_elements(found, hash, now, usize::MAX, &mut self.changes);
+        }
+        count(held, id.is_some());
+        let stamp = (now.as_millis() / 1000) as u32;
+        let ShardState { shard, observers, queues, .. } = held;
+        let changes = &mut self.changes;
+        let place = Vacant { shard, observers, queues, changes, key, hash, database, stamp };
+        match id {
+            Some(id) => Entry::Occupied(Occupied { place, id }),
+            None => Entry::Vacant(place),
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        match self.hashed {
+            (address, len, hash) if address == key.as_ptr() as usize && len == key.len() => {
+                debug_assert_eq!(hash, self.keyspace.hash(key), "the request is not changed while it runs");
+                hash
+            }
+            _ => self.keyspace.hash(key),
+        }
+    }
+
+    /// The entry, even if its deadline has passed.
+    fn entry_even_if_expired<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+        let hash = self.keyspace.hash(key);
+        let database = self.database;
+        let held = self.locked.held(self.keyspace.shard_of(hash));
+        let id = held.shard.find(database, hash, key);
+        let ShardState { shard, observers, queues, .. } = held;
+        let changes = &mut self.changes;
+        let place = Vacant { shard, observers, queues, changes, key, hash, database, stamp: 0 };
+        match id {
+            Some(id) => Entry::Occupied(Occupied { place, id }),
+            None => Entry::Vacant(place),
+        }
+    }
+
+    /// Removes a key. Returns false if it did not exist.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        match &mut self.entry(key) {
+            Entry::Occupied(occupied) => {
+                occupied.remove_entry();
+                true
+            }
+            Entry::Vacant(_) => false,
+        }
+    }
+
+    /// An event of the keyspace: its class's letter in `notify-keyspace-events`, its name, its key.
+    pub fn event(&mut self, class: u8, event: &'static str, key: &[u8]) {
+        self.changes.event(class, event, self.database, key);
+    }
+
+    /// Selects another database: for SELECT inside a script, COPY and the like.
+    pub fn select(&mut self, database: u16) {
+        self.database = database;
+    }
+
+    /// Visits the living keys of the database in the locked shards, in no order.
+    pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
+        let (database, now) = (self.database, self.now.lock);
+        self.locked.each(|_, held| {
+            let mut cursor = 0;
+            loop {
+                let shard = &held.shard;
+                cursor = shard.scan(database, cursor, &mut |id| {
+                    if !shard.has_ended(id, now) {
+                        visit(shard.key(id));
+                    }
+                });
+                if cursor == 0 {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// A key of the database in the locked shards, chosen by `entropy`. It has not expired. With `accepts_ended`, an expired
+    /// key is returned if no other was found.
+    pub fn random_key(&mut self, entropy: u64, accepts_ended: bool) -> Option<Bytes> {
+        let (database, now) = (self.database, self.now.lock);
+        let mut total = 0;
+        self.locked.each(|_, held| total += held.shard.len(database));
+        let mut ended = None;
+        // A key that has expired and was not removed yet is skipped: other bits choose again, a bounded number of times.
+        for attempt in 0..16_u64 {
+            let entropy = entropy.rotate_left(attempt as u32 * 7).wrapping_add(attempt);
+            let mut rank = entropy.checked_rem(total as u64)? as usize;
+            let mut chosen = None;
+            self.locked.each(|_, held| {
+                let len = held.shard.len(database);
+                if rank < len {
+                    let id = held.shard.random(database, entropy >> 8);
+                    chosen = id.map(|id| {
+                        (Bytes::copy_from_slice(held.shard.key(id)), held.shard.has_ended(id, now))
+                    });
+                    rank = usize::MAX;
+                } else {
+                    rank = rank.saturating_sub(len);
+                }
+            });
+            match chosen {
+                Some((key, false)) => return Some(key),
+                Some((key, true)) => ended = Some(key),
+                None => {}
+            }
+        }
+        // Nearly all keys have expired: the first living key is returned.
+        let mut living = None;
+        self.for_each_key(|name| {
+            living.get_or_insert_with(|| Bytes::copy_from_slice(name));
+        });
+        living.or(ended.filter(|_| accepts_ended))
+    }
+
+    /// The instant of this call.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    pub fn database(&self) -> u16 {
+        self.database
+    }
+
+    /// How many keys a database has, and how many of these have a deadline, in all shards, locked by this view or not.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds them.
+    pub fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
+        let mut size = (0, 0);
+        self.each_shard(|held| size = held.add_size(database, size))?;
+        Ok(size)
+    }
+
+    /// The sum of all shards' counters, locked by this view or not. Waits for no long call; see [`Counts::as_of`].
+    pub fn counts(&mut self) -> Counts {
+        if !self.holds_all() {
+            return self.keyspace.counts();
+        }
+        let mut sum = Counts::default();
+        self.locked.each(|_, held| sum = std::mem::take(&mut sum).with(&Counts::of(held)));
+        sum
+    }
+
+    /// Like [`View::size`], but waits for no long call: a shard that one holds counts as it was when the call took it.
+    pub fn known_size(&mut self, database: u16) -> (usize, usize) {
+        match self.holds_all() {
+            true => self.size(database).unwrap_or_default(),
+            false => self.keyspace.known_size(database),
+        }
+    }
+
+    /// Resets the counters of all shards.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds them.
+    pub fn reset_counts(&mut self) -> Result<(), Refusal> {
+        let keyspace = self.keyspace;
+        if !self.holds_all() && (0..keyspace.shards()).any(|index| keyspace.long_call.holds(index)) {
+            return Err(Refusal::Occupied);
+        }
+        self.each_shard(ShardState::reset_counts)
+    }
+
+    /// Visits all shards, one after the other unless this view has locked them.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds one. The others are visited.
+    pub(crate) fn each_shard(&mut self, visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
+        match self.each_free_shard(visit) {
+            0 => Ok(()),
+            _ => Err(Refusal::Occupied),
+        }
+    }
+
+    /// Visits the shards that no long call holds, one after the other unless this view has locked them. Returns the number of
+    /// the others.
+    fn each_free_shard(&mut self, mut visit: impl FnMut(&mut ShardState)) -> usize {
+        if self.holds_all() {
+            self.locked.each(|_, held| visit(held));
+            return 0;
+        }
+        let mut is_occupied = |index: &usize| match self.keyspace.hold(*index) {
+            Some(mut held) => {
+                visit(&mut held);
+                false
+            }
+            None => true,
+        };
+        (0..self.keyspace.shards()).filter(|index| is_occupied(index)).count()
+    }
+
+    /// One step of a scan over a whole database: visits living keys and the names of their types, about `keys` of one shard
+    /// at most, and returns the next cursor; 0 at the end. The cursor comes from a client.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds the shard.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        keys: u64,
+        visit: &mut dyn FnMut(&[u8], &'static str),
+    ) -> Result<u64, Refusal> {
+        self.scan_entries(cursor, keys, &mut |shard, _, id, _| visit(shard.key(id), shard.type_name(id)))
+    }
+
+    /// One step of a scan; see [`View::scan`]. `visit` also gets the queues of the shard and its time.
+    pub(crate) fn scan_entries(
+        &mut self,
+        cursor: u64,
+        keys: u64,
+        visit: &mut dyn FnMut(&Shard, &Queues, EntryId, LockTime),
+    ) -> Result<u64, Refusal> {
+        let (keyspace, database) = (self.keyspace, self.database);
+        let bits = keyspace.shards().trailing_zeros();
+        let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
+        let mut guard;
+        let held = if self.holds_all() {
+            self.locked.held(index)
+        } else {
+            guard = keyspace.hold(index).ok_or(Refusal::Occupied)?;
+            &mut *guard
+        };
+        let (shard, now) = (&held.shard, self.now.lock.max(held.shard.time()));
+        for _ in 0..keys.max(1) {
+            inner = shard.scan(database, inner, &mut |id| {
+                if !shard.has_ended(id, now) {
+                    visit(shard, &held.queues, id, now);
+                }
+            });
+            if inner == 0 {
+                break;
+            }
+        }
+        Ok(match inner {
+            0 if index + 1 == keyspace.shards() => 0,
+            0 => index as u64 + 1,
+            inner => inner << bits | index as u64,
+        })
+    }
+}
+
+/// Counts a hit or a miss.
+#[inline]
+fn count(held: &mut ShardState, is_here: bool) {
+    held.hits += u64::from(is_here);
+    held.misses += u64::from(!is_here);
+}
+
+const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");
+
+mod whole;
+
+#[cfg(test)]
+mod tests;

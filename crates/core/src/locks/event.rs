@@ -1,0 +1,114 @@
+//! What happens to a lock: it is granted, its lease is renewed, it ends.
+//!
+//! Owns    [`LockEvent`], the reasons for which a lock ends, and [`LockObserver`].
+//! Rule    an event is made by the function that changes the grant, and by nothing else; `keyspace::life` has all of them.
+//! Rule    the observers see the events of a call in order at its end, before its shards are unlocked.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use redlatch_proto::clock::Deadline;
+
+use crate::keyspace::View;
+use crate::state::clients::ClientId;
+use crate::state::registries::Registries;
+use crate::types::lock::LockKind;
+
+/// Why a lock has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EndReason {
+    /// LOCK.BREAK.
+    Broken,
+    /// Its key was deleted or overwritten by another client than its holder.
+    Deleted,
+    /// Its lease has ended.
+    Expired,
+    /// FLUSHDB or FLUSHALL.
+    Flushed,
+    /// Its holder has ended it.
+    Released,
+    /// The connection of its session has ended.
+    Session,
+}
+
+impl EndReason {
+    /// Its name in replies and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Deleted => "deleted",
+            Self::Expired => "expired",
+            Self::Flushed => "flushed",
+            Self::Released => "released",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// Something that has happened to a lock, or to one holder of it.
+#[derive(Clone, Debug)]
+pub struct LockEvent {
+    /// What has happened.
+    pub change: LockChange,
+    /// The database of its key.
+    pub database: u16,
+    /// Its key.
+    pub key: Bytes,
+    /// The name under which it is held; `None`: the value does not say.
+    pub owner: Option<Bytes>,
+    /// How it is shared.
+    pub kind: LockKind,
+    /// The fencing token.
+    pub token: u64,
+    /// The client that holds it, or held it; 0: not known.
+    pub client: ClientId,
+    /// Whether a LOCK command has granted it.
+    pub is_native: bool,
+    /// The number of the session that it belongs to.
+    pub session: Option<u64>,
+    /// The lease as it was last set, in milliseconds; `None`: it has none.
+    pub lease_ms: Option<u64>,
+    /// The client whose call has caused the event; 0: none, as when a lease ends.
+    pub author: ClientId,
+    /// Whether the call was part of a transaction or script.
+    pub is_nested: bool,
+}
+
+/// What has happened to a lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum LockChange {
+    /// It has a new holder.
+    Granted,
+    /// Its holder has a new lease, or another connection.
+    Renewed(Before),
+    /// Its holder does not hold it any more. The text is what the author said about it.
+    Ended(EndReason, Option<Bytes>),
+}
+
+/// What was known of a holder before its lease was renewed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Before {
+    /// Its client; 0: not known.
+    pub client: ClientId,
+    /// Its lease, in milliseconds.
+    pub lease_ms: Option<u64>,
+    /// The end of its lease.
+    pub deadline: Option<Deadline>,
+    /// The number of the session that it belonged to.
+    pub session: Option<u64>,
+}
+
+/// Sees what happens to locks. Called with the shards of the call locked: it may look, and send messages, but changes no key.
+pub trait LockObserver: Debug + Send + Sync {
+    /// Sees one event.
+    fn see(&self, event: &LockEvent, view: &mut View<'_>, registries: &Registries);
+
+    /// Whether it wants every event of every lock. Otherwise it sees every event while LOCK.LINT is on, and always the ends
+    /// of locks that a LOCK command has granted and that have not been released.
+    fn wants_all(&self) -> bool {
+        false
+    }
+
+    /// A key that was no lock has expired. Called only while every event is wanted.
+    fn key_expired(&self, _key: &Bytes) {}
+}

@@ -1,0 +1,377 @@
+//! What clients do wrong with locks: the rules of LOCK.LINT and TEST.CHECK, and the findings of LOCK.LINT.
+//!
+//! Owns    the rules, the findings, and the orders in which clients have taken locks.
+//! Rule    nothing is noted unless the setting `lock-lint` is on.
+//! Rule    what clients do to locks is seen as events; what they ask for in vain is told by `commands::lock::asking`.
+//! Locks   one mutex, under which nothing else is locked.
+//! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; [`CLIENTS_MAX`] clients are followed, each for
+//!         [`HELD_MAX`] locks at a time.
+
+// Statistics saturate: an overflow would end the request of everybody who asks for them.
+#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use redlatch_proto::clock::LockTime;
+
+use super::event::{Before, EndReason, LockChange, LockEvent, LockObserver};
+use crate::keyspace::View;
+use crate::state::clients::{Client, ClientId, Names};
+use crate::state::registries::Registries;
+
+/// Findings that are kept; further ones are not noted until LOCK.LINT RESET.
+const FINDINGS_MAX: usize = 1_000;
+/// Pairs of locks whose order is known; all are forgotten when there are more.
+const PAIRS_MAX: usize = 10_000;
+/// Clients whose locks are followed; all are forgotten when there are more.
+const CLIENTS_MAX: usize = 10_000;
+/// Locks of one client whose order is followed.
+const HELD_MAX: usize = 16;
+
+/// A mistake. LOCK.LINT sees most of them in live traffic, TEST.CHECK most of them in the history of a test.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Rule {
+    /// A lock is taken without a lease.
+    NoLease,
+    /// A lock that another client holds is deleted or overwritten.
+    ForeignDelete,
+    /// A lock is deleted without a comparison of its value. In a history only.
+    BlindDelete,
+    /// An extension or release after the lease has ended.
+    Late,
+    /// A release after the lease has ended, without a renewal: the work takes longer than the lease. In live traffic only.
+    ShortLease,
+    /// A renewal with less than a third of the lease left.
+    LateRenewal,
+    /// Two clients use one value. In live traffic only.
+    SharedValue,
+    /// A refused client asks more often than 20 times a second. In live traffic only.
+    FastPolling,
+    /// Two locks are taken in opposite orders. In live traffic only.
+    OppositeOrders,
+    /// Two owners have one lock at the same time. In a history only.
+    TwoHolders,
+    /// A client waits for a lock that is free. In a history only.
+    NeverServed,
+}
+
+impl Rule {
+    /// Every rule, in the order of LOCK.LINT.
+    pub const ALL: [Self; 11] = [
+        Self::NoLease,
+        Self::ForeignDelete,
+        Self::BlindDelete,
+        Self::Late,
+        Self::ShortLease,
+        Self::LateRenewal,
+        Self::SharedValue,
+        Self::FastPolling,
+        Self::OppositeOrders,
+        Self::TwoHolders,
+        Self::NeverServed,
+    ];
+
+    /// Its name in replies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoLease => "no-lease",
+            Self::ForeignDelete => "foreign-delete",
+            Self::BlindDelete => "blind-delete",
+            Self::Late => "late",
+            Self::ShortLease => "short-lease",
+            Self::LateRenewal => "late-renewal",
+            Self::SharedValue => "shared-value",
+            Self::FastPolling => "fast-polling",
+            Self::OppositeOrders => "opposite-orders",
+            Self::TwoHolders => "two-holders",
+            Self::NeverServed => "never-served",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::NoLease => {
+                "take the lock with SET key value NX PX: without a lease it stays when its holder crashes"
+            }
+            Self::ForeignDelete | Self::BlindDelete => {
+                "release with a script that compares the value first: this takes another's lock"
+            }
+            Self::Late => {
+                "the lease had ended and the work went on without the lock: renew earlier, or use a token"
+            }
+            Self::ShortLease => "the work takes longer than the lease: make the lease longer, or renew it",
+            Self::LateRenewal => "renew at a third of the lease: one delay more, and the lock is lost",
+            Self::SharedValue => {
+                "make a new random value for each acquisition: one client releases the other's lock"
+            }
+            Self::FastPolling => "wait in a queue with LOCK.ACQUIRE WAIT, or poll less often and with jitter",
+            Self::OppositeOrders => "take locks in one order everywhere, or at once with LOCK.MACQUIRE",
+            Self::TwoHolders => "check the token of the lock where the work is done",
+            Self::NeverServed => "listen before the lock is asked for, or wait with LOCK.ACQUIRE WAIT",
+        }
+    }
+}
+
+/// A mistake of one client with one key.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Where the client connected from.
+    pub peer: String,
+    /// The names of the client.
+    pub names: Names,
+    /// How often it was seen.
+    pub count: u64,
+    /// When it was seen last.
+    pub last: LockTime,
+}
+
+/// The findings of one server.
+#[derive(Debug, Default)]
+pub struct LockLint(Mutex<Findings>);
+
+#[derive(Debug, Default)]
+struct Findings {
+    found: BTreeMap<(Rule, Bytes, ClientId), Finding>,
+    /// The locks of each client, in the order in which it took them.
+    held: BTreeMap<ClientId, Vec<Held>>,
+    /// Pairs of locks: the second was taken while the first was held.
+    pairs: BTreeSet<(Bytes, Bytes)>,
+}
+
+/// A lock that a client has taken.
+#[derive(Debug)]
+struct Held {
+    key: Bytes,
+    /// Locks that were taken at once have one token, and no order among themselves.
+    token: u64,
+    /// The end of the lease.
+    until: Option<LockTime>,
+}
+
+impl LockLint {
+    /// Notes a mistake of a client.
+    pub fn note(&self, rule: Rule, key: &[u8], client: &Client, now: LockTime) {
+        let names = client.names.lock().clone();
+        let mut findings = self.0.lock();
+        let place = (rule, Bytes::copy_from_slice(key), client.id);
+        if findings.found.len() >= FINDINGS_MAX && !findings.found.contains_key(&place) {
+            return;
+        }
+        let new = || Finding { peer: client.peer.clone(), names, count: 0, last: now };
+        let finding = findings.found.entry(place).or_insert_with(new);
+        finding.count = finding.count.saturating_add(1);
+        finding.last = now;
+    }
+
+    /// A client has taken a lock. Returns true if it has been taken before a lock which the client holds.
+    fn taken(&self, client: ClientId, lock: Held, now: LockTime) -> bool {
+        let Findings { held, pairs, .. } = &mut *self.0.lock();
+        if held.len() >= CLIENTS_MAX && !held.contains_key(&client) {
+            held.clear();
+        }
+        let held = held.entry(client).or_default();
+        held.retain(|other| other.key != lock.key && other.until.is_none_or(|until| until > now));
+        if pairs.len().saturating_add(held.len()) > PAIRS_MAX {
+            pairs.clear();
+        }
+        let earlier = || held.iter().filter(|other| other.token != lock.token);
+        let is_opposite = earlier().any(|other| pairs.contains(&(lock.key.clone(), other.key.clone())));
+        pairs.extend(earlier().map(|other| (other.key.clone(), lock.key.clone())));
+        held.push(lock);
+        held.drain(..held.len().saturating_sub(HELD_MAX));
+        is_opposite
+    }
+
+    /// A client does not hold a lock any more.
+    fn released(&self, client: ClientId, key: &[u8]) {
+        let findings = &mut *self.0.lock();
+        if let Some(held) = findings.held.get_mut(&client) {
+            held.retain(|other| other.key != key);
+            if held.is_empty() {
+                findings.held.remove(&client);
+            }
+        }
+    }
+
+    /// The findings, by rule, key and client.
+    pub fn all(&self) -> Vec<((Rule, Bytes, ClientId), Finding)> {
+        self.0.lock().found.iter().map(|(place, finding)| (place.clone(), finding.clone())).collect()
+    }
+
+    /// Forgets the findings about keys that are meant, and with the last one also the orders of locks.
+    pub fn reset(&self, is_meant: impl Fn(&[u8]) -> bool) {
+        let findings = &mut *self.0.lock();
+        findings.found.retain(|(_, key, _), _| !is_meant(key));
+        if findings.found.is_empty() {
+            *findings = Findings::default();
+        }
+    }
+}
+
+/// Sees the mistakes in what happens to locks.
+#[derive(Debug)]
+pub struct Linter(pub Arc<LockLint>);
+
+impl LockObserver for Linter {
+    fn see(&self, event: &LockEvent, view: &mut View<'_>, registries: &Registries) {
+        if !view.lints_locks() {
+            return;
+        }
+        let noting = Noting { lint: &self.0, registries, now: view.now().lock };
+        match &event.change {
+            LockChange::Granted => noting.granted(event, view),
+            LockChange::Renewed(before) => noting.renewed(event, before),
+            LockChange::Ended(reason, _) => noting.ended(event, *reason),
+        }
+    }
+}
+
+/// Notes the mistakes of one event.
+struct Noting<'n> {
+    lint: &'n LockLint,
+    registries: &'n Registries,
+    now: LockTime,
+}
+
+impl Noting<'_> {
+    fn note(&self, rule: Rule, key: &[u8], client: ClientId) {
+        if let Some(client) = self.registries.clients.get(client) {
+            self.lint.note(rule, key, &client, self.now);
+        }
+    }
+
+    fn granted(&self, event: &LockEvent, view: &mut View<'_>) {
+        let LockEvent { key, client, token, .. } = event;
+        // The call may have set the lease after it took the lock.
+        let held = view.grant_of(key).filter(|grant| grant.token == *token);
+        if held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native) {
+            self.note(Rule::NoLease, key, *client);
+        }
+        if let Some(owner) = &event.owner
+            && view.past_locks(key).iter().any(|past| past.is_of(owner) && past.holder != *client)
+        {
+            self.note(Rule::SharedValue, key, *client);
+        }
+        let until = event.lease_ms.map(|millis| self.now + millis);
+        let lock = Held { key: key.clone(), token: *token, until };
+        if self.lint.taken(*client, lock, self.now) {
+            self.note(Rule::OppositeOrders, key, *client);
+        }
+    }
+
+    fn renewed(&self, event: &LockEvent, before: &Before) {
+        let author = if event.author == 0 { event.client } else { event.author };
+        // Another client has asked under the same name, and has the same grant now; or it has attached to the session.
+        let attaches = before.session.is_some() && before.session == event.session;
+        if before.client != event.client && before.client != 0 {
+            if !attaches {
+                self.note(Rule::SharedValue, &event.key, event.client);
+            }
+            return;
+        }
+        if let (Some(lease_ms), Some(until), Some(_)) = (before.lease_ms, before.deadline, event.lease_ms)
+            && until.time().millis_since(self.now).saturating_mul(3) < lease_ms
+        {
+            self.note(Rule::LateRenewal, &event.key, author);
+        }
+    }
+
+    fn ended(&self, event: &LockEvent, reason: EndReason) {
+        self.lint.released(event.client, &event.key);
+        let is_foreign = event.author != 0 && event.author != event.client;
+        match reason {
+            // A script may have compared the value.
+            EndReason::Deleted if is_foreign && !event.is_nested => {
+                self.note(Rule::ForeignDelete, &event.key, event.author);
+            }
+            // One finding for all locks.
+            EndReason::Flushed if is_foreign => self.note(Rule::ForeignDelete, b"*", event.author),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> LockTime {
+        LockTime::from_millis(millis)
+    }
+
+    #[test]
+    fn findings_are_counted_and_bounded() {
+        let lint = LockLint::default();
+        let client = Client::new(7, "peer".into(), String::new(), false, at(1));
+        for n in 0..FINDINGS_MAX + 10 {
+            lint.note(Rule::Late, n.to_string().as_bytes(), &client, at(5));
+        }
+        lint.note(Rule::Late, b"0", &client, at(9));
+        let all = lint.all();
+        assert_eq!(all.len(), FINDINGS_MAX);
+        let (_, first) = &all[0];
+        assert_eq!((first.count, first.last, first.peer.as_str()), (2, at(9), "peer"));
+        lint.reset(|key| key != b"0");
+        assert_eq!(lint.all().len(), 1);
+        lint.reset(|_| true);
+        assert!(lint.all().is_empty());
+    }
+
+    /// A client has taken a lock, with this token. Returns whether another one has taken it in the opposite order.
+    fn taken(
+        lint: &LockLint,
+        client: ClientId,
+        (key, token): (&'static str, u64),
+        until: Option<u64>,
+        now: u64,
+    ) -> bool {
+        let lock = Held { key: Bytes::from_static(key.as_bytes()), token, until: until.map(at) };
+        lint.taken(client, lock, at(now))
+    }
+
+    #[test]
+    fn opposite_orders_are_seen_while_both_locks_are_held() {
+        let lint = LockLint::default();
+        assert!(!taken(&lint, 1, ("a", 1), None, 1));
+        assert!(!taken(&lint, 1, ("b", 2), None, 2));
+        assert!(!taken(&lint, 2, ("b", 3), Some(9), 3));
+        assert!(!taken(&lint, 2, ("a", 4), None, 10), "its lease of b has ended");
+        lint.released(2, b"a");
+        assert!(!taken(&lint, 2, ("b", 5), None, 11));
+        lint.released(2, b"b");
+        assert!(!taken(&lint, 2, ("a", 6), None, 12), "it has released b");
+        assert!(!taken(&lint, 3, ("b", 7), None, 13));
+        assert!(taken(&lint, 3, ("a", 8), None, 14));
+    }
+
+    #[test]
+    fn locks_that_are_taken_at_once_have_no_order() {
+        let lint = LockLint::default();
+        assert!(!taken(&lint, 1, ("a", 1), None, 1) && !taken(&lint, 1, ("b", 1), None, 1));
+        assert!(!taken(&lint, 2, ("b", 2), None, 2));
+        assert!(!taken(&lint, 2, ("a", 3), None, 3));
+        assert!(!taken(&lint, 3, ("c", 4), None, 4));
+        assert!(!taken(&lint, 3, ("a", 5), None, 5) && !taken(&lint, 3, ("b", 5), None, 5));
+        assert!(!taken(&lint, 4, ("a", 6), None, 6) && !taken(&lint, 4, ("b", 6), None, 6));
+        assert!(taken(&lint, 4, ("c", 7), None, 7));
+    }
+
+    #[test]
+    fn the_locks_that_are_followed_are_bounded() {
+        let lint = LockLint::default();
+        let lock = |key: String, token| Held { key: key.into(), token, until: None };
+        for n in 0..PAIRS_MAX as u64 {
+            lint.taken(1, lock(n.to_string(), n), at(1));
+        }
+        for client in 0..=CLIENTS_MAX as u64 {
+            lint.taken(client, lock("a".to_owned(), 1), at(2));
+        }
+        let findings = lint.0.lock();
+        assert!(findings.held.values().all(|held| held.len() <= HELD_MAX));
+        assert!(findings.pairs.len() <= PAIRS_MAX && findings.held.len() <= CLIENTS_MAX);
+    }
+}

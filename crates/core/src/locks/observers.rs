@@ -1,0 +1,62 @@
+//! The observers of locks that every server has: sessions, and messages to those who lose a lock.
+//!
+//! Owns    the push message `lock-lost`, and the channel `__lock__:key`.
+//! Rule    the holder of a lock is told of its end unless it has ended the lock itself. A client that has not taken the
+//!         lock by a LOCK command is told nothing.
+
+use redlatch_proto::resp::{Protocol, Reply};
+
+use super::event::{EndReason, LockChange, LockEvent, LockObserver};
+use crate::keyspace::View;
+use crate::state::registries::Registries;
+
+/// Takes locks out of their sessions that have ended, or belong to another session.
+#[derive(Debug)]
+pub(crate) struct Sessions;
+
+impl LockObserver for Sessions {
+    fn see(&self, event: &LockEvent, _view: &mut View<'_>, registries: &Registries) {
+        let left = match &event.change {
+            LockChange::Granted => None,
+            LockChange::Renewed(before) => before.session.filter(|_| before.session != event.session),
+            LockChange::Ended(..) => event.session,
+        };
+        if let Some(session) = left {
+            registries.lock_sessions.forget(session, event.database, &event.key, event.token);
+        }
+    }
+}
+
+/// Tells the holder of a lock, and the subscribers of its channel, that the lock was lost.
+#[derive(Debug)]
+pub(crate) struct Messages;
+
+impl LockObserver for Messages {
+    fn see(&self, event: &LockEvent, _view: &mut View<'_>, registries: &Registries) {
+        let LockChange::Ended(reason, note) = &event.change else { return };
+        if *reason == EndReason::Released || !event.is_native {
+            return;
+        }
+        if let Some(client) = registries.clients.get(event.client)
+            && client.protocol() == Protocol::Resp3
+        {
+            let mut message = Vec::new();
+            let mut push = Reply::new(&mut message, Protocol::Resp3);
+            push.push(4 + usize::from(note.is_some()));
+            push.bulk(b"lock-lost");
+            push.bulk(&event.key);
+            push.integer(i64::try_from(event.token).unwrap_or(i64::MAX));
+            push.bulk(reason.name().as_bytes());
+            if let Some(note) = note {
+                push.bulk(note);
+            }
+            client.deliver(&message);
+        }
+        let mut text = format!("lost {} {}", event.token, reason.name()).into_bytes();
+        if let Some(note) = note {
+            text.push(b' ');
+            text.extend_from_slice(note);
+        }
+        registries.channels.publish(&[b"__lock__:", &event.key[..]].concat(), &text);
+    }
+}

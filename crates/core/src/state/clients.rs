@@ -1,0 +1,686 @@
+//! Every connected client, as other connections see it.
+//!
+//! Owns    the registry of clients, and per client: what CLIENT LIST shows, and the outbox for messages of other clients.
+//! Rule    a message enters the outbox while the shards it is about are locked, so that all clients see one order. The
+//!         shell only flushes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use parking_lot::Mutex;
+use redlatch_proto::clock::LockTime;
+use redlatch_proto::number::total;
+use redlatch_proto::resp::{Protocol, Reply};
+
+use super::acl::Account;
+use super::channels::{Kind, PerKind, Subscriptions};
+use super::ledger::Ledger;
+use super::output_limits::{Class, OutputLimits};
+use super::polling::{Pollers, Polling, Polls};
+use super::transaction::{Watch, Watching};
+use super::wait::Wait;
+
+/// The number of a client. It rises with every connection and is never reused.
+pub type ClientId = u64;
+
+/// One connected client, shared between its own connection and all others.
+#[derive(Debug)]
+pub struct Client {
+    pub id: ClientId,
+    /// Where it connected from: `127.0.0.1:50000`, a socket's path, or empty for an in-process stream.
+    pub peer: String,
+    pub local: String,
+    /// Whether it came through a Unix socket.
+    pub is_unix: bool,
+    pub since: LockTime,
+    /// CLIENT SETNAME and CLIENT SETINFO.
+    pub names: Mutex<Names>,
+    /// The user it is authenticated as.
+    account: Mutex<Option<Arc<Account>>>,
+    pub database: AtomicU16,
+    /// When it last sent a request, in milliseconds of lock time.
+    pub last_active_ms: AtomicU64,
+    /// Index of the last command in the command table; `u16::MAX` before the first.
+    pub last_command: AtomicU16,
+    /// The number of its subscriptions of each kind.
+    subscriptions: PerKind<AtomicU32>,
+    /// Requests queued since MULTI; [`NO_TRANSACTION`] outside of a transaction.
+    queued: AtomicU32,
+    /// Bytes of these requests.
+    pub queued_bytes: AtomicU64,
+    /// The keys it watches, if it watches any.
+    watching: Mutex<Option<Watched>>,
+    /// The number of its lock session; 0 if it has begun none.
+    pub lock_session: AtomicU64,
+    /// Whether it is told when somebody waits for a lock of it.
+    pub tells_contended: AtomicBool,
+    /// Whether CLIENT NO-EVICT is on.
+    pub no_evict: AtomicBool,
+    is_authenticated: AtomicBool,
+    /// Since when it is known that it has not authenticated, in milliseconds; zero: it has, or that is not known.
+    outside_since_ms: AtomicU64,
+    /// Whether CLIENT NO-TOUCH is on.
+    pub no_touch: AtomicBool,
+    /// Bytes received and not yet decoded.
+    pub query_bytes: AtomicU64,
+    /// Bytes that its buffer for requests has room for beyond these.
+    pub query_room: AtomicU64,
+    /// Bytes of replies not yet sent.
+    pub reply_bytes: AtomicU64,
+    /// How many bytes of replies and messages may be unsent before the client is dropped.
+    pub output_limits: Arc<OutputLimits>,
+    /// Where the memory is charged that the server holds for it.
+    pub ledger: Arc<Ledger>,
+    /// Whether a request waits: for its timeout, a key, the script thread or the end of a pause.
+    pub is_held: AtomicBool,
+    /// Whether its connection keeps buffers for the next request: [`KEPT`], [`RELEASE_ASKED`] or [`RELEASED`].
+    buffers: AtomicU8,
+    /// The lock that it is refused again and again, if there is one.
+    pub polling: Polling,
+    /// What only the test backend uses.
+    pub tested: Tested,
+    /// The command of this client that waits, if one does.
+    wait: Mutex<Option<Arc<Wait>>>,
+    protocol: AtomicU8,
+    closing: AtomicBool,
+    is_cut: AtomicBool,
+    /// Why the server ends the connection, if it does.
+    cut_reason: OnceLock<&'static str>,
+    outbox: Mutex<Outbox>,
+    has_messages: AtomicBool,
+}
+
+/// What the test backend knows of a client.
+#[derive(Debug, Default)]
+pub struct Tested {
+    /// The last step of a manual clock whose consequences the connection has sent.
+    pub settled: AtomicU64,
+    /// Until when a fault holds the client up, in milliseconds of lock time; 0 if none does.
+    held_until_ms: AtomicU64,
+}
+
+/// The names that a client has set for itself.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: String,
+}
+
+/// Watched keys, as CLIENT LIST shows them.
+#[derive(Debug)]
+struct Watched {
+    keys: usize,
+    watch: Arc<Watch>,
+}
+
+/// Bytes of an idle connection: the growth of the process per connection, measured with ten thousand.
+const CLIENT_BYTES: u64 = 3 * 1024;
+
+/// The connection keeps its buffers.
+const KEPT: u8 = 0;
+/// The connection has been asked to release its buffers.
+const RELEASE_ASKED: u8 = 1;
+/// The connection has released its buffers, or has not allocated any.
+const RELEASED: u8 = 2;
+/// How long a connection is idle before it is asked to release its buffers, in milliseconds.
+const RELEASE_AFTER_MS: u64 = 1000;
+
+/// The value of `queued` outside of a transaction.
+const NO_TRANSACTION: u32 = u32::MAX;
+
+#[derive(Debug, Default)]
+struct Outbox {
+    /// Messages that follow the reply to the current request directly.
+    next: Vec<u8>,
+    bytes: Vec<u8>,
+    /// Whether `bytes` contains the answer of the waiting command.
+    is_answered: bool,
+    /// Since when more than the soft limit has been unsent.
+    behind_since: Option<LockTime>,
+    /// Called when the connection must check its outbox and its state.
+    notifier: Option<Notifier>,
+}
+
+/// Wakes a connection. Set by the shell that serves it.
+struct Notifier(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notifier")
+    }
+}
+
+impl Outbox {
+    fn len(&self) -> usize {
+        self.next.len() + self.bytes.len()
+    }
+}
+
+impl Client {
+    /// A client that has just connected.
+    pub fn new(id: ClientId, peer: String, local: String, is_unix: bool, since: LockTime) -> Self {
+        Self {
+            id,
+            peer,
+            local,
+            is_unix,
+            since,
+            names: Mutex::default(),
+            account: Mutex::new(None),
+            database: AtomicU16::new(0),
+            last_active_ms: AtomicU64::new(since.as_millis()),
+            last_command: AtomicU16::new(u16::MAX),
+            subscriptions: Default::default(),
+            queued: AtomicU32::new(NO_TRANSACTION),
+            queued_bytes: AtomicU64::new(0),
+            watching: Mutex::new(None),
+            lock_session: AtomicU64::new(0),
+            tells_contended: AtomicBool::new(false),
+            no_evict: AtomicBool::new(false),
+            is_authenticated: AtomicBool::new(false),
+            outside_since_ms: AtomicU64::new(0),
+            no_touch: AtomicBool::new(false),
+            query_bytes: AtomicU64::new(0),
+            query_room: AtomicU64::new(0),
+            reply_bytes: AtomicU64::new(0),
+            output_limits: Arc::default(),
+            ledger: Arc::default(),
+            is_held: AtomicBool::new(false),
+            buffers: AtomicU8::new(RELEASED),
+            polling: Polling::default(),
+            tested: Tested::default(),
+            wait: Mutex::new(None),
+            protocol: AtomicU8::new(2),
+            closing: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
+            cut_reason: OnceLock::new(),
+            outbox: Mutex::default(),
+            has_messages: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
+    pub fn is_local(&self) -> bool {
+        let is_loopback = self.peer.starts_with("127.") || self.peer.starts_with("[::1]");
+        self.is_unix || self.peer.is_empty() || is_loopback
+    }
+
+    /// Shows whether it has authenticated, or need not.
+    pub fn show_authenticated(&self, is_authenticated: bool) {
+        self.is_authenticated.store(is_authenticated, Relaxed);
+    }
+
+    /// Whether it has not authenticated for longer than this. Measured between the calls of this function.
+    pub fn is_late_to_log_in(&self, now: LockTime, ms_max: u64) -> bool {
+        if self.is_authenticated.load(Relaxed) {
+            self.outside_since_ms.store(0, Relaxed);
+            return false;
+        }
+        match self.outside_since_ms.load(Relaxed) {
+            0 => {
+                self.outside_since_ms.store(now.as_millis().max(1), Relaxed);
+                false
+            }
+            since_ms => now.millis_since(LockTime::from_millis(since_ms)) > ms_max,
+        }
+    }
+
+    /// Sets the user it is authenticated as, as other connections see it.
+    pub fn show_account(&self, account: &Arc<Account>) {
+        *self.account.lock() = Some(Arc::clone(account));
+    }
+
+    /// The user it is authenticated as.
+    pub fn account(&self) -> Option<Arc<Account>> {
+        self.account.lock().clone()
+    }
+
+    /// Whether it is authenticated as this user.
+    pub fn is_in_name_of(&self, account: &Arc<Account>) -> bool {
+        self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    pub fn set_protocol(&self, protocol: Protocol) {
+        self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+    }
+
+    /// Sets its subscriptions, as other connections see them.
+    pub fn show_subscriptions(&self, subscriptions: &Subscriptions) {
+        for (kind, shown) in Kind::ALL.iter().zip(&self.subscriptions) {
+            shown.store(bounded(subscriptions.of(*kind).len()), Relaxed);
+        }
+    }
+
+    /// The number of its subscriptions of that kind.
+    pub fn subscriptions(&self, kind: Kind) -> u32 {
+        self.subscriptions[kind as usize].load(Relaxed)
+    }
+
+    /// Whether it is subscribed to anything.
+    pub fn is_subscribed(&self) -> bool {
+        Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
+    }
+
+    /// Sets the size of its transaction, as other connections see it; `None` outside of a transaction.
+    pub fn show_queued(&self, requests: Option<usize>, bytes: usize) {
+        self.queued_bytes.store(bytes as u64, Relaxed);
+        self.queued
+            .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
+    }
+
+    /// How many requests it has queued since MULTI; `None` outside of a transaction.
+    pub fn queued(&self) -> Option<u32> {
+        Some(self.queued.load(Relaxed)).filter(|count| *count != NO_TRANSACTION)
+    }
+
+    /// Sets its watched keys, as other connections see them; `None`: it watches no key.
+    pub fn show_watching(&self, watching: Option<&Watching>) {
+        *self.watching.lock() = watching
+            .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
+    }
+
+    /// How many keys it watches, and whether a watched key has changed.
+    pub fn watching(&self) -> (usize, bool) {
+        self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
+    }
+
+    /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
+    pub fn waits_until(&self) -> Option<LockTime> {
+        let held_until_ms = self.tested.held_until_ms.load(SeqCst);
+        if held_until_ms > 0 {
+            return Some(LockTime::from_millis(held_until_ms));
+        }
+        self.wait.lock().as_ref().and_then(|wait| wait.until)
+    }
+
+    /// A fault of the test backend holds it up until then; `None`: none does.
+    pub fn hold_until(&self, until: Option<LockTime>) {
+        self.tested.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
+    }
+
+    /// Sets the waiting command of this client.
+    pub fn begin_wait(&self, wait: &Arc<Wait>) {
+        *self.wait.lock() = Some(Arc::clone(wait));
+    }
+
+    /// Clears the waiting command of this client.
+    pub fn end_wait(&self) {
+        *self.wait.lock() = None;
+    }
+
+    /// Whether one of its requests waits, for any reason.
+    pub fn is_blocked(&self) -> bool {
+        self.is_held.load(Relaxed) || self.waits()
+    }
+
+    /// The first `count` keys that its command waits for.
+    pub fn waits_for(&self, count: usize) -> Vec<Bytes> {
+        let wait = self.wait.lock();
+        wait.as_ref().map_or_else(Vec::new, |wait| wait.keys.iter().take(count).cloned().collect())
+    }
+
+    /// Whether a command of this client waits for a key or for its timeout.
+    pub fn waits(&self) -> bool {
+        self.wait.lock().is_some()
+    }
+
+    /// CLIENT UNBLOCK: ends its wait like the timeout, or with an error. False if no command of this client waits, or if
+    /// something else has ended the wait before.
+    pub fn unblock(&self, error: Option<&str>) -> bool {
+        let Some(wait) = self.wait.lock().clone() else { return false };
+        let Some(text) = error else {
+            let is_unblocked = wait.unblock();
+            self.wake();
+            return is_unblocked;
+        };
+        if !wait.claim.take() {
+            return false;
+        }
+        let mut line = Vec::new();
+        Reply::new(&mut line, self.protocol()).error(text);
+        self.answer(&line);
+        true
+    }
+
+    /// Answers the waiting command and wakes the connection. The caller has taken the claim of the wait.
+    pub fn answer(&self, bytes: &[u8]) {
+        let is_muted = self.wait.lock().as_ref().is_some_and(|wait| wait.is_muted);
+        let mut outbox = self.outbox.lock();
+        if !is_muted {
+            outbox.bytes.extend_from_slice(bytes);
+        }
+        outbox.is_answered = true;
+        self.has_messages.store(true, SeqCst);
+        drop(outbox);
+        self.wake();
+    }
+
+    /// Moves the messages to the end of `out` if the answer of the waiting command is in the outbox; false if it is not.
+    pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
+        if !self.has_messages() {
+            return false;
+        }
+        let mut outbox = self.outbox.lock();
+        let is_answered = std::mem::take(&mut outbox.is_answered);
+        if is_answered {
+            self.empty(&mut outbox, out);
+        }
+        is_answered
+    }
+
+    /// Puts a message into the outbox and wakes the connection. A client with more unsent messages and replies than the
+    /// limit of its class is dropped.
+    pub fn deliver(&self, bytes: &[u8]) {
+        self.put(bytes, |outbox| &mut outbox.bytes);
+    }
+
+    /// Like [`Client::deliver`], for a message that the client has caused itself: it follows the reply to the current
+    /// request directly; see [`Client::collect_next`].
+    pub fn deliver_next(&self, bytes: &[u8]) {
+        self.put(bytes, |outbox| &mut outbox.next);
+    }
+
+    fn put(&self, bytes: &[u8], queue: impl FnOnce(&mut Outbox) -> &mut Vec<u8>) {
+        if self.is_closing() {
+            return;
+        }
+        let mut outbox = self.outbox.lock();
+        let unread = outbox.len() + self.reply_bytes.load(Relaxed) as usize;
+        let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
+        if is_full {
+            (outbox.next, outbox.bytes) = (Vec::new(), Vec::new());
+        } else {
+            queue(&mut outbox).extend_from_slice(bytes);
+            self.has_messages.store(true, SeqCst);
+        }
+        drop(outbox);
+        if is_full { self.drop_behind() } else { self.wake() }
+    }
+
+    /// Whether this number of unsent bytes exceeds the limit of its class.
+    #[inline]
+    pub fn is_too_far_behind(&self, reply_bytes: usize) -> bool {
+        self.output_limits.of(self.class(false)).is_broken_by(reply_bytes)
+    }
+
+    /// Drops the client because it does not read what it is sent, and counts that.
+    #[cold]
+    pub fn drop_behind(&self) {
+        self.output_limits.disconnections.add(1);
+        self.cut("leaves too much unread");
+    }
+
+    fn class(&self, has_messages: bool) -> Class {
+        if has_messages || self.is_subscribed() { Class::Pubsub } else { Class::Normal }
+    }
+
+    /// Whether it has been idle for longer than `idle_ms_max` milliseconds. Zero means no limit; subscribers and clients
+    /// with a waiting request have none either.
+    pub fn is_idle(&self, now: LockTime, idle_ms_max: u64) -> bool {
+        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
+        idle_ms_max > 0
+            && now.millis_since(since) > idle_ms_max
+            && !self.is_subscribed()
+            && !self.is_held.load(Relaxed)
+    }
+
+    /// Whether more than the soft limit has been unsent for too long. Measured between the calls of this function.
+    pub fn is_behind(&self, now: LockTime) -> bool {
+        let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
+        if reply_bytes == 0 && !self.has_messages() {
+            return false;
+        }
+        let mut outbox = self.outbox.lock();
+        let limit = self.output_limits.of(self.class(outbox.len() > 0));
+        if !limit.is_strained_by(outbox.len() + reply_bytes) {
+            outbox.behind_since = None;
+            return false;
+        }
+        let since = *outbox.behind_since.get_or_insert(now);
+        now.millis_since(since) > limit.soft_secs.saturating_mul(1000)
+    }
+
+    /// Approximate bytes of memory that it uses: its buffers, its transaction, its outbox and itself.
+    pub fn held_bytes(&self) -> u64 {
+        self.buffer_bytes().saturating_add(self.queued_bytes.load(Relaxed))
+    }
+
+    /// Approximate bytes of its buffers, its outbox, its names and itself. What else it holds is in the [`Ledger`].
+    pub fn buffer_bytes(&self) -> u64 {
+        let names = self.names.lock();
+        let names = [&names.name, &names.library, &names.library_version].map(|name| name.capacity() as u64);
+        let buffers = [&self.query_bytes, &self.query_room].map(|bytes| bytes.load(Relaxed));
+        let parts = names.into_iter().chain(buffers).chain([CLIENT_BYTES, self.unsent_bytes()]);
+        total(parts)
+    }
+
+    /// Bytes of replies and messages that were not sent yet.
+    pub fn unsent_bytes(&self) -> u64 {
+        let messages = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
+        total([self.reply_bytes.load(Relaxed), messages])
+    }
+
+    /// Asks the connection to release its buffers if it has been idle for [`RELEASE_AFTER_MS`].
+    pub fn release_if_idle(&self, now: LockTime) {
+        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
+        if self.buffers.load(Relaxed) == KEPT && now.millis_since(since) >= RELEASE_AFTER_MS {
+            self.buffers.store(RELEASE_ASKED, Relaxed);
+            self.wake();
+        }
+    }
+
+    /// Called by an idle connection: whether it must release its buffers.
+    #[inline]
+    pub fn should_release_buffers(&self) -> bool {
+        let buffers = self.buffers.load(Relaxed);
+        match buffers {
+            RELEASED => self.buffers.store(KEPT, Relaxed),
+            RELEASE_ASKED => self.buffers.store(RELEASED, Relaxed),
+            _ => {}
+        }
+        buffers == RELEASE_ASKED
+    }
+
+    /// Ends the connection at once and discards its unsent output. The log names the first `reason` that is given.
+    pub fn cut(&self, reason: &'static str) {
+        self.note_end(reason);
+        self.is_cut.store(true, SeqCst);
+        self.close();
+    }
+
+    /// Notes why the server ends the connection; the first reason stays.
+    pub fn note_end(&self, reason: &'static str) {
+        let _ = self.cut_reason.set(reason);
+    }
+
+    /// Why the server ends the connection, if it does.
+    pub fn cut_reason(&self) -> Option<&'static str> {
+        self.cut_reason.get().copied()
+    }
+
+    /// Whether the connection must close at once.
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(SeqCst)
+    }
+
+    /// Asks the connection to close once its replies and messages have been sent.
+    pub fn close(&self) {
+        self.closing.store(true, SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the connection: there may be messages, its wait may be over, or it may have to close.
+    pub fn wake(&self) {
+        if let Some(Notifier(notify)) = &self.outbox.lock().notifier {
+            notify();
+        }
+    }
+
+    /// Whether the connection has been asked to close.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(SeqCst)
+    }
+
+    /// Whether the outbox holds anything.
+    #[inline]
+    pub fn has_messages(&self) -> bool {
+        self.has_messages.load(SeqCst)
+    }
+
+    /// Moves all messages to the end of `out`. If the answer of the waiting command is in the outbox, all stays for
+    /// [`Client::collect_answer`], which ends the wait.
+    pub fn collect(&self, out: &mut Vec<u8>) {
+        let mut outbox = self.outbox.lock();
+        if !outbox.is_answered {
+            self.empty(&mut outbox, out);
+        }
+    }
+
+    /// Like [`Client::collect`], of the messages that follow the reply to the current request directly.
+    pub fn collect_next(&self, out: &mut Vec<u8>) {
+        let mut outbox = self.outbox.lock();
+        if !outbox.is_answered {
+            out.append(&mut outbox.next);
+        }
+    }
+
+    fn empty(&self, outbox: &mut Outbox, out: &mut Vec<u8>) {
+        out.append(&mut outbox.next);
+        out.append(&mut outbox.bytes);
+        if self.reply_bytes.load(Relaxed) == 0 {
+            outbox.behind_since = None;
+        }
+        self.has_messages.store(false, SeqCst);
+    }
+
+    /// From now on [`Client::wake`] and every message call `notify`. It is called with the outbox locked and must not use
+    /// the client. The connection checks its outbox after this call, because messages may have arrived before.
+    pub fn set_notifier(&self, notify: impl Fn() + Send + Sync + 'static) {
+        self.outbox.lock().notifier = Some(Notifier(Box::new(notify)));
+    }
+}
+
+fn bounded(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[derive(Debug, Default)]
+pub struct Clients {
+    by_id: DashMap<ClientId, Arc<Client>>,
+    last_id: AtomicU64,
+    connected: AtomicU64,
+}
+
+impl Clients {
+    /// The number for the next client.
+    pub fn next_id(&self) -> ClientId {
+        self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The next client has a number above this one: clients of an earlier run are never mistaken for new ones.
+    pub fn raise_ids(&self, to: ClientId) {
+        self.last_id.fetch_max(to, Relaxed);
+    }
+
+    /// Registers a client that has connected.
+    pub fn enter(&self, client: Arc<Client>) {
+        self.connected.fetch_add(1, Relaxed);
+        self.by_id.insert(client.id, client);
+    }
+
+    /// Removes a client whose connection has ended.
+    pub fn leave(&self, id: ClientId) {
+        if self.by_id.remove(&id).is_some() {
+            self.connected.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Calls `visit` with each client, in no order. `visit` must not use the registry.
+    pub fn each(&self, mut visit: impl FnMut(&Client)) {
+        self.by_id.iter().for_each(|client| visit(&client));
+    }
+
+    /// The number of connected clients.
+    pub fn len(&self) -> usize {
+        self.connected.load(Relaxed) as usize
+    }
+
+    /// True while no client is connected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The client of that number.
+    pub fn get(&self, id: ClientId) -> Option<Arc<Client>> {
+        self.by_id.get(&id).map(|client| Arc::clone(&client))
+    }
+
+    /// The clients that poll the lock of that hash, from the one that has polled the longest.
+    pub fn polling(&self, key: u64, now: LockTime) -> Vec<(Arc<Client>, Polls)> {
+        let polls = |client: &Arc<Client>| Some((Arc::clone(client), client.polling.polls(key, now)?));
+        let mut found: Vec<_> = self.by_id.iter().filter_map(|client| polls(&client)).collect();
+        found.sort_unstable_by_key(|(client, polls)| (polls.since, client.id));
+        found
+    }
+
+    /// Who polls which lock, by the hash of the lock.
+    pub fn pollers(&self, now: LockTime) -> BTreeMap<u64, Pollers> {
+        let mut pollers = BTreeMap::new();
+        for (key, polls) in self.by_id.iter().filter_map(|client| client.polling.current(now)) {
+            let counted = Pollers::with(pollers.get(&key).copied(), polls);
+            pollers.insert(key, counted);
+        }
+        pollers
+    }
+
+    /// All clients, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<_> = self.by_id.iter().map(|client| Arc::clone(&client)).collect();
+        all.sort_unstable_by_key(|client| client.id);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_a_number_above_those_of_an_earlier_run() {
+        let clients = Clients::default();
+        clients.raise_ids(40);
+        clients.raise_ids(7);
+        assert_eq!([clients.next_id(), clients.next_id()], [41, 42]);
+    }
+
+    #[test]
+    fn only_collect_answer_takes_the_answer_of_a_waiting_command() {
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let mut out = Vec::new();
+        client.deliver(b"message ");
+        assert!(!client.collect_answer(&mut out) && out.is_empty());
+        client.answer(b"answer ");
+        client.deliver(b"more");
+        client.collect(&mut out);
+        assert!(out.is_empty() && client.has_messages(), "the waiting command would never end");
+        assert!(client.collect_answer(&mut out));
+        assert_eq!(out, b"message answer more");
+        assert!(!client.has_messages() && !client.collect_answer(&mut out));
+    }
+}

@@ -1,0 +1,618 @@
+//! The settings. Command line flags, environment, file, CONFIG GET / SET and `--help` all follow from one table.
+//!
+//! Owns    the rows and the values of one server.
+//! Rule    a value is checked against its row before it is stored. A value that commands read often has an atomic.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+use redlatch_proto::limits::LOCK_PREFIXES_MAX;
+
+use super::directives::Directives;
+use super::output_limits::{self, OutputLimits};
+use super::proposal::{Proposal, Validators};
+use super::settings_table::ROWS;
+use crate::types::glob;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name, as in redis.conf.
+    pub name: &'static str,
+    /// Its default, as text.
+    pub default: &'static str,
+    pub kind: Kind,
+    /// Whether CONFIG SET may change it while the server runs.
+    pub live: bool,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+}
+
+/// Which values a setting accepts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    Text,
+    /// `yes` or `no`.
+    Flag,
+    /// `auto`, or the number of a TCP port; 0: none.
+    Port,
+    /// An integer from the first to the second, both included.
+    Integer(i64, i64),
+    /// Bytes, with an optional unit (`k`, `kb`, `m`, `mb`, `g`, `gb`), within bounds.
+    Bytes(u64, u64),
+    OneOf(&'static [&'static str]),
+    Events,
+    /// Limits of unsent output, for some classes of clients or all.
+    OutputLimits,
+    /// At most [`LOCK_PREFIXES_MAX`] prefixes of keys, separated by spaces.
+    Prefixes,
+}
+
+/// The name of the group of locks whose keys have none of the listed prefixes.
+pub const OTHER_PREFIX: &str = "other";
+
+/// Why a value was refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SettingError {
+    /// No row has that name.
+    #[error("unknown setting '{0}'")]
+    Unknown(String),
+    /// The value does not fit the row.
+    #[error("{name} '{value}': {expected}")]
+    Value {
+        name: &'static str,
+        value: String,
+        expected: String,
+        /// The error text of CONFIG SET.
+        reply: String,
+    },
+    /// It can be set only at the start.
+    #[error("{0} can be set only at the start")]
+    Immutable(&'static str),
+}
+
+/// The default of `slowlog-log-slower-than`.
+const SLOW_MICROS_DEFAULT: i64 = 10_000;
+
+/// The values of one server's settings.
+pub struct Settings {
+    values: RwLock<Vec<String>>,
+    /// Locked while values are validated and changed.
+    changing: Mutex<()>,
+    /// Which keyspace events are published; zero: none.
+    events: AtomicU32,
+    bulk_bytes_max: AtomicU64,
+    request_bytes_max: AtomicU64,
+    output_limits: Arc<OutputLimits>,
+    memory_max: AtomicU64,
+    lock_lease_ms: AtomicU64,
+    lock_waiters_max: AtomicU64,
+    script_bytes_max: AtomicU64,
+    slow_micros: AtomicI64,
+    spike_millis: AtomicI64,
+    tracked_keys_max: AtomicU64,
+    busy_millis: AtomicI64,
+    lints_locks: AtomicBool,
+    lock_wait_warn_ms: AtomicU64,
+    lock_held_warn_ms: AtomicU64,
+    is_protected: AtomicBool,
+    /// Called after CONFIG SET has changed something.
+    on_change: OnceLock<OnChange>,
+    validators: Validators,
+    /// Directives of redis.conf without an effect.
+    pub directives: Directives,
+}
+
+type OnChange = Box<dyn Fn(&Settings) + Send + Sync>;
+
+impl Default for Settings {
+    fn default() -> Self {
+        let settings = Self {
+            values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
+            changing: Mutex::new(()),
+            events: AtomicU32::new(0),
+            bulk_bytes_max: AtomicU64::new(0),
+            request_bytes_max: AtomicU64::new(0),
+            output_limits: Arc::default(),
+            memory_max: AtomicU64::new(0),
+            lock_lease_ms: AtomicU64::new(0),
+            lock_waiters_max: AtomicU64::new(0),
+            script_bytes_max: AtomicU64::new(0),
+            slow_micros: AtomicI64::new(0),
+            spike_millis: AtomicI64::new(0),
+            tracked_keys_max: AtomicU64::new(0),
+            busy_millis: AtomicI64::new(0),
+            lints_locks: AtomicBool::new(false),
+            lock_wait_warn_ms: AtomicU64::new(0),
+            lock_held_warn_ms: AtomicU64::new(0),
+            is_protected: AtomicBool::new(true),
+            on_change: OnceLock::new(),
+            validators: Validators::default(),
+            directives: Directives::default(),
+        };
+        settings.refresh();
+        settings
+    }
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(values) = self.values.try_read() else { return f.write_str("Settings(locked)") };
+        let named = ROWS.iter().map(|row| row.name).zip(values.iter());
+        f.debug_map().entries(named.map(|(name, value)| (name, shown(name, value)))).finish()
+    }
+}
+
+/// Settings whose values are secrets.
+const SECRETS: [&str; 3] = ["cluster-etcd-password", "http-token", "requirepass"];
+
+/// A value as it may appear in a log: passwords and tokens are hidden.
+pub fn shown<'v>(name: &str, value: &'v str) -> &'v str {
+    let is_secret = SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+    if is_secret && !value.is_empty() { "(hidden)" } else { value }
+}
+
+impl Settings {
+    /// The row of that name or alias, in any letter case.
+    pub fn row(name: &str) -> Option<&'static Setting> {
+        find(name).ok().map(|(_, row)| row)
+    }
+
+    /// The name in the table for a name or alias in any letter case.
+    pub fn known_name(name: &str) -> Option<&'static str> {
+        find(name).ok().map(|(_, row)| row.name)
+    }
+
+    /// Sets a value before the server starts.
+    ///
+    /// # Errors
+    /// [`SettingError`] when there is no such setting or the value does not fit it.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), SettingError> {
+        let (index, row) = find(name)?;
+        let mut values = self.values.write();
+        values[index] = row.kind.check(row.name, value, &values[index])?;
+        drop(values);
+        self.refresh();
+        Ok(())
+    }
+
+    /// Sets values while the server runs, all or none.
+    ///
+    /// # Errors
+    /// As [`Settings::set`], [`SettingError::Immutable`] for settings that can be set only at the start, and the errors of
+    /// the validators: see [`Settings::on_proposal`].
+    pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
+        let (mut indexes, mut checked) = (Vec::new(), Vec::with_capacity(pairs.len()));
+        for (name, value) in pairs {
+            let (index, row) = find(name)?;
+            if !row.live {
+                return Err(SettingError::Immutable(row.name));
+            }
+            let value = row.kind.check(row.name, value, &self.values.read()[index])?;
+            indexes.push(index);
+            checked.push((row.name, value));
+        }
+        let changing = self.changing.lock();
+        self.validators.validate(&Proposal::new(self, &checked))?;
+        let mut values = self.values.write();
+        for (index, (_, value)) in indexes.into_iter().zip(checked) {
+            values[index] = value;
+        }
+        drop(values);
+        drop(changing);
+        self.refresh();
+        if let Some(hook) = self.on_change.get() {
+            hook(self);
+        }
+        Ok(())
+    }
+
+    /// Calls `hook` whenever CONFIG SET has changed something: for state outside of the settings, like the log level. Only
+    /// the first hook is kept.
+    pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
+        let _ = self.on_change.set(Box::new(hook));
+    }
+
+    /// Calls `validator` before CONFIG SET changes anything: for values that must be tried out, like certificates. The
+    /// validator added last is called first: validators without effects are added after those with effects.
+    pub fn on_proposal(
+        &self,
+        validator: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
+    ) {
+        self.validators.add(validator);
+    }
+
+    /// Calls `act` while no CONFIG SET can change anything.
+    pub fn undisturbed<R>(&self, act: impl FnOnce(&Self) -> R) -> R {
+        let _changing = self.changing.lock();
+        act(self)
+    }
+
+    /// The value of a row of the table.
+    ///
+    /// # Panics
+    /// When no row has that name.
+    pub fn text(&self, name: &'static str) -> String {
+        let (index, _) = find(name).expect("a row of the settings table");
+        self.values.read()[index].clone()
+    }
+
+    /// The value of an integer row, or of a row of bytes in bytes.
+    ///
+    /// # Panics
+    /// When no such row has that name.
+    pub fn integer(&self, name: &'static str) -> i64 {
+        self.text(name).parse().expect("a checked integer")
+    }
+
+    /// The value of a flag row.
+    pub fn flag(&self, name: &'static str) -> bool {
+        self.text(name) == "yes"
+    }
+
+    /// Names and values of all rows that match one of the patterns, each once, in the order of the table.
+    pub fn fitting(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
+        let values = self.values.read();
+        let named = ROWS.iter().map(|row| row.name).zip(values.iter());
+        let aliases = ALIASES.iter().filter_map(|(alias, name)| {
+            let at = ROWS.iter().position(|row| row.name == *name)?;
+            Some((*alias, &values[at]))
+        });
+        let fits = |name: &str| patterns.iter().any(|p| glob::matches_ignoring_case(p, name.as_bytes()));
+        let found = named.chain(aliases).filter(|(name, _)| fits(name));
+        found.map(|(name, value)| (name, value.clone())).collect()
+    }
+
+    /// Which keyspace events are published.
+    #[inline]
+    pub fn events(&self) -> Events {
+        Events(self.events.load(Relaxed))
+    }
+
+    /// The longest argument, in bytes.
+    #[inline]
+    pub fn bulk_bytes_max(&self) -> u64 {
+        self.bulk_bytes_max.load(Relaxed)
+    }
+
+    /// The longest request, in bytes.
+    #[inline]
+    pub fn request_bytes_max(&self) -> u64 {
+        self.request_bytes_max.load(Relaxed)
+    }
+
+    /// Bytes in use above which commands that could need more are refused; zero: no limit.
+    #[inline]
+    pub fn memory_max(&self) -> u64 {
+        self.memory_max.load(Relaxed)
+    }
+
+    /// How many bytes may be unsent to a client.
+    pub fn output_limits(&self) -> &Arc<OutputLimits> {
+        &self.output_limits
+    }
+
+    /// The lease of a lock that names none, in milliseconds.
+    pub fn lock_lease_ms(&self) -> u64 {
+        self.lock_lease_ms.load(Relaxed)
+    }
+
+    /// Calls that may wait in the queue of one lock.
+    pub fn lock_waiters_max(&self) -> usize {
+        usize::try_from(self.lock_waiters_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of memory that an interpreted script may use.
+    #[inline]
+    pub fn script_bytes_max(&self) -> usize {
+        usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether LOCK.LINT notes what clients do wrong with locks.
+    #[inline]
+    pub fn lints_locks(&self) -> bool {
+        self.lints_locks.load(Relaxed)
+    }
+
+    /// Milliseconds after which a request that waits for a lock is logged; zero: never.
+    #[inline]
+    pub fn lock_wait_warn_ms(&self) -> u64 {
+        self.lock_wait_warn_ms.load(Relaxed)
+    }
+
+    /// Milliseconds after which a lock that is held is logged; zero: never.
+    pub fn lock_held_warn_ms(&self) -> u64 {
+        self.lock_held_warn_ms.load(Relaxed)
+    }
+
+    /// Microseconds from which on a command is slow; negative: never.
+    #[inline]
+    pub fn slow_micros(&self) -> i64 {
+        self.slow_micros.load(Relaxed)
+    }
+
+    /// Milliseconds from which on an event is a latency spike; zero: never.
+    #[inline]
+    pub fn spike_millis(&self) -> i64 {
+        self.spike_millis.load(Relaxed)
+    }
+
+    /// The most keys that CLIENT TRACKING tracks; zero: no limit.
+    pub fn tracked_keys_max(&self) -> usize {
+        usize::try_from(self.tracked_keys_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Milliseconds after which other clients get BUSY while a script runs; `None`: never.
+    #[inline]
+    pub fn busy_millis(&self) -> Option<u64> {
+        u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
+    }
+
+    /// Whether connections from other machines are refused while no password is set.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected.load(Relaxed)
+    }
+
+    /// Whether every call of every command is timed. Otherwise fast commands are sampled, because two readings of the
+    /// clock cost a tenth of a GET. True when the slow log or the latency monitor asks for short durations.
+    #[inline]
+    pub fn measures_all(&self) -> bool {
+        (0..SLOW_MICROS_DEFAULT).contains(&self.slow_micros()) || self.spike_millis() > 0
+    }
+
+    fn refresh(&self) {
+        self.is_protected.store(self.flag("protected-mode"), Relaxed);
+        self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
+        self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
+        self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
+        self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
+        self.lints_locks.store(self.text("lock-lint") == "yes", Relaxed);
+        self.lock_wait_warn_ms.store(self.integer("lock-wait-warn").unsigned_abs(), Relaxed);
+        self.lock_held_warn_ms.store(self.integer("lock-held-warn").unsigned_abs(), Relaxed);
+        let events = Events::parse(&self.text("notify-keyspace-events")).unwrap_or_default();
+        self.events.store(events.with_locks(self.lints_locks()).0, Relaxed);
+        self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
+        self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
+        self.memory_max.store(self.integer("maxmemory") as u64, Relaxed);
+        if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
+            self.output_limits.set(&limits);
+        }
+        self.lock_lease_ms.store(self.integer("lock-lease") as u64, Relaxed);
+        self.lock_waiters_max.store(self.integer("lock-waiters-max") as u64, Relaxed);
+        self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
+    }
+}
+
+const ALIASES: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
+
+fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
+    let alias = ALIASES.iter().find(|(alias, _)| name.eq_ignore_ascii_case(alias));
+    let name = alias.map_or(name, |(_, name)| name);
+    let at = ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name));
+    at.map(|at| (at, &ROWS[at])).ok_or_else(|| SettingError::Unknown(name.to_owned()))
+}
+
+impl Kind {
+    /// Checks a value and returns it in its normal form.
+    pub(super) fn check(
+        self,
+        name: &'static str,
+        value: &str,
+        current: &str,
+    ) -> Result<String, SettingError> {
+        let refuse = |expected: String, reply: String| {
+            Err(SettingError::Value { name, value: value.to_owned(), expected, reply })
+        };
+        match self {
+            Self::Text => Ok(value.to_owned()),
+            Self::Flag => match value.to_ascii_lowercase().as_str() {
+                flag @ ("yes" | "no") => Ok(flag.to_owned()),
+                _ => refuse("must be yes or no".into(), "argument must be 'yes' or 'no'".into()),
+            },
+            Self::Port => match value.parse::<u16>() {
+                Ok(number) => Ok(number.to_string()),
+                Err(_) if value == "auto" => Ok(value.to_owned()),
+                Err(_) => refuse(
+                    "must be auto or an integer between 0 and 65535".into(),
+                    "argument must be between 0 and 65535 inclusive".into(),
+                ),
+            },
+            Self::Integer(min, max) => match redlatch_proto::number::integer(value.as_bytes()) {
+                Some(number) if (min..=max).contains(&number) => Ok(number.to_string()),
+                Some(_) => refuse(
+                    format!("must be between {min} and {max}"),
+                    format!("argument must be between {min} and {max} inclusive"),
+                ),
+                None => refuse(
+                    format!("must be an integer between {min} and {max}"),
+                    "argument couldn't be parsed into an integer".into(),
+                ),
+            },
+            Self::Bytes(min, max) => match bytes(value) {
+                Some(number) if (min..=max).contains(&number) => Ok(number.to_string()),
+                Some(_) => refuse(
+                    format!("must be between {min} and {max} bytes"),
+                    format!("argument must be between {min} and {max} inclusive"),
+                ),
+                None => refuse(
+                    format!("must be between {min} and {max} bytes, as in 512mb"),
+                    "argument must be a memory value".into(),
+                ),
+            },
+            Self::OneOf(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(value)) {
+                Some(word) => Ok((*word).to_owned()),
+                None => refuse(
+                    format!("must be one of {}", words.join(", ")),
+                    format!("argument(s) must be one of the following: {}", words.join(", ")),
+                ),
+            },
+            Self::Events => match Events::parse(value) {
+                Some(events) => Ok(events.to_string()),
+                None => refuse(
+                    "must be letters out of KEg$lshzxetdmnA".into(),
+                    "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into(),
+                ),
+            },
+            Self::Prefixes => {
+                let words: Vec<&str> = value.split_whitespace().collect();
+                if words.len() <= LOCK_PREFIXES_MAX && !words.contains(&OTHER_PREFIX) {
+                    return Ok(words.join(" "));
+                }
+                let expected =
+                    format!("must be at most {LOCK_PREFIXES_MAX} words, and '{OTHER_PREFIX}' none of them");
+                refuse(expected.clone(), format!("argument {expected}"))
+            }
+            Self::OutputLimits => match output_limits::parse(value, current) {
+                Ok(limits) => Ok(output_limits::written(&limits)),
+                Err(reply) => {
+                    refuse("must be a class, bytes, bytes and seconds, and so on".into(), reply.into())
+                }
+            },
+        }
+    }
+}
+
+/// A number of bytes: `512`, `64k` (thousands), `64kb` (1024), up to `gb`.
+pub(super) fn bytes(value: &str) -> Option<u64> {
+    let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit: u64 = match value[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    value[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A set of keyspace event classes: the letters of `notify-keyspace-events`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Events(u32);
+
+/// Letters in the order in which Redis writes them back.
+const EVENT_LETTERS: &[u8] = b"g$lshzxetdnKEm";
+/// The letters of `A`: every class except `n` and `m`.
+const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
+
+/// The bit of [`Events::with_names`], above those of the letters.
+const NAMES: u32 = 1 << 31;
+/// The bit of [`Events::with_locks`].
+const LOCKS: u32 = 1 << 30;
+
+impl Events {
+    /// The set of these letters; `None` if one is unknown.
+    pub fn parse(letters: &str) -> Option<Self> {
+        let mut events = Self(0);
+        for letter in letters.bytes() {
+            let named: &[u8] = if letter == b'A' { EVENT_LETTERS_ALL } else { &[letter] };
+            for letter in named {
+                events.0 |= 1 << EVENT_LETTERS.iter().position(|known| known == letter)?;
+            }
+        }
+        Some(events)
+    }
+
+    /// Whether the class of `letter` is in the set.
+    pub fn has(self, letter: u8) -> bool {
+        EVENT_LETTERS.iter().position(|known| *known == letter).is_some_and(|bit| self.0 & (1 << bit) != 0)
+    }
+
+    /// The set, and whether the name of every changed key is wanted: for CLIENT TRACKING BCAST.
+    #[must_use]
+    pub fn with_names(self, wanted: bool) -> Self {
+        Self(self.0 | if wanted { NAMES } else { 0 })
+    }
+
+    /// The set, and whether every event of every lock is wanted: for LOCK.LINT.
+    #[must_use]
+    pub fn with_locks(self, wanted: bool) -> Self {
+        Self(self.0 | if wanted { LOCKS } else { 0 })
+    }
+
+    /// Whether every event of every lock is wanted.
+    #[inline]
+    pub fn wants_locks(self) -> bool {
+        self.0 & LOCKS != 0
+    }
+
+    /// Whether the name of every changed key is wanted.
+    #[inline]
+    pub fn wants_names(self) -> bool {
+        self.0 & NAMES != 0
+    }
+
+    /// True if no events are published and no names are wanted.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl std::fmt::Display for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = EVENT_LETTERS_ALL.iter().all(|letter| self.has(*letter));
+        if all {
+            f.write_str("A")?;
+        }
+        for letter in EVENT_LETTERS {
+            if self.has(*letter) && !(all && EVENT_LETTERS_ALL.contains(letter)) {
+                write!(f, "{}", char::from(*letter))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let settings = Settings::default();
+        assert!(format!("{settings:?}").contains(r#""requirepass": """#));
+        settings.set("requirepass", "open sesame").unwrap();
+        settings.on_proposal(|proposal| {
+            assert!(!format!("{proposal:?}").contains("sesame"), "{proposal:?}");
+            Ok(())
+        });
+        settings.set_live(&[("requirepass", "close sesame")]).unwrap();
+        let shown = format!("{settings:?}");
+        assert!(!shown.contains("sesame") && shown.contains(r#""tcp-keepalive": "300""#), "{shown}");
+    }
+
+    #[test]
+    fn every_default_fits_its_own_row() {
+        for row in ROWS {
+            let checked = row.kind.check(row.name, row.default, row.default);
+            assert_eq!(checked.as_deref(), Ok(row.default), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_and_a_sentence() {
+        for (index, row) in ROWS.iter().enumerate() {
+            assert!(ROWS[..index].iter().all(|other| other.name != row.name), "{}: twice", row.name);
+            assert!(row.help.ends_with('.'), "{}: says no sentence", row.name);
+        }
+    }
+
+    #[test]
+    fn a_refused_value_changes_nothing() {
+        let settings = Settings::default();
+        let refused = settings.set_live(&[("maxclients", "7"), ("notify-keyspace-events", "Q")]);
+        assert!(matches!(refused, Err(SettingError::Value { name: "notify-keyspace-events", .. })));
+        assert_eq!(settings.text("maxclients"), Settings::row("maxclients").unwrap().default);
+    }
+
+    #[test]
+    fn event_letters_are_written_back_as_redis_writes_them() {
+        for (letters, normal) in [("", ""), ("KEA", "AKE"), ("Ex", "xE"), ("Kg$lshzxetd", "AK"), ("Kn", "nK")]
+        {
+            assert_eq!(Events::parse(letters).unwrap().to_string(), normal);
+        }
+    }
+}

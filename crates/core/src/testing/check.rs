@@ -1,0 +1,368 @@
+//! The checker of locks: what is wrong in a history, as TEST.CHECK shows it.
+//!
+//! Owns    how mistakes show in a history. The rules are those of LOCK.LINT, see `locks::lint`; docs/testing.md lists them.
+//! Rule    a finding names the events that show it. What a history does not show is not found.
+//! Rule    a lock that is taken on several nodes (Redlock) has two holders if both have a majority of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::event::{Event, EventKind, shown};
+use super::intent::{Intent, What};
+use crate::locks::Rule;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// The name of the broken rule.
+    pub rule: &'static str,
+    /// The lock.
+    pub key: Bytes,
+    /// What happened, in a sentence.
+    pub text: String,
+    /// The events that show it.
+    pub events: Vec<u64>,
+    /// These events, a line for each.
+    pub lines: Vec<String>,
+}
+
+/// What is wrong in a history. The events are in the order of their numbers.
+pub fn check(events: &[Event]) -> Vec<Finding> {
+    let mut checker = Checker::new(events);
+    for event in events {
+        checker.see(event);
+    }
+    checker.end();
+    checker.findings
+}
+
+/// A lock that somebody has, or had.
+struct Held<'e> {
+    granted: &'e Event,
+    /// The grant, or the last renewal.
+    latest: &'e Event,
+    lease_ms: Option<u64>,
+    has_had_lease: bool,
+    /// How it has ended.
+    end: Option<(End, &'e Event)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// The lease has ended.
+    Expired,
+    /// The holder has released it, or everything was deleted.
+    Own,
+    /// Somebody else has ended it.
+    Foreign,
+}
+
+struct Checker<'e> {
+    events: &'e [Event],
+    requests: BTreeMap<u64, (&'e Event, Option<Intent>)>,
+    /// The reply to each request.
+    replies: BTreeMap<u64, &'e Event>,
+    /// Every hold of each lock, by key and node.
+    held: BTreeMap<(&'e Bytes, u16), Vec<Held<'e>>>,
+    /// The nodes on which each lock is taken.
+    nodes: BTreeMap<&'e Bytes, BTreeSet<u16>>,
+    /// The requests that step the wall clock, with the milliseconds that all steps so far add up to.
+    steps: Vec<(u64, i64)>,
+    findings: Vec<Finding>,
+}
+
+impl<'e> Checker<'e> {
+    fn new(events: &'e [Event]) -> Self {
+        let of = |kind| events.iter().filter(move |event| event.kind == kind);
+        let requests = of(EventKind::Request).map(|event| (event.id, (event, Intent::of(event)))).collect();
+        let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
+        let mut nodes: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
+        for event in of(EventKind::Granted) {
+            if let Some(key) = &event.key {
+                nodes.entry(key).or_default().insert(event.node);
+            }
+        }
+        let (held, findings) = Default::default();
+        Self { events, requests, replies, held, nodes, steps: Vec::new(), findings }
+    }
+
+    fn see(&mut self, event: &'e Event) {
+        match (event.kind, &event.key) {
+            (EventKind::Request, _) => self.requested(event),
+            (EventKind::Granted, Some(key)) => self.granted(event, key),
+            (EventKind::Renewed, Some(key)) => self.renewed(event, key),
+            (EventKind::Released | EventKind::Expired, Some(key)) if event.token.is_some() => {
+                self.ended(event, key);
+                self.freed(event, key);
+            }
+            _ => {}
+        }
+    }
+
+    /// The time of the event on a clock that nobody steps.
+    fn time(&self, event: &Event) -> u64 {
+        let steps = self.steps.iter().rfind(|(id, _)| *id < event.id);
+        event.at.saturating_add_signed(steps.map_or(0, |(_, millis)| millis.saturating_neg()))
+    }
+
+    fn find(&mut self, rule: Rule, key: &Bytes, text: String, events: &[&Event]) {
+        let mut events: Vec<&Event> = events.to_vec();
+        events.sort_by_key(|event| event.id);
+        events.dedup_by_key(|event| event.id);
+        let lines = events.iter().map(|event| event.line()).collect();
+        let events = events.iter().map(|event| event.id).collect();
+        self.findings.push(Finding { rule: rule.name(), key: key.clone(), text, events, lines });
+    }
+
+    fn requested(&mut self, event: &'e Event) {
+        if event.command.as_deref() == Some("TEST.CLOCK STEP-WALL") {
+            let millis = event.args.first().and_then(|millis| redlatch_proto::number::integer(millis));
+            let before = self.steps.last().map_or(0, |(_, millis)| *millis);
+            self.steps.push((event.id, before.saturating_add(millis.unwrap_or(0))));
+        }
+        let Some((_, Some(intent))) = self.requests.get(&event.id) else { return };
+        let does = match intent.what {
+            What::Extend => "extends",
+            What::Release => "releases",
+            // Unless the script takes the lock.
+            What::Script if !self.has_granted(event) => "runs a script on",
+            _ => return,
+        };
+        let locks = intent.locks.clone();
+        for (key, owner) in &locks {
+            if let Some(owner) = owner {
+                self.asked_by_owner(event, (key, owner), does);
+            }
+        }
+    }
+
+    /// An owner extends or releases a lock.
+    fn asked_by_owner(&mut self, event: &'e Event, (key, owner): (&Bytes, &Bytes), does: &str) {
+        let holds = self.held.get(&(key, event.node)).map_or(&[][..], |holds| &holds[..]);
+        let (who, name) = (event.who(), shown(key, 40));
+        match holds.iter().rfind(|held| held.granted.holder.as_ref() == Some(owner)) {
+            Some(Held { granted, latest, end: Some((End::Expired, end)), .. }) => {
+                let late = self.time(event).saturating_sub(self.time(end));
+                let text = format!("{who} {does} {name} {late} ms after its lease has ended");
+                let events = [*granted, *latest, *end, event];
+                self.find(Rule::Late, key, text, &events);
+            }
+            None if does == "releases" && self.events.first().is_some_and(|first| first.id == 1) => {
+                if let Some(held) = holds.iter().rfind(|held| held.end.is_none()) {
+                    let granted = held.granted;
+                    let text = format!("{who} releases {name}, which {} holds", granted.who());
+                    self.find(Rule::ForeignDelete, key, text, &[granted, event]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn granted(&mut self, event: &'e Event, key: &'e Bytes) {
+        let lease_ms = event.lease;
+        let held =
+            Held { granted: event, latest: event, lease_ms, has_had_lease: lease_ms.is_some(), end: None };
+        let is_shared = event.text.as_deref() == Some("shared");
+        let before = if is_shared { None } else { self.other_majority(event, key) };
+        let holds = self.held.entry((key, event.node)).or_default();
+        // A node that has crashed has lost the lock.
+        holds.push(held);
+        if let Some((first, left_ms)) = before {
+            let (name, other) = (shown(key, 40), first.who());
+            let text = format!("{} gets {name}, whose lease {other} has for {left_ms} ms more", event.who());
+            self.find(Rule::TwoHolders, key, text, &[first, event]);
+        }
+    }
+
+    /// If the grant gives its owner a majority of the nodes of a lock, and another owner has one: a grant of the other,
+    /// and the milliseconds that are left of its lease.
+    fn other_majority(&self, event: &'e Event, key: &'e Bytes) -> Option<(&'e Event, u64)> {
+        let nodes = self.nodes.get(key)?;
+        let majority = nodes.len() / 2 + 1;
+        // The nodes that each owner may rely on.
+        let mut owed: BTreeMap<&Option<Bytes>, Vec<(&'e Event, u64)>> = BTreeMap::new();
+        for node in nodes {
+            for held in self.held.get(&(key, *node)).into_iter().flatten() {
+                if let Some(left_ms) = self.left_ms(held, event) {
+                    owed.entry(&held.granted.holder).or_default().push((held.latest, left_ms));
+                }
+            }
+        }
+        let own = owed.remove(&event.holder).map_or(0, |own| own.len()) + 1;
+        if own < majority {
+            return None;
+        }
+        let other = owed.into_values().find(|holds| holds.len() >= majority)?;
+        other.into_iter().min_by_key(|(_, left_ms)| *left_ms)
+    }
+
+    /// What its holder may believe to be left of its lease at the time of an event; `None` if it has ended.
+    fn left_ms(&self, held: &Held<'e>, event: &Event) -> Option<u64> {
+        if held.granted.text.as_deref() == Some("shared") || matches!(held.end, Some((End::Own, _))) {
+            return None;
+        }
+        match held.lease_ms {
+            Some(lease_ms) => {
+                let until = self.time(held.latest).saturating_add(lease_ms);
+                until.checked_sub(self.time(event)).filter(|left_ms| *left_ms > 0)
+            }
+            None if held.end.is_none() => None,
+            None => Some(u64::MAX),
+        }
+    }
+
+    fn renewed(&mut self, event: &'e Event, key: &'e Bytes) {
+        let Some(holds) = self.held.get_mut(&(key, event.node)) else { return };
+        let Some(held) = holds.iter_mut().rfind(|held| held.granted.token == event.token) else { return };
+        let (before, lease_ms) = (held.latest, held.lease_ms);
+        held.latest = event;
+        held.lease_ms = event.lease;
+        held.has_had_lease |= event.lease.is_some();
+        let Some(lease_ms) = lease_ms else { return };
+        let passed = self.time(event).saturating_sub(self.time(before));
+        if passed.saturating_mul(3) > lease_ms.saturating_mul(2) {
+            let left = lease_ms.saturating_sub(passed);
+            let name = shown(key, 40);
+            let text =
+                format!("{} extends {name} with {left} ms of its {lease_ms} ms lease left", event.who());
+            self.find(Rule::LateRenewal, key, text, &[before, event]);
+        }
+    }
+
+    fn ended(&mut self, event: &'e Event, key: &'e Bytes) {
+        let holds = self.held.get(&(key, event.node)).map_or(&[][..], |holds| &holds[..]);
+        let Some(at) = holds.iter().rposition(|held| held.granted.token == event.token) else { return };
+        let (granted, has_had_lease) = (holds[at].granted, holds[at].has_had_lease);
+        let author = event.request.and_then(|request| self.requests.get(&request));
+        let (end, is_blind) = match author {
+            _ if event.kind == EventKind::Expired => (End::Expired, false),
+            // No request: a session has ended, a client is gone without having read its grant, or a node has crashed.
+            None => {
+                let is_unread = granted.request.is_some_and(|request| !self.replies.contains_key(&request));
+                (if is_unread || self.is_of_session(granted) { End::Own } else { End::Foreign }, false)
+            }
+            Some((author, intent)) => {
+                let what = intent.as_ref().map(|intent| intent.what);
+                let is_flush = author.command.as_deref().is_some_and(|command| command.starts_with("FLUSH"));
+                let owners = intent.iter().flat_map(|intent| &intent.locks);
+                let names_owner = owners.filter_map(|(_, owner)| owner.as_ref());
+                let knows_owner = names_owner.into_iter().any(|owner| event.holder.as_ref() == Some(owner));
+                let is_own = is_flush || knows_owner || is_same_client(author, event);
+                (if is_own { End::Own } else { End::Foreign }, what == Some(What::Delete))
+            }
+        };
+        let is_meant =
+            author.is_some_and(|(_, intent)| intent.as_ref().is_some_and(|intent| intent.what == What::End));
+        let author = author.map(|(author, _)| *author);
+        if let Some(held) = self.held.get_mut(&(key, event.node)).and_then(|holds| holds.get_mut(at)) {
+            held.end = Some((end, event));
+        }
+        self.check_lease(granted, has_had_lease);
+        let (Some(author), name) = (author, shown(key, 40)) else { return };
+        let (who, holder) = (author.who(), granted.who());
+        if end == End::Foreign && !is_meant {
+            let text = format!("{who} ends {name}, which {holder} holds");
+            self.find(Rule::ForeignDelete, key, text, &[granted, author, event]);
+        }
+        if is_blind {
+            let text = format!("{who} deletes {name} without a comparison of its value");
+            self.find(Rule::BlindDelete, key, text, &[granted, author, event]);
+        }
+    }
+
+    /// Whether a lock ends with its connection.
+    fn is_of_session(&self, granted: &Event) -> bool {
+        let request = granted.request.and_then(|request| self.requests.get(&request));
+        let names_session = request.is_some_and(|(request, _)| {
+            request.args.iter().any(|word| word.eq_ignore_ascii_case(b"SESSION"))
+        });
+        names_session || granted.text.as_deref() == Some("session")
+    }
+
+    /// A lock has ended, or the history: it may never have had a lease.
+    fn check_lease(&mut self, granted: &'e Event, has_had_lease: bool) {
+        let is_leased = has_had_lease || self.is_of_session(granted);
+        if let Some(key) = granted.key.as_ref().filter(|_| !is_leased) {
+            let text = format!("{} takes {} without a lease", granted.who(), shown(key, 40));
+            self.find(Rule::NoLease, key, text, &[granted]);
+        }
+    }
+
+    /// A lock may have become free: those who wait for it ought to get it.
+    fn freed(&mut self, event: &'e Event, key: &'e Bytes) {
+        let holds = self.held.get(&(key, event.node));
+        if holds.into_iter().flatten().any(|held| held.end.is_none()) {
+            return;
+        }
+        let waiting: Vec<&'e Event> = self.waiting(event, key);
+        for request in waiting {
+            let reply = self.replies.get(&request.id).copied();
+            let Some(last) = reply.or(self.events.last()) else { continue };
+            let until = last.id;
+            let is_taken = self.events.iter().any(|other| {
+                let is_grant = other.kind == EventKind::Granted && other.key.as_ref() == Some(key);
+                is_grant && other.node == event.node && (event.id..=until).contains(&other.id)
+            });
+            let waited = last.at.saturating_sub(event.at);
+            if !is_taken && waited > 0 {
+                let (who, name) = (request.who(), shown(key, 40));
+                let text = format!("{who} waits {waited} ms more for {name}, which is free");
+                let events: Vec<_> = [Some(request), Some(event), reply].into_iter().flatten().collect();
+                self.find(Rule::NeverServed, key, text, &events);
+            }
+        }
+    }
+
+    /// The requests that are blocked at the time of an event, by clients that wait for this lock.
+    fn waiting(&self, event: &'e Event, key: &Bytes) -> Vec<&'e Event> {
+        let earlier = self.requests.range(..event.id).rev();
+        let blocked = earlier.filter(|(id, (request, intent))| {
+            let is_open = self.replies.get(id).is_none_or(|reply| reply.id > event.id);
+            let waits_itself = intent.as_ref().is_some_and(|intent| intent.waits && intent.names(key));
+            let is_pop = request.command.as_deref().is_some_and(|command| BLOCKING.contains(&command));
+            is_open
+                && request.node == event.node
+                && (waits_itself || (is_pop && self.was_refused(request, key)))
+        });
+        blocked.map(|(_, (request, _))| *request).collect()
+    }
+
+    /// Whether the last request of the client for this lock, before the one given, was refused.
+    fn was_refused(&self, request: &Event, key: &Bytes) -> bool {
+        let earlier = self.requests.range(..request.id).rev().map(|(_, known)| known);
+        let mut own = earlier.filter(|(other, intent)| {
+            let asks =
+                intent.as_ref().is_some_and(|intent| intent.what == What::Acquire && intent.names(key));
+            asks && is_same_client(other, request)
+        });
+        own.next().is_some_and(|(asking, _)| !self.has_granted(asking))
+    }
+
+    /// Whether a request has got or renewed a lock.
+    fn has_granted(&self, request: &Event) -> bool {
+        let grants = |event: &Event| matches!(event.kind, EventKind::Granted | EventKind::Renewed);
+        self.events.iter().any(|event| event.request == Some(request.id) && grants(event))
+    }
+
+    fn end(&mut self) {
+        let open = self.held.values().flatten().filter(|held| held.end.is_none());
+        let open: Vec<_> = open.map(|held| (held.granted, held.has_had_lease)).collect();
+        for (granted, has_had_lease) in open {
+            self.check_lease(granted, has_had_lease);
+        }
+    }
+}
+
+/// Whether two events are about one client: one connection, or connections with one name.
+fn is_same_client(a: &Event, b: &Event) -> bool {
+    let is_connection = a.node == b.node && a.client.is_some() && a.client == b.client;
+    is_connection || (!a.name.is_empty() && a.name == b.name)
+}
+
+/// Commands that block until somebody sends something: what lock clients wait with.
+const BLOCKING: &[&str] =
+    &["BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "XREAD"];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,16 @@
+//! The vocabulary of redlatch: what its server and its clients both speak.
+//!
+//! Owns    time, numbers as clients write them, errors and their texts, the bounds of what the network may send, and RESP.
+//! Rule    pure: no await, socket, file, thread, system clock or randomness.
+//!
+//! This crate is a part of `redlatch`; any version may change it.
+
+#![forbid(unsafe_code)]
+
+#[warn(missing_docs)]
+pub mod clock;
+pub mod error;
+pub mod limits;
+pub mod log_name;
+pub mod number;
+pub mod resp;

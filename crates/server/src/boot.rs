@@ -1,0 +1,46 @@
+//! The boot of the machine: lock time goes on with its clock over a restart of the server.
+//!
+//! Source  `/proc/sys/kernel/random/boot_id` and CLOCK_BOOTTIME of Linux, which counts on while the machine is suspended.
+//!         Other systems do not tell one boot from another.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use redlatch_core::journal::recovery::Machine;
+
+/// This boot, and its clock.
+pub(super) fn machine() -> Machine {
+    Machine { boot: id(), boot_ms: millis() }
+}
+
+#[cfg(target_os = "linux")]
+fn id() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: Vec<u8> = text.chars().filter_map(|char| Some(char.to_digit(16)? as u8)).collect();
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    bytes.try_into().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn id() -> Option<[u8; 16]> {
+    None
+}
+
+/// The clock of the boot, in milliseconds. Where the system has none it is a monotonic clock: no boot is known by that, but
+/// what it counts within a process is right.
+pub(super) fn millis() -> u64 {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let time = since_boot().unwrap_or_else(|| ORIGIN.elapsed());
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<Duration> {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_BOOTTIME).ok().map(Into::into)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Option<Duration> {
+    None
+}

@@ -1,0 +1,61 @@
+//! The check of a configuration: what a start would refuse, without a socket or a directory being opened.
+
+use std::sync::Arc;
+
+use redlatch_core::commands::Shared;
+use redlatch_core::state::settings::Settings;
+
+use super::clock::SystemClock;
+use super::http::Http;
+use super::namespaces::{Blueprint, TestsOpenTo};
+use super::tls::Tls;
+use super::{Builder, StartError, cluster, journal, listener, stored_files, unix};
+
+impl Builder {
+    /// Every fault that the start of this server would meet first, as far as it does not depend on who uses an address or a
+    /// directory. Reads the certificates and the ACL file.
+    pub fn faults(self) -> Vec<StartError> {
+        let blueprint = self.blueprint();
+        let settings = match blueprint.settings() {
+            Ok(settings) => settings,
+            Err(fault) => return vec![fault],
+        };
+        let mut faults: Vec<_> = network(&settings).into_iter().map(StartError::Unusable).collect();
+        faults.extend(Http::check(&settings).err());
+        faults.extend(tests_and_journal(&settings).err());
+        if !settings.text("cluster-etcd").is_empty() {
+            faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
+        }
+        faults.extend(users(&blueprint, settings));
+        faults
+    }
+}
+
+/// Faults of addresses, permissions and certificates.
+fn network(settings: &Settings) -> Vec<String> {
+    let mut faults = Vec::new();
+    faults.extend(listener::addresses(&settings.text("bind")).err());
+    if !settings.text("unixsocket").is_empty() {
+        faults.extend(unix::permissions(&settings.text("unixsocketperm")).err());
+    }
+    if settings.text("tls-port") != "0" {
+        faults.extend(Tls::open(&|name| settings.text(name)).err());
+    }
+    faults
+}
+
+/// Test commands exclude a journal.
+fn tests_and_journal(settings: &Settings) -> Result<(), StartError> {
+    let is_of_tests = TestsOpenTo::of(settings).is_some() || settings.integer("nodes") > 1;
+    match journal::wanted(settings)? {
+        Some(_) if is_of_tests => Err(StartError::Unusable(super::NO_JOURNAL_IN_TESTS.into())),
+        _ => Ok(()),
+    }
+}
+
+/// Faults of the users in the configuration and in the ACL file.
+fn users(blueprint: &Blueprint, settings: Settings) -> Vec<StartError> {
+    let keyspace = blueprint.empty_keyspace(&settings);
+    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed);
+    stored_files::user_faults(&blueprint.with_files(shared), &blueprint.users)
+}

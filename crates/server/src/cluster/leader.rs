@@ -1,0 +1,87 @@
+//! Who leads, as a node knows it, and the addresses of nodes as they are written in etcd.
+
+use redlatch_core::replication::cluster::Member;
+use redlatch_core::state::cluster::ClusterNode;
+
+use super::splice::Door;
+
+/// Who leads, as a node knows it. Default: nobody.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Leader {
+    /// The epoch; 0: unknown.
+    pub(super) epoch: i64,
+    /// The addresses of the leader; none: nobody leads.
+    pub(super) addresses: Vec<String>,
+}
+
+impl Leader {
+    /// The epoch and the address behind this door. `None` if nobody leads, or the leader has no such port.
+    pub(super) fn address(&self, door: Door) -> Option<(i64, String)> {
+        let address = address_in(&self.addresses, door)?;
+        Some((self.epoch, address.to_owned()))
+    }
+}
+
+/// The addresses of a node for [`Member`]: without TLS, and with.
+pub(super) fn addresses(tcp: Option<&str>, tls: Option<&str>) -> Vec<String> {
+    let written = |door: Door, address: &str| format!("{}{address}", word(door));
+    let tcp = tcp.map(|address| written(Door::Plain, address));
+    tcp.into_iter().chain(tls.map(|address| written(Door::Tls, address))).collect()
+}
+
+/// The address behind a door among those of a [`Member`].
+pub(super) fn address_in(addresses: &[String], door: Door) -> Option<&str> {
+    addresses.iter().find_map(|address| address.strip_prefix(word(door)))
+}
+
+/// The text of `node/<id>`. `beat` changes with each time that it is written: a text that stays is that of a node that has
+/// ended.
+pub(super) fn node_text(member: &Member, beat: u64) -> String {
+    let lines: String = member.addresses.iter().map(|address| format!("address {address}\n")).collect();
+    format!("{lines}beat {beat}\n")
+}
+
+/// The addresses in a text of `node/<id>`.
+pub(super) fn addresses_in_node(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().filter_map(|line| line.strip_prefix("address ").map(str::to_owned)).collect()
+}
+
+pub(super) fn node(member: &Member) -> ClusterNode {
+    let parts = |door| {
+        let (host, port) = address_in(&member.addresses, door)?.rsplit_once(':')?;
+        Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
+    };
+    let (plain, tls) = (parts(Door::Plain), parts(Door::Tls));
+    let tls_port = tls.as_ref().map_or(0, |(_, port)| *port);
+    let (host, port) = plain.or(tls).unwrap_or_default();
+    ClusterNode { id: member.id.clone(), host, port, tls_port }
+}
+
+fn word(door: Door) -> &'static str {
+    match door {
+        Door::Plain => "tcp ",
+        Door::Tls => "tls ",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_door_has_an_address_of_its_own() {
+        let both = addresses(Some("a:1"), Some("a:2"));
+        assert_eq!(
+            (address_in(&both, Door::Plain), address_in(&both, Door::Tls)),
+            (Some("a:1"), Some("a:2"))
+        );
+        let member = Member { id: "x".to_owned(), addresses: addresses(None, Some("a:2")) };
+        let text = node_text(&member, 7);
+        assert_eq!(addresses_in_node(text.as_bytes()), member.addresses);
+        let leader = Leader { epoch: 3, addresses: member.addresses };
+        assert_eq!(leader.address(Door::Tls), Some((3, "a:2".to_owned())));
+        assert_eq!(leader.address(Door::Plain), None);
+        assert_eq!(Leader::default().address(Door::Plain), None);
+    }
+}

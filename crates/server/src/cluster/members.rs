@@ -1,0 +1,99 @@
+//! The list of the nodes of a cluster, for those who ask.
+//!
+//! Rule    every node rewrites its entry from time to time. One that stays the same is that of a node that has ended. The
+//!         list decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use redlatch_core::replication::cluster::{Keys, Member};
+use redlatch_core::replication::etcd::{EtcdError, Operation, Transaction};
+use redlatch_core::state::cluster::ClusterFacts;
+use tokio::time::{sleep, timeout};
+
+use super::client::EtcdClient;
+use super::leader;
+
+/// How often a node rewrites its entry.
+const BEAT_EVERY: Duration = Duration::from_secs(2);
+/// After which time an entry that stays the same is not listed.
+const LISTED_FOR: Duration = Duration::from_secs(10);
+/// After which time it is removed.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+/// Entries that are read: more than a cluster has nodes.
+const LISTED_MAX: u32 = 100;
+/// How long the removal of this node's own entry may take when it ends.
+const LEAVE_MAX: Duration = Duration::from_millis(500);
+
+/// The list, as this node knows it.
+#[derive(Debug)]
+pub(super) struct Members {
+    keys: Keys,
+    me: Member,
+    /// What commands say of it.
+    pub(super) facts: Arc<ClusterFacts>,
+    /// The entry of each node, and since when it is the same.
+    seen: Mutex<HashMap<Bytes, (Bytes, Instant)>>,
+}
+
+impl Members {
+    pub(super) fn new(name: String, keys: Keys, me: Member) -> Self {
+        let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)));
+        Self { keys, me, facts, seen: Mutex::default() }
+    }
+
+    /// Rewrites the entry of this node and reads those of the others, for ever.
+    pub(super) async fn beat(&self, etcd: &EtcdClient) {
+        for beat in 0.. {
+            if let Err(error) = self.beat_once(etcd, beat).await {
+                tracing::debug!(%error, "the list of nodes is not read");
+            }
+            sleep(BEAT_EVERY).await;
+        }
+    }
+
+    async fn beat_once(&self, etcd: &EtcdClient, beat: u64) -> Result<(), EtcdError> {
+        let (key, value) = (self.keys.node(&self.me.id), leader::node_text(&self.me, beat).into());
+        let (first, end) = self.keys.nodes();
+        let mut then = vec![
+            Operation::Put { key, value },
+            Operation::Read { key: first, end: Some(end), limit: LISTED_MAX },
+        ];
+        then.extend(self.ended().into_iter().map(|key| Operation::Delete { key, end: None }));
+        let answer = etcd.transaction(&Transaction { then, ..Transaction::default() }).await?;
+        let (now, mut seen) = (Instant::now(), self.seen.lock());
+        let mut listed = Vec::new();
+        let mut still = HashMap::new();
+        for found in answer.reads.into_iter().flatten() {
+            let since = match seen.get(&found.key) {
+                Some((value, since)) if *value == found.value => *since,
+                _ => now,
+            };
+            let id = found.key.strip_prefix(&*self.keys.nodes().0).map(String::from_utf8_lossy);
+            if let Some(id) = id.filter(|id| *id != self.me.id && now - since < LISTED_FOR) {
+                let addresses = leader::addresses_in_node(&found.value);
+                listed.push(leader::node(&Member { id: id.into_owned(), addresses }));
+            }
+            still.insert(found.key, (found.value, since));
+        }
+        *seen = still;
+        self.facts.set_others(listed);
+        Ok(())
+    }
+
+    /// The keys of entries that have stayed the same for long. A node that was paused writes its own again.
+    fn ended(&self) -> Vec<Bytes> {
+        let seen = self.seen.lock();
+        seen.iter().filter(|(_, (_, since))| since.elapsed() > KEPT_FOR).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Removes the entry of this node.
+    pub(super) async fn leave(&self, etcd: &EtcdClient) {
+        let then = vec![Operation::Delete { key: self.keys.node(&self.me.id), end: None }];
+        // The others notice its end in any case.
+        let _ = timeout(LEAVE_MAX, etcd.transaction(&Transaction { then, ..Transaction::default() })).await;
+    }
+}

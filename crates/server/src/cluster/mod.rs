@@ -1,0 +1,20 @@
+//! A node of a cluster: several nodes serve one set of locks from a log in etcd.
+//!
+//! Owns    [`Node`], which leads with a server, or splices its clients to the node that leads.
+//! Knows   `replication` for every decision about who leads; the builder of a server.
+//! Rule    etcd is asked by one client, whose requests run in the runtime of the node.
+
+mod client;
+mod endpoint;
+mod gateway;
+mod leader;
+mod listen;
+mod members;
+mod node;
+mod place;
+mod sockets;
+mod splice;
+mod standby_http;
+
+pub(super) use node::check;
+pub use node::{Node, OnLead};

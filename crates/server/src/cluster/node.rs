@@ -1,0 +1,512 @@
+//! A node of a cluster: it leads, or it is a standby. It keeps its sockets in both roles.
+//!
+//! Owns    the sockets, the client of etcd, and the server of a term.
+//! Rule    the server of a term has threads of its own, and ends with the term. What it has not committed is never answered.
+//! Rule    a standby never gives up: while etcd does not answer it asks again, and says so once in the log.
+//! Time    the monotonic clock of the process.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use redlatch_client::Trust;
+use redlatch_core::commands::Shared;
+use redlatch_core::journal::item;
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::etcd::{Etcd, EtcdError};
+use redlatch_core::replication::standby::{Sight, SightError, Standby};
+use redlatch_core::replication::term::Term;
+use redlatch_core::state::cluster::ClusterFacts;
+use redlatch_core::state::settings::Settings;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::client::EtcdClient;
+use super::endpoint::Endpoint;
+use super::leader::{self, Leader};
+use super::listen::Acceptor;
+use super::members::Members;
+use super::place::EtcdPlace;
+use super::sockets::{self, Sockets};
+use super::splice::Splices;
+use crate::clock::SystemClock;
+use crate::{Builder, Server, StartError, fresh_id, stored_files};
+
+/// How many times a standby looks at etcd in the time of `cluster-takeover`.
+const LOOKS_PER_TAKEOVER: u32 = 10;
+/// The time between two looks at most.
+const LOOK_MAX: Duration = Duration::from_millis(500);
+/// How long a watch of etcd that has ended rests.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
+/// How long the release of the epoch may take when the process ends. Without it the others wait for `cluster-takeover`.
+const RELEASE_MAX: Duration = Duration::from_secs(2);
+
+/// How long an endpoint of etcd may take to answer at most.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// How often a leader shows how far the log is.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// How long after the beginning of a term `+switch-master` is published. Its subscribers have come back by then.
+const TELL_AFTER: Duration = Duration::from_secs(1);
+
+/// Called with the server of each term, before it is known to lead.
+pub type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
+
+/// A node that runs. It ends when it is stopped.
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    builder: Builder,
+    settings: Settings,
+    threads: usize,
+    on_lead: OnLead,
+    sockets: Sockets,
+    etcd: EtcdClient,
+    cluster: Cluster,
+    me: Member,
+    members: Members,
+    leader: watch::Sender<Leader>,
+    /// The last leader that this node has seen in etcd. It may be this one.
+    previous: Mutex<Option<Member>>,
+    /// Whether this node leads: its own server accepts clients then.
+    leads: watch::Sender<bool>,
+    /// The server of the term.
+    server: Mutex<Option<Arc<Server>>>,
+    /// Something has changed in etcd, perhaps.
+    hint: Notify,
+    stop: watch::Sender<bool>,
+    has_ended: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Joins the cluster that the settings name, and begins to serve clients in the runtime that is entered. A term has
+    /// `threads` threads.
+    ///
+    /// # Errors
+    /// A setting cannot be used, an address cannot be listened on, or etcd refuses this node.
+    pub async fn start(mut builder: Builder, threads: usize, on_lead: OnLead) -> Result<Self, StartError> {
+        let inherited = std::mem::take(&mut builder.inherited);
+        let settings = builder.again().blueprint().settings()?;
+        check(&settings).map_err(StartError::Unusable)?;
+        let is_open = needs_no_password(&builder)?;
+        let etcd = client(&settings).map_err(StartError::Unusable)?;
+        let sockets = Sockets::open(&settings, inherited)?;
+        let id = item::id_text(&fresh_id());
+        let me = Member { id, addresses: announced(&settings, &sockets)? };
+        let cluster = join(&settings, &etcd).await?;
+        let members = Members::new(settings.text("cluster-name"), cluster.keys.clone(), me.clone());
+        let inner = Arc::new(Inner {
+            builder,
+            threads,
+            on_lead,
+            sockets,
+            etcd,
+            cluster,
+            me,
+            members,
+            settings,
+            leader: watch::Sender::new(Leader::default()),
+            previous: Mutex::default(),
+            leads: watch::Sender::new(false),
+            server: Mutex::default(),
+            hint: Notify::new(),
+            stop: watch::Sender::new(false),
+            has_ended: watch::Sender::new(false),
+        });
+        inner.accept(is_open)?;
+        tokio::spawn(Arc::clone(&inner).watch());
+        tokio::spawn(Arc::clone(&inner).beat());
+        tokio::spawn(Arc::clone(&inner).run());
+        Ok(Self { inner })
+    }
+
+    /// The addresses of the ports: without TLS, with TLS, and of HTTP.
+    pub fn addresses(&self) -> [Vec<SocketAddr>; 3] {
+        let Sockets { tcp, tls, http, .. } = &self.inner.sockets;
+        [tcp, tls, http].map(|listeners| sockets::addresses(listeners))
+    }
+
+    /// The server of the term, if this node leads.
+    pub fn server(&self) -> Option<Arc<Server>> {
+        self.inner.server.lock().clone()
+    }
+
+    /// Ends the node: a leader answers its clients as at any end, and hands over.
+    pub fn stop(&self) {
+        self.inner.stop.send_replace(true);
+    }
+
+    /// Resolves when the node has been ended, by [`Node::stop`] or by SHUTDOWN.
+    pub async fn stopped(&self) {
+        // The channel cannot close, because its sender lives in `self`.
+        let _ = self.inner.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Resolves when the node has been ended, and another one may lead.
+    pub async fn finished(&self) {
+        let _ = self.inner.has_ended.subscribe().wait_for(|ended| *ended).await;
+    }
+}
+
+impl Inner {
+    /// Accepts clients on all sockets while this node does not lead.
+    fn accept(&self, is_open: bool) -> Result<(), StartError> {
+        let splices = Splices {
+            leader: self.leader.subscribe(),
+            hold: millis(&self.settings, "cluster-failover-hold"),
+            keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
+        };
+        let acceptor = Acceptor {
+            splices,
+            leads: self.leads.subscribe(),
+            stop: self.stop.subscribe(),
+            places: Arc::new(Semaphore::new(self.settings.integer("maxclients") as usize)),
+            keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
+            is_protected: is_open && self.settings.is_protected(),
+        };
+        acceptor.serve(&self.sockets)
+    }
+
+    /// Asks etcd for hints that something has changed, for ever.
+    async fn watch(self: Arc<Self>) {
+        loop {
+            self.etcd.watch(&self.cluster.keys.epoch(), || self.hint.notify_one()).await;
+            sleep(WATCH_AGAIN).await;
+        }
+    }
+
+    /// Shows this node to the others, for ever.
+    async fn beat(self: Arc<Self>) {
+        self.members.beat(&self.etcd).await;
+    }
+
+    /// Takes one role after the other until the node ends.
+    async fn run(self: Arc<Self>) {
+        let mut stop = self.stop.subscribe();
+        loop {
+            let term = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                term = self.stand_by() => term,
+            };
+            if self.lead(term).await {
+                break;
+            }
+        }
+        self.stop.send_replace(true);
+        self.members.leave(&self.etcd).await;
+        self.has_ended.send_replace(true);
+    }
+
+    /// A standby, until it may lead.
+    async fn stand_by(&self) -> Term {
+        let mut standby = Standby::new(self.cluster.clone(), self.me.clone());
+        let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
+        let (origin, mut is_troubled) = (Instant::now(), false);
+        loop {
+            let etcd: Arc<dyn Etcd> = Arc::new(self.etcd.clone());
+            let looked = spawn_blocking(move || {
+                let looked = look(&mut standby, &etcd, origin);
+                (standby, looked)
+            });
+            // The task ends only with the runtime, or by a panic that the hook has reported.
+            let Ok((same, looked)) = looked.await else { return std::future::pending().await };
+            standby = same;
+            match looked {
+                Ok((sight, term)) => {
+                    if std::mem::take(&mut is_troubled) {
+                        tracing::info!("etcd answers again");
+                    }
+                    self.note(&sight, term.is_some());
+                    if let Some(term) = term {
+                        return term;
+                    }
+                }
+                Err(error) if !is_troubled => {
+                    is_troubled = true;
+                    tracing::warn!(%error, "This standby does not know who leads");
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.hint.notified() => {}
+            }
+        }
+    }
+
+    fn note(&self, sight: &Sight, is_mine: bool) {
+        if let Some(leader) = &sight.leader {
+            *self.previous.lock() = Some(leader.clone());
+        }
+        let addresses = match &sight.leader {
+            // A process that has ended may have led at the addresses of this one.
+            Some(leader) if !is_mine && !leader.addresses.iter().any(|at| self.me.addresses.contains(at)) => {
+                leader.addresses.clone()
+            }
+            _ => Vec::new(),
+        };
+        let leader = Leader { epoch: sight.epoch, addresses };
+        self.leader.send_if_modified(|known| {
+            let is_new = *known != leader;
+            if is_new && !leader.addresses.is_empty() {
+                tracing::info!(
+                    leader = leader.addresses.join(", "),
+                    epoch = leader.epoch,
+                    "Another node leads"
+                );
+            }
+            *known = leader;
+            is_new
+        });
+    }
+
+    /// Leads until the term ends. Returns whether the node ends, too.
+    async fn lead(self: &Arc<Self>, term: Term) -> bool {
+        let (epoch, begun) = (term.epoch(), Instant::now());
+        tracing::info!(epoch, head = term.head(), "This node takes over");
+        let (node, of_server) = (Arc::clone(self), term.clone());
+        let mut starting = spawn_blocking(move || node.server(of_server));
+        let beats_every = millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;
+        let started = loop {
+            tokio::select! {
+                started = &mut starting => break started,
+                () = sleep(beats_every) => {}
+            }
+            // It is late, or the start fails, too.
+            let restoring = term.clone();
+            let _ = spawn_blocking(move || restoring.beat()).await;
+        };
+        let server = match started {
+            Ok(Ok(server)) => Arc::new(server),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "This node cannot lead");
+                self.release(term).await;
+                sleep(millis(&self.settings, "cluster-takeover")).await;
+                return false;
+            }
+            Err(_) => return true,
+        };
+        self.members.facts.set_term(epoch, term.head());
+        *self.server.lock() = Some(Arc::clone(&server));
+        self.leads.send_replace(true);
+        self.leader.send_replace(Leader { epoch, addresses: self.sockets.local_addresses() });
+        let took_ms = begun.elapsed().as_millis() as u64;
+        tracing::info!(epoch, took_ms, "This node leads");
+        let mut stop = self.stop.subscribe();
+        let shows = async {
+            loop {
+                sleep(SHOW_EVERY).await;
+                self.members.facts.set_term(epoch, term.head());
+            }
+        };
+        let tells = async {
+            sleep(TELL_AFTER).await;
+            self.tell_switch(&server);
+            std::future::pending().await
+        };
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => server.stop(),
+            () = server.stopped() => {}
+            () = shows => {}
+            () = tells => {}
+        }
+        let is_deposed = server.has_failed();
+        if is_deposed {
+            server.stop_now();
+        }
+        server.finished().await;
+        self.leader.send_replace(Leader::default());
+        self.leads.send_replace(false);
+        self.server.lock().take();
+        if server.has_failed() {
+            tracing::warn!(epoch, "This node does not lead any more");
+            return *self.stop.borrow();
+        }
+        self.release(term).await;
+        tracing::info!(epoch, "This node has handed over");
+        true
+    }
+
+    /// Tells the subscribers of `+switch-master` that another address leads, as a Sentinel does.
+    fn tell_switch(&self, server: &Server) {
+        let Some(old) = self.previous.lock().as_ref().map(leader::node) else { return };
+        let ClusterFacts { name, me: new, .. } = &*self.members.facts;
+        if (&old.host, old.port) != (&new.host, new.port) {
+            let message = format!("{name} {} {} {} {}", old.host, old.port, new.host, new.port);
+            server.publish("+switch-master", &message);
+        }
+    }
+
+    /// The server of a term, which goes on from the log.
+    fn server(&self, term: Term) -> Result<Server, StartError> {
+        let place = EtcdPlace { term, cluster: self.cluster.id };
+        let builder = self.builder.again().inherited(self.sockets.shared()?);
+        let server = builder
+            .replicated(Box::new(place), Arc::clone(&self.members.facts))
+            .start_on_threads(self.threads)?;
+        (self.on_lead)(&server);
+        Ok(server)
+    }
+
+    async fn release(&self, term: Term) {
+        let released = tokio::time::timeout(RELEASE_MAX, spawn_blocking(move || term.release())).await;
+        if !matches!(released, Ok(Ok(Ok(())))) {
+            tracing::warn!("The epoch is not given back: another node leads only after cluster-takeover");
+        }
+    }
+}
+
+/// Looks at etcd, and takes over if that is due.
+fn look(
+    standby: &mut Standby,
+    etcd: &Arc<dyn Etcd>,
+    origin: Instant,
+) -> Result<(Sight, Option<Term>), SightError> {
+    let sight = standby.look(&**etcd, || origin.elapsed())?;
+    let term = if sight.is_due { standby.seize(Arc::clone(etcd))? } else { None };
+    Ok((sight, term))
+}
+
+/// Checks the settings that a node cannot have.
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+    let excluded = [
+        ("dir", "", "the journal of a cluster is in etcd"),
+        ("enable-test-commands", "no", "a node of a cluster has no test commands"),
+        ("nodes", "1", "a node of a cluster is one node"),
+        ("startup-guard", "0", "a node of a cluster goes on from etcd"),
+    ];
+    for (name, off, reason) in excluded {
+        if settings.text(name) != off {
+            return Err(format!("{name} '{}': cannot be with cluster-etcd: {reason}", settings.text(name)));
+        }
+    }
+    if settings.text("enable-debug-command") == "local" {
+        let reason = "a client that comes through another node seems to be local";
+        return Err(format!("enable-debug-command 'local': cannot be with cluster-etcd: {reason}"));
+    }
+    if settings.text("appendonly") == "yes" || settings.text("appendfsync") == "no" {
+        return Err("appendonly, appendfsync: with cluster-etcd, every reply waits for etcd".to_owned());
+    }
+    let (certificate, key) = (settings.text("cluster-etcd-cert"), settings.text("cluster-etcd-key"));
+    if certificate.is_empty() != key.is_empty() {
+        return Err("cluster-etcd-cert, cluster-etcd-key: must be set together".to_owned());
+    }
+    if settings.text("cluster-etcd-user").is_empty() && !settings.text("cluster-etcd-password").is_empty() {
+        return Err("cluster-etcd-password: must not be set without cluster-etcd-user".to_owned());
+    }
+    let prefix = settings.text("cluster-prefix");
+    if prefix.is_empty() || prefix.len() > PREFIX_BYTES_MAX || !prefix.is_ascii() {
+        return Err(format!("cluster-prefix '{prefix}': must be 1 to {PREFIX_BYTES_MAX} ASCII characters"));
+    }
+    let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
+    match endpoints.iter().any(Endpoint::is_tls) && settings.text("cluster-etcd-ca-cert").is_empty() {
+        true => Err("cluster-etcd-ca-cert: must be set for an endpoint with https".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Bytes of a prefix at most: it is in every request.
+const PREFIX_BYTES_MAX: usize = 256;
+
+fn client(settings: &Settings) -> Result<EtcdClient, String> {
+    let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
+    let text = |name| Some(settings.text(name)).filter(|text| !text.is_empty());
+    let trust = Trust {
+        authorities: text("cluster-etcd-ca-cert"),
+        accepts_any: false,
+        identity: text("cluster-etcd-cert").zip(text("cluster-etcd-key")),
+    };
+    let login = (settings.text("cluster-etcd-user"), settings.text("cluster-etcd-password"));
+    // Half of it: a leader tries another endpoint before it is replaced.
+    let answer_max = (millis(settings, "cluster-takeover") / 2).min(ANSWER_MAX);
+    Ok(EtcdClient::new(endpoints, trust, login, answer_max))
+}
+
+/// Joins the cluster. While etcd does not answer, it is asked again.
+async fn join(settings: &Settings, etcd: &EtcdClient) -> Result<Cluster, StartError> {
+    let agreed = Agreed {
+        takeover_ms: settings.integer("cluster-takeover").unsigned_abs(),
+        databases: settings.integer("databases") as u16,
+    };
+    let prefix = settings.text("cluster-prefix");
+    let mut is_told = false;
+    loop {
+        let (keys, agreed, etcd) = (Keys::under(&prefix), agreed.clone(), etcd.clone());
+        let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
+        let joined = joined.await.map_err(io::Error::other)?;
+        match joined {
+            Ok(cluster) => return Ok(cluster),
+            Err(JoinError::Etcd(error @ EtcdError::Unknown(_))) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(%error, "The node waits for etcd");
+                }
+                sleep(JOIN_AGAIN).await;
+            }
+            Err(JoinError::Etcd(error)) => {
+                return Err(StartError::Unusable(format!("cluster-etcd: {error}")));
+            }
+            Err(error) => return Err(StartError::Unusable(format!("cluster-prefix '{prefix}': {error}"))),
+        }
+    }
+}
+
+/// The time between two tries to join.
+const JOIN_AGAIN: Duration = Duration::from_millis(500);
+
+/// Whether clients may do something without a password, by the users of this configuration.
+fn needs_no_password(builder: &Builder) -> Result<bool, StartError> {
+    let blueprint = builder.again().blueprint();
+    let settings = blueprint.settings()?;
+    let keyspace = blueprint.empty_keyspace(&settings);
+    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed);
+    let shared = blueprint.with_files(shared);
+    stored_files::install_users(&shared, &blueprint.users)?;
+    Ok(shared.acl.default_account().user().needs_none())
+}
+
+/// Where clients and other nodes reach this node.
+fn announced(settings: &Settings, sockets: &Sockets) -> Result<Vec<String>, StartError> {
+    let announce = settings.text("cluster-announce");
+    let unfit = |reason| StartError::Unusable(format!("cluster-announce '{announce}': {reason}"));
+    let port_of = |listeners: &[TcpListener]| sockets::addresses(listeners).first().map(SocketAddr::port);
+    let (tcp_port, tls_port) = (port_of(&sockets.tcp), port_of(&sockets.tls));
+    let (host, port) = if announce.is_empty() {
+        let bound =
+            sockets::addresses(&sockets.tcp).into_iter().chain(sockets::addresses(&sockets.tls)).next();
+        let ip = bound.ok_or_else(|| unfit("must be set where there is only a Unix socket"))?.ip();
+        if ip.is_unspecified() {
+            return Err(unfit("must be set, because bind names no address that others can reach"));
+        }
+        (in_brackets(ip), tcp_port)
+    } else {
+        let parts = announce.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let (host, port) = parts
+            .filter(|(host, _)| !host.is_empty() && !host.contains([' ', '\n']))
+            .ok_or_else(|| unfit("must be host:port"))?;
+        (host.to_owned(), tcp_port.map(|_| port))
+    };
+    let tcp = port.map(|port| format!("{host}:{port}"));
+    let tls = tls_port.map(|port| format!("{host}:{port}"));
+    match leader::addresses(tcp.as_deref(), tls.as_deref()) {
+        none if none.is_empty() => {
+            Err(unfit("others reach a node by TCP, and neither port nor tls-port is set"))
+        }
+        addresses => Ok(addresses),
+    }
+}
+
+fn in_brackets(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+fn millis(settings: &Settings, name: &'static str) -> Duration {
+    Duration::from_millis(settings.integer(name).unsigned_abs())
+}

@@ -1,0 +1,47 @@
+//! The files of a journal in etcd, for the server that leads.
+
+use std::io::{self, Read};
+
+use redlatch_core::journal::log::Storage;
+use redlatch_core::journal::recovery::Machine;
+use redlatch_core::replication::term::Term;
+
+use crate::journal::Place;
+
+/// The journal of a cluster, in a term of this node.
+#[derive(Debug)]
+pub(super) struct EtcdPlace {
+    pub(super) term: Term,
+    /// The id of the cluster.
+    pub(super) cluster: [u8; 20],
+}
+
+impl Place for EtcdPlace {
+    fn server(&self) -> [u8; 20] {
+        self.cluster
+    }
+
+    fn name(&self, number: u64) -> String {
+        format!("file {number} of the journal in etcd")
+    }
+
+    fn files(&self) -> io::Result<Vec<(u64, Box<dyn Read>)>> {
+        let files = self.term.load()?;
+        Ok(files.into_iter().map(|(number, file)| (number, Box::new(file) as Box<dyn Read>)).collect())
+    }
+
+    fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>> {
+        Ok(Box::new(self.term))
+    }
+
+    /// No machine: lock time goes on where the last commit has left it.
+    fn machine(&self) -> Machine {
+        Machine { boot: None, boot_ms: 0 }
+    }
+
+    /// Any number: nothing is committed during that copy, and another node would take over. Live keys are copied while the
+    /// server serves.
+    fn files_max(&self) -> usize {
+        usize::MAX
+    }
+}

@@ -1,0 +1,77 @@
+//! The sockets of a node, which it keeps while it leads and while it does not.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+use redlatch_core::state::settings::Settings;
+
+use super::leader;
+use crate::inherited::Inherited;
+use crate::{Port, StartError, http, unix, write_ports};
+
+/// The sockets of a node.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    pub(super) tcp: Vec<TcpListener>,
+    pub(super) tls: Vec<TcpListener>,
+    pub(super) http: Vec<TcpListener>,
+    pub(super) unix: Vec<unix::Bound>,
+}
+
+impl Sockets {
+    /// Binds what the settings ask for, unless another program has, and writes the files of ports.
+    ///
+    /// # Errors
+    /// An address cannot be listened on, or a file cannot be written.
+    pub(super) fn open(settings: &Settings, inherited: Inherited) -> Result<Self, StartError> {
+        let has_main = inherited.replaces_port();
+        let or_bound = |given: Vec<TcpListener>, name| match given.is_empty() {
+            true => Port::open(settings, name, 0).map(|port| port.listeners),
+            false => Ok(given),
+        };
+        let tcp = if has_main { inherited.tcp } else { or_bound(Vec::new(), "port")? };
+        let tls = or_bound(inherited.tls, "tls-port")?;
+        let unix = match has_main {
+            true => inherited.unix.into_iter().map(unix::Bound::inherited).collect(),
+            false => unix::Bound::open(settings, "unixsocket")?.into_iter().collect(),
+        };
+        let http = http::listeners(settings, inherited.http)?;
+        let sockets = Self { tcp, tls, http, unix };
+        let named =
+            [("port-file", &sockets.tcp), ("tls-port-file", &sockets.tls), ("http-port-file", &sockets.http)];
+        for (name, listeners) in named {
+            write_ports(&settings.text(name), &[addresses(listeners)])?;
+        }
+        Ok(sockets)
+    }
+
+    /// Where this process itself reaches the sockets: clients that have waited for it to lead are spliced there.
+    pub(super) fn local_addresses(&self) -> Vec<String> {
+        let local = |listeners: &[TcpListener]| {
+            let mut address = *addresses(listeners).first()?;
+            match address.ip() {
+                IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+                IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+                _ => {}
+            }
+            Some(address.to_string())
+        };
+        leader::addresses(local(&self.tcp).as_deref(), local(&self.tls).as_deref())
+    }
+
+    /// The same sockets, for a server.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub(super) fn shared(&self) -> io::Result<Inherited> {
+        let shared = |listeners: &[TcpListener]| -> io::Result<Vec<_>> {
+            listeners.iter().map(TcpListener::try_clone).collect()
+        };
+        let unix = self.unix.iter().map(|bound| bound.listener.try_clone()).collect::<io::Result<_>>()?;
+        Ok(Inherited { tcp: shared(&self.tcp)?, tls: shared(&self.tls)?, http: shared(&self.http)?, unix })
+    }
+}
+
+pub(super) fn addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+}

@@ -1,0 +1,188 @@
+//! What a node that does not lead does with clients: each one is spliced to the leader, or waits for one.
+//!
+//! Rule    a client has one connection to the leader, and its bytes pass as they are, so that everything that belongs to a
+//!         connection (login, transactions, subscriptions, waits, TLS) is the leader's.
+//! Rule    the splice to a leader ends when there is another one: the old one may be stopped, and close nothing.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::leader::Leader;
+use crate::listener::set_options;
+
+/// How long one try to connect to the leader takes at most.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
+/// The time between two such tries.
+const CONNECT_AGAIN: Duration = Duration::from_millis(20);
+/// How long a client that is turned away may take to read why.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
+/// Bytes of a client that is turned away that are read and dropped, so that a reset does not overtake the reason.
+const GOODBYE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What a client is told that has waited for a leader in vain: Redis' reply of a replica without its master.
+const NO_LEADER: &str =
+    "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n";
+
+/// What a client wants to speak to at the leader.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Door {
+    /// The port without TLS.
+    Plain,
+    /// The port with TLS.
+    Tls,
+}
+
+/// What all splices of a node share.
+#[derive(Clone, Debug)]
+pub(super) struct Splices {
+    /// Who leads, as far as is known.
+    pub(super) leader: watch::Receiver<Leader>,
+    /// How long a client waits for a leader.
+    pub(super) hold: Duration,
+    /// After so many idle seconds the leader is asked whether it is there, as clients are; 0: never.
+    pub(super) keepalive_seconds: u64,
+}
+
+impl Splices {
+    /// Splices a client to the leader until one of both closes, or another node leads.
+    pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+        mut self,
+        mut client: S,
+        door: Door,
+        _permit: OwnedSemaphorePermit,
+    ) {
+        let Some((mut stream, address)) = self.connect(door).await else {
+            if door == Door::Plain {
+                turn_away(client, NO_LEADER).await;
+            }
+            return;
+        };
+        let changed = self.changed(door, &address);
+        tokio::select! {
+            ended = copy_bidirectional(&mut client, &mut stream) => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, address = address.1, "a splice has ended");
+                }
+            }
+            () = changed => {}
+        }
+    }
+
+    /// A connection to the leader, and where it leads. `None`: there was no leader in time.
+    async fn connect(&mut self, door: Door) -> Option<(TcpStream, (i64, String))> {
+        let until = Instant::now() + self.hold;
+        loop {
+            let known = self.leader.wait_for(|leader| leader.address(door).is_some());
+            let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
+            let connected = tokio::select! {
+                // A connection that is there is that of its leader, and ends with its term.
+                biased;
+                connected = timeout(CONNECT_MAX, TcpStream::connect(&address.1)) => connected,
+                () = self.changed(door, &address) => continue,
+            };
+            if let Ok(Ok(stream)) = connected {
+                set_options(&stream, self.keepalive_seconds);
+                return Some((stream, address));
+            }
+            // It may have ended a moment ago.
+            if Instant::now() >= until {
+                tracing::debug!(address = address.1, "the leader is not reached");
+                return None;
+            }
+            sleep(CONNECT_AGAIN).await;
+        }
+    }
+
+    /// Resolves when another node leads than the one at this address, or none.
+    async fn changed(&mut self, door: Door, address: &(i64, String)) {
+        // The sender ends with the node.
+        let _ = self.leader.wait_for(|leader| leader.address(door).as_ref() != Some(address)).await;
+    }
+}
+
+/// Tells a client why it is not served, and closes its connection.
+pub(super) async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, reason: &str) {
+    let goodbye = async {
+        client.write_all(reason.as_bytes()).await?;
+        client.shutdown().await?;
+        let mut rest = client.take(GOODBYE_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // The client may be gone.
+    let _: Result<io::Result<u64>, _> = timeout(GOODBYE_MAX, goodbye).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::DuplexStream;
+    use tokio::net::TcpListener;
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::cluster::leader::addresses;
+
+    /// A listening leader, what tells who leads, and the end of a client that is spliced.
+    async fn spliced(hold: Duration) -> (TcpListener, watch::Sender<Leader>, DuplexStream, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let leads = watch::Sender::new(Leader::default());
+        let splices = Splices { leader: leads.subscribe(), hold, keepalive_seconds: 0 };
+        let (ours, theirs) = tokio::io::duplex(64);
+        let place = std::sync::Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let task = tokio::spawn(splices.serve(ours, Door::Plain, place));
+        (listener, leads, theirs, task)
+    }
+
+    fn leader(epoch: i64, listener: &TcpListener) -> Leader {
+        let address = listener.local_addr().unwrap().to_string();
+        Leader { epoch, addresses: addresses(Some(&address), None) }
+    }
+
+    #[tokio::test]
+    async fn each_side_may_end_before_the_other() {
+        let (listener, leads, mut client, task) = spliced(Duration::from_secs(60)).await;
+        // It has waited until now.
+        client.write_all(b"last request").await.unwrap();
+        client.shutdown().await.unwrap();
+        leads.send_replace(leader(1, &listener));
+        let (mut server, _) = listener.accept().await.unwrap();
+        let mut received = String::new();
+        server.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "last request");
+        server.write_all(&[b'x'; 1000]).await.unwrap();
+        server.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received.len(), 1000);
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_splice_ends_when_another_node_leads_or_none() {
+        for next in [Leader::default(), Leader { epoch: 2, addresses: addresses(Some("127.0.0.1:1"), None) }]
+        {
+            let (listener, leads, mut client, task) = spliced(Duration::from_secs(60)).await;
+            leads.send_replace(leader(1, &listener));
+            // The old leader does nothing: it may be stopped.
+            let (_server, _) = listener.accept().await.unwrap();
+            leads.send_replace(next);
+            assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+            task.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_waits_in_vain_is_told_why() {
+        let (_listener, _leads, mut client, task) = spliced(Duration::ZERO).await;
+        let mut told = String::new();
+        client.read_to_string(&mut told).await.unwrap();
+        assert_eq!(told, NO_LEADER);
+        drop(client);
+        task.await.unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+//! Stands in for `cluster` in a build without the feature: `cluster-etcd` is refused at the start.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use redlatch_core::state::settings::Settings;
+
+use super::{Builder, Server, StartError};
+
+/// Called with the server of each term.
+pub type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
+
+/// There is none.
+pub struct Node(Infallible);
+
+/// # Errors
+/// The settings ask for a cluster.
+pub(super) fn check(settings: &Settings) -> Result<(), String> {
+    match settings.text("cluster-etcd").is_empty() {
+        true => Ok(()),
+        false => Err("cluster-etcd: must not be set in this build, which lacks the feature etcd".to_owned()),
+    }
+}
+
+impl Node {
+    /// # Errors
+    /// Always.
+    pub async fn start(builder: Builder, _: usize, _: OnLead) -> Result<Self, StartError> {
+        let settings = builder.blueprint().settings()?;
+        check(&settings).map_err(StartError::Unusable)?;
+        Err(StartError::Unusable("cluster-etcd: names no endpoint".to_owned()))
+    }
+
+    pub fn addresses(&self) -> [Vec<SocketAddr>; 3] {
+        match self.0 {}
+    }
+
+    pub fn server(&self) -> Option<Arc<Server>> {
+        match self.0 {}
+    }
+
+    pub fn stop(&self) {
+        match self.0 {}
+    }
+
+    pub async fn stopped(&self) {
+        match self.0 {}
+    }
+
+    pub async fn finished(&self) {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,317 @@
+//! The state that all connections of one engine share: engine, clock, limits, shutdown.
+//!
+//! Owns    [`ServerContext`], one for each engine, and [`Process`], which all engines of a server share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+use redlatch_core::engine::Engine;
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::log_limiter::LogLimiter;
+use redlatch_proto::clock::{Clock, Now};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+
+use super::clock::{NodeClock, SystemClock};
+use super::keeper::Keeper;
+use super::namespace::Membership;
+
+/// Shared by the connections, the listeners and the ticker of one engine.
+#[derive(Clone, Debug)]
+pub(super) struct ServerContext {
+    pub(super) engine: Engine,
+    inner: Arc<Inner>,
+}
+
+/// The clock of an engine.
+#[derive(Clone, Debug)]
+pub(super) enum AnyClock {
+    System(Arc<SystemClock>),
+    Test(Arc<NodeClock>),
+}
+
+/// What all engines of one server share. A server has one engine, unless tests have made more.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Counts how often a connection was woken for its outbox.
+    wakeups: Arc<AtomicU64>,
+    /// Connections that are open or being opened.
+    connections: AtomicU64,
+    /// Limits the log lines about rejected connections.
+    rejections: LogLimiter,
+    stop: watch::Sender<bool>,
+    has_stopped: AtomicBool,
+    /// Whether the log says that connections have outlived `shutdown-timeout`.
+    is_lateness_told: AtomicBool,
+}
+
+impl Process {
+    pub(super) fn new() -> Self {
+        Self {
+            wakeups: Arc::default(),
+            connections: AtomicU64::new(0),
+            rejections: LogLimiter::default(),
+            stop: watch::Sender::new(false),
+            has_stopped: AtomicBool::new(false),
+            is_lateness_told: AtomicBool::new(false),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    process: Arc<Process>,
+    clock: AnyClock,
+    /// The node of a namespace that the engine is, if its clock is a test's.
+    tested: Option<Tested>,
+    /// The keeper of the journal, if the server has a directory.
+    keeper: Option<Arc<Keeper>>,
+    /// Notified if the ticker must run before the time it sleeps until.
+    ticker: Arc<Notify>,
+    /// One connection at a time is on the script thread. A script that waits for further shards waits for no other script.
+    script_thread: Arc<Semaphore>,
+    /// Set when the engine accepts no more clients, although the server goes on: its namespace has been dropped.
+    has_ended: AtomicBool,
+}
+
+/// What only an engine under a test's clock has.
+#[derive(Debug)]
+struct Tested {
+    membership: Membership,
+    /// Counts the steps of the clock; see [`ServerContext::clock_step`].
+    clock_step: AtomicU64,
+    /// Notified whenever a connection has done all work of a step.
+    clock_step_done: Notify,
+}
+
+impl Tested {
+    fn new(membership: Membership) -> Self {
+        Self { membership, clock_step: AtomicU64::new(0), clock_step_done: Notify::new() }
+    }
+}
+
+/// One of the `maxclients` connections, until it is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionPermit(Arc<Process>);
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, SeqCst);
+    }
+}
+
+impl AnyClock {
+    pub(super) fn shared(&self) -> Arc<dyn Clock> {
+        match self {
+            Self::System(clock) => Arc::clone(clock) as Arc<dyn Clock>,
+            Self::Test(clock) => Arc::clone(clock) as Arc<dyn Clock>,
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        match self {
+            Self::System(clock) => clock.now(),
+            Self::Test(clock) => clock.now(),
+        }
+    }
+}
+
+impl ServerContext {
+    pub(super) fn new(
+        engine: Engine,
+        clock: AnyClock,
+        ticker: Arc<Notify>,
+        process: Arc<Process>,
+        membership: Option<Membership>,
+        keeper: Option<Arc<Keeper>>,
+    ) -> Self {
+        let inner = Inner {
+            process,
+            clock,
+            tested: membership.map(Tested::new),
+            keeper,
+            ticker,
+            script_thread: Arc::new(Semaphore::new(1)),
+            has_ended: AtomicBool::new(false),
+        };
+        Self { engine, inner: Arc::new(inner) }
+    }
+
+    pub(super) fn clock(&self) -> &AnyClock {
+        &self.inner.clock
+    }
+
+    /// The node of a namespace that the engine is, if its clock is a test's.
+    pub(super) fn membership(&self) -> Option<&Membership> {
+        self.inner.tested.as_ref().map(|tested| &tested.membership)
+    }
+
+    /// The keeper of the journal, if the server has a directory.
+    #[inline]
+    pub(super) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.inner.keeper.as_ref()
+    }
+
+    /// Whether time stands still, so that no timer has to wait for it.
+    pub(super) fn is_frozen(&self) -> bool {
+        matches!(&self.inner.clock, AnyClock::Test(clock) if clock.base().is_frozen())
+    }
+
+    /// A place among the `maxclients` connections, taken before memory is spent on the peer; a peer on this machine may have
+    /// one of `maxclients-reserved` more. `None` if all places are taken or the server has ended.
+    pub(super) fn connection_permit(&self, is_local: bool) -> Option<ConnectionPermit> {
+        let number = |name| self.engine.shared().settings.integer(name) as u64;
+        let reserved = if is_local { number("maxclients-reserved") } else { 0 };
+        let most = number("maxclients") + reserved;
+        let process = &self.inner.process;
+        let connections = &process.connections;
+        if connections.fetch_update(SeqCst, SeqCst, |open| (open < most).then_some(open + 1)).is_err() {
+            self.reject("all maxclients connections are taken");
+            return None;
+        }
+        let permit = ConnectionPermit(Arc::clone(process));
+        (!self.has_stopped()).then_some(permit)
+    }
+
+    /// Counts a rejected connection, and logs it at a limited rate.
+    pub(super) fn reject(&self, reason: &'static str) {
+        self.engine.shared().metrics.rejected_connections.add(1);
+        if let Some(times) = self.inner.process.rejections.happened(self.clock().now().lock) {
+            tracing::warn!(times, reason, "connections rejected");
+        }
+    }
+
+    /// The number of the last step of a test's clock; 0 without one.
+    pub(super) fn clock_step(&self) -> u64 {
+        self.inner.tested.as_ref().map_or(0, |tested| tested.clock_step.load(SeqCst))
+    }
+
+    /// Reports that a connection has done all work of the last step of a test's clock.
+    pub(super) fn clock_step_done(&self) {
+        if let Some(tested) = &self.inner.tested {
+            tested.clock_step_done.notify_waiters();
+        }
+    }
+
+    /// Begins a step of a test's clock: wakes every connection, and waits until each has written all its output, or
+    /// cannot write because its client does not read.
+    pub(super) async fn wait_for_clock_step(&self) {
+        let Some(tested) = &self.inner.tested else { return };
+        let step = tested.clock_step.fetch_add(1, SeqCst) + 1;
+        let clients = self.engine.shared().registries.clients.all();
+        for client in &clients {
+            client.wake();
+        }
+        for client in clients {
+            loop {
+                let done = tested.clock_step_done.notified();
+                tokio::pin!(done);
+                // Registered before the check, so that no notification is missed.
+                done.as_mut().enable();
+                let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
+                if is_gone || client.tested.settled.load(SeqCst) >= step {
+                    break;
+                }
+                done.await;
+            }
+        }
+    }
+
+    /// Resolves when the caller may use the script thread. Callers are served in order.
+    pub(super) fn offload_permit(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let script_thread = Arc::clone(&self.inner.script_thread);
+        async move { script_thread.acquire_owned().await.expect("this semaphore is never closed") }
+    }
+
+    /// Counts how often a connection was woken for its outbox.
+    pub(super) fn wakeups(&self) -> &Arc<AtomicU64> {
+        &self.inner.process.wakeups
+    }
+
+    /// Notified if the ticker must run before the time it sleeps until.
+    pub(super) fn ticker(&self) -> &Notify {
+        &self.inner.ticker
+    }
+
+    /// Ends the server: listeners close, and connections close once the requests that have arrived are answered.
+    pub(super) fn stop(&self) {
+        self.inner.process.has_stopped.store(true, SeqCst);
+        self.inner.process.stop.send_replace(true);
+        self.stop_engine();
+    }
+
+    /// Ends this engine with the server. Requests that have arrived are answered: nothing is granted or extended, and
+    /// waiting calls get an error.
+    pub(super) fn stop_engine(&self) {
+        self.engine.shared().begin_stop();
+        // Each connection ends its own wait, so that none begins to wait after it was told.
+        self.end_with(Client::wake);
+    }
+
+    /// Ends this engine although the server goes on: its connections close once their replies are written.
+    pub(super) fn end(&self) {
+        self.engine.shared().running.end_all();
+        self.end_with(Client::close);
+    }
+
+    fn end_with(&self, tell: impl Fn(&Client)) {
+        self.inner.has_ended.store(true, SeqCst);
+        for client in self.engine.shared().registries.clients.all() {
+            tell(&client);
+        }
+        self.inner.ticker.notify_one();
+    }
+
+    /// Whether the server ends, and this engine with it.
+    #[inline]
+    pub(super) fn is_stopping(&self) -> bool {
+        self.inner.process.has_stopped.load(SeqCst)
+    }
+
+    /// Whether the engine, or the whole server, has ended.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.has_ended() || self.is_stopping()
+    }
+
+    /// Whether the engine has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.inner.has_ended.load(SeqCst)
+    }
+
+    /// Resolves when the server ends.
+    pub(super) async fn stopped(&self) {
+        // The channel cannot close, because its sender lives in `self`.
+        let _ = self.inner.process.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Resolves when the server has ended, its connections have too as in [`Self::drained`], and the journal is synced.
+    pub(super) async fn finished(&self) {
+        self.drained().await;
+        if let Some(keeper) = self.keeper() {
+            keeper.ended().await;
+        }
+    }
+
+    /// Resolves when the server has ended and every connection is closed, or after `shutdown-timeout`; SHUTDOWN NOW does not
+    /// wait.
+    pub(super) async fn drained(&self) {
+        self.stopped().await;
+        let drained = async {
+            while self.inner.process.connections.load(SeqCst) > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let shared = self.engine.shared();
+        let stops_now = shared.stops_now.load(Relaxed);
+        let seconds = match stops_now {
+            true => 0,
+            false => shared.settings.integer("shutdown-timeout").unsigned_abs(),
+        };
+        let is_late = tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err();
+        // Several threads wait for the end, and one of them says so.
+        if is_late && !stops_now && !self.inner.process.is_lateness_told.swap(true, SeqCst) {
+            let connections = self.inner.process.connections.load(SeqCst);
+            tracing::warn!(connections, "Connections have not taken their last replies in shutdown-timeout");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Who may ask: hosts, passwords, tokens, origins.
+//!
+//! Rule    a page of another site must not reach the server through its visitor's browser. The name of that site may resolve
+//!         to this machine, so a request names an address, or a host that the operator has listed; and a request that changes
+//!         something comes from a page of this server, or from no page.
+//! Rule    passwords and tokens are compared in constant time, as digests.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN};
+use hyper::http::uri::Authority;
+use hyper::{Request, Version};
+use redlatch_core::commands::Shared;
+use redlatch_core::state::acl::DEFAULT;
+use redlatch_core::state::acl::password::Digest;
+
+use super::HttpContext;
+use super::refusal::Refusal;
+
+/// Who may ask for a route.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Access {
+    /// Clients that have authenticated, if the server asks for it, where `http-admin` allows changes.
+    Admin,
+    Open,
+    /// Clients that have authenticated, if the server asks for it.
+    Reader,
+}
+
+/// Checks that the request is for this server, and not for a name that another site lets resolve to its address.
+///
+/// # Errors
+/// [`Refusal::Host`], [`Refusal::NoHost`].
+pub(super) fn check_host<B>(request: &Request<B>, names: &[String]) -> Result<(), Refusal> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().map_err(|_| Refusal::Host)?,
+        // Probes of load balancers may speak HTTP/1.0, and browsers never do.
+        (None, _) if request.version() == Version::HTTP_10 => return Ok(()),
+        _ => return Err(Refusal::NoHost),
+    };
+    // A target with a host of its own must be for that host.
+    let target = request.uri().authority();
+    let is_ours = is_own_host(host, names) && target.is_none_or(|target| target.as_str() == host);
+    if is_ours { Ok(()) } else { Err(Refusal::Host) }
+}
+
+/// Whether `host`, with or without a port, is an address, `localhost`, or one of the names.
+fn is_own_host(host: &str, names: &[String]) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    if host.contains('@') {
+        return false;
+    }
+    let host = authority.host().to_ascii_lowercase();
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match inner {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<Ipv4Addr>().is_ok() || host == "localhost" || names.contains(&host),
+    }
+}
+
+/// Checks that the request may have a route with this access.
+///
+/// # Errors
+/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`].
+pub(super) fn check_access<B>(
+    context: &HttpContext,
+    access: Access,
+    request: &Request<B>,
+) -> Result<(), Refusal> {
+    let shared = context.server.engine.shared();
+    if access == Access::Open {
+        return Ok(());
+    }
+    if access == Access::Admin && !shared.settings.flag("http-admin") {
+        return Err(Refusal::Admin);
+    }
+    // Also where nothing changes: an answer that the other site cannot read costs the server its time.
+    if is_cross_site(request) {
+        return Err(Refusal::CrossSite);
+    }
+    if is_authenticated(shared, shown(request)) {
+        return Ok(());
+    }
+    // Browsers ask without a password first.
+    if request.headers().contains_key(AUTHORIZATION) {
+        shared.metrics.denied_auth.add(1);
+        if let Some(times) = context.denials.happened(context.server.clock().now().lock) {
+            tracing::warn!(
+                times,
+                path = request.uri().path(),
+                "HTTP requests with a wrong password or token"
+            );
+        }
+    }
+    Err(Refusal::Authentication)
+}
+
+/// Whether a page of another site has sent the request. Browsers tell the origin of every request that is no GET.
+fn is_cross_site<B>(request: &Request<B>) -> bool {
+    const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+    let headers = request.headers();
+    let is_foreign_site = headers.get(SITE).is_some_and(|site| site != "same-origin" && site != "none");
+    let is_foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        // A proxy in front of the server may speak TLS, so the scheme may be another one.
+        origin.map(|(_, host)| host) != host
+    });
+    is_foreign_site || is_foreign_origin
+}
+
+/// What the request shows: a password or a token.
+pub(super) fn shown<B>(request: &Request<B>) -> Option<&HeaderValue> {
+    request.headers().get(AUTHORIZATION)
+}
+
+/// Whether this is what the server asks for: nothing, unless a token or a password is set.
+pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> bool {
+    let token = shared.settings.text("http-token");
+    // HTTP shows every lock: a user who needs no password must have all permissions, too.
+    if token.is_empty() && shared.acl.is_open() && shared.acl.default_account().is_unlimited() {
+        return true;
+    }
+    let is_token = |shown: &[u8]| {
+        let is_equal = Digest::of(shown).is(&Digest::of(token.as_bytes()));
+        !token.is_empty() && bool::from(is_equal)
+    };
+    let shown = shown.and_then(|shown| shown.to_str().ok());
+    match shown.and_then(|shown| shown.split_once(' ')) {
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => is_token(shown.trim().as_bytes()),
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("basic") => {
+            let Ok(pair) = STANDARD.decode(shown.trim()) else { return false };
+            let Some(colon) = pair.iter().position(|byte| *byte == b':') else { return false };
+            let (name, password) = (&pair[..colon], &pair[colon + 1..]);
+            // Browsers ask for a name and a password, so the token is a password as well.
+            is_token(password) || is_unlimited_user(shared, name, password)
+        }
+        _ => false,
+    }
+}
+
+/// Whether this is the password of a user with all permissions; without a name, of the default user. HTTP shows every lock.
+fn is_unlimited_user(shared: &Shared, name: &[u8], password: &[u8]) -> bool {
+    let name = if name.is_empty() { DEFAULT } else { name };
+    let account = shared.acl.authenticate(name, password);
+    // A user without a password has shown nothing.
+    account.is_some_and(|account| account.is_unlimited() && !account.user().needs_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_for_an_address_for_localhost_or_for_a_listed_name() {
+        let names = ["locks.example.com".to_owned()];
+        for host in [
+            "127.0.0.1", "127.0.0.1:80", "10.1.2.3:65535", "[::1]", "[fe80::1]:8080", "localhost",
+            "LOCALHOST:1", "locks.example.com", "Locks.Example.Com:443",
+        ] {
+            assert!(is_own_host(host, &names), "{host}");
+        }
+        for host in [
+            "", ":80", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "x@127.0.0.1",
+            "::1", "[evil.example]", "locks.example.com.", "example.com", "127.0.0.1/", "0x7f.1",
+            "2130706433", "a b",
+        ] {
+            assert!(!is_own_host(host, &names), "{host}");
+        }
+    }
+
+    #[test]
+    fn one_host_header_is_needed_and_a_target_must_agree_with_it() {
+        let check = |hosts: &[&str], target: &str, version| {
+            let mut request = Request::builder().uri(target).version(version);
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            check_host(&request.body(()).unwrap(), &[])
+        };
+        let new = Version::HTTP_11;
+        assert_eq!(check(&["localhost"], "/", new), Ok(()));
+        assert_eq!(check(&["localhost"], "http://localhost/", new), Ok(()));
+        assert_eq!(check(&["localhost"], "http://evil.example/", new), Err(Refusal::Host));
+        assert_eq!(check(&["evil.example"], "/", new), Err(Refusal::Host));
+        assert_eq!(check(&["evil.example"], "http://localhost/", new), Err(Refusal::Host));
+        assert_eq!(check(&["localhost", "localhost"], "/", new), Err(Refusal::NoHost));
+        assert_eq!(check(&[], "/", new), Err(Refusal::NoHost));
+        assert_eq!(check(&[], "/", Version::HTTP_10), Ok(()));
+    }
+
+    #[test]
+    fn a_change_comes_from_a_page_of_this_server_or_from_no_page() {
+        let sent_from = |headers: &[(&str, &str)]| {
+            let mut request = Request::builder().header(HOST, "localhost:80");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            is_cross_site(&request.body(()).unwrap())
+        };
+        let (site, origin) = ("sec-fetch-site", "origin");
+        for own in [
+            &[][..],
+            &[(origin, "http://localhost:80")],
+            &[(origin, "https://localhost:80")],
+            &[(site, "none")],
+            &[(site, "same-origin"), (origin, "http://localhost:80")],
+        ] {
+            assert!(!sent_from(own), "{own:?}");
+        }
+        for foreign in [
+            &[(origin, "http://evil.example")][..],
+            &[(origin, "null")],
+            &[(origin, "http://localhost")],
+            &[(origin, "")],
+            &[(site, "cross-site")],
+            &[(site, "same-site")],
+            &[(site, "same-origin"), (origin, "http://evil.example")],
+        ] {
+            assert!(sent_from(foreign), "{foreign:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Stands in for `http` in a build without the feature: an HTTP port is refused at the start.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use redlatch_core::state::settings::Settings;
+
+use super::StartError;
+use super::context::ServerContext;
+use super::worker::{Threads, Workers};
+
+/// # Errors
+/// As [`Http::open`].
+#[cfg(feature = "etcd")]
+pub(super) fn listeners(
+    settings: &Settings,
+    inherited: Vec<std::net::TcpListener>,
+) -> Result<Vec<std::net::TcpListener>, StartError> {
+    Http::open(settings, inherited).map(|Http| Vec::new())
+}
+
+/// No sockets.
+pub(super) struct Http;
+
+impl Http {
+    /// # Errors
+    /// The settings ask for HTTP.
+    pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
+        let is_wanted = settings.text("http-port") != "0" || !settings.text("http-unixsocket").is_empty();
+        match is_wanted {
+            true => Err(StartError::Unusable(
+                "http-port, http-unixsocket: must not be set in this build, which lacks the feature http"
+                    .into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// The settings or an inherited socket ask for HTTP.
+    pub(super) fn open(
+        settings: &Settings,
+        inherited: Vec<std::net::TcpListener>,
+    ) -> Result<Self, StartError> {
+        Self::check(settings)?;
+        match inherited.is_empty() {
+            true => Ok(Self),
+            false => Err(StartError::Unusable("LISTEN_FDS: this build lacks the feature http".into())),
+        }
+    }
+
+    pub(super) fn serve(
+        self,
+        _: &ServerContext,
+        _: &Arc<Workers>,
+        _: &Threads,
+    ) -> Result<Vec<SocketAddr>, StartError> {
+        Ok(Vec::new())
+    }
+}

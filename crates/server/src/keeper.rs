@@ -1,0 +1,332 @@
+//! The keeper of the journal: a task that syncs the disk, copies the live keys to a new file, and ends the server if the disk
+//! cannot be trusted.
+//!
+//! Owns    the clients whose replies wait for the disk.
+//! Rule    a sync and a copy run on threads for blocking work, which last as long as there is something to do. While one sync
+//!         runs, replies gather for the next one. On a slow disk the next one waits a while for the clients that the last one
+//!         has answered, since they are about to send again: otherwise every other sync would serve few of them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use redlatch_core::journal::log::{Log, SyncError};
+use redlatch_core::state::clients::Client;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::context::ServerContext;
+use super::{boot, journal};
+
+/// How often the disk is synced while leases run, and how often a failed write is tried again.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// How often [`Keeper::caught_up`] looks.
+#[cfg(feature = "http")]
+const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
+/// How many syncs there are in the time for which one proves that no other node leads. Each of them tells the others that
+/// this node lives, and how far lock time is.
+const HEARTBEATS: u32 = 4;
+/// The time after a commit that etcd has not taken, until it is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
+const SLOW_SYNC: Duration = Duration::from_millis(2);
+
+/// The log of a server, and the clients that wait for it.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) log: Arc<Log>,
+    sync_every: Duration,
+    /// Whether other nodes may take the place of this server.
+    is_watched: bool,
+    waiting: Mutex<Waiting>,
+    /// A reply waits for the disk.
+    wanted: Notify,
+    has_failed: AtomicBool,
+    /// The last sync is done.
+    has_ended: watch::Sender<bool>,
+}
+
+/// The clients that wait for the next sync.
+#[derive(Debug)]
+struct Waiting {
+    clients: Vec<Arc<Client>>,
+    /// Rises whenever they are woken.
+    round: u64,
+}
+
+/// What the last sync has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastSync {
+    took: Duration,
+    /// The replies that it has released.
+    released: usize,
+}
+
+impl Keeper {
+    pub(super) fn new(log: Arc<Log>) -> Self {
+        let believed = log.believed_ms().map(Duration::from_millis);
+        Self {
+            log,
+            sync_every: believed.map_or(SYNC_EVERY, |believed| believed / HEARTBEATS),
+            is_watched: believed.is_some(),
+            waiting: Mutex::new(Waiting { clients: Vec::new(), round: 1 }),
+            wanted: Notify::new(),
+            has_failed: AtomicBool::new(false),
+            has_ended: watch::Sender::new(false),
+        }
+    }
+
+    /// Writes what was appended. If the newest file has grown enough, the task is told.
+    pub(super) fn write(&self) {
+        self.log.write();
+        if self.log.has_grown() {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Wakes the client after the next sync, or when a failed write has been repeated. `round` is where the caller keeps
+    /// for which round its client is in the list, 0 at first.
+    pub(super) fn wait(&self, client: &Arc<Client>, round: &mut u64) {
+        let mut waiting = self.waiting.lock();
+        if *round != waiting.round {
+            *round = waiting.round;
+            waiting.clients.push(Arc::clone(client));
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Resolves when the log has what the replies of requests up to now wait for; never after a sync has failed.
+    #[cfg(feature = "http")]
+    pub(super) async fn caught_up(&self) {
+        let owed = self.log.owed();
+        self.write();
+        while !self.log.has(owed, boot::millis) {
+            self.wanted.notify_one();
+            tokio::time::sleep(CATCH_UP_EVERY).await;
+        }
+    }
+
+    /// Whether a sync has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(SeqCst)
+    }
+
+    /// Resolves when the last sync is done.
+    pub(super) async fn ended(&self) {
+        // The channel cannot close, because its sender lives in `self`.
+        let _ = self.has_ended.subscribe().wait_for(|has_ended| *has_ended).await;
+    }
+
+    /// Keeps the journal until the server has ended and its connections are closed.
+    pub(super) async fn run(self: Arc<Self>, context: ServerContext) {
+        let mut copying = None;
+        if self.keep(&context, &mut copying).await.is_err() {
+            context.stop();
+            context.drained().await;
+        }
+        if let Some(task) = copying {
+            // It ends with the server. The last entry of the journal is not one of the copy.
+            let _ = task.await;
+        }
+        let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
+        if !self.has_failed()
+            && let Ok(Err(error)) = spawn_blocking(move || log.stop(now, boot::millis())).await
+        {
+            tracing::warn!(%error, "The journal does not say that the server has ended in good order");
+        }
+        self.has_ended.send_replace(true);
+    }
+
+    /// Syncs, copies, and tries failed writes again, until the last connection is closed: it may wait with its last replies.
+    ///
+    /// # Errors
+    /// A sync has failed: the server must end.
+    async fn keep(
+        self: &Arc<Self>,
+        context: &ServerContext,
+        copying: &mut Option<JoinHandle<bool>>,
+    ) -> Result<(), Failed> {
+        let (mut synced, mut last) = (Instant::now(), LastSync::default());
+        let mut drained = pin!(context.drained());
+        loop {
+            tokio::select! {
+                () = &mut drained => return Ok(()),
+                // While writes fail, they are tried again once a second, and not for each client that waits.
+                () = self.wanted.notified(), if self.log.error().is_none() => {}
+                () = tokio::time::sleep(self.sync_every.saturating_sub(synced.elapsed())) => {}
+                is_whole = ended(copying) => if is_whole { *copying = self.end_copy(context).await? },
+            }
+            let is_late = synced.elapsed() >= self.sync_every;
+            if is_late {
+                self.log.retry();
+            }
+            self.show_error(context);
+            if copying.is_none() && (is_late || self.log.has_grown()) {
+                *copying = self.begin_copy(context);
+            }
+            let now = context.clock().now().lock;
+            let is_due = is_late && (self.is_watched || self.log.is_sync_due(now));
+            // A read may wait for the proof that this server still leads.
+            let is_read_waiting = self.is_watched && !self.waiting.lock().clients.is_empty();
+            if is_due || is_read_waiting || self.log.needs_sync() {
+                self.gather(last).await;
+                let started = Instant::now();
+                if !self.sync(context).await? && self.is_watched {
+                    // What waits goes on waiting: etcd is not asked again at once.
+                    tokio::time::sleep(TRY_AGAIN.min(self.sync_every)).await;
+                    continue;
+                }
+                last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
+            }
+            if is_late {
+                synced = Instant::now();
+            }
+            self.wake();
+        }
+    }
+
+    /// Lets requests that have arrived, or will in a moment, take part in the next sync.
+    async fn gather(&self, last: LastSync) {
+        let waiting = || self.waiting.lock().clients.len();
+        loop {
+            let before = waiting();
+            tokio::task::yield_now().await;
+            if waiting() == before {
+                break;
+            }
+        }
+        if last.took >= SLOW_SYNC {
+            let all = async {
+                while waiting() < last.released {
+                    self.wanted.notified().await;
+                }
+            };
+            // Other nodes see that the log goes on.
+            let longest = if self.is_watched { self.sync_every / 2 } else { Duration::MAX };
+            let _ = tokio::time::timeout(longest.min(last.took / 2), all).await;
+        }
+    }
+
+    /// Wakes the clients that wait. Those whose reply still waits come back.
+    fn wake(&self) {
+        let clients = {
+            let mut waiting = self.waiting.lock();
+            waiting.round += 1;
+            std::mem::take(&mut waiting.clients)
+        };
+        clients.iter().for_each(|client| client.wake());
+    }
+
+    /// Syncs the disk once. Returns false if the journal cannot be written, which a later sync tries again.
+    ///
+    /// # Errors
+    /// What was written may be lost: the server must end.
+    async fn sync(&self, context: &ServerContext) -> Result<bool, Failed> {
+        let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
+        let begun = Instant::now();
+        match spawn_blocking(move || log.sync(now, boot::millis())).await {
+            Ok(Ok(())) => {
+                if let Some(cluster) = &context.engine.shared().cluster {
+                    if cluster.set_late(false) {
+                        tracing::info!("etcd takes the log again");
+                    }
+                    cluster.note_commit(begun.elapsed());
+                }
+                Ok(true)
+            }
+            Ok(Err(SyncError::Write(_))) => {
+                self.show_error(context);
+                Ok(false)
+            }
+            Ok(Err(SyncError::Delayed(error))) => {
+                // The sync may be done, and is tried again.
+                let cluster = context.engine.shared().cluster.as_ref();
+                if !cluster.is_some_and(|cluster| cluster.set_late(true)) {
+                    tracing::warn!(%error, "etcd does not take the log: nothing is answered until it does");
+                }
+                Ok(false)
+            }
+            Ok(Err(error @ SyncError::Sync(_))) => {
+                match self.is_watched {
+                    true => tracing::warn!(%error, "The log is not this node's any more"),
+                    false => {
+                        tracing::error!(%error, "The journal may have lost what it was given: the server ends");
+                    }
+                }
+                self.has_failed.store(true, SeqCst);
+                Err(Failed)
+            }
+            // The runtime is shutting down.
+            Err(_) => Err(Failed),
+        }
+    }
+
+    /// Tells the commands whether the journal can be written.
+    fn show_error(&self, context: &ServerContext) {
+        let quarantine = &context.engine.shared().quarantine;
+        match (self.log.error(), quarantine.disk_error().is_some()) {
+            (Some(error), false) => {
+                tracing::error!(error, "The journal cannot be written: no write is answered");
+                quarantine.set_disk_error(&error);
+            }
+            (None, true) => {
+                tracing::info!("The journal can be written again");
+                quarantine.clear_disk_error();
+                context.ticker().notify_one();
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to copy the live keys, if it is time: to a new file, or again to one whose copy was interrupted.
+    fn begin_copy(self: &Arc<Self>, context: &ServerContext) -> Option<JoinHandle<bool>> {
+        let (log, now) = (&self.log, context.clock().now().lock);
+        if log.error().is_some() {
+            // What is copied would stay in memory.
+            return None;
+        }
+        if log.is_copy_due()
+            && let Err(error) = log.begin_copy(now, boot::millis())
+        {
+            tracing::warn!(%error, "The journal cannot begin a new file");
+        }
+        log.is_copying().then(|| {
+            let (context, log) = (context.clone(), Arc::clone(log));
+            spawn_blocking(move || {
+                let shared = context.engine.shared();
+                journal::copy_all(&shared.keyspace, &*shared.clock, &log, || context.has_stopped())
+            })
+        })
+    }
+
+    /// All live keys have been copied: once they are on the disk, the older files go. Returns the task that removes them.
+    ///
+    /// # Errors
+    /// A sync has failed.
+    async fn end_copy(&self, context: &ServerContext) -> Result<Option<JoinHandle<bool>>, Failed> {
+        self.log.end_copy();
+        let log = Arc::clone(&self.log);
+        let removed = self.sync(context).await?.then(|| {
+            spawn_blocking(move || {
+                if let Err(error) = log.remove_older() {
+                    tracing::warn!(%error, "Older files of the journal cannot be removed");
+                }
+                false
+            })
+        });
+        Ok(removed)
+    }
+}
+
+#[derive(Debug)]
+struct Failed;
+
+/// Resolves when the copy has ended, if one runs: whether it is whole.
+async fn ended(copying: &mut Option<JoinHandle<bool>>) -> bool {
+    let Some(task) = copying else { return std::future::pending().await };
+    let is_whole = task.await.unwrap_or(false);
+    *copying = None;
+    is_whole
+}

@@ -1,0 +1,321 @@
+//! Listeners: binding addresses, accepting connections, rejecting those that cannot be served.
+//!
+//! Rule    a port is bound exclusively, so that a second server on it fails.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redlatch_core::state::clients::Client;
+use redlatch_core::state::session::Session;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
+
+use super::connection::Connection;
+use super::context::ServerContext;
+use super::spare_descriptor::{SpareDescriptor, is_peer_error};
+use super::tls::Tls;
+use super::unix::SocketFile;
+use super::worker::Workers;
+
+/// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
+pub(super) const BACKLOG: i32 = 1024;
+
+/// A TCP socket that listens on `address`; port 0 takes a free one.
+///
+/// # Errors
+/// The address does not belong to this machine, or the port is in use.
+pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Allows a port with old connections in TIME_WAIT, but not one with another listener.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// A socket that accepts connections.
+pub(super) enum Listener {
+    Tcp(TcpListener, Option<Arc<Tls>>),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A connection that was accepted and is not registered with a runtime yet.
+pub(super) enum Accepted {
+    Tcp(std::net::TcpStream, SocketAddr),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Listener {
+    /// Accepts connections in a task of the current runtime until the server ends.
+    pub(super) fn spawn(self, context: &ServerContext, workers: &Arc<Workers>, open: &Open) {
+        let (context, workers, open) = (context.clone(), Arc::clone(workers), open.clone());
+        Handle::current().spawn(async move {
+            self.run(context, workers).await;
+            drop(open);
+        });
+    }
+
+    /// Accepts connections until the server ends. Then the file of a Unix socket is removed.
+    async fn run(self, context: ServerContext, workers: Arc<Workers>) {
+        let mut spare = SpareDescriptor::new();
+        loop {
+            let accepted = tokio::select! {
+                () = context.stopped() => return,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok(accepted) => {
+                    spare.accept_succeeded();
+                    self.admit(accepted, &context, &workers);
+                }
+                Err(error) if is_peer_error(&error) => tokio::task::yield_now().await,
+                Err(error) => self.cannot_accept(&error, &mut spare, &context).await,
+            }
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+        Ok(match self {
+            Self::Tcp(listener, _) => {
+                let (stream, peer) = listener.accept().await?;
+                Accepted::Tcp(stream.into_std()?, peer)
+            }
+            Self::Unix(listener, _) => Accepted::Unix(listener.accept().await?.0.into_std()?),
+        })
+    }
+
+    /// Opens the connection on a worker, unless it is denied or there are too many.
+    fn admit(&self, accepted: Accepted, context: &ServerContext, workers: &Workers) {
+        if accepted.is_denied(context) {
+            context.reject("protected mode is on and there is no password");
+            return self.refuse(accepted, PROTECTED);
+        }
+        let permit = context.connection_permit(accepted.is_local());
+        let Some(permit) = permit else { return self.refuse(accepted, FULL) };
+        match accepted {
+            Accepted::Tcp(stream, peer) => {
+                let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
+                let seconds = context.engine.shared().settings.integer("tcp-keepalive").unsigned_abs();
+                set_options(&stream, seconds);
+                let session = || enter(context, peer.to_string(), local, false);
+                match self {
+                    Self::Tcp(_, Some(tls)) => workers.spawn(|| {
+                        let stream = tls.accept(TcpStream::from_std(stream)?);
+                        Ok(Connection::new(stream, context.clone(), session(), permit))
+                    }),
+                    _ => workers.spawn(|| {
+                        let stream = TcpStream::from_std(stream)?;
+                        Ok(Connection::new(stream, context.clone(), session(), permit))
+                    }),
+                }
+            }
+            Accepted::Unix(stream) => workers.spawn(|| {
+                let stream = UnixStream::from_std(stream)?;
+                let session = enter(context, self.address(), self.address(), true);
+                Ok(Connection::new(stream, context.clone(), session, permit))
+            }),
+        }
+    }
+
+    /// The address of both ends of a connection through a Unix socket, as in Redis.
+    fn address(&self) -> String {
+        match self {
+            Self::Unix(_, file) => format!("{}:0", file.path().display()),
+            Self::Tcp(..) => String::new(),
+        }
+    }
+
+    /// Sends the reason to a rejected peer, except on a TLS port, where that would take a handshake.
+    fn refuse(&self, accepted: Accepted, why: &str) {
+        if !matches!(self, Self::Tcp(_, Some(_))) {
+            accepted.refuse(why);
+        }
+    }
+
+    /// Handles a failed accept: rejects the next connection in the backlog, if the spare descriptor allows it.
+    async fn cannot_accept(&self, error: &io::Error, spare: &mut SpareDescriptor, context: &ServerContext) {
+        context.reject("the process is out of descriptors or memory");
+        let mut has_rejected = false;
+        if spare.release(error) {
+            // The peer may be gone by now: accepting is polled once.
+            tokio::select! {
+                biased;
+                Ok(accepted) = self.accept() => {
+                    self.refuse(accepted, FULL);
+                    has_rejected = true;
+                }
+                () = std::future::ready(()) => {}
+            }
+        }
+        tracing::debug!(%error, has_rejected, "accept failed");
+        spare.recover(has_rejected).await;
+    }
+}
+
+/// Held for a listener until its socket is closed.
+#[derive(Clone, Debug)]
+pub(super) struct Open(#[allow(dead_code, reason = "it is dropped, and nothing else")] Sender<()>);
+
+/// The end of all listeners of a server.
+#[derive(Debug)]
+pub(super) struct Closed(Mutex<Receiver<()>>);
+
+/// A token for listeners, and what waits until its last copy is gone.
+pub(super) fn tracked() -> (Open, Closed) {
+    let (open, closed) = channel();
+    (Open(open), Closed(Mutex::new(closed)))
+}
+
+impl Closed {
+    /// Waits until all sockets are closed. Not for the thread that drives the listeners.
+    pub(super) fn wait(&self) {
+        // Nobody sends: an error says that nobody is left who could.
+        while self.0.lock().recv().is_ok() {}
+    }
+}
+
+impl Accepted {
+    /// Sends the reason to a rejected peer and closes its connection. A new socket takes a short text without blocking.
+    /// Errors are ignored, because the peer may be gone.
+    pub(super) fn refuse(self, why: &str) {
+        let _ = match self {
+            Self::Tcp(mut stream, _) => stream.write_all(why.as_bytes()),
+            Self::Unix(mut stream) => stream.write_all(why.as_bytes()),
+        };
+    }
+
+    /// Whether the peer is on this machine.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(_, peer) => peer.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Whether protected mode denies this peer: the peer is on another machine, and no password is set.
+    pub(super) fn is_denied(&self, context: &ServerContext) -> bool {
+        let shared = context.engine.shared();
+        !self.is_local() && shared.settings.is_protected() && shared.acl.default_account().user().needs_none()
+    }
+}
+
+/// Redis' reply where `maxclients` connections are open.
+pub(super) const FULL: &str = "-ERR max number of clients reached\r\n";
+
+/// Redis 7.0's reply in protected mode, which operators search for.
+pub(super) const PROTECTED: &str = "\
+-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default \
+user. In this mode connections are only accepted from the loopback interface. If you want to connect from external \
+computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the command \
+'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is \
+running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make \
+this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration \
+file, and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server \
+manually just for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication password for \
+the default user. NOTE: You only need to do one of the above things in order for the server to start accepting \
+connections from the outside.\r\n";
+
+/// Unanswered keepalive probes after which a peer counts as gone, as in Redis.
+const PROBES: u32 = 3;
+
+/// Sets TCP_NODELAY, so that small replies leave at once, and keepalive, so that a vanished peer is noticed. Errors
+/// are ignored, because a connection works without these options.
+pub(super) fn set_options<S: std::os::fd::AsFd>(stream: &S, keepalive_seconds: u64) {
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_nodelay(true);
+    if keepalive_seconds > 0 {
+        let time = Duration::from_secs(keepalive_seconds);
+        let interval = Duration::from_secs((keepalive_seconds / 3).max(1));
+        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
+        let _ = socket.set_tcp_keepalive(&keepalive);
+    }
+}
+
+/// Registers the client of a new connection. From now on a step of a manual clock waits for it.
+pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_unix: bool) -> Session {
+    let shared = context.engine.shared();
+    let since = context.clock().now().lock;
+    let client = Client::new(shared.registries.clients.next_id(), peer, local, is_unix, since);
+    let session = context.engine.connect(client);
+    if context.has_stopped() {
+        // `ServerContext::stop` may have missed this client.
+        session.client.close();
+    }
+    session
+}
+
+/// The addresses in the setting `bind`. A leading `-` marks an address that may be missing.
+pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
+    bind.split_whitespace()
+        .map(|word| {
+            let (word, may_fail) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
+            let ip: IpAddr = match word {
+                "*" => IpAddr::from([0, 0, 0, 0]),
+                "::*" => IpAddr::from([0_u16; 8]),
+                "localhost" => IpAddr::from([127, 0, 0, 1]),
+                word => word
+                    .parse()
+                    .map_err(|_| format!("bind '{word}': must be IP addresses separated by spaces"))?,
+            };
+            Ok((ip, may_fail))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::Server;
+
+    fn server(seconds: &str) -> Server {
+        Server::builder().set("tcp-keepalive", seconds).start_blocking().unwrap()
+    }
+
+    #[test]
+    fn a_connection_is_probed_as_often_as_the_setting_says() {
+        for (setting, time, interval) in [("300", 300, 100), ("7", 7, 2), ("1", 1, 1)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            set_options(&stream, setting.parse().unwrap());
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), time);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), interval);
+            assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        }
+    }
+
+    /// Whether the system has a keepalive timer on the server's end of a connection.
+    fn is_probed(server: &Server) -> bool {
+        let address = server.addr();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+        let end = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
+        let ends = format!(" {} {} 01 ", end(address), end(stream.local_addr().unwrap()));
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = all.lines().find(|line| line.contains(&ends)).unwrap();
+        // Local and remote end, state, queues, then the timer: 02 is the keepalive timer.
+        let timer = line.split_whitespace().nth(5).unwrap();
+        timer.starts_with("02:")
+    }
+
+    #[test]
+    fn an_accepted_connection_is_probed_unless_the_setting_is_zero() {
+        assert!(is_probed(&server("300")));
+        assert!(!is_probed(&server("0")));
+    }
+}

@@ -1,0 +1,483 @@
+//! One namespace: a clock, and an engine for each node. Tests move its clock and break its nodes.
+//!
+//! Owns    the movements of a test's clock, and what a client of a node can reach.
+//! Rule    changes of the clock happen one after the other. Each is over when every connection has sent what it caused.
+//! Time    real time is read only to tell how long clients have been silent.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use redlatch_core::keyspace::{Due, ShardSet, View};
+use redlatch_core::state::clients::Client;
+use redlatch_core::testing::{
+    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
+    NodeFacts, NodeState, Testing, client_fits,
+};
+use redlatch_proto::clock::{Clock, LockTime};
+use redlatch_proto::error::Refusal;
+use tokio::task::AbortHandle;
+
+use super::clock::{NodeClock, TIME_END, TestClock};
+use super::context::ServerContext;
+use super::namespaces::Namespaces;
+
+#[derive(Debug)]
+pub(super) struct Namespace {
+    name: Arc<str>,
+    clock: Arc<TestClock>,
+    nodes: Vec<Node>,
+    /// Held while the clock moves.
+    moving: tokio::sync::Mutex<()>,
+    activity: Arc<Activity>,
+    /// The task that moves an automatic clock.
+    auto: Mutex<Option<AbortHandle>>,
+}
+
+/// A node of a namespace.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) context: ServerContext,
+    pub(super) clock: Arc<NodeClock>,
+    pub(super) status: Arc<NodeStatus>,
+}
+
+#[derive(Debug)]
+pub(super) struct NodeStatus {
+    /// False while the node is up and has no partition.
+    is_restricted: AtomicBool,
+    state: Mutex<NodeState>,
+    /// Patterns of the clients that it does not answer.
+    partitions: RwLock<Vec<Bytes>>,
+}
+
+/// Whether a node answers a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reach {
+    Open,
+    /// It neither reads nor writes.
+    Silent,
+    Reset,
+}
+
+/// When a client of a namespace was last active, in real time.
+#[derive(Debug)]
+pub(super) struct Activity {
+    origin: Instant,
+    millis: AtomicU64,
+}
+
+/// The place of an engine: a node of a namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Membership {
+    pub(super) namespaces: Weak<Namespaces>,
+    pub(super) namespace: Weak<Namespace>,
+    /// From 0 on.
+    pub(super) node: usize,
+    pub(super) status: Arc<NodeStatus>,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl Membership {
+    /// The namespace, unless it has been dropped.
+    pub(super) fn namespace(&self) -> Option<Arc<Namespace>> {
+        self.namespace.upgrade()
+    }
+
+    /// Removes the namespace; false if it is the default one, which lives as long as the server.
+    pub(super) fn remove(&self) -> bool {
+        let named = self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE);
+        let namespaces = self.namespaces.upgrade();
+        named.zip(namespaces).is_some_and(|(namespace, namespaces)| namespaces.remove(&namespace.name))
+    }
+
+    /// The engine of this node in the namespace of that name, which is made if there is none.
+    ///
+    /// # Errors
+    /// The name is not allowed, or there are too many namespaces: an error reply.
+    pub(super) fn enter(&self, name: &[u8]) -> Result<ServerContext, String> {
+        let stopping = || "ERR the server is stopping".to_owned();
+        let namespace = self.namespaces.upgrade().ok_or_else(stopping)?.enter(name)?;
+        Ok(namespace.nodes[self.node].context.clone())
+    }
+
+    /// Notes that a client is active.
+    pub(super) fn touch(&self) {
+        self.activity.touch();
+    }
+
+    /// Whether the node answers this client.
+    pub(super) fn reach(&self, client: &Client) -> Reach {
+        self.status.reach(client)
+    }
+}
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        Self { origin: Instant::now(), millis: AtomicU64::new(0) }
+    }
+
+    fn touch(&self) {
+        self.millis.store(self.elapsed_ms(), SeqCst);
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// How long no client has been active.
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.elapsed_ms().saturating_sub(self.millis.load(SeqCst)))
+    }
+}
+
+impl NodeStatus {
+    pub(super) fn new() -> Self {
+        Self {
+            is_restricted: AtomicBool::new(false),
+            state: Mutex::new(NodeState::Up),
+            partitions: RwLock::new(Vec::new()),
+        }
+    }
+
+    fn reach(&self, client: &Client) -> Reach {
+        if !self.is_restricted.load(SeqCst) {
+            return Reach::Open;
+        }
+        match *self.state.lock() {
+            NodeState::Crashed => Reach::Reset,
+            NodeState::Paused => Reach::Silent,
+            NodeState::Up if self.partitions.read().iter().any(|pattern| client_fits(pattern, client)) => {
+                Reach::Silent
+            }
+            NodeState::Up => Reach::Open,
+        }
+    }
+
+    fn set(&self, state: NodeState) {
+        *self.state.lock() = state;
+        self.note_restriction();
+    }
+
+    fn note_restriction(&self) {
+        // The state stays locked, so that of two changes at once the later one is noted last.
+        let state = self.state.lock();
+        let is_restricted = *state != NodeState::Up || !self.partitions.read().is_empty();
+        self.is_restricted.store(is_restricted, SeqCst);
+    }
+}
+
+const PARTITIONS_MAX: usize = 1000;
+
+impl Namespace {
+    pub(super) fn new(
+        name: Arc<str>,
+        clock: Arc<TestClock>,
+        activity: Arc<Activity>,
+        nodes: Vec<Node>,
+    ) -> Self {
+        let moving = tokio::sync::Mutex::new(());
+        Self { name, clock, nodes, moving, activity, auto: Mutex::new(None) }
+    }
+
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(super) fn clock(&self) -> &TestClock {
+        &self.clock
+    }
+
+    /// Its faults and its history, if TEST commands are open. All nodes have the same.
+    pub(super) fn testing(&self) -> Option<&Testing> {
+        self.nodes.first()?.context.engine.shared().testing.as_ref()
+    }
+
+    /// Disconnects all clients, for good.
+    pub(super) fn end(&self) {
+        self.stop_auto();
+        for node in &self.nodes {
+            node.context.end();
+        }
+    }
+
+    fn clients(&self) -> impl Iterator<Item = Arc<Client>> {
+        self.nodes.iter().flat_map(|node| node.context.engine.shared().registries.clients.all())
+    }
+
+    pub(super) fn facts(&self) -> NamespaceFacts {
+        let nodes = self.node_facts();
+        NamespaceFacts {
+            name: Arc::clone(&self.name),
+            clients: nodes.iter().map(|node| node.clients).sum(),
+            keys: nodes.iter().map(|node| node.keys).sum(),
+            mode: self.mode(),
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match (self.auto.lock().is_some(), self.clock.is_frozen()) {
+            (true, _) => Mode::Auto,
+            (false, true) => Mode::Frozen,
+            (false, false) => Mode::Running,
+        }
+    }
+
+    /// Moves time forward to `target`, through every deadline in between, in their order.
+    async fn step_to(&self, target: LockTime) {
+        let target = target.min(TIME_END);
+        // Requests written to an in-process stream before this call are processed at the old time.
+        self.settle().await;
+        loop {
+            let now = self.clock.now().lock;
+            let next = self.tick().map_or(target, |next| next.max(now + 1).min(target));
+            if now >= target {
+                break;
+            }
+            self.clock.set(next);
+            self.tick();
+            self.settle().await;
+        }
+        self.settle().await;
+        self.wake_tickers();
+    }
+
+    /// Waits until every connection has done its work and has sent the messages about it.
+    async fn settle(&self) {
+        for node in &self.nodes {
+            node.context.wait_for_clock_step().await;
+        }
+    }
+
+    /// Does all due work of all nodes. Returns the next time at which work is due, by the clock of the namespace.
+    fn tick(&self) -> Option<LockTime> {
+        self.nodes.iter().filter_map(Node::tick).min()
+    }
+
+    /// When the next deadline has passed. A key exists through the millisecond of its deadline. The wheel has work in
+    /// between, which nobody sees.
+    fn next_deadline(&self) -> Option<LockTime> {
+        let next_work = self.tick();
+        let now = self.clock.now().lock;
+        let nodes = (1..).zip(&self.nodes);
+        let deadlines = nodes.flat_map(|(number, node)| node.deadlines(number, 1));
+        let due_in = deadlines.map(|due| due.in_ms + u64::from(matches!(due.of, DeadlineOf::Key(_)))).min();
+        due_in.map(|millis| now + millis).or(next_work).filter(|next| *next <= TIME_END)
+    }
+
+    /// Changes the clock. Returns the Unix time in milliseconds; `None` if there is no next deadline.
+    ///
+    /// # Errors
+    /// The time to move to has passed, or is behind [`TIME_END`].
+    pub(super) async fn change_clock(self: &Arc<Self>, change: ClockChange) -> Result<Option<u64>, Refusal> {
+        let _moving = self.moving.lock().await;
+        match change {
+            ClockChange::Freeze => {
+                self.stop_auto();
+                self.clock.freeze();
+                self.settle().await;
+            }
+            ClockChange::Run => {
+                self.stop_auto();
+                self.clock.run();
+                self.wake_all();
+            }
+            ClockChange::Advance(millis) => self.step_to(self.clock.now().lock + millis).await,
+            ClockChange::Set(unix_ms) => {
+                let now = self.clock.now();
+                let millis = i128::from(unix_ms) - i128::from(now.wall().as_millis());
+                let target = now.lock + u64::try_from(millis).map_err(|_| has_passed())?;
+                if target > TIME_END {
+                    return Err(Refusal::said("ERR time ends with the year 9999"));
+                }
+                self.step_to(target).await;
+            }
+            ClockChange::Next => {
+                self.settle().await;
+                let Some(next) = self.next_deadline() else { return Ok(None) };
+                self.step_to(next).await;
+            }
+            ClockChange::Auto { idle_ms } => {
+                self.stop_auto();
+                self.clock.freeze();
+                let task = run_auto(Arc::downgrade(self), Duration::from_millis(idle_ms));
+                *self.auto.lock() = Some(tokio::spawn(task).abort_handle());
+            }
+            ClockChange::AutoOff => self.stop_auto(),
+            ClockChange::StepWall(millis) => self.clock.step_wall(millis),
+        }
+        Ok(Some(self.clock.now().wall().as_millis()))
+    }
+
+    fn stop_auto(&self) {
+        if let Some(task) = self.auto.lock().take() {
+            task.abort();
+        }
+    }
+
+    /// Wakes all connections and tickers, so that they look at the clock, and at whom their node answers.
+    fn wake_all(&self) {
+        self.clients().for_each(|client| client.wake());
+        self.wake_tickers();
+    }
+
+    /// Wakes all tickers: what they sleep until may be due sooner on a clock that was moved.
+    fn wake_tickers(&self) {
+        self.nodes.iter().for_each(|node| node.context.ticker().notify_one());
+    }
+
+    /// The clock, with at most `count` deadlines.
+    pub(super) fn clock_facts(&self, count: usize) -> ClockFacts {
+        let now = self.clock.now();
+        let mut deadlines: Vec<_> =
+            (1..).zip(&self.nodes).flat_map(|(number, node)| node.deadlines(number, count)).collect();
+        deadlines.sort_by_key(|deadline| deadline.in_ms);
+        deadlines.truncate(count);
+        ClockFacts { mode: self.mode(), unix_ms: now.wall().as_millis(), lock: now.lock, deadlines }
+    }
+
+    pub(super) fn node_facts(&self) -> Vec<NodeFacts> {
+        (1..).zip(&self.nodes).map(|(number, node)| node.facts(number)).collect()
+    }
+
+    /// Changes the state of a node; `number` counts from 1 on.
+    ///
+    /// # Errors
+    /// The node has as many partitions as are allowed.
+    pub(super) async fn change_node(&self, number: u16, change: NodeChange) -> Result<(), Refusal> {
+        let node = &self.nodes[usize::from(number) - 1];
+        match change {
+            NodeChange::Crash { keeps_keys } => {
+                node.status.set(NodeState::Crashed);
+                self.wake_all();
+                // On a thread that may wait for a long script.
+                let engine = node.context.engine.clone();
+                let forgotten = tokio::task::spawn_blocking(move || engine.shared().forget(keeps_keys));
+                forgotten.await.expect("forgetting does not panic");
+            }
+            NodeChange::Pause => node.status.set(NodeState::Paused),
+            NodeChange::Start | NodeChange::Resume => node.status.set(NodeState::Up),
+            NodeChange::Skew(millis) => {
+                let _moving = self.moving.lock().await;
+                self.settle().await;
+                node.clock.set_skew_ms(millis);
+                self.tick();
+                self.settle().await;
+                self.wake_tickers();
+            }
+            NodeChange::Partition(pattern) => {
+                let mut partitions = node.status.partitions.write();
+                if partitions.len() >= PARTITIONS_MAX {
+                    return Err(Refusal::said(format!("ERR a node has {PARTITIONS_MAX} partitions at most")));
+                }
+                partitions.push(pattern);
+            }
+            NodeChange::Heal => node.status.partitions.write().clear(),
+        }
+        node.status.note_restriction();
+        self.wake_all();
+        Ok(())
+    }
+}
+
+fn has_passed() -> Refusal {
+    Refusal::said("ERR that time has passed; TEST.CLOCK STEP-WALL steps the wall clock in either direction")
+}
+
+/// Moves the clock to the next deadline whenever all clients have been silent for `idle`.
+async fn run_auto(namespace: Weak<Namespace>, idle: Duration) {
+    loop {
+        let silence = namespace.upgrade().map(|namespace| namespace.activity.silence());
+        let Some(silence) = silence else { return };
+        if silence < idle {
+            tokio::time::sleep(idle - silence).await;
+            continue;
+        }
+        let Some(namespace) = namespace.upgrade() else { return };
+        if namespace.clients().next().is_some() {
+            let moving = namespace.moving.lock().await;
+            if let Some(next) = namespace.next_deadline() {
+                namespace.step_to(next).await;
+            }
+            drop(moving);
+        }
+        namespace.activity.touch();
+    }
+}
+
+impl Node {
+    /// Does all due work. Returns the next time at which work is due, by the clock of the namespace.
+    fn tick(&self) -> Option<LockTime> {
+        let engine = &self.context.engine;
+        engine.sweep();
+        let next = loop {
+            if let Due::Next(next) = engine.tick() {
+                break next;
+            }
+        };
+        let now = self.clock.now().lock;
+        let due = [next, engine.next_wait()].into_iter().flatten().filter(|next| *next > now).min();
+        due.or(next).map(|next| self.clock.base_time(next))
+    }
+
+    fn facts(&self, number: u16) -> NodeFacts {
+        let shared = self.context.engine.shared();
+        NodeFacts {
+            node: number,
+            port: shared.main_port(),
+            state: *self.status.state.lock(),
+            skew_ms: self.clock.skew_ms(),
+            partitions: self.status.partitions.read().clone(),
+            clients: shared.registries.clients.all().len(),
+            keys: (0..shared.keyspace.databases())
+                .map(|database| shared.keyspace.known_size(database).0)
+                .sum(),
+        }
+    }
+
+    /// The next deadlines of this node, `count` at most, in their order. While a long call holds the keys, theirs are left
+    /// out. What should have happened, but is held up by a pause, is no deadline any more.
+    fn deadlines(&self, number: u16, count: usize) -> Vec<Deadline> {
+        let shared = self.context.engine.shared();
+        let now = self.clock.now();
+        let mut found: Vec<(LockTime, DeadlineOf)> = Vec::new();
+        let shorten = |found: &mut Vec<(LockTime, DeadlineOf)>| {
+            found.sort_by_key(|(time, _)| *time);
+            found.truncate(count);
+        };
+        for database in 0..shared.keyspace.databases() {
+            if shared.keyspace.known_size(database).1 == 0 {
+                continue;
+            }
+            let view = View::try_lock(&shared.keyspace, ShardSet::All, database, now, shared.events());
+            let Some(mut view) = view else { break };
+            view.survey(|entry| {
+                if let Some(deadline) = entry.deadline.filter(|deadline| !deadline.has_passed(now.lock)) {
+                    found.push((deadline.time(), DeadlineOf::Key(Bytes::copy_from_slice(entry.key))));
+                    if found.len() > 16 * count {
+                        shorten(&mut found);
+                    }
+                }
+            });
+            view.finish(&shared.registries);
+        }
+        for client in shared.registries.clients.all() {
+            let until = client.waits_until().filter(|until| *until > now.lock);
+            found.extend(until.map(|until| (until, DeadlineOf::Wait(client.id))));
+        }
+        found.extend(shared.pause.holds(|| true, now.lock).map(|until| (until, DeadlineOf::Pause)));
+        shorten(&mut found);
+        let (offset_ms, base) = (now.wall_offset_ms, self.clock.base().now().lock);
+        found
+            .into_iter()
+            .map(|(time, of)| Deadline {
+                unix_ms: time.as_millis().saturating_add_signed(offset_ms),
+                in_ms: self.clock.base_time(time).millis_since(base),
+                of,
+                node: number,
+            })
+            .collect()
+    }
+}

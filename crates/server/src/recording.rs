@@ -1,0 +1,101 @@
+//! What a server with the test backend notes in the history of its namespace, and the file that TEST.RECORD writes.
+//!
+//! Rule    the time of the system is read here, and only here, for a history.
+//! Rule    a file is a new one. Each event is written at once, so that a process that is killed leaves what it noted.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+
+use redlatch_core::commands::{moment, note_request};
+use redlatch_core::engine::{Engine, Flow};
+use redlatch_core::state::session::Session;
+use redlatch_core::testing::{EventSink, Hit, Moment, Recorder, Testing};
+use redlatch_proto::resp::Request;
+
+use super::clock::wall_micros;
+use super::faults::Progress;
+
+/// Notes that a client has gone.
+pub(super) fn disconnected(engine: &Engine, session: &Session) {
+    if let Some(testing) = &engine.shared().testing {
+        testing.recorder.disconnected(now(engine, testing), session.client.id);
+    }
+}
+
+/// Notes a request, before it is carried out.
+pub(super) fn request(engine: &Engine, testing: &Testing, session: &Session, request: Request<'_>) {
+    note_request(testing, &session.client, (engine.shared().clock.now(), wall_micros()), request);
+}
+
+/// Notes the reply to the request of a session, or that the session waits for it.
+pub(super) fn progressed(
+    engine: &Engine,
+    testing: &Testing,
+    session: &Session,
+    progress: Progress,
+    reply: &[u8],
+) {
+    match progress {
+        Progress::Done(Flow::Next | Flow::Close) if reply.is_empty() => {
+            testing.recorder.unanswered(now(engine, testing), &session.client);
+        }
+        Progress::Done(Flow::Next | Flow::Close) | Progress::Held { is_done: true, .. } => {
+            resumed(engine, session, reply);
+        }
+        Progress::Done(Flow::Wait) | Progress::WaitAndRepeat => {
+            testing.recorder.waits(now(engine, testing), &session.client);
+        }
+        // The request is tried again.
+        Progress::Done(Flow::Again(_) | Flow::Offload) | Progress::Held { is_done: false, .. } => {}
+    }
+}
+
+/// Notes the reply to a request of a session, if the server has a test backend and no fault has taken the reply.
+pub(super) fn resumed(engine: &Engine, session: &Session, reply: &[u8]) {
+    if let Some(testing) = &engine.shared().testing
+        && !reply.is_empty()
+    {
+        testing.recorder.reply(now(engine, testing), &session.client, reply);
+    }
+}
+
+/// Notes that a fault acts at the request of a session.
+pub(super) fn fault(engine: &Engine, session: &Session, hit: &Hit) {
+    if let Some(testing) = &engine.shared().testing {
+        let text = hit.action.to_string();
+        testing.recorder.fault(now(engine, testing), &session.client, hit.id, text);
+    }
+}
+
+/// The moment on the node of this engine.
+pub(super) fn now(engine: &Engine, testing: &Testing) -> Moment {
+    moment(testing, engine.shared().clock.now(), wall_micros())
+}
+
+/// Writes every event of a history from now on to a new file.
+///
+/// # Errors
+/// The history is being written to a file, or this file exists or cannot be created: the reason.
+pub(super) fn start(recorder: &Recorder, name: &str) -> Result<(), String> {
+    let file = OpenOptions::new().write(true).create_new(true).open(name);
+    let file = file.map_err(|error| error.to_string())?;
+    match recorder.begin_writing(Box::new(EventFile(file))) {
+        true => Ok(()),
+        false => {
+            // It was created just now, and is empty.
+            let _ = std::fs::remove_file(name);
+            Err("another file is being written; TEST.RECORD STOP ends that".to_owned())
+        }
+    }
+}
+
+/// A file of events, a line each.
+struct EventFile(File);
+
+impl EventSink for EventFile {
+    fn write(&mut self, line: &str) {
+        if let Err(error) = self.0.write_all(format!("{line}\n").as_bytes()) {
+            tracing::warn!(%error, "an event was not recorded");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The requests of an engine whose clock is a test's: into another namespace, past faults, into the history.
+//!
+//! Rule    a server with the system's clock never comes here.
+
+use redlatch_core::engine::{Batch, Engine, Flow};
+use redlatch_core::state::session::Session;
+use redlatch_core::testing::namespace_of;
+use redlatch_proto::resp::{Reply, Request};
+
+use super::context::ServerContext;
+use super::faults::{ConnectionFaults, Progress};
+use super::namespace::{Membership, Reach};
+use super::recording;
+
+/// What a request has led to.
+pub(super) enum Step {
+    /// It has been executed, refused, or held up by a fault.
+    Done(Progress),
+    /// It comes again in this engine, which is that of another namespace.
+    Move(ServerContext),
+    /// It is not read, because the node does not answer this client.
+    Unreachable,
+}
+
+/// Executes one request, as [`Engine::execute`] does.
+pub(super) fn execute(
+    (engine, membership, faults): (&Engine, &Membership, &mut ConnectionFaults),
+    session: &mut Session,
+    request: Request<'_>,
+    batch: &mut Batch,
+    out: &mut Vec<u8>,
+) -> Step {
+    membership.touch();
+    let Some(testing) = &engine.shared().testing else {
+        return Step::Done(Progress::Done(engine.execute(session, request, batch, out)));
+    };
+    if let Some(name) = namespace_of(request)
+        && name != testing.namespace.as_bytes()
+        && testing.is_open_to(&session.client)
+    {
+        return match membership.enter(name) {
+            Ok(context) => Step::Move(context),
+            Err(text) => {
+                Reply::new(out, session.protocol).error(&text);
+                Step::Done(Progress::Done(Flow::Next))
+            }
+        };
+    }
+    if membership.reach(&session.client) != Reach::Open {
+        return Step::Unreachable;
+    }
+    if faults.is_new() {
+        recording::request(engine, testing, session, request);
+    }
+    let mark = out.len();
+    let progress = faults.execute(engine, session, request, batch, out);
+    recording::progressed(engine, testing, session, progress, &out[mark..]);
+    Step::Done(progress)
+}
