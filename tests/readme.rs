@@ -95,8 +95,9 @@ mod readme {
         let mut named = 0;
         for page in pages() {
             for word in read(&page).split('`').skip(1).step_by(2) {
-                let is_path =
-                    ["src/", "tests/", "benches/", "docs/"].iter().any(|start| word.starts_with(start));
+                let is_path = ["src/", "crates/", "tests/", "benches/", "docs/"]
+                    .iter()
+                    .any(|start| word.starts_with(start));
                 if is_path && !word.contains(['*', '<', ' ']) {
                     assert!(root().join(word).exists(), "{page} names {word}");
                     named += 1;

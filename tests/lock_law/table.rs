@@ -2,7 +2,8 @@
 //!
 //! Rule    a kind and a way are lines that clients send, and what the model makes of them.
 //! Lines   `h: DEL k` is a command of the holder; `+100` passes milliseconds; `close h` and `crash` end connections.
-//! Source  the texts of Redisson's scripts are those of its Java package; their digests are in `src/scripts/known.rs`.
+//! Source  the texts of Redisson's scripts are those of its Java package; their digests are in
+//!         `crates/core/src/scripts/known.rs`.
 
 use super::model::Role::{Holder, Other, Second};
 use super::model::{Answer, Form, Hold, Model, Role, place};

@@ -5,7 +5,7 @@ Usage: collect.py DIRECTORY
 
 Downloads the clients' packages with their ordinary package managers into DIRECTORY/packages, looks through every
 string literal and Lua file in them and in this project's own clients, and writes a text to DIRECTORY/<sha1>.lua when its SHA-1 is one that
-src/scripts/ names. A text is thus never guessed: the SHA-1 says it is the one on the wire. The test is then run
+crates/core/src/scripts/ names. A text is thus never guessed: the SHA-1 says it is the one on the wire. The test is then run
 with REDLATCH_SCRIPTS_DIR=DIRECTORY. Texts that cannot be had are listed at the end; a package manager that is missing
 or a package that cannot be fetched is reported and skipped, and makes the exit status 1 only with --strict.
 

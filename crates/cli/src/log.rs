@@ -93,7 +93,7 @@ impl EventFilter {
     }
 
     fn admits(self, metadata: &Metadata<'_>) -> bool {
-        let is_own = metadata.target().starts_with(env!("CARGO_PKG_NAME"));
+        let is_own = metadata.target().starts_with("redlatch");
         metadata.is_event() && *metadata.level() <= self.0 && (is_own || *metadata.level() <= Level::WARN)
     }
 }

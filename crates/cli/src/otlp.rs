@@ -111,7 +111,7 @@ pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
     let provider =
         SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource()).build();
-    let layer = SpanLayer { tracer: provider.tracer(env!("CARGO_PKG_NAME")) };
+    let layer = SpanLayer { tracer: provider.tracer("redlatch") };
     let filter = FilterFn::new(|metadata| metadata.is_span() && metadata.target() == SPANS);
     let layer = layer.with_filter(filter.with_max_level_hint(LevelFilter::TRACE));
     Ok(Some((layer.boxed(), Exporter { provider, runtime })))
@@ -121,7 +121,7 @@ pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
 fn resource() -> Resource {
     let name = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    let name = name.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned());
+    let name = name.unwrap_or_else(|| "redlatch".to_owned());
     Resource::builder().with_service_name(name).with_attribute(version).build()
 }
 

@@ -10,15 +10,15 @@
 //! A module imports only from the layers below it.
 //!
 //! ```text
-//! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
-//! 5  commands/             one folder per family: rows, parsing, behaviour
-//! 4  scripts/              native scripts, and the seam to the interpreter of all others
-//! 4  testing/              faults, history and their host: what TEST commands change
-//! 3  locks/  keyspace/     who may have a lock, and who waits for it; shards (entries + wheel + waiting calls) each under a mutex
-//! 3  journal/ replication/ the log of effects and recovery; the log in etcd, and who may write it
-//! 2  state/                session, clients, channels, tracking, settings, metrics, effects
-//! 1  types/ wheel/ svg     pure data structures
-//! 0  sync                  mutexes and atomics
+//! 6  engine/                the sans-IO server: execute, tick, next deadline; EXEC
+//! 5  commands/              one folder per family: rows, parsing, behaviour
+//! 4  scripts/               native scripts, and the seam to the interpreter of all others
+//! 4  testing/               faults, history and their host: what TEST commands change
+//! 3  locks/ keyspace/       who may have a lock, and who waits; shards, each under a mutex: entries, timers, waiting calls
+//! 3  journal/ replication/  the log of effects and recovery; the log in etcd, and who may write it
+//! 2  state/                 session, clients, channels, tracking, settings, metrics, effects
+//! 1  types/ wheel/ svg      pure data structures
+//! 0  sync                   mutexes and atomics
 //! ```
 
 #![forbid(unsafe_code)]

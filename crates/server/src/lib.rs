@@ -14,6 +14,7 @@ mod clock;
 #[cfg(feature = "etcd")]
 mod cluster;
 #[cfg(not(feature = "etcd"))]
+#[allow(missing_docs, reason = "documented in `cluster`")]
 #[path = "cluster_none.rs"]
 mod cluster;
 mod connection;

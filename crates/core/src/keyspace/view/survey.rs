@@ -3,7 +3,7 @@
 //! Rule    a survey changes nothing: it shows entries that have expired and are not removed yet, and does not remove them.
 
 // Statistics saturate: an overflow would end the request of everybody who asks for them.
-#![deny(clippy::arithmetic_side_effects, clippy::disallowed_methods)]
+#![deny(clippy::arithmetic_side_effects)]
 
 use redlatch_proto::clock::Deadline;
 use redlatch_proto::number::Mean;
