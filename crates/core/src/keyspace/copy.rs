@@ -35,7 +35,7 @@ pub enum Copied {
 }
 
 impl Keyspace {
-    /// Records the next entries of one shard in the journal, with their deadlines and grants: about [`ENTRIES_PER_STEP`], or
+    /// Records the next entries of one shard in the journal, with their deadlines and grants: about `ENTRIES_PER_STEP`, or
     /// fewer that are large.
     pub fn copy(&self, cursor: &mut CopyCursor, now: LockTime) -> Copied {
         if cursor.shard >= self.shards() || self.journal.is_none() {

@@ -163,7 +163,7 @@ impl LockWaits {
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds, or has
-    /// looked at [`LOOKS_MAX`] things.
+    /// looked at `LOOKS_MAX` things.
     pub fn circle(
         &self,
         keyspace: &Keyspace,

@@ -474,7 +474,7 @@ impl Client {
         total([self.reply_bytes.load(Relaxed), messages])
     }
 
-    /// Asks the connection to release its buffers if it has been idle for [`RELEASE_AFTER_MS`].
+    /// Asks the connection to release its buffers if it has been idle for `RELEASE_AFTER_MS`.
     pub fn release_if_idle(&self, now: LockTime) {
         let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
         if self.buffers.load(Relaxed) == KEPT && now.millis_since(since) >= RELEASE_AFTER_MS {

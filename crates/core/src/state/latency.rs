@@ -178,7 +178,7 @@ const SAMPLE_MS: u64 = 100;
 const SAMPLES_KEPT: usize = 16;
 
 impl Rates {
-    /// Takes a sample, unless the last one is younger than [`SAMPLE_MS`].
+    /// Takes a sample, unless the last one is younger than `SAMPLE_MS`.
     #[inline]
     pub fn sample(&self, now_ms: u64, counts: impl FnOnce() -> [u64; 3]) {
         if now_ms.saturating_sub(self.last_ms.load(Relaxed)) < SAMPLE_MS {

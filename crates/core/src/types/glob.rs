@@ -15,7 +15,7 @@ pub fn is_all(pattern: &[u8]) -> bool {
     pattern == b"*"
 }
 
-/// Like [`matches`], without regard to the case of ASCII letters.
+/// Like [`matches()`], without regard to the case of ASCII letters.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }

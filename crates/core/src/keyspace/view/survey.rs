@@ -32,7 +32,7 @@ const SAMPLES_PER_SHARD: u64 = 16;
 impl View<'_> {
     /// The mean time to live of the keys of a database that have one, in milliseconds; 0 if none has.
     ///
-    /// An estimate: the mean over up to [`SAMPLES_PER_SHARD`] random keys of each shard, chosen by `entropy`. It is exact
+    /// An estimate: the mean over up to `SAMPLES_PER_SHARD` random keys of each shard, chosen by `entropy`. It is exact
     /// where all leases are equal; else its standard error is the leases' standard deviation over the square root of the
     /// number of samples. Shards that a long call holds are left out.
     pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> u64 {
