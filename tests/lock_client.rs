@@ -46,7 +46,7 @@ mod acquisitions {
         let Err(Error::Held(Some(held))) = locks.lock("a").acquire().await else { panic!("it is held") };
         let holder = &held.holders[0];
         assert_eq!((&held.key[..], &holder.owner[..], holder.token), (&b"a"[..], &b"me"[..], guard.token()));
-        assert_eq!((holder.left_ms, holder.meta["job"].as_str()), (Some(30_000), "backup"));
+        assert_eq!((holder.left_ms, &holder.meta[&b"job"[..]][..]), (Some(30_000), &b"backup"[..]));
         assert_eq!(locks.who("a").await.unwrap().as_ref(), Some(&*held));
         assert_eq!(locks.who("b").await.unwrap(), None);
     }
@@ -64,7 +64,7 @@ mod acquisitions {
         assert_eq!(refused.to_string(), "the lock is held by me");
         let Error::Held(Some(held)) = refused else { panic!("{refused}") };
         let first = &held.holders[0];
-        assert_eq!((first.token, first.meta["job"].as_str()), (holder.token(), "backup"));
+        assert_eq!((first.token, &first.meta[&b"job"[..]][..]), (holder.token(), &b"backup"[..]));
         assert!(holder.release().await.unwrap());
         locks.lock("a").acquire().await.unwrap();
     }

@@ -49,8 +49,8 @@ pub struct Holder {
     pub renewals: u64,
     /// Whether the lock ends with its connection.
     pub session: bool,
-    /// What it tells about itself.
-    pub meta: BTreeMap<String, String>,
+    /// What it tells about itself: any bytes.
+    pub meta: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// A connection to the server.
@@ -194,10 +194,12 @@ fn text(reply: &Reply, name: &str) -> String {
     reply.field(name).and_then(Reply::text).map(lossy).unwrap_or_default()
 }
 
-fn meta(reply: &Reply) -> BTreeMap<String, String> {
+fn meta(reply: &Reply) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let pairs = reply.field("meta").map(Reply::pairs).unwrap_or_default();
-    let texts = pairs.into_iter().filter_map(|(field, value)| Some((field.text()?, value.text()?)));
-    texts.map(|(field, value)| (lossy(field), lossy(value))).collect()
+    pairs
+        .into_iter()
+        .filter_map(|(field, value)| Some((field.text()?.to_vec(), value.text()?.to_vec())))
+        .collect()
 }
 
 /// The type of a value that is no lock.
