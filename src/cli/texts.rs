@@ -78,6 +78,8 @@ pub(super) fn value(held: &Held) -> Value {
         "limit": held.limit,
         "holders": held.holders.iter().map(holder).collect::<Vec<_>>(),
         "waiters": held.waiters,
+        "waited": held.waited_ms,
+        "polls": held.polls,
     });
     insert(&mut value, "key", &held.key);
     value

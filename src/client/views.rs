@@ -23,6 +23,10 @@ pub struct Held {
     pub holders: Vec<Holder>,
     /// How many wait for it.
     pub waiters: u64,
+    /// For how long the first of them has waited, in milliseconds; `None` without one.
+    pub waited_ms: Option<u64>,
+    /// How often clients that poll have been refused.
+    pub polls: u64,
 }
 
 /// A holder of a lock.
@@ -99,6 +103,8 @@ impl Held {
             limit: number(reply, "limit"),
             holders: holders.iter().map(Holder::read).collect(),
             waiters: number(reply, "waiters").unwrap_or(0),
+            waited_ms: number(reply, "waited"),
+            polls: number(reply, "polls").unwrap_or(0),
         })
     }
 

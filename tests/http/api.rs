@@ -1,5 +1,6 @@
 //! `/api` and the page: what the engine tells, as JSON.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -43,6 +44,10 @@ fn holder(server: &Server, keys: &[&str]) -> Peer {
 fn locks_are_listed_page_by_page_and_filtered() {
     let server = server(&[]);
     let _holder = holder(&server, &["lock:a", "lock:b", "other"]);
+    for count in ["0", "1001", "-1", "many"] {
+        let reply = get(server.http_addr(), &format!("/api/locks?count={count}"));
+        assert!(reply.status == 400 && reply.body.contains("from 1 to 1000"), "{count}: {reply:?}");
+    }
     let all = told(&server, "/api/locks?count=1000");
     assert_eq!((all["cursor"].as_str(), all["locks"].as_array().map(Vec::len)), (Some("0"), Some(3)));
     let one = told(&server, "/api/locks?match=*%3Aa&count=1000");
@@ -170,7 +175,13 @@ fn bytes_that_are_not_utf_8_are_the_same_on_the_port_and_in_json_of_the_program(
         told(&server, "/api/locks?count=1000")["locks"][0].clone(),
     ];
     let program = [said(&["ls", "lock:*"])[0].clone(), said(&["watch", "--interval", "10ms"])];
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let mut told_by_who = names(&port[0]);
+    assert!(told_by_who.insert("type".to_owned()), "LOCK.WHO tells it of a key that is no lock only");
+    assert_eq!(names(&program[0]), told_by_who);
+    assert_eq!(names(&program[0]["holders"][0]), names(&port[0]["holders"][0]));
     for lock in port.iter().chain(&program) {
+        assert!(lock["waiters"] == 1 && lock["waited"].is_u64() && lock["polls"] == 0, "{lock}");
         let holder = &lock["holders"][0];
         assert_eq!((&lock["key"], &lock["key_base64"]), (&json!(r"lock:\xff"), &json!("bG9jazr/")), "{lock}");
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Replies of the engine as JSON.
 //!
-//! Rule    a map becomes an object with the same names. A text that is not UTF-8 is shown with escapes, and its exact bytes
-//!         are beside it: `key_base64` belongs to `key`. Beside a list of texts is a list of them all, `held-by_base64`. Beside
-//!         META, whose names are those of clients, is a list of fields and values, `meta_base64`.
+//! Rule    a map becomes an object with the same names. A text that is not UTF-8 is shown with escapes, and its exact
+//!         bytes are beside it: `key_base64` belongs to `key`. Beside a list of texts is a list of all of them,
+//!         `held-by_base64`. Beside META, whose names are those of clients, is a list of fields and values, `meta_base64`.
 //! Source  RESP3, as this server writes it: a reply with other elements is refused.
 
 use base64::Engine as _;
