@@ -20,6 +20,8 @@ pub(super) struct Retry {
     has_answered: bool,
     /// Whether the server has not answered since [`Retry::answered`].
     is_interrupted: bool,
+    /// When the present try began.
+    tried: Instant,
     pause: Duration,
 }
 
@@ -27,7 +29,8 @@ impl Retry {
     /// `limit`: for how long to try; `None`: without a limit.
     pub(super) fn within(limit: Option<Duration>) -> Self {
         let until = limit.map(|limit| Instant::now() + limit);
-        Self { until, has_answered: false, is_interrupted: false, pause: PAUSE_MIN }
+        let (has_answered, is_interrupted, tried) = (false, false, Instant::now());
+        Self { until, has_answered, is_interrupted, tried, pause: PAUSE_MIN }
     }
 
     /// What is left of the time; `None`: no limit.
@@ -48,6 +51,10 @@ impl Retry {
     /// The server has answered: the next interruption begins with a short pause.
     pub(super) fn answered(&mut self) {
         self.has_answered = true;
+        self.begin_anew();
+    }
+
+    fn begin_anew(&mut self) {
         self.is_interrupted = false;
         self.pause = PAUSE_MIN;
     }
@@ -66,6 +73,9 @@ impl Retry {
         if cause == Cause::Lasting || !may_try {
             return Err(error);
         }
+        if self.tried.elapsed() >= LONG_TRY {
+            self.begin_anew();
+        }
         if !self.is_interrupted {
             self.is_interrupted = true;
             warn(&format!("{}; trying again", texts::readable(error.to_string().as_bytes())));
@@ -75,6 +85,7 @@ impl Retry {
         let next = Instant::now() + Duration::from_millis(half_ms + random() % half_ms.max(1));
         sleep_until(self.until.map_or(next, |until| until.min(next))).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.tried = Instant::now();
         Ok(())
     }
 }
@@ -118,6 +129,8 @@ pub(super) const FULL: &str = "ERR max number of clients reached";
 /// The pause before the second try, and the longest one.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// After this time a try was a wait at a server that served: the interruption that ends it is a new one.
+const LONG_TRY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -152,6 +165,21 @@ mod tests {
                 retry.again(refused(refusal)).await.expect("another try");
                 retry.again(unreachable()).await.expect("another try");
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interruption_after_a_long_wait_begins_with_a_short_pause() {
+        let mut retry = Retry::within(None);
+        retry.connected();
+        for _ in 0..20 {
+            retry.again(unreachable()).await.expect("another try");
+        }
+        for (waited, is_short) in [(LONG_TRY / 2, false), (LONG_TRY, true)] {
+            tokio::time::advance(waited).await;
+            let began = Instant::now();
+            retry.again(unreachable()).await.expect("another try");
+            assert_eq!(began.elapsed() <= PAUSE_MIN, is_short, "{waited:?}: {:?}", began.elapsed());
         }
     }
 
