@@ -46,7 +46,7 @@ mod acquisitions {
         let Err(Error::Held(Some(held))) = locks.lock("a").acquire().await else { panic!("it is held") };
         let holder = &held.holders[0];
         assert_eq!((&held.key[..], &holder.owner[..], holder.token), (&b"a"[..], &b"me"[..], guard.token()));
-        assert_eq!((holder.left_ms, holder.meta["job"].as_str()), (Some(30_000), "backup"));
+        assert_eq!((holder.left_ms, &holder.meta[&b"job"[..]][..]), (Some(30_000), &b"backup"[..]));
         assert_eq!(locks.who("a").await.unwrap().as_ref(), Some(&*held));
         assert_eq!(locks.who("b").await.unwrap(), None);
     }
@@ -64,7 +64,7 @@ mod acquisitions {
         assert_eq!(refused.to_string(), "the lock is held by me");
         let Error::Held(Some(held)) = refused else { panic!("{refused}") };
         let first = &held.holders[0];
-        assert_eq!((first.token, first.meta["job"].as_str()), (holder.token(), "backup"));
+        assert_eq!((first.token, &first.meta[&b"job"[..]][..]), (holder.token(), &b"backup"[..]));
         assert!(holder.release().await.unwrap());
         locks.lock("a").acquire().await.unwrap();
     }
@@ -104,6 +104,48 @@ mod acquisitions {
         for guard in [readers.0, readers.1, three, two, both] {
             assert!(guard.release().await.unwrap());
         }
+        assert_eq!(locks.list("*").await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_left_lasts_for_the_rest_of_its_time_and_does_not_count_as_expired() {
+        let (server, locks) = manual().await;
+        let rest = Duration::from_secs(5);
+        for kind in 0..4 {
+            let guard = match kind {
+                0 => locks.lock("a").acquire().meta("job", "backup").await,
+                1 => locks.lock("a").acquire().shared().await,
+                2 => locks.lock("a").acquire().permits(2, 3).await,
+                _ => locks.lock_all(["a", "b"]).acquire().await,
+            };
+            let (token, owner) = guard.as_ref().map(|guard| (guard.token(), guard.owner().to_vec())).unwrap();
+            assert!(guard.unwrap().leave(rest).await.unwrap());
+            // The server has seen the end of the connection.
+            let left = loop {
+                let held = locks.list("*").await.unwrap();
+                if held.iter().all(|held| held.holders[0].left_ms.is_some()) {
+                    break held;
+                }
+            };
+            let holder = &left[0].holders[0];
+            assert_eq!((holder.token, &holder.owner, holder.left_ms), (token, &owner, Some(5_000)), "{kind}");
+            assert_eq!(holder.meta.len(), usize::from(kind == 0), "{holder:?}");
+            server.clock().advance(rest).await;
+            assert!(locks.who("a").await.unwrap().is_some(), "{kind}: its last millisecond");
+            server.clock().advance(Duration::from_millis(1)).await;
+            assert_eq!(locks.list("*").await.unwrap(), [], "{kind}");
+        }
+        let mut client = StreamClient::new(server.stream());
+        let counted = client.ask_lines("INFO locks\r\n", 8).await;
+        assert!(counted.contains(&"locks_expired:0".to_owned()), "{counted:?}");
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_was_lost_is_not_taken_anew_by_leaving_it() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        server.keys().remove("a");
+        assert!(!guard.leave(LEASE).await.unwrap());
         assert_eq!(locks.list("*").await.unwrap(), []);
     }
 

@@ -8,6 +8,7 @@
 mod clients;
 #[cfg(feature = "http")]
 mod metrics;
+mod promises;
 mod race;
 
 use std::collections::{BTreeMap, BTreeSet};

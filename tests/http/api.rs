@@ -1,13 +1,14 @@
 //! `/api` and the page: what the engine tells, as JSON.
 
-use std::io::BufRead;
-use std::process::Command;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use redlatch::Server;
 use serde_json::{Value, json};
 
 use super::server;
-use crate::support::binary::Directory;
+use crate::support::binary::{Directory, redlatch};
 use crate::support::http::{HttpClient, HttpReply, get};
 use crate::support::stream::Peer;
 
@@ -43,6 +44,10 @@ fn holder(server: &Server, keys: &[&str]) -> Peer {
 fn locks_are_listed_page_by_page_and_filtered() {
     let server = server(&[]);
     let _holder = holder(&server, &["lock:a", "lock:b", "other"]);
+    for count in ["0", "1001", "-1", "many"] {
+        let reply = get(server.http_addr(), &format!("/api/locks?count={count}"));
+        assert!(reply.status == 400 && reply.body.contains("from 1 to 1000"), "{count}: {reply:?}");
+    }
     let all = told(&server, "/api/locks?count=1000");
     assert_eq!((all["cursor"].as_str(), all["locks"].as_array().map(Vec::len)), (Some("0"), Some(3)));
     let one = told(&server, "/api/locks?match=*%3Aa&count=1000");
@@ -136,6 +141,59 @@ fn a_lock_is_told_with_its_waiters_and_its_history_also_if_its_key_is_no_text() 
         (&key["key_base64"], &key["waiters"], &key["holds"]),
         (&json!("bG9jazr/Kg=="), &json!(1), &json!(1))
     );
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_the_same_on_the_port_and_in_json_of_the_program() {
+    let server = server(&[]);
+    let mut first = holder(&server, &[]);
+    let taken = r#"LOCK.ACQUIRE "lock:\xff" "me\xfe" META "job\xfd" "back\xfcup" job backup"#;
+    assert!(first.ask(format!("{taken}\r\n").as_bytes()).starts_with('*'));
+    let second = Peer::to(server.addr());
+    second.send(b"LOCK.ACQUIRE \"lock:\\xff\" \"you\\xfe\" WAIT 60000\r\n");
+    let graph = loop {
+        let graph = told(&server, "/api/graph");
+        if graph["total"] == 1 {
+            break graph["waits"][0].clone();
+        }
+    };
+    assert_eq!((&graph["held-by"], &graph["held-by_base64"]), (&json!([r"me\xfe"]), &json!(["bWX+"])));
+    assert_eq!((&graph["owner"], &graph["owner_base64"]), (&json!(r"you\xfe"), &json!("eW91/g==")));
+
+    let said = |arguments: &[&str]| {
+        let mut command = redlatch();
+        command.args(arguments).args(["--json", "--url", &server.url()]).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    };
+    let port = [
+        told(&server, "/api/lock?key=lock%3A%FF")["who"].clone(),
+        told(&server, "/api/locks?count=1000")["locks"][0].clone(),
+    ];
+    let program = [said(&["ls", "lock:*"])[0].clone(), said(&["watch", "--interval", "10ms"])];
+    let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let mut told_by_who = names(&port[0]);
+    assert!(told_by_who.insert("type".to_owned()), "LOCK.WHO tells it of a key that is no lock only");
+    assert_eq!(names(&program[0]), told_by_who);
+    assert_eq!(names(&program[0]["holders"][0]), names(&port[0]["holders"][0]));
+    for lock in port.iter().chain(&program) {
+        assert!(lock["waiters"] == 1 && lock["waited"].is_u64() && lock["polls"] == 0, "{lock}");
+        let holder = &lock["holders"][0];
+        assert_eq!((&lock["key"], &lock["key_base64"]), (&json!(r"lock:\xff"), &json!("bG9jazr/")), "{lock}");
+        assert_eq!(
+            (&holder["owner"], &holder["owner_base64"]),
+            (&json!(r"me\xfe"), &json!("bWX+")),
+            "{lock}"
+        );
+        assert_eq!(holder["meta"], json!({ "job": "backup", r"job\xfd": r"back\xfcup" }), "{lock}");
+        let mut exact = holder["meta_base64"].as_array().unwrap().clone();
+        exact.sort_by_key(Value::to_string);
+        assert_eq!(exact, [json!(["am9i", "YmFja3Vw"]), json!(["am9i/Q==", "YmFja/x1cA=="])], "{lock}");
+    }
 }
 
 #[test]

@@ -10,11 +10,10 @@ use redlatch_client::{Error, Trust};
 
 use super::Fault;
 use super::place::Place;
+use super::retry::FULL;
 
 /// How long a server may take for each step: to be connected to, to answer a request.
 const STEP_MAX: Duration = Duration::from_secs(2);
-/// What a server answers where `maxclients` connections are open.
-const FULL: &str = "ERR max number of clients reached";
 /// How long a server that has answered PONG may take to tell of a quarantine.
 const INFO_MAX: Duration = Duration::from_millis(250);
 

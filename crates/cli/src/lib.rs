@@ -32,6 +32,7 @@ mod otlp;
 mod otlp;
 mod place;
 mod replay;
+mod retry;
 mod run;
 mod serve;
 mod served;

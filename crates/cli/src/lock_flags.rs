@@ -39,9 +39,9 @@ pub(super) fn commands() -> Vec<Command> {
             )
             .arg(Arg::new("reason").long("reason").value_name("TEXT").help("Why, for the server's log.")),
         Command::new("watch")
-            .about("Writes a line whenever a lock is taken, or free again.")
+            .about("Looks at all locks again and again, and writes what was taken or is free since the last look.")
             .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN."))
-            .arg(time("interval", "How often to ask.", "1s")),
+            .arg(time("interval", "The time between two looks.", "1s")),
         Command::new("cluster").about("Says which node of a cluster leads, and since when.").arg(
             Arg::new("what")
                 .value_name("WHAT")
@@ -87,7 +87,7 @@ fn run() -> Command {
         .arg(number("of", "How many permits the semaphore has.").requires("permits"))
         .arg(time(
             "wait",
-            "How long to wait for a lock that is held.",
+            "How long to wait for a lock that is held, or for a server that does not serve.",
             "no limit; 0 with --if-held skip and fail",
         ))
         .arg(
@@ -242,6 +242,9 @@ The exit status is that of the command: 128 and the signal's number if a signal 
 The environment of the command has REDLATCH_KEY (several keys are separated by newlines), REDLATCH_OWNER, REDLATCH_TOKEN (the
 fencing token; a server without LOCK commands has none) and REDLATCH_DEADLINE (Unix time in milliseconds at which the lock
 ends unless it is renewed, which redlatch does at each third of the lease).
+
+A server that restarts, or answers BUSY or OOM, is asked again until --wait has passed. Without --wait it is asked without a
+limit, once it has answered at all; a server that has never answered is given up at once.
 
 When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most a third of the lease, and
 a little more. SIGKILL follows after --kill-grace. So with a lease of three times --kill-grace the command has ended

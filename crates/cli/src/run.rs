@@ -12,13 +12,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redlatch_client::{Acquire, Error, Guard, Held, Locks};
+use redlatch_client::{Acquire, Error, Guard, Held, Locks, Trust};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
+use redlatch_client::wire::Target;
 
 use super::child::{Change, Child};
 use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
+use super::retry::Retry;
 use super::{Fault, signals, texts, warn};
 
 /// What `redlatch run` was asked for.
@@ -92,12 +94,8 @@ async fn supervise(options: Options) -> u8 {
         Err(fault) => return refuse(MISUSED, &fault),
     };
     let owner = owner();
-    let locking = async {
-        let locks = Locks::to(target.clone(), trust.clone()).await.map_err(no_server)?;
-        acquire(&locks, &options, &owner).await.map_err(|error| not_acquired(error, &options))
-    };
     let guard = tokio::select! {
-        guard = locking => match guard {
+        guard = locked(&options, &target, &trust, &owner) => match guard {
             Ok(guard) => guard,
             Err(code) => return code,
         },
@@ -125,9 +123,31 @@ async fn supervise(options: Options) -> u8 {
     code
 }
 
-fn acquire(locks: &Locks, options: &Options, owner: &str) -> Acquire {
+/// Takes the lock, also from a server that does not serve for a moment; or returns the exit code.
+async fn locked(options: &Options, target: &Target, trust: &Trust, owner: &str) -> Result<Guard, u8> {
+    let mut retry = Retry::within(options.wait);
+    loop {
+        let locked = async {
+            let locks = Locks::to(target.clone(), trust.clone()).await?;
+            retry.connected();
+            acquire(&locks, options, owner, retry.left()).await
+        };
+        let error = match locked.await {
+            Ok(guard) => return Ok(guard),
+            Err(error) => error,
+        };
+        if let Err(error) = retry.again(error).await {
+            return Err(match retry.has_answered() {
+                true => not_acquired(error, options),
+                false => no_server(error),
+            });
+        }
+    }
+}
+
+fn acquire(locks: &Locks, options: &Options, owner: &str, wait: Option<Duration>) -> Acquire {
     let acquire = locks.lock_all(options.keys.iter().cloned()).acquire().owner(owner).lease(options.lease);
-    let acquire = match options.wait {
+    let acquire = match wait {
         Some(wait) => acquire.wait(wait),
         None => acquire.wait_forever(),
     };

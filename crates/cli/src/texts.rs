@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use redlatch_client::{Client, Held, Holder};
-use redlatch_proto::log_name::is_hidden;
 pub(super) use redlatch_proto::log_name::readable;
+use redlatch_proto::log_name::{is_hidden, text_or_escapes};
 
 /// A lock as lines: key, holder, where, since, lease, token, queue.
 pub(super) fn lines(held: &Held) -> String {
@@ -27,7 +27,7 @@ pub(super) fn lines(held: &Held) -> String {
             let _ = writeln!(text, "  value:  {}", readable(&holder.owner));
         }
         for (field, value) in &holder.meta {
-            let [field, value] = [field, value].map(|text| readable(text.as_bytes()));
+            let [field, value] = [field, value].map(|text| readable(text));
             let _ = writeln!(text, "  {field}: {value}");
         }
         if let Some(client) = &holder.client {
@@ -78,6 +78,8 @@ pub(super) fn value(held: &Held) -> Value {
         "limit": held.limit,
         "holders": held.holders.iter().map(holder).collect::<Vec<_>>(),
         "waiters": held.waiters,
+        "waited": held.waited_ms,
+        "polls": held.polls,
     });
     insert(&mut value, "key", &held.key);
     value
@@ -104,9 +106,14 @@ fn holder(holder: &Holder) -> Value {
         "left": holder.left_ms,
         "renewals": holder.renewals,
         "session": holder.session,
-        "meta": holder.meta,
+        "meta": holder.meta.iter().map(|(field, value)| (text_or_escapes(field), text_or_escapes(value))).collect::<Value>(),
     });
     insert(&mut value, "owner", &holder.owner);
+    if holder.meta.iter().any(|(field, value)| !is_utf_8(field) || !is_utf_8(value)) {
+        let pairs =
+            holder.meta.iter().map(|(field, value)| json!([STANDARD.encode(field), STANDARD.encode(value)]));
+        value["meta_base64"] = pairs.collect();
+    }
     value
 }
 
@@ -178,10 +185,14 @@ pub(super) fn json_text(value: &Value) -> String {
 
 /// Adds a text of a client. If it is not UTF-8, its exact bytes are beside it, as the HTTP port tells them.
 pub(super) fn insert(object: &mut Value, name: &str, bytes: &[u8]) {
-    object[name] = String::from_utf8_lossy(bytes).into();
-    if std::str::from_utf8(bytes).is_err() {
+    object[name] = text_or_escapes(bytes).into();
+    if !is_utf_8(bytes) {
         object[format!("{name}_base64")] = STANDARD.encode(bytes).into();
     }
+}
+
+fn is_utf_8(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok()
 }
 
 /// A word as a shell reads it.
@@ -232,6 +243,6 @@ mod tests {
         let mut value = json!({});
         insert(&mut value, "key", b"a\xff");
         insert(&mut value, "owner", b"o");
-        assert_eq!(value, json!({ "key": "a\u{fffd}", "key_base64": "Yf8=", "owner": "o" }));
+        assert_eq!(value, json!({ "key": r"a\xff", "key_base64": "Yf8=", "owner": "o" }));
     }
 }

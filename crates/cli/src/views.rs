@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redlatch_client::wire::Reply;
-use redlatch_client::{Error, Held, Locks};
+use redlatch_client::wire::{Connection, Reply, Target};
+use redlatch_client::{Error, Held, Locks, Trust};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::exit::{FAILED, Failure, NOT_ACQUIRED};
 use super::place::Place;
+use super::retry::{Retry, is_passing_refusal};
 use super::{Fault, exit, print, texts};
 
 #[derive(Debug)]
@@ -53,13 +54,31 @@ pub(super) fn show(view: View) -> u8 {
     exit::run(answer(view))
 }
 
+/// Connects, within the time for tries.
+async fn reach(target: &Target, trust: &Trust, retry: &mut Retry) -> Result<Locks, Failure> {
+    loop {
+        match Locks::to(target.clone(), trust.clone()).await {
+            Ok(locks) => {
+                retry.connected();
+                return Ok(locks);
+            }
+            Err(error) => retry.again(error).await.map_err(|error| match error {
+                // A server that refuses the login serves nobody here.
+                Error::Refused(_) => Failure::no_server(error),
+                error => unanswered(error),
+            })?,
+        }
+    }
+}
+
 async fn answer(view: View) -> Result<u8, Failure> {
     let (target, trust) = view.place.find().map_err(Failure::misused)?;
-    let locks = Locks::to(target, trust).await.map_err(|error| match error {
-        // A server that refuses the login serves nobody here.
-        Error::Refused(_) => Failure::no_server(error),
-        error => unanswered(error),
-    })?;
+    let mut retry = Retry::within(match view.question {
+        Question::Wait(_, limit) => limit,
+        Question::Watch(..) => None,
+        _ => Some(Duration::ZERO),
+    });
+    let locks = reach(&target, &trust, &mut retry).await?;
     match view.question {
         Question::Break { key, token, reason } => {
             let is_broken = locks.break_lock(&key, token, reason.as_deref()).await.map_err(unanswered)?;
@@ -92,8 +111,8 @@ async fn answer(view: View) -> Result<u8, Failure> {
             say(view.json, &found.iter().map(texts::value).collect(), &text)?;
             Ok(0)
         }
-        Question::Wait(key, limit) => wait(&locks, &key, limit, view.json).await,
-        Question::Watch(pattern, interval) => watch(&locks, &pattern, interval, view.json).await,
+        Question::Wait(key, _) => wait(&locks, &key, retry, view.json).await,
+        Question::Watch(pattern, interval) => watch(&locks, (&pattern, interval), retry, view.json).await,
         Question::Who(key) => {
             let held = locks.who(&key).await.map_err(unanswered)?;
             let text =
@@ -119,52 +138,133 @@ fn cluster_value(text: &str) -> Value {
 }
 
 /// Returns when nobody holds the key.
-async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) -> Result<u8, Failure> {
-    let until = limit.map(|limit| Instant::now() + limit);
-    let mut connection = locks.open().await.map_err(unanswered)?;
+async fn wait(locks: &Locks, key: &[u8], mut retry: Retry, json: bool) -> Result<u8, Failure> {
+    let mut connection = None;
     loop {
-        let is_free = connection.call(&[b"EXISTS", key]).await.map_err(unanswered)? == Reply::Integer(0);
-        let is_late = until.is_some_and(|until| Instant::now() >= until);
-        if is_free || is_late {
-            // Who holds it is told where the server tells; that it is held is known.
-            let held = if is_free { None } else { locks.who_on(&mut connection, key).await.ok().flatten() };
-            let unknown = held.as_ref().and_then(Held::unknown_owner).map(|owner| format!(" by {owner}"));
-            let state = if is_free { "free" } else { "held" };
-            let text = format!("{} is {state}{}\n", texts::readable(key), unknown.unwrap_or_default());
-            let value_type = held.as_ref().and_then(|held| held.value_type.as_ref());
-            let mut value = json!({ "free": is_free, "type": value_type });
-            texts::insert(&mut value, "key", key);
-            say(json, &value, &text)?;
-            return Ok(if is_free { 0 } else { NOT_ACQUIRED });
+        match is_free(locks, &mut connection, key).await {
+            Ok(is_free) => {
+                retry.answered();
+                let left = retry.left().unwrap_or(POLL);
+                if is_free || left.is_zero() {
+                    // Who holds it is told where the server tells; that it is held is known.
+                    let held = match &mut connection {
+                        Some(connection) if !is_free => locks.who_on(connection, key).await.ok().flatten(),
+                        _ => None,
+                    };
+                    return waited(key, is_free, held.as_ref(), json);
+                }
+                sleep(left.min(POLL)).await;
+            }
+            Err(error) => {
+                connection = None;
+                retry.again(error).await.map_err(|error| match is_passing_refusal(&error) {
+                    true => Failure(NOT_ACQUIRED, texts::readable(error.to_string().as_bytes())),
+                    false => unanswered(error),
+                })?;
+            }
         }
-        let left = until.map_or(POLL, |until| until.saturating_duration_since(Instant::now()));
-        sleep(left.min(POLL)).await;
     }
 }
 
+async fn is_free(locks: &Locks, connection: &mut Option<Connection>, key: &[u8]) -> Result<bool, Error> {
+    let connection = opened(locks, connection).await?;
+    Ok(connection.call(&[b"EXISTS", key]).await? == Reply::Integer(0))
+}
+
+/// The connection, which is opened first if there is none.
+async fn opened<'c>(
+    locks: &Locks,
+    connection: &'c mut Option<Connection>,
+) -> Result<&'c mut Connection, Error> {
+    let open = match connection.take() {
+        Some(open) => open,
+        None => locks.open().await?,
+    };
+    Ok(connection.insert(open))
+}
+
+/// Writes how a wait has ended; returns the exit code.
+fn waited(key: &[u8], is_free: bool, held: Option<&Held>, json: bool) -> Result<u8, Failure> {
+    let unknown = held.and_then(Held::unknown_owner).map(|owner| format!(" by {owner}"));
+    let state = if is_free { "free" } else { "held" };
+    let text = format!("{} is {state}{}\n", texts::readable(key), unknown.unwrap_or_default());
+    let value_type = held.and_then(|held| held.value_type.as_ref());
+    let mut value = json!({ "free": is_free, "type": value_type });
+    texts::insert(&mut value, "key", key);
+    say(json, &value, &text)?;
+    Ok(if is_free { 0 } else { NOT_ACQUIRED })
+}
+
 /// Writes what changes, until it is ended.
-async fn watch(locks: &Locks, pattern: &str, interval: Duration, json: bool) -> Result<u8, Failure> {
-    let mut connection = locks.open().await.map_err(unanswered)?;
-    let mut known = BTreeMap::<HoldId, Held>::new();
+async fn watch(
+    locks: &Locks,
+    (pattern, interval): (&str, Duration),
+    mut retry: Retry,
+    json: bool,
+) -> Result<u8, Failure> {
+    let mut connection = None;
+    let mut known = Holds::new();
+    let mut looked_at = texts::unix_ms_now();
+    let mut is_interrupted = false;
     loop {
-        let now = holds(locks.list_on(&mut connection, pattern).await.map_err(unanswered)?);
-        let gone = known.iter().filter(|(id, _)| !now.contains_key(id)).map(|(_, held)| ("free", held));
-        let new = now.iter().filter(|(id, _)| !known.contains_key(id)).map(|(_, held)| ("held", held));
-        for (what, held) in gone.chain(new) {
-            if !event(what, held, json)? {
-                return Ok(0);
+        let now = texts::unix_ms_now();
+        match listed(locks, &mut connection, pattern).await {
+            Ok(found) => {
+                if std::mem::take(&mut is_interrupted) && !missed(looked_at, json)? {
+                    return Ok(0);
+                }
+                retry.answered();
+                looked_at = now;
+                let found = holds(found);
+                if !changes(&known, &found, json)? {
+                    return Ok(0);
+                }
+                known = found;
+                sleep(interval).await;
+            }
+            Err(error) => {
+                (connection, is_interrupted) = (None, true);
+                retry.again(error).await.map_err(unanswered)?;
             }
         }
-        known = now;
-        sleep(interval).await;
     }
+}
+
+async fn listed(
+    locks: &Locks,
+    connection: &mut Option<Connection>,
+    pattern: &str,
+) -> Result<Vec<Held>, Error> {
+    locks.list_on(opened(locks, connection).await?, pattern).await
+}
+
+/// Writes what differs between two looks. False if nobody reads it.
+fn changes(before: &Holds, now: &Holds, json: bool) -> Result<bool, Fault> {
+    let gone = before.iter().filter(|(id, _)| !now.contains_key(id)).map(|(_, held)| ("free", held));
+    let new = now.iter().filter(|(id, _)| !before.contains_key(id)).map(|(_, held)| ("held", held));
+    for (what, held) in gone.chain(new) {
+        if !event(what, held, json)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes since when the server could not be asked. False if nobody reads it.
+fn missed(since_unix_ms: u64, json: bool) -> Result<bool, Fault> {
+    let now = texts::unix_ms_now();
+    let value = json!({ "event": "missed", "since": since_unix_ms, "time": now });
+    let since = texts::utc(since_unix_ms);
+    let text = format!("{}  missed  what was taken and freed since {since}\n", texts::utc(now));
+    say(json, &value, &text)
 }
 
 /// What makes a hold another one: key, owner and token.
 type HoldId = (Vec<u8>, Vec<u8>, Option<u64>);
+type Holds = BTreeMap<HoldId, Held>;
 
 /// The holds, each with its lock.
-fn holds(found: Vec<Held>) -> BTreeMap<HoldId, Held> {
+fn holds(found: Vec<Held>) -> Holds {
     let mut holds = BTreeMap::new();
     for held in found {
         for holder in &held.holders {

@@ -78,8 +78,7 @@ impl Terms {
                 // The lease began when the wait ended, which is later than it was sent by at least what it waited.
                 let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0).saturating_sub(1));
                 let granted = (sent + waited).min(Instant::now());
-                let token = reply.field("token").and_then(Reply::integer);
-                let token = token.and_then(|token| u64::try_from(token).ok());
+                let token = token_of(&reply);
                 return Ok(Grant { dialect: Dialect::Native, token, deadline: granted + self.lease });
             }
             if until.is_some_and(|until| Instant::now() + wait >= until) || wait < WAIT_MAX {
@@ -99,13 +98,18 @@ impl Terms {
         };
         words.extend([self.owner.clone(), b"LEASE".to_vec(), millis(self.lease)]);
         words.extend([b"WAIT".to_vec(), millis(wait), b"WHY".to_vec()]);
-        match self.kind {
-            Kind::Exclusive => {}
+        words.extend(self.kind_and_meta());
+        words
+    }
+
+    fn kind_and_meta(&self) -> Vec<Vec<u8>> {
+        let mut words = match self.kind {
+            Kind::Exclusive => Vec::new(),
             Kind::Permits { count, limit } => {
-                words.extend([b"PERMITS".to_vec(), text(count), b"OF".to_vec(), text(limit)]);
+                vec![b"PERMITS".to_vec(), text(count), b"OF".to_vec(), text(limit)]
             }
-            Kind::Shared => words.push(b"SHARED".to_vec()),
-        }
+            Kind::Shared => vec![b"SHARED".to_vec()],
+        };
         if !self.meta.is_empty() {
             words.push(b"META".to_vec());
             words.extend(self.meta.iter().flat_map(|(field, value)| [field.clone(), value.clone()]));
@@ -180,6 +184,57 @@ impl Terms {
         Ok(true)
     }
 
+    /// Leaves every key held for another `rest`. False if the owner does not hold every key.
+    ///
+    /// By LOCK commands, the keys belong to the session of this connection then, and last for `rest` after its end: a lock
+    /// that ends so has not expired in the hands of its holder, and the server does not count it so.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses.
+    pub(crate) async fn leave(
+        &self,
+        connection: &mut Connection,
+        dialect: Dialect,
+        (token, rest): (Option<u64>, Duration),
+    ) -> Result<bool, Error> {
+        if !self.extend(connection, dialect, rest).await? {
+            return Ok(false);
+        }
+        if dialect == Dialect::Plain {
+            return Ok(true);
+        }
+        for key in &self.keys {
+            let mut words = vec![b"LOCK.ACQUIRE".to_vec(), key.clone(), self.owner.clone()];
+            words.extend([b"SESSION".to_vec(), b"DELAY".to_vec(), millis(rest)]);
+            words.extend(self.kind_and_meta());
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            match connection.call(&words).await {
+                // The lease that it has been given keeps it as long.
+                Err(Error::Refused(_)) => return Ok(true),
+                Err(error) => return Err(error),
+                Ok(reply) => {
+                    let granted = token_of(&reply);
+                    if granted != token {
+                        self.give_back(connection, key, granted).await?;
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Releases a key that was granted anew, because it had been lost.
+    async fn give_back(
+        &self,
+        connection: &mut Connection,
+        key: &[u8],
+        token: Option<u64>,
+    ) -> Result<(), Error> {
+        let Some(token) = token.map(text) else { return Ok(()) };
+        connection.call(&[b"LOCK.RELEASE", key, &self.owner, b"TOKEN", &token]).await.map(drop)
+    }
+
     /// Releases every key. With a token, a later hold of the same owner is left alone. False if the owner did not hold all
     /// of them.
     ///
@@ -217,6 +272,11 @@ pub(crate) async fn held_plainly(connection: &mut Connection, key: &[u8]) -> Opt
     };
     let left = connection.call(&[b"PTTL", key]).await.ok()?.integer();
     Some(Held::plain(key, value, left.and_then(|left| u64::try_from(left).ok())))
+}
+
+/// The token of a grant; `None` if the reply is a refusal.
+fn token_of(reply: &Reply) -> Option<u64> {
+    reply.field("token").and_then(Reply::integer).and_then(|token| u64::try_from(token).ok())
 }
 
 fn text(number: impl ToString) -> Vec<u8> {

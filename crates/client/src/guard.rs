@@ -74,7 +74,7 @@ struct State {
 /// What a guard asks its task for, before it goes.
 #[derive(Debug)]
 struct Order {
-    /// The lease to leave the lock with; `None` releases it.
+    /// For how long the lock stays held; `None` releases it.
     leave: Option<Duration>,
     done: oneshot::Sender<Result<bool, Error>>,
 }
@@ -153,12 +153,13 @@ impl Guard {
         self.finish(None).await
     }
 
-    /// Leaves the lock held for another `lease`, and renews it no more. Returns whether it was still held.
+    /// Leaves the lock held for another `rest`, and renews it no more. Returns whether it was still held. A server with LOCK
+    /// commands counts its end as that of a session, and not as a lease that has expired.
     ///
     /// # Errors
     /// The server cannot be asked: the lock ends with its last lease.
-    pub async fn leave(mut self, lease: Duration) -> Result<bool, Error> {
-        self.finish(Some(lease)).await
+    pub async fn leave(mut self, rest: Duration) -> Result<bool, Error> {
+        self.finish(Some(rest)).await
     }
 
     async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
@@ -267,12 +268,10 @@ impl Keeper {
     }
 
     async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
+        let connection = connected(&mut self.connection, &self.connector).await?;
         match leave {
-            Some(lease) => self.extend(lease).await,
-            None => {
-                let connection = connected(&mut self.connection, &self.connector).await?;
-                self.terms.release(connection, self.dialect, self.token).await
-            }
+            Some(rest) => self.terms.leave(connection, self.dialect, (self.token, rest)).await,
+            None => self.terms.release(connection, self.dialect, self.token).await,
         }
     }
 }

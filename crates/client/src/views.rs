@@ -23,6 +23,10 @@ pub struct Held {
     pub holders: Vec<Holder>,
     /// How many wait for it.
     pub waiters: u64,
+    /// For how long the first of them has waited, in milliseconds; `None` without one.
+    pub waited_ms: Option<u64>,
+    /// How often clients that poll have been refused.
+    pub polls: u64,
 }
 
 /// A holder of a lock.
@@ -49,8 +53,8 @@ pub struct Holder {
     pub renewals: u64,
     /// Whether the lock ends with its connection.
     pub session: bool,
-    /// What it tells about itself.
-    pub meta: BTreeMap<String, String>,
+    /// What it tells about itself: any bytes.
+    pub meta: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// A connection to the server.
@@ -100,6 +104,8 @@ impl Held {
             limit: number(reply, "limit"),
             holders: holders.iter().map(Holder::read).collect(),
             waiters: number(reply, "waiters").unwrap_or(0),
+            waited_ms: number(reply, "waited"),
+            polls: number(reply, "polls").unwrap_or(0),
         })
     }
 
@@ -197,10 +203,12 @@ fn text(reply: &Reply, name: &str) -> String {
     reply.field(name).and_then(Reply::text).map(lossy).unwrap_or_default()
 }
 
-fn meta(reply: &Reply) -> BTreeMap<String, String> {
+fn meta(reply: &Reply) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let pairs = reply.field("meta").map(Reply::pairs).unwrap_or_default();
-    let texts = pairs.into_iter().filter_map(|(field, value)| Some((field.text()?, value.text()?)));
-    texts.map(|(field, value)| (lossy(field), lossy(value))).collect()
+    pairs
+        .into_iter()
+        .filter_map(|(field, value)| Some((field.text()?.to_vec(), value.text()?.to_vec())))
+        .collect()
 }
 
 /// The type of a value that is no lock.

@@ -48,6 +48,11 @@ pub fn readable(text: &[u8]) -> String {
     shown
 }
 
+/// A text as JSON shows it: the text itself, or escapes if it is not UTF-8. The exact bytes stand beside it then.
+pub fn text_or_escapes(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned)
+}
+
 /// Whether a character controls a terminal, has no width, or turns the text after it around.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()

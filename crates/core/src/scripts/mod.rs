@@ -12,13 +12,21 @@
 //!
 //! # What an interpreted script locks
 //!
-//! Every shard. The keys that a script declares are not all the keys it uses, and clients depend on that: BullMQ's
+//! The shards of the keys that it declares. These are not all the keys it uses, and clients depend on that: BullMQ's
 //! `extendLocks` builds the names of its keys from an argument, python-redis-lock's `reset_all` deletes what KEYS finds, and
 //! the function library of the Rust crate `redis-lock` scans the whole keyspace and declares no key. Refusing undeclared
-//! keys would break them (Dragonfly does, and needs `--default_lua_flags=allow-undeclared-keys` for BullMQ, which locks all
-//! of its store too); locking shards as their keys come up would let two scripts wait for each other. So every other client
-//! that needs a key waits until the script is over, without holding a thread, or gets BUSY after `busy-reply-threshold`.
-//! SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served while the script runs.
+//! keys would break them (Dragonfly does, and needs `--default_lua_flags=allow-undeclared-keys` for BullMQ). So a script
+//! that calls a command on a key of a shard that it has not locked
+//!
+//! - starts again, with every shard locked, if it has only read until then and is no part of EXEC;
+//! - locks the missing shards beside its own otherwise, and its time moves on to theirs. It keeps its shards while it waits
+//!   for others. No circle of waits comes of that: one script runs at a time, and a request that meets a shard that a
+//!   script holds lets go of its own.
+//!
+//! The script, or the library of the function, is remembered: its next run locks every shard from the start.
+//!
+//! Every other client that needs a key of a locked shard waits until the script is over, without holding a thread, or gets
+//! BUSY after `busy-reply-threshold`. SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served while the script runs.
 
 mod header;
 pub mod interpreter;

@@ -37,13 +37,13 @@ pub(super) async fn locks(context: Arc<HttpContext>, request: Request<Bytes>) ->
 async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     const KNOWN: &[&str] = &["match", "owner", "held_longer_ms", "waited_longer_ms", "cursor", "count"];
     let parameters = Parameters::of(request, KNOWN)?;
-    let count = parameters.number("count", LIST_MAX)?.unwrap_or(COUNT).max(1).to_string();
-    let cursor = parameters.number("cursor", u64::MAX)?.unwrap_or(0).to_string();
+    let count = parameters.number("count", 1..=LIST_MAX)?.unwrap_or(COUNT).to_string();
+    let cursor = parameters.number("cursor", 0..=u64::MAX)?.unwrap_or(0).to_string();
     let mut words: Vec<&[u8]> = vec![b"LOCK.LIST", b"COUNT", count.as_bytes(), b"CURSOR", cursor.as_bytes()];
     let times = [("held_longer_ms", "HELD-LONGER"), ("waited_longer_ms", "WAITED-LONGER")];
     let mut numbers = Vec::new();
     for (name, word) in times {
-        let number = parameters.number(name, i64::MAX as u64)?;
+        let number = parameters.number(name, 0..=i64::MAX as u64)?;
         numbers.extend(number.map(|number| (word, number.to_string())));
     }
     for (word, number) in &numbers {

@@ -1,7 +1,8 @@
 //! Replies of the engine as JSON.
 //!
-//! Rule    a map becomes an object with the same names. A text that is not UTF-8 is shown with escapes, and its exact bytes
-//!         are beside it: `key_base64` belongs to `key`. An element of an array has no such neighbour.
+//! Rule    a map becomes an object with the same names. A text that is not UTF-8 is shown with escapes, and its exact
+//!         bytes are beside it: `key_base64` belongs to `key`. Beside a list of texts is a list of all of them,
+//!         `held-by_base64`. Beside META, whose names are those of clients, is a list of fields and values, `meta_base64`.
 //! Source  RESP3, as this server writes it: a reply with other elements is refused.
 
 use base64::Engine as _;
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 
 use redlatch_proto::number;
 use redlatch_proto::resp::Element;
+use redlatch_proto::log_name::text_or_escapes;
 
 /// Aggregates within aggregates at most; LOCK.LIST takes six.
 const DEPTH_MAX: usize = 16;
@@ -35,20 +37,53 @@ fn take(bytes: &mut &[u8], depth: usize) -> Option<Value> {
             let depth = depth.checked_sub(1)?;
             let mut object = Map::new();
             for _ in 0..len / 2 {
-                let name = shown(text(Element::take(bytes)?)?);
-                let mut rest = *bytes;
-                match Element::take(&mut rest).and_then(text) {
-                    Some(text) => {
-                        *bytes = rest;
-                        insert(&mut object, &name, text);
-                    }
-                    None => drop(object.insert(name, take(bytes, depth)?)),
-                }
+                let name = text_or_escapes(text(Element::take(bytes)?)?);
+                take_field(bytes, &name, &mut object, depth)?;
             }
             Value::Object(object)
         }
-        element => shown(text(element)?).into(),
+        element => text_or_escapes(text(element)?).into(),
     })
+}
+
+/// Takes the value of a field off the bytes, and adds it to the object.
+fn take_field(bytes: &mut &[u8], name: &str, object: &mut Map<String, Value>, depth: usize) -> Option<()> {
+    let mut rest = *bytes;
+    if let Some(text) = Element::take(&mut rest).and_then(text) {
+        *bytes = rest;
+        insert(object, name, text);
+        return Some(());
+    }
+    let texts = texts(bytes);
+    let mut value = take(bytes, depth)?;
+    if let Some((is_map, texts)) = texts.filter(|(_, texts)| !texts.iter().copied().all(is_utf_8)) {
+        let pairs = || texts.chunks_exact(2);
+        if is_map {
+            value = pairs().map(|pair| (text_or_escapes(pair[0]), text_or_escapes(pair[1]))).collect();
+        }
+        let exact = match is_map {
+            true => pairs().map(encoded).collect(),
+            false => encoded(&texts),
+        };
+        object.insert(format!("{name}_base64"), exact);
+    }
+    object.insert(name.to_owned(), value);
+    Some(())
+}
+
+/// The texts of a list, or of a map and its names, if it has nothing else; and whether it is a map.
+fn texts(mut bytes: &[u8]) -> Option<(bool, Vec<&[u8]>)> {
+    let Element::Aggregate(kind @ (b'*' | b'%'), len) = Element::take(&mut bytes)? else { return None };
+    let texts = (0..len).map(|_| Element::take(&mut bytes).and_then(text));
+    Some((kind == b'%', texts.collect::<Option<_>>()?))
+}
+
+fn encoded(texts: &[&[u8]]) -> Value {
+    texts.iter().map(|text| STANDARD.encode(text)).collect()
+}
+
+fn is_utf_8(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok()
 }
 
 /// The bytes of a text.
@@ -61,15 +96,10 @@ fn text(element: Element<'_>) -> Option<&[u8]> {
 
 /// Adds a text, and its bytes if they are not UTF-8.
 pub(super) fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
-    object.insert(name.to_owned(), shown(bytes).into());
-    if std::str::from_utf8(bytes).is_err() {
+    object.insert(name.to_owned(), text_or_escapes(bytes).into());
+    if !is_utf_8(bytes) {
         object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into());
     }
-}
-
-/// A key or an owner as text.
-fn shown(bytes: &[u8]) -> String {
-    std::str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned)
 }
 
 /// The bytes of a field of an object, which may be in its neighbour. `None` if there is none, or if it is no text.
@@ -110,6 +140,20 @@ mod tests {
         }
         let object = value(b"%1\r\n+key\r\n$7\r\nlock:\xff\x00\r\n");
         assert_eq!(object, Some(json!({ "key": r"lock:\xff\x00", "key_base64": "bG9jazr/AA==" })));
+    }
+
+    #[test]
+    fn meta_and_lists_that_are_not_utf_8_come_back_exactly() {
+        let reply = b"%3\r\n+meta\r\n%2\r\n$2\r\na\xff\r\n$1\r\nb\r\n$8\r\na_base64\r\n$1\r\n\xfe\r\n\
+            +held-by\r\n*2\r\n$1\r\n\xff\r\n$1\r\nb\r\n+plain\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+        let expected = json!({
+            "meta": { r"a\xff": "b", "a_base64": r"\xfe" },
+            "meta_base64": [["Yf8=", "Yg=="], ["YV9iYXNlNjQ=", "/g=="]],
+            "held-by": [r"\xff", "b"],
+            "held-by_base64": ["/w==", "Yg=="],
+            "plain": ["a", "b"],
+        });
+        assert_eq!(value(reply), Some(expected));
     }
 
     #[test]

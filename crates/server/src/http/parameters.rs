@@ -3,6 +3,8 @@
 //! Rule    a parameter is bytes: `%ff` is one byte. A parameter that the route does not know is an error, and so is one that
 //!         is given twice.
 
+use std::ops::RangeInclusive;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Request;
@@ -46,17 +48,16 @@ impl Parameters {
         pairs.find(|(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
     }
 
-    /// The number that a parameter is, up to `most`.
+    /// The number that a parameter is, in this range.
     ///
     /// # Errors
     /// [`ApiError::Request`] if it is none.
-    pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, ApiError> {
+    pub(super) fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
         let Some(bytes) = self.bytes(name) else { return Ok(None) };
         let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<u64>().ok());
-        match number.filter(|number| *number <= most) {
-            Some(number) => Ok(Some(number)),
-            None => Err(ApiError::Request(format!("parameter '{name}': must be a number from 0 to {most}"))),
-        }
+        let (least, most) = (range.start(), range.end());
+        let wrong = || format!("parameter '{name}': must be a number from {least} to {most}");
+        number.filter(|number| range.contains(number)).ok_or_else(|| ApiError::Request(wrong())).map(Some)
     }
 
     /// The key that the parameter `key` has, or in base64 `key_base64`.
@@ -92,10 +93,10 @@ mod tests {
     fn a_parameter_is_bytes() {
         let parameters = of("/api/lock?key=lock%3a%ff%00+x&count=7&").unwrap();
         assert_eq!(parameters.key().unwrap(), b"lock:\xff\x00 x");
-        assert_eq!(parameters.number("count", 7).unwrap(), Some(7));
+        assert_eq!(parameters.number("count", 1..=7).unwrap(), Some(7));
         assert_eq!(of("/api/lock?key_base64=bG9jazr%2FAA%3D%3D").unwrap().key().unwrap(), b"lock:\xff\x00");
         assert_eq!(of("/api/lock?key").unwrap().key().unwrap(), b"");
-        assert_eq!(of("/api/lock").unwrap().number("count", 7).unwrap(), None);
+        assert_eq!(of("/api/lock").unwrap().number("count", 1..=7).unwrap(), None);
     }
 
     #[test]
@@ -104,7 +105,7 @@ mod tests {
             assert!(matches!(of(target), Err(ApiError::Request(_))), "{target}");
         }
         for target in ["/?count=8", "/?count=-1", "/?count=", "/?count=1e3", "/?count=%ff"] {
-            assert!(of(target).unwrap().number("count", 7).is_err(), "{target}");
+            assert!(of(target).unwrap().number("count", 1..=7).is_err(), "{target}");
         }
         for target in ["/", "/?key_base64=%3F", "/?key_base64=%3F&key=a"] {
             assert!(of(target).unwrap().key().is_err(), "{target}");

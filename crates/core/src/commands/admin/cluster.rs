@@ -20,6 +20,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 ];
 
 const SUBCOMMANDS: &[Row] = &[
+    refused("HELP", "5.0.0").flags(Flags::LOADING.with(Flags::STALE)),
     Row::new(Group::Cluster, "INFO", "3.0.0", info)
         .summary("Tells of the nodes that share a log in etcd; refused without such a log.")
         .flags(Flags::STALE),
