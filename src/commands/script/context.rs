@@ -255,10 +255,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 shared: self.shared,
                 command,
             };
-            let result = match self.shared.quarantine.is_on() {
-                false => (command.row.run)(&mut call),
-                true => quarantine::run(&mut call, Caller::Script(self.purpose)),
-            };
+            let result = quarantine::run(&mut call, Caller::Script(self.purpose));
             if self.session.reads.may_be_tracked() {
                 crate::commands::remember(
                     self.session,
