@@ -49,6 +49,29 @@ pub(crate) struct Grant {
     pub(crate) deadline: Instant,
 }
 
+/// The answer of LOCK.ACQUIRE that grants a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrantAnswer {
+    pub(crate) token: Option<u64>,
+    /// How long the request has waited, in milliseconds.
+    pub(crate) waited_ms: u64,
+}
+
+impl GrantAnswer {
+    /// Reads an answer. `None` if it grants nothing.
+    pub(crate) fn read(reply: &Reply) -> Option<Self> {
+        let number = |name| reply.field(name)?.integer().and_then(|number| u64::try_from(number).ok());
+        Some(Self { token: number("token"), waited_ms: number("waited")? })
+    }
+
+    /// A moment at which the lease had not begun. It began when the wait ended, which is later than the request was sent by
+    /// at least what it waited.
+    pub(crate) fn lease_from(self, sent: Instant) -> Instant {
+        let waited = Duration::from_millis(self.waited_ms.saturating_sub(1));
+        (sent + waited).min(Instant::now())
+    }
+}
+
 impl Terms {
     /// Takes the lock, waiting for it as long as the terms say.
     ///
@@ -66,7 +89,7 @@ impl Terms {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
-            let (sent, request) = (Instant::now(), self.acquire_request(wait));
+            let (sent, request) = (Instant::now(), self.acquire_request(wait, true));
             let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
             let asked = connection.ask_and_wait(&words);
             let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
@@ -74,13 +97,9 @@ impl Terms {
             if let Reply::Error(text) = reply {
                 return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::Refused(text) });
             }
-            if let Some(waited) = reply.field("waited").and_then(Reply::integer) {
-                // The lease began when the wait ended, which is later than it was sent by at least what it waited.
-                let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0).saturating_sub(1));
-                let granted = (sent + waited).min(Instant::now());
-                let token = reply.field("token").and_then(Reply::integer);
-                let token = token.and_then(|token| u64::try_from(token).ok());
-                return Ok(Grant { dialect: Dialect::Native, token, deadline: granted + self.lease });
+            if let Some(answer) = GrantAnswer::read(&reply) {
+                let deadline = answer.lease_from(sent) + self.lease;
+                return Ok(Grant { dialect: Dialect::Native, token: answer.token, deadline });
             }
             if until.is_some_and(|until| Instant::now() + wait >= until) || wait < WAIT_MAX {
                 return Err(Error::Held(self.held(connection, reply.field("refused")).await));
@@ -88,7 +107,8 @@ impl Terms {
         }
     }
 
-    fn acquire_request(&self, wait: Duration) -> Vec<Vec<u8>> {
+    /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. `says_why`: a refusal tells who holds the lock.
+    pub(crate) fn acquire_request(&self, wait: Duration, says_why: bool) -> Vec<Vec<u8>> {
         let mut words = match &self.keys[..] {
             [key] => vec![b"LOCK.ACQUIRE".to_vec(), key.clone()],
             keys => {
@@ -98,7 +118,8 @@ impl Terms {
             }
         };
         words.extend([self.owner.clone(), b"LEASE".to_vec(), millis(self.lease)]);
-        words.extend([b"WAIT".to_vec(), millis(wait), b"WHY".to_vec()]);
+        words.extend([b"WAIT".to_vec(), millis(wait)]);
+        words.extend(says_why.then(|| b"WHY".to_vec()));
         match self.kind {
             Kind::Exclusive => {}
             Kind::Permits { count, limit } => {

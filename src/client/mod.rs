@@ -33,7 +33,7 @@ pub(crate) use connection::Stream;
 #[cfg(feature = "cli")]
 pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
-pub(crate) use dialect::RELEASE;
+pub(crate) use dialect::{GrantAnswer, Kind, RELEASE, Terms};
 #[cfg(feature = "cli")]
 pub(crate) use locks::random;
 #[cfg(feature = "cli")]
