@@ -129,7 +129,7 @@ impl<'e> Checker<'e> {
             // It may extend or release locks that its words name, under names that they may be.
             let words: BTreeSet<&Bytes> = event.args.iter().skip(1).collect();
             for key in &words {
-                self.asked_by_owner(event, key, &words, "runs a script on");
+                self.asked_by_owner((event, event), key, &words, "runs a script on");
             }
         }
     }
@@ -138,18 +138,24 @@ impl<'e> Checker<'e> {
     fn missed(&mut self, event: &'e Event, key: &'e Bytes) {
         let request = event.request.and_then(|request| self.requests.get(&request)).copied().unwrap_or(event);
         let does = event.text.as_deref().unwrap_or_default();
-        self.asked_by_owner(request, key, &event.holder.iter().collect(), does);
+        self.asked_by_owner((request, event), key, &event.holder.iter().collect(), does);
     }
 
-    /// One of these owners extends or releases a lock.
-    fn asked_by_owner(&mut self, event: &'e Event, key: &Bytes, owners: &BTreeSet<&Bytes>, does: &str) {
+    /// One of these owners extends or releases a lock. `arrived`: a request may have been delayed.
+    fn asked_by_owner(
+        &mut self,
+        (event, arrived): (&'e Event, &'e Event),
+        key: &Bytes,
+        owners: &BTreeSet<&Bytes>,
+        does: &str,
+    ) {
         let Some(holds) = self.held.get(&(key, event.node)) else { return };
         let (who, name) = (event.who(), shown(key, 40));
         let is_owned =
             |held: &&Held<'_>| held.granted.holder.as_ref().is_some_and(|own| owners.contains(own));
         match holds.iter().rfind(is_owned) {
             Some(Held { granted, latest, end: Some((End::Expired, end)), .. }) => {
-                let late = self.time(event).saturating_sub(self.time(end));
+                let late = self.time(arrived).saturating_sub(self.time(end));
                 let text = format!("{who} {does} {name} {late} ms after its lease has ended");
                 let events = [*granted, *latest, *end, event];
                 self.find(Rule::Late, key, text, &events);

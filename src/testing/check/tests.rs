@@ -165,6 +165,9 @@ fn work_after_the_lease_is_found() {
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
     assert_eq!(findings.len(), 1);
+    let findings = check(&history(&[late[0], "50 A LOCK.RELEASE k a", late[1], late[3]]));
+    assert_eq!((findings[0].rule, &findings[0].events[..]), ("late", &[1, 2, 3][..]), "it was delayed");
+    assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     let script = [late[0], late[1], "150 A EVAL text 1 k a"];
     assert_eq!(rules(&script), ["late"], "a script that is not known");
     let taken = [script[0], script[1], script[2], "150 A holds k 2 a 100"];
