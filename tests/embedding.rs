@@ -263,9 +263,10 @@ async fn a_journal_hears_of_every_effect_in_order() {
     let heard = heard.0.lock().unwrap();
     let numbers: Vec<_> = heard.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [0, 1], "one record for the grant, one for its end, none for the look between");
-    let [Mutation::Put { key, .. }, Mutation::Grant { token: 1, holder: 0, .. }] = &heard[0].1[..] else {
+    let [Mutation::Put { key, .. }, Mutation::Grant { grant, .. }] = &heard[0].1[..] else {
         panic!("{heard:?}")
     };
+    assert_eq!((grant.token, grant.holder), (1, 0));
     assert_eq!(key, "lock");
     assert!(matches!(&heard[1].1[..], [Mutation::Remove { key, expired: true, .. }] if key == "lock"));
 }

@@ -93,7 +93,7 @@ mod history {
         b.ask("GET lock");
         let expected = [
             "request A TEST.CLOCK FREEZE ", "request A SET lock,mine,NX,PX,30000", "granted A 1 mine 30000",
-            "reply A SET OK", "request B SET lock,theirs,NX,PX,30000", "reply B SET nil",
+            "reply A SET OK", "request B SET lock,theirs,NX,PX,30000", "refused B theirs", "reply B SET nil",
             "request A TEST.CLOCK ADVANCE 20000", "request A PEXPIRE lock,30000", "renewed A 1 mine 30000",
             "reply A PEXPIRE 1", "request A TEST.CLOCK ADVANCE 30001", "expired A 1 mine",
             "request B GET lock", "reply B GET nil",
@@ -129,7 +129,7 @@ mod history {
             ]
         );
         let seen = b.history(" KEY lock CLIENT B");
-        assert_eq!(seen[1..2], ["granted B 2 b 30000"], "{seen:?}");
+        assert_eq!(seen[1..3], ["waits B b", "granted B 2 b 30000"], "{seen:?}");
         assert_eq!(maps(b.ask("TEST.CHECK")), Vec::<Map>::new());
     }
 

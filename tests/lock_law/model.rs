@@ -156,8 +156,6 @@ pub(crate) struct End {
     pub(crate) is_told: bool,
     /// What LOCK.BREAK gave as a reason.
     pub(crate) text: Option<&'static str>,
-    /// Whether the client has said that it takes the lock from its holder.
-    pub(crate) is_meant: bool,
     /// Whether the client has ended it in a script or transaction, where it may have compared the value.
     pub(crate) is_nested: bool,
 }
@@ -296,7 +294,6 @@ impl Model {
             at: ended,
             is_told,
             text: None,
-            is_meant: false,
             is_nested: false,
         });
     }
@@ -373,8 +370,7 @@ impl Model {
 
     /// A script whose purpose is to free a lock that others hold deletes the key.
     pub(crate) fn force(&mut self, by: Role) {
-        self.end_all(&place("k"), Reason::Deleted, by);
-        self.ends.iter_mut().for_each(|end| end.is_meant = true);
+        self.end_all(&place("k"), Reason::Broken, by);
         self.serve(self.now);
     }
 

@@ -211,7 +211,7 @@ impl Views {
         if !model.is_linted {
             return;
         }
-        let is_foreign = |end: &&End| end.by.is_some_and(|by| by != end.hold.by) && !end.is_meant;
+        let is_foreign = |end: &&End| end.by.is_some_and(|by| by != end.hold.by);
         for (view, command) in [("LINT", "LOCK.LINT"), ("CHECK", "TEST.CHECK")] {
             let is_live = view == "LINT";
             let keys = model.ends.iter().filter(is_foreign).filter_map(|end| match end.reason {

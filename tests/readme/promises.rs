@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use redlatch_core::testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 use redlatch_proto::limits::{
     HTTP_CONNECTIONS_MAX, LARGE_BYTES, LINE_BYTES_MAX, LOCK_PREFIXES_MAX, REPLY_BYTES_MAX,
     UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX, UNAUTHENTICATED_REPLY_BYTES_MAX,
     UNREAD_REPLY_BYTES_MAX,
 };
-use redlatch_core::testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 
 use super::{read, root, settings_table};
 

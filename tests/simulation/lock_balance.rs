@@ -128,8 +128,8 @@ impl Balance {
 
     fn note(&mut self, mutation: &Mutation) {
         match mutation {
-            Mutation::Grant { key, token, .. } => {
-                self.granted(LockKind::Exclusive, (key.to_vec(), *token, Vec::new()));
+            Mutation::Grant { key, grant, .. } => {
+                self.granted(LockKind::Exclusive, (key.to_vec(), grant.token, Vec::new()));
             }
             Mutation::Edit { key, edit: Edit::Lock(LockEdit::Put(kind, owner, holder)), .. } => {
                 self.granted(*kind, (key.to_vec(), holder.token, owner.to_vec()));

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
 use redlatch_client::Error;
 use redlatch_client::wire::random;
+use tokio::time::{Instant, sleep_until};
 
 use super::{texts, warn};
 

@@ -12,10 +12,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redlatch_client::wire::Target;
 use redlatch_client::{Acquire, Error, Guard, Held, Locks, Trust};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
-use redlatch_client::wire::Target;
 
 use super::child::{Change, Child};
 use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};

@@ -14,18 +14,18 @@ use crate::received::Reply;
 
 /// What a holder asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    pub(crate) keys: Vec<Vec<u8>>,
-    pub(crate) owner: Vec<u8>,
-    pub(crate) kind: Kind,
-    pub(crate) lease: Duration,
+pub struct Terms {
+    pub keys: Vec<Vec<u8>>,
+    pub owner: Vec<u8>,
+    pub kind: Kind,
+    pub lease: Duration,
     /// How long to wait; `None` without a limit.
-    pub(crate) wait: Option<Duration>,
-    pub(crate) meta: Vec<(Vec<u8>, Vec<u8>)>,
+    pub wait: Option<Duration>,
+    pub meta: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub enum Kind {
     Exclusive,
     Permits { count: u64, limit: u64 },
     Shared,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 
 /// How a server is asked for locks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// By LOCK commands.
     Native,
     /// By SET and scripts.
@@ -42,11 +42,34 @@ pub(crate) enum Dialect {
 
 /// A lock that was granted.
 #[derive(Clone, Debug)]
-pub(crate) struct Grant {
-    pub(crate) dialect: Dialect,
-    pub(crate) token: Option<u64>,
+pub struct Grant {
+    pub dialect: Dialect,
+    pub token: Option<u64>,
     /// The server does not grant the lock to anybody else before this.
-    pub(crate) deadline: Instant,
+    pub deadline: Instant,
+}
+
+/// The answer of LOCK.ACQUIRE that grants a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct GrantAnswer {
+    pub token: Option<u64>,
+    /// How long the request has waited, in milliseconds.
+    pub waited_ms: u64,
+}
+
+impl GrantAnswer {
+    /// Reads an answer. `None` if it grants nothing.
+    pub fn read(reply: &Reply) -> Option<Self> {
+        let number = |name| reply.field(name)?.integer().and_then(|number| u64::try_from(number).ok());
+        Some(Self { token: number("token"), waited_ms: number("waited")? })
+    }
+
+    /// A moment at which the lease had not begun. It began when the wait ended, which is later than the request was sent by
+    /// at least what it waited.
+    pub fn lease_from(self, sent: Instant) -> Instant {
+        let waited = Duration::from_millis(self.waited_ms.saturating_sub(1));
+        (sent + waited).min(Instant::now())
+    }
 }
 
 impl Terms {
@@ -54,7 +77,7 @@ impl Terms {
     ///
     /// # Errors
     /// The lock is held when the wait has ended, or the server refuses the terms or cannot be asked.
-    pub(crate) async fn acquire(&self, connection: &mut Connection) -> Result<Grant, Error> {
+    pub async fn acquire(&self, connection: &mut Connection) -> Result<Grant, Error> {
         match self.acquire_natively(connection).await {
             Err(Error::Refused(text)) if is_unknown(&text) => self.acquire_plainly(connection).await,
             answer => answer,
@@ -66,7 +89,7 @@ impl Terms {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
-            let (sent, request) = (Instant::now(), self.acquire_request(wait));
+            let (sent, request) = (Instant::now(), self.acquire_request(wait, true));
             let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
             let asked = connection.ask_and_wait(&words);
             let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
@@ -74,12 +97,9 @@ impl Terms {
             if let Reply::Error(text) = reply {
                 return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::Refused(text) });
             }
-            if let Some(waited) = reply.field("waited").and_then(Reply::integer) {
-                // The lease began when the wait ended, which is later than it was sent by at least what it waited.
-                let waited = Duration::from_millis(u64::try_from(waited).unwrap_or(0).saturating_sub(1));
-                let granted = (sent + waited).min(Instant::now());
-                let token = token_of(&reply);
-                return Ok(Grant { dialect: Dialect::Native, token, deadline: granted + self.lease });
+            if let Some(answer) = GrantAnswer::read(&reply) {
+                let deadline = answer.lease_from(sent) + self.lease;
+                return Ok(Grant { dialect: Dialect::Native, token: answer.token, deadline });
             }
             if until.is_some_and(|until| Instant::now() + wait >= until) || wait < WAIT_MAX {
                 return Err(Error::Held(self.held(connection, reply.field("refused")).await));
@@ -87,7 +107,8 @@ impl Terms {
         }
     }
 
-    fn acquire_request(&self, wait: Duration) -> Vec<Vec<u8>> {
+    /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. `says_why`: a refusal tells who holds the lock.
+    pub fn acquire_request(&self, wait: Duration, says_why: bool) -> Vec<Vec<u8>> {
         let mut words = match &self.keys[..] {
             [key] => vec![b"LOCK.ACQUIRE".to_vec(), key.clone()],
             keys => {
@@ -97,7 +118,8 @@ impl Terms {
             }
         };
         words.extend([self.owner.clone(), b"LEASE".to_vec(), millis(self.lease)]);
-        words.extend([b"WAIT".to_vec(), millis(wait), b"WHY".to_vec()]);
+        words.extend([b"WAIT".to_vec(), millis(wait)]);
+        words.extend(says_why.then(|| b"WHY".to_vec()));
         words.extend(self.kind_and_meta());
         words
     }
@@ -157,7 +179,7 @@ impl Terms {
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
-    pub(crate) async fn extend(
+    pub async fn extend(
         &self,
         connection: &mut Connection,
         dialect: Dialect,
@@ -191,7 +213,7 @@ impl Terms {
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
-    pub(crate) async fn leave(
+    pub async fn leave(
         &self,
         connection: &mut Connection,
         dialect: Dialect,
@@ -240,7 +262,7 @@ impl Terms {
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
-    pub(crate) async fn release(
+    pub async fn release(
         &self,
         connection: &mut Connection,
         dialect: Dialect,

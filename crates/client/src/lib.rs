@@ -45,7 +45,7 @@ pub use views::{Client, Held, Holder, Waiting};
 pub mod wire {
     pub use crate::connection::{Connection, Stream};
     pub use crate::connector::{at, connect, open};
-    pub use crate::dialect::RELEASE;
+    pub use crate::dialect::{GrantAnswer, Kind, RELEASE, Terms};
     pub use crate::locks::random;
     pub use crate::received::Reply;
     pub use crate::target::{Target, Transport};

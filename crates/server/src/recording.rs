@@ -27,7 +27,7 @@ pub(super) fn request(engine: &Engine, testing: &Testing, session: &Session, req
     note_request(testing, &session.client, (engine.shared().clock.now(), wall_micros()), request);
 }
 
-/// Notes the reply to the request of a session, or that the session waits for it.
+/// Notes the reply to the request of a session, if there is one now.
 pub(super) fn progressed(
     engine: &Engine,
     testing: &Testing,
@@ -42,11 +42,10 @@ pub(super) fn progressed(
         Progress::Done(Flow::Next | Flow::Close) | Progress::Held { is_done: true, .. } => {
             resumed(engine, session, reply);
         }
-        Progress::Done(Flow::Wait) | Progress::WaitAndRepeat => {
-            testing.recorder.waits(now(engine, testing), &session.client);
-        }
-        // The request is tried again.
-        Progress::Done(Flow::Again(_) | Flow::Offload) | Progress::Held { is_done: false, .. } => {}
+        // The request waits, or is tried again.
+        Progress::Done(Flow::Wait | Flow::Again(_) | Flow::Offload)
+        | Progress::WaitAndRepeat
+        | Progress::Held { is_done: false, .. } => {}
     }
 }
 

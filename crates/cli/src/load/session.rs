@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use redlatch_client::Error;
-use redlatch_client::wire::{Connection, RELEASE, Reply, connect};
+use redlatch_client::wire::{Connection, GrantAnswer, Kind, RELEASE, Reply, Terms, connect};
 use redlatch_core::scripts::digest;
 use tokio::time::timeout;
 
@@ -222,21 +222,17 @@ impl Session {
     }
 
     async fn acquire_natively(&mut self, key: &str, owner: &str, wait: Duration) -> Answer {
-        let (lease, wait_ms) = (self.lease_ms.clone(), wait.as_millis().to_string());
-        let words = ["LOCK.ACQUIRE", key, owner, "LEASE", &lease, "WAIT", &wait_ms];
-        let sent = Instant::now();
-        match self.ask_waiting(&words, wait + ANSWER_MAX).await {
-            Some(reply @ (Reply::Map(_) | Reply::List(_))) => {
-                let number =
-                    |name| reply.field(name)?.integer().and_then(|number| u64::try_from(number).ok());
-                let Some(waited) = number("waited") else { return self.unexpected(Some(reply)) };
-                // The lease began when the wait ended: later than the request was sent by at least what it waited.
-                let lease_from = sent + Duration::from_millis(waited.saturating_sub(1));
-                let lease_from = lease_from.min(Instant::now());
-                Answer::Granted { lease_from, token: number("token"), has_waited: waited > 0 }
+        let (keys, owner, lease) = (vec![key.into()], owner.into(), self.lease);
+        let terms = Terms { keys, owner, kind: Kind::Exclusive, lease, wait: Some(wait), meta: Vec::new() };
+        let (sent, request) = (Instant::now(), terms.acquire_request(wait, false));
+        let reply = self.ask_waiting(&request, wait + ANSWER_MAX).await;
+        match reply.as_ref().and_then(GrantAnswer::read) {
+            Some(answer) => {
+                let lease_from = answer.lease_from(sent.into()).into_std();
+                Answer::Granted { lease_from, token: answer.token, has_waited: answer.waited_ms > 0 }
             }
-            Some(Reply::Null) => Answer::Held(None),
-            other => self.unexpected(other),
+            None if reply == Some(Reply::Null) => Answer::Held(None),
+            None => self.unexpected(reply),
         }
     }
 
@@ -375,14 +371,19 @@ impl Session {
         self.ask_node(0, words, None).await
     }
 
-    async fn ask_waiting(&mut self, words: &[&str], limit: Duration) -> Option<Reply> {
+    async fn ask_waiting(&mut self, words: &[impl AsRef<[u8]>], limit: Duration) -> Option<Reply> {
         self.ask_node(0, words, Some(limit)).await
     }
 
-    async fn ask_node(&mut self, node: usize, words: &[&str], limit: Option<Duration>) -> Option<Reply> {
+    async fn ask_node(
+        &mut self,
+        node: usize,
+        words: &[impl AsRef<[u8]>],
+        limit: Option<Duration>,
+    ) -> Option<Reply> {
         let connection = self.nodes[node].connection.as_mut()?;
         self.counts.requests += 1;
-        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
         let reply = match limit {
             None => connection.ask(&words).await,
             Some(limit) => {

@@ -1,7 +1,7 @@
 //! What commands answer while nothing may be granted or extended: in the quarantine, while the disk takes no writes, and
 //! while the server shuts down.
 //!
-//! Owns    the answers. Clients, transactions and scripts run every command through [`run`] then.
+//! Owns    the answers. Clients, transactions, scripts and questions of HTTP run every command through [`run`].
 //! Rule    what makes a key, a field or a member, or lengthens a lease, is refused. What only removes works. Reads see the
 //!         real data, except that a key that does not exist seems to be held for the rest of the quarantine.
 //! Source  docs/durability.md; Redis 7.0 `server.c` for the text of a failing disk.
@@ -37,12 +37,21 @@ impl Caller {
     }
 }
 
-/// Executes a command, or answers as it must be answered now.
+/// Executes a command, or answers as it must be answered while something keeps locks from being granted. Every caller of a
+/// command calls it here.
 ///
 /// # Errors
 /// The error of the command, of the quarantine, of the disk or of a shutdown.
-#[cold]
+#[inline]
 pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
+    match call.shared.quarantine.is_on() {
+        false => (call.command.row.run)(call),
+        true => run_guarded(call, caller),
+    }
+}
+
+#[cold]
+fn run_guarded(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
     let (row, quarantine) = (call.command.row, &call.shared.quarantine);
     let until = quarantine.until(call.now.lock);
     let (disk_fails, refuses) = (quarantine.disk_error().is_some(), quarantine.refuses());

@@ -541,10 +541,7 @@ impl Engine {
             shared,
             command,
         };
-        let result = match shared.quarantine.is_on() {
-            false => (command.row.run)(&mut call),
-            true => quarantine::run(&mut call, Caller::Client),
-        };
+        let result = quarantine::run(&mut call, Caller::Client);
         if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied | Refusal::StartAgain)) {
             // The request is repeated. A script that was shown to monitors is not shown again.
             session.is_shown = is_script && shared.monitors.is_any();

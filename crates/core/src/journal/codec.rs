@@ -12,7 +12,7 @@ use redlatch_proto::clock::{Deadline, LockTime};
 
 use super::{Edit, HashEdit, ListEdit, LockEdit, Mutation, SetEdit, SortedSetEdit, StreamEdit};
 use crate::types::list::End;
-use crate::types::lock::{Holder, LockKind};
+use crate::types::lock::{Grant, GrantDetails, Holder, LockKind};
 use crate::types::stream::StreamId;
 use crate::types::{Element, Hash, List, Lock, Object, Seed, Set, Shape, SortedSet, Stream};
 
@@ -40,18 +40,8 @@ pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
             put_head(out, tag::EDIT, *database, key);
             put_edit(out, edit);
         }
-        Mutation::Grant {
-            database,
-            key,
-            token,
-            holder,
-            since,
-            lease_ms,
-            renewals,
-            is_native,
-            session,
-            meta,
-        } => {
+        Mutation::Grant { database, key, grant, details } => {
+            let Grant { token, holder, since, lease_ms, renewals, is_native } = grant;
             put_head(out, tag::GRANT, *database, key);
             put_number(out, *token);
             put_number(out, *holder);
@@ -62,8 +52,8 @@ pub fn encode(mutation: &Mutation<impl AsRef<[u8]>>, out: &mut Vec<u8>) {
             if has_renewals {
                 out.put_u8(*renewals);
             }
-            put_session(out, *session);
-            put_words(out, meta.iter());
+            put_session(out, details.session);
+            put_words(out, details.meta.iter());
         }
         Mutation::Place { database, key, owner, number } => {
             put_head(out, tag::PLACE, *database, key);
@@ -119,19 +109,9 @@ pub fn decode(from: &mut Bytes, seed: Seed) -> Result<Mutation, DecodeError> {
                 _ => return Err(Damaged),
             };
             let is_native = flags & 1 != 0;
-            let (session, meta) = (reader.session()?, reader.kept_words()?);
-            Mutation::Grant {
-                database,
-                key,
-                token,
-                holder,
-                since,
-                lease_ms,
-                renewals,
-                is_native,
-                session,
-                meta,
-            }
+            let grant = Grant { token, holder, since, lease_ms, renewals, is_native };
+            let details = GrantDetails { session: reader.session()?, meta: reader.kept_words()? };
+            Mutation::Grant { database, key, grant, details }
         }
         tag::PLACE => Mutation::Place {
             database,

@@ -16,7 +16,7 @@ pub mod item;
 pub mod log;
 pub mod recovery;
 
-use crate::state::clients::ClientId;
+use crate::types::lock::{Grant, GrantDetails};
 use crate::types::{Object, Seed};
 use redlatch_proto::clock::{Deadline, LockTime};
 
@@ -46,22 +46,10 @@ pub enum Mutation<B = Bytes> {
         database: u16,
         /// The key.
         key: B,
-        /// The fencing token.
-        token: u64,
-        /// The client that holds it.
-        holder: ClientId,
-        /// When it was granted.
-        since: LockTime,
-        /// The lease as it was last set, in milliseconds; `None`: it has none.
-        lease_ms: Option<u32>,
-        /// How often the lease was renewed.
-        renewals: u8,
-        /// Whether a LOCK command granted it.
-        is_native: bool,
-        /// The session that it belongs to, if any, and the milliseconds that it outlives the connection of that session.
-        session: Option<(u64, u64)>,
-        /// What the owner says about itself, as fields and values in turn.
-        meta: Box<[Bytes]>,
+        /// Who holds it, and since when.
+        grant: Grant,
+        /// Its session, and what its owner says about itself.
+        details: GrantDetails,
     },
     /// A call of this owner waits for the lock of the key at this place: what is recorded in a cluster, so that the call
     /// goes on waiting there under the next leader. No key changes.
@@ -128,7 +116,7 @@ impl<B> Mutation<B> {
     /// The fencing token that it gives out; zero: none.
     fn token(&self) -> u64 {
         match self {
-            Self::Grant { token, .. } => *token,
+            Self::Grant { grant, .. } => grant.token,
             Self::Edit { edit: Edit::Lock(LockEdit::Put(_, _, holder)), .. } => holder.token,
             _ => 0,
         }

@@ -12,7 +12,7 @@ use redlatch_proto::clock::{Deadline, LockTime};
 use super::ends::Ends;
 use super::observers::Observers;
 use crate::journal::{Mutation, Mutations};
-use crate::locks::{EndReason, LockEvent};
+use crate::locks::{EndReason, LockEvent, UnmetRequest};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -64,6 +64,8 @@ struct Effects {
     locks: VecDeque<LockEvent>,
     /// Keys that were no locks and have expired, if every event is wanted.
     expired: Vec<Bytes>,
+    /// Requests for locks that have changed none, if every event is wanted.
+    unmet: Vec<UnmetRequest>,
     /// What is said about locks that end now.
     end_note: Option<Bytes>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
@@ -250,7 +252,10 @@ impl Changes {
     /// Whether the observers of locks have something to see.
     #[inline]
     pub(crate) fn has_lock_events(&self) -> bool {
-        self.effects.as_ref().is_some_and(|effects| !effects.locks.is_empty() || !effects.expired.is_empty())
+        self.effects.as_ref().is_some_and(|effects| {
+            let has_more = || !effects.expired.is_empty() || !effects.unmet.is_empty();
+            !effects.locks.is_empty() || (self.wants_locks && has_more())
+        })
     }
 
     /// Sets what is said about locks that the call ends; `None`: nothing.
@@ -281,6 +286,19 @@ impl Changes {
     /// The keys of [`Changes::key_expired`].
     pub(crate) fn take_expired(&mut self) -> Vec<Bytes> {
         self.effects.as_mut().map(|effects| std::mem::take(&mut effects.expired)).unwrap_or_default()
+    }
+
+    /// Notes a request for a lock that has changed none. A known script tells of it twice: while it runs, and by its reply.
+    pub(crate) fn unmet(&mut self, request: UnmetRequest) {
+        let noted = &mut self.effects().unmet;
+        if noted.last() != Some(&request) {
+            noted.push(request);
+        }
+    }
+
+    /// The requests of [`Changes::unmet`].
+    pub(crate) fn take_unmet(&mut self) -> Vec<UnmetRequest> {
+        self.effects.as_mut().map(|effects| std::mem::take(&mut effects.unmet)).unwrap_or_default()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
@@ -365,6 +383,7 @@ impl Effects {
             answers,
             locks,
             expired,
+            unmet,
             end_note,
             garbage,
         } = self;
@@ -377,6 +396,7 @@ impl Effects {
             && answers.is_empty()
             && locks.is_empty()
             && expired.is_empty()
+            && unmet.is_empty()
             && end_note.is_none()
             && garbage.is_empty()
             && mutations.capacity() <= SMALL_RECORD_BYTES

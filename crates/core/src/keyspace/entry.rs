@@ -11,7 +11,6 @@ use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
 use crate::journal::Mutation;
-use crate::locks::GrantDetails;
 use crate::locks::record::Grant;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
@@ -382,20 +381,9 @@ pub(crate) fn granted<'a>(
     database: u16,
     key: &'a [u8],
 ) -> Option<Mutation<&'a [u8]>> {
-    let Grant { token, holder, since, lease_ms, renewals, is_native } = shard.granted(id)?;
-    let GrantDetails { session, meta } = shard.grant_details(id).cloned().unwrap_or_default();
-    Some(Mutation::Grant {
-        database,
-        key,
-        token,
-        holder,
-        since,
-        lease_ms,
-        renewals,
-        is_native,
-        session,
-        meta,
-    })
+    let grant = shard.granted(id)?;
+    let details = shard.grant_details(id).cloned().unwrap_or_default();
+    Some(Mutation::Grant { database, key, grant, details })
 }
 
 impl<'v> Vacant<'v> {

@@ -14,8 +14,6 @@ use redlatch_proto::clock::{Deadline, LockTime, Now};
 use super::shard::Shard;
 use super::{Keyspace, ShardState};
 use crate::journal::{Edit, LockEdit, Mutation};
-use crate::locks::GrantDetails;
-use crate::locks::record::Grant;
 use crate::state::clients::ClientId;
 use crate::sync::MutexGuard;
 use crate::types::lock::Holder;
@@ -82,26 +80,12 @@ impl Replay<'_> {
                 self.put_object(*database, key, object.clone(), *deadline);
             }
             Mutation::Edit { database, key, edit } => self.edit(*database, key, edit),
-            Mutation::Grant {
-                database,
-                key,
-                token,
-                holder,
-                since,
-                lease_ms,
-                renewals,
-                is_native,
-                session,
-                meta,
-            } => {
-                self.note_grant(*token, *holder);
+            Mutation::Grant { database, key, grant, details } => {
+                self.note_grant(grant.token, grant.holder);
                 let (shard, hash) = self.shard(key);
                 if let Some(id) = shard.find(*database, hash, key) {
-                    let (token, holder, since, lease_ms) = (*token, *holder, *since, *lease_ms);
-                    let (renewals, is_native) = (*renewals, *is_native);
-                    shard.restore_grant(id, &Grant { token, holder, since, lease_ms, renewals, is_native });
-                    let details = GrantDetails { session: *session, meta: meta.clone() };
-                    shard.set_grant_details(id, details);
+                    shard.restore_grant(id, grant);
+                    shard.set_grant_details(id, details.clone());
                 }
             }
             Mutation::Place { database, key, owner, number } => {

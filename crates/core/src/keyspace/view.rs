@@ -247,6 +247,9 @@ impl<'k> View<'k> {
         for key in self.changes.take_expired() {
             keyspace.lock_observers.iter().for_each(|observer| observer.key_expired(&key));
         }
+        for request in self.changes.take_unmet() {
+            keyspace.lock_observers.iter().for_each(|observer| observer.unmet(&request));
+        }
     }
 
     /// Records the size of the largest value that was written.

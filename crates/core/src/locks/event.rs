@@ -1,6 +1,6 @@
-//! What happens to a lock: it is granted, its lease is renewed, it ends.
+//! What happens to a lock: it is granted, its lease is renewed, it ends; or a request for it changes nothing.
 //!
-//! Owns    [`LockEvent`], the reasons for which a lock ends, and [`LockObserver`].
+//! Owns    [`LockEvent`], the reasons for which a lock ends, [`UnmetRequest`], and [`LockObserver`].
 //! Rule    an event is made by the function that changes the grant, and by nothing else; `keyspace::life` has all of them.
 //! Rule    the observers see the events of a call in order at its end, before its shards are unlocked.
 
@@ -17,7 +17,7 @@ use crate::types::lock::LockKind;
 /// Why a lock has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EndReason {
-    /// LOCK.BREAK.
+    /// LOCK.BREAK, or a script that forces the lock open.
     Broken,
     /// Its key was deleted or overwritten by another client than its holder.
     Deleted,
@@ -98,6 +98,32 @@ pub struct Before {
     pub session: Option<u64>,
 }
 
+/// A request for a lock that has changed no lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnmetRequest {
+    /// What has become of it.
+    pub outcome: Unmet,
+    /// The key of the lock.
+    pub key: Bytes,
+    /// The name under which the client has asked, if it has said one.
+    pub owner: Option<Bytes>,
+    /// The client that has asked.
+    pub client: ClientId,
+}
+
+/// What has become of a request that has changed no lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unmet {
+    /// It was to extend a lock that its owner does not hold.
+    NotExtended,
+    /// It was to release a lock that its owner does not hold.
+    NotReleased,
+    /// It did not get the lock.
+    Refused,
+    /// It waits for the lock.
+    Waits,
+}
+
 /// Sees what happens to locks. Called with the shards of the call locked: it may look, and send messages, but changes no key.
 pub trait LockObserver: Debug + Send + Sync {
     /// Sees one event.
@@ -111,4 +137,23 @@ pub trait LockObserver: Debug + Send + Sync {
 
     /// A key that was no lock has expired. Called only while every event is wanted.
     fn key_expired(&self, _key: &Bytes) {}
+
+    /// A request for a lock has changed no lock. Called only while every event is wanted.
+    fn unmet(&self, _request: &UnmetRequest) {}
+}
+
+impl View<'_> {
+    /// Whether every event of locks is wanted.
+    #[inline]
+    pub(crate) fn wants_lock_events(&self) -> bool {
+        self.changes.wants_locks()
+    }
+
+    /// Notes a request of the client of this call that changes no lock, for the observers of locks.
+    #[cold]
+    pub(crate) fn note_unmet(&mut self, outcome: Unmet, key: &[u8], owner: Option<&[u8]>) {
+        let (key, owner) = (Bytes::copy_from_slice(key), owner.map(Bytes::copy_from_slice));
+        let client = self.changes.author;
+        self.changes.unmet(UnmetRequest { outcome, key, owner, client });
+    }
 }

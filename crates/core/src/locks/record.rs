@@ -1,51 +1,18 @@
 //! The grant record: who holds the lock that an entry is, with which token, since when.
 //!
-//! Owns    [`Grant`], its packed form in the header of an entry, and how numbers that were cut are widened again.
+//! Owns    the packed form of a [`Grant`] in the header of an entry, and how numbers that were cut are widened again.
 //! Knows   `clock`, and the number of a client.
 //! Rule    a record keeps the low bits of numbers that only rise. The shard knows the highest number of each kind, and a
 //!         number that is at most that and less than all the kept bits below it is restored exactly.
 
-use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, LockTime};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::state::clients::ClientId;
-use crate::types::heap;
-use crate::types::lock::{LockKind, words_bytes};
+use crate::types::lock::LockKind;
 
-/// A lock that has been granted: what an entry knows of its holder.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Grant {
-    /// The fencing token: each grant of a keyspace has a higher one than those before it.
-    pub token: u64,
-    /// The client to which the lock was granted.
-    pub holder: ClientId,
-    /// When it was granted.
-    pub since: LockTime,
-    /// The lease, as it was last set, in milliseconds: at most [`u32::MAX`]. `None`: the lock does not expire.
-    pub lease_ms: Option<u32>,
-    /// How often its lease was set anew; at most 255.
-    pub renewals: u8,
-    /// Whether it was granted by a LOCK command.
-    pub is_native: bool,
-}
-
-/// What is known of a grant beside its record.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct GrantDetails {
-    /// The session that it belongs to, and the milliseconds that it outlives the connection of that session.
-    pub session: Option<(u64, u64)>,
-    /// What the owner says about itself, as fields and values in turn.
-    pub meta: Box<[Bytes]>,
-}
-
-impl GrantDetails {
-    /// Bytes of memory, with the key.
-    pub(crate) fn bytes(&self, key: &[u8]) -> usize {
-        heap::in_tree::<((u16, Bytes), Self)>() + key.len() + words_bytes(&self.meta)
-    }
-}
+pub use crate::types::lock::{Grant, GrantDetails};
 
 /// A grant in the header of an entry. Flags of the header say whether there is one, and whether it is native.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::event::{Event, EventKind, shown};
-use super::intent::{Intent, What};
 use crate::locks::Rule;
 
 /// Something that is wrong.
@@ -60,7 +59,9 @@ enum End {
 
 struct Checker<'e> {
     events: &'e [Event],
-    requests: BTreeMap<u64, (&'e Event, Option<Intent>)>,
+    requests: BTreeMap<u64, &'e Event>,
+    /// The requests that wait for locks, each with the lock.
+    waits: BTreeSet<(u64, &'e Bytes)>,
     /// The reply to each request.
     replies: BTreeMap<u64, &'e Event>,
     /// Every hold of each lock, by key and node.
@@ -75,7 +76,8 @@ struct Checker<'e> {
 impl<'e> Checker<'e> {
     fn new(events: &'e [Event]) -> Self {
         let of = |kind| events.iter().filter(move |event| event.kind == kind);
-        let requests = of(EventKind::Request).map(|event| (event.id, (event, Intent::of(event)))).collect();
+        let requests = of(EventKind::Request).map(|event| (event.id, event)).collect();
+        let waits = of(EventKind::Waits).filter_map(|event| event.request.zip(event.key.as_ref())).collect();
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
         let mut nodes: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
         for event in of(EventKind::Granted) {
@@ -84,7 +86,7 @@ impl<'e> Checker<'e> {
             }
         }
         let (held, findings) = Default::default();
-        Self { events, requests, replies, held, nodes, steps: Vec::new(), findings }
+        Self { events, requests, waits, replies, held, nodes, steps: Vec::new(), findings }
     }
 
     fn see(&mut self, event: &'e Event) {
@@ -92,6 +94,7 @@ impl<'e> Checker<'e> {
             (EventKind::Request, _) => self.requested(event),
             (EventKind::Granted, Some(key)) => self.granted(event, key),
             (EventKind::Renewed, Some(key)) => self.renewed(event, key),
+            (EventKind::Missed, Some(key)) => self.missed(event, key),
             (EventKind::Released | EventKind::Expired, Some(key)) if event.token.is_some() => {
                 self.ended(event, key);
                 self.freed(event, key);
@@ -121,29 +124,38 @@ impl<'e> Checker<'e> {
             let before = self.steps.last().map_or(0, |(_, millis)| *millis);
             self.steps.push((event.id, before.saturating_add(millis.unwrap_or(0))));
         }
-        let Some((_, Some(intent))) = self.requests.get(&event.id) else { return };
-        let does = match intent.what {
-            What::Extend => "extends",
-            What::Release => "releases",
-            // Unless the script takes the lock.
-            What::Script if !self.has_granted(event) => "runs a script on",
-            _ => return,
-        };
-        let locks = intent.locks.clone();
-        for (key, owner) in &locks {
-            if let Some(owner) = owner {
-                self.asked_by_owner(event, (key, owner), does);
+        let is_known = event.text.is_some();
+        if is_script(event) && !is_known && !self.has_changed_locks(event) {
+            // It may extend or release locks that its words name, under names that they may be.
+            let words: BTreeSet<&Bytes> = event.args.iter().skip(1).collect();
+            for key in &words {
+                self.asked_by_owner((event, event), key, &words, "runs a script on");
             }
         }
     }
 
-    /// An owner extends or releases a lock.
-    fn asked_by_owner(&mut self, event: &'e Event, (key, owner): (&Bytes, &Bytes), does: &str) {
-        let holds = self.held.get(&(key, event.node)).map_or(&[][..], |holds| &holds[..]);
+    /// A request extends or releases a lock that its owner does not hold.
+    fn missed(&mut self, event: &'e Event, key: &'e Bytes) {
+        let request = event.request.and_then(|request| self.requests.get(&request)).copied().unwrap_or(event);
+        let does = event.text.as_deref().unwrap_or_default();
+        self.asked_by_owner((request, event), key, &event.holder.iter().collect(), does);
+    }
+
+    /// One of these owners extends or releases a lock. `arrived`: a request may have been delayed.
+    fn asked_by_owner(
+        &mut self,
+        (event, arrived): (&'e Event, &'e Event),
+        key: &Bytes,
+        owners: &BTreeSet<&Bytes>,
+        does: &str,
+    ) {
+        let Some(holds) = self.held.get(&(key, event.node)) else { return };
         let (who, name) = (event.who(), shown(key, 40));
-        match holds.iter().rfind(|held| held.granted.holder.as_ref() == Some(owner)) {
+        let is_owned =
+            |held: &&Held<'_>| held.granted.holder.as_ref().is_some_and(|own| owners.contains(own));
+        match holds.iter().rfind(is_owned) {
             Some(Held { granted, latest, end: Some((End::Expired, end)), .. }) => {
-                let late = self.time(event).saturating_sub(self.time(end));
+                let late = self.time(arrived).saturating_sub(self.time(end));
                 let text = format!("{who} {does} {name} {late} ms after its lease has ended");
                 let events = [*granted, *latest, *end, event];
                 self.find(Rule::Late, key, text, &events);
@@ -234,7 +246,7 @@ impl<'e> Checker<'e> {
         let holds = self.held.get(&(key, event.node)).map_or(&[][..], |holds| &holds[..]);
         let Some(at) = holds.iter().rposition(|held| held.granted.token == event.token) else { return };
         let (granted, has_had_lease) = (holds[at].granted, holds[at].has_had_lease);
-        let author = event.request.and_then(|request| self.requests.get(&request));
+        let author = event.request.and_then(|request| self.requests.get(&request)).copied();
         let (end, is_blind) = match author {
             _ if event.kind == EventKind::Expired => (End::Expired, false),
             // No request: a session has ended, a client is gone without having read its grant, or a node has crashed.
@@ -242,19 +254,17 @@ impl<'e> Checker<'e> {
                 let is_unread = granted.request.is_some_and(|request| !self.replies.contains_key(&request));
                 (if is_unread || self.is_of_session(granted) { End::Own } else { End::Foreign }, false)
             }
-            Some((author, intent)) => {
-                let what = intent.as_ref().map(|intent| intent.what);
-                let is_flush = author.command.as_deref().is_some_and(|command| command.starts_with("FLUSH"));
-                let owners = intent.iter().flat_map(|intent| &intent.locks);
-                let names_owner = owners.filter_map(|(_, owner)| owner.as_ref());
-                let knows_owner = names_owner.into_iter().any(|owner| event.holder.as_ref() == Some(owner));
-                let is_own = is_flush || knows_owner || is_same_client(author, event);
-                (if is_own { End::Own } else { End::Foreign }, what == Some(What::Delete))
+            Some(author) => {
+                let is_blind = deletes_blindly(author);
+                let is_own = match event.text.as_deref() {
+                    Some("broken") => is_same_client(author, event),
+                    Some("deleted") => is_same_client(author, event) || may_compare(author, event),
+                    _ => true,
+                };
+                (if is_own { End::Own } else { End::Foreign }, is_blind)
             }
         };
-        let is_meant =
-            author.is_some_and(|(_, intent)| intent.as_ref().is_some_and(|intent| intent.what == What::End));
-        let author = author.map(|(author, _)| *author);
+        let is_meant = event.text.as_deref() == Some("broken");
         if let Some(held) = self.held.get_mut(&(key, event.node)).and_then(|holds| holds.get_mut(at)) {
             held.end = Some((end, event));
         }
@@ -274,9 +284,7 @@ impl<'e> Checker<'e> {
     /// Whether a lock ends with its connection.
     fn is_of_session(&self, granted: &Event) -> bool {
         let request = granted.request.and_then(|request| self.requests.get(&request));
-        let names_session = request.is_some_and(|(request, _)| {
-            request.args.iter().any(|word| word.eq_ignore_ascii_case(b"SESSION"))
-        });
+        let names_session = request.is_some_and(|request| has_word(request, b"SESSION"));
         names_session || granted.text.as_deref() == Some("session")
     }
 
@@ -317,32 +325,32 @@ impl<'e> Checker<'e> {
     /// The requests that are blocked at the time of an event, by clients that wait for this lock.
     fn waiting(&self, event: &'e Event, key: &Bytes) -> Vec<&'e Event> {
         let earlier = self.requests.range(..event.id).rev();
-        let blocked = earlier.filter(|(id, (request, intent))| {
+        let blocked = earlier.filter(|(id, request)| {
             let is_open = self.replies.get(id).is_none_or(|reply| reply.id > event.id);
-            let waits_itself = intent.as_ref().is_some_and(|intent| intent.waits && intent.names(key));
+            let waits_itself = self.waits.contains(&(**id, key));
             let is_pop = request.command.as_deref().is_some_and(|command| BLOCKING.contains(&command));
             is_open
                 && request.node == event.node
                 && (waits_itself || (is_pop && self.was_refused(request, key)))
         });
-        blocked.map(|(_, (request, _))| *request).collect()
+        blocked.map(|(_, request)| *request).collect()
     }
 
-    /// Whether the last request of the client for this lock, before the one given, was refused.
+    /// Whether the client was refused this lock when it asked for it last, before this request.
     fn was_refused(&self, request: &Event, key: &Bytes) -> bool {
-        let earlier = self.requests.range(..request.id).rev().map(|(_, known)| known);
-        let mut own = earlier.filter(|(other, intent)| {
-            let asks =
-                intent.as_ref().is_some_and(|intent| intent.what == What::Acquire && intent.names(key));
-            asks && is_same_client(other, request)
+        let mut earlier = self.events.iter().rev().skip_while(|event| event.id >= request.id);
+        let answer = earlier.find(|event| {
+            let is_answer = matches!(event.kind, EventKind::Granted | EventKind::Refused);
+            is_answer && event.key.as_ref() == Some(key) && is_same_client(event, request)
         });
-        own.next().is_some_and(|(asking, _)| !self.has_granted(asking))
+        answer.is_some_and(|answer| answer.kind == EventKind::Refused)
     }
 
-    /// Whether a request has got or renewed a lock.
-    fn has_granted(&self, request: &Event) -> bool {
-        let grants = |event: &Event| matches!(event.kind, EventKind::Granted | EventKind::Renewed);
-        self.events.iter().any(|event| event.request == Some(request.id) && grants(event))
+    /// Whether a request has got or renewed a lock, or was to extend or release one: then it is known what it does.
+    fn has_changed_locks(&self, request: &Event) -> bool {
+        let tells =
+            |event: &Event| matches!(event.kind, EventKind::Granted | EventKind::Missed | EventKind::Renewed);
+        self.events.iter().any(|event| event.request == Some(request.id) && tells(event))
     }
 
     fn end(&mut self) {
@@ -358,6 +366,28 @@ impl<'e> Checker<'e> {
 fn is_same_client(a: &Event, b: &Event) -> bool {
     let is_connection = a.node == b.node && a.client.is_some() && a.client == b.client;
     is_connection || (!a.name.is_empty() && a.name == b.name)
+}
+
+/// Whether a request deletes its keys whatever their values are.
+fn deletes_blindly(request: &Event) -> bool {
+    match request.command.as_deref() {
+        Some("DEL" | "GETDEL" | "UNLINK") => true,
+        Some("DELEX") => !has_word(request, b"IFEQ"),
+        _ => false,
+    }
+}
+
+/// Whether a request is a script that names the value of a lock, so that it may have compared it.
+fn may_compare(request: &Event, ended: &Event) -> bool {
+    is_script(request) && request.args.iter().skip(1).any(|word| ended.holder.as_ref() == Some(word))
+}
+
+fn is_script(request: &Event) -> bool {
+    matches!(request.command.as_deref(), Some("EVAL" | "EVALSHA"))
+}
+
+fn has_word(request: &Event, word: &[u8]) -> bool {
+    request.args.iter().any(|other| other.eq_ignore_ascii_case(word))
 }
 
 /// Commands that block until somebody sends something: what lock clients wait with.

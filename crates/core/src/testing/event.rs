@@ -29,6 +29,12 @@ pub enum EventKind {
     Released,
     /// A lease has ended, or another key has expired.
     Expired,
+    /// A client was refused a lock.
+    Refused,
+    /// A client waits for a lock.
+    Waits,
+    /// A client would extend or release a lock that its owner does not hold.
+    Missed,
     /// A fault has acted.
     Fault,
 }
@@ -64,13 +70,14 @@ pub struct Event {
     pub reply: Option<String>,
     /// The fencing token of the lock.
     pub token: Option<u64>,
-    /// The value under which the lock is held, shortened.
+    /// The value under which the lock is held, or asked for, shortened.
     pub holder: Option<Bytes>,
     /// The lease in milliseconds, of a grant or a renewal that has one.
     pub lease: Option<u64>,
     /// The number of the fault.
     pub fault: Option<u64>,
-    /// Something for readers: the script that is known, the address of a client, what a fault does.
+    /// Something for readers: the script that is known, the address of a client, what a fault does, why a lock has ended, and
+    /// what a client would have done with a lock that it does not hold.
     pub text: Option<String>,
 }
 
@@ -86,7 +93,7 @@ pub enum Field {
 }
 
 impl EventKind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::Connect,
         Self::Disconnect,
         Self::Request,
@@ -95,6 +102,9 @@ impl EventKind {
         Self::Renewed,
         Self::Released,
         Self::Expired,
+        Self::Refused,
+        Self::Waits,
+        Self::Missed,
         Self::Fault,
     ];
 
@@ -109,6 +119,9 @@ impl EventKind {
             Self::Renewed => "renewed",
             Self::Released => "released",
             Self::Expired => "expired",
+            Self::Refused => "refused",
+            Self::Waits => "waits",
+            Self::Missed => "missed",
             Self::Fault => "fault",
         }
     }
@@ -287,6 +300,9 @@ impl Event {
             EventKind::Released => format!("holds {key} no more,{token}"),
             EventKind::Expired if self.token.is_some() => format!("the lease of {key} has ended,{token}"),
             EventKind::Expired => format!("{key} has expired"),
+            EventKind::Refused => format!("is refused {key}"),
+            EventKind::Waits => format!("waits for {key}"),
+            EventKind::Missed => format!("{text} {key}, which it does not hold"),
             EventKind::Fault => format!("fault {}: {text}", self.fault.unwrap_or(0)),
         }
     }

@@ -8,7 +8,6 @@ mod check;
 mod event;
 mod faults;
 mod host;
-mod intent;
 mod picture;
 mod recorder;
 mod reply_text;

@@ -16,7 +16,7 @@ use redlatch_proto::clock::{Clock, Now};
 use super::event::{Event, EventKind};
 use super::reply_text::reply_text;
 use crate::keyspace::View;
-use crate::locks::{EndReason, LockChange, LockEvent, LockObserver};
+use crate::locks::{EndReason, LockChange, LockEvent, LockObserver, Unmet, UnmetRequest};
 use crate::scripts::{Known, digest};
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -95,8 +95,6 @@ struct Open {
     id: u64,
     command: Arc<str>,
     keys: Vec<Bytes>,
-    /// Whether it is blocked.
-    waits: bool,
 }
 
 impl Default for Recorder {
@@ -160,15 +158,7 @@ impl Recorder {
             ..Event::new(EventKind::Request)
         };
         let id = history.push(moment, Some(client.id), event);
-        history.know(moment, client).open = Some(Open { id, command, keys, waits: false });
-    }
-
-    /// The request of a client is blocked.
-    pub fn waits(&self, moment: Moment, client: &Client) {
-        let mut history = self.0.lock();
-        if let Some(open) = history.open(moment, client) {
-            open.waits = true;
-        }
+        history.know(moment, client).open = Some(Open { id, command, keys });
     }
 
     /// The request of a client is done, and has no reply: CLIENT REPLY has muted it, or a fault has taken it.
@@ -258,11 +248,6 @@ impl History {
         known
     }
 
-    /// The request of a client that is not answered yet, if it has one.
-    fn open(&mut self, moment: Moment, client: &Client) -> Option<&mut Open> {
-        self.clients.get_mut(&(moment.node, client.id))?.open.as_mut()
-    }
-
     /// The request of a client is not open any more.
     fn close(&mut self, moment: Moment, client: &Client) -> Option<Open> {
         self.clients.get_mut(&(moment.node, client.id))?.open.take()
@@ -330,6 +315,24 @@ impl History {
         };
         self.push(moment, Some(event.client).filter(|client| *client != 0), recorded);
     }
+
+    /// Records a request that has changed no lock.
+    fn unmet(&mut self, moment: Moment, request: &UnmetRequest) {
+        let (kind, text) = match request.outcome {
+            Unmet::NotExtended => (EventKind::Missed, Some("extends")),
+            Unmet::NotReleased => (EventKind::Missed, Some("releases")),
+            Unmet::Refused => (EventKind::Refused, None),
+            Unmet::Waits => (EventKind::Waits, None),
+        };
+        let event = Event {
+            request: self.request_of(moment.node, request.client),
+            key: Some(shortened(&request.key, KEY_BYTES_MAX)),
+            holder: request.owner.as_ref().map(|owner| shortened(owner, KEY_BYTES_MAX)),
+            text: text.map(str::to_owned),
+            ..Event::new(kind)
+        };
+        self.push(moment, Some(request.client), event);
+    }
 }
 
 impl Filter {
@@ -388,6 +391,12 @@ impl LockObserver for NodeObserver {
         let moment = self.moment(now, &history);
         let event = Event { key: Some(shortened(key, KEY_BYTES_MAX)), ..Event::new(EventKind::Expired) };
         history.push(moment, None, event);
+    }
+
+    fn unmet(&self, request: &UnmetRequest) {
+        let (mut history, now) = (self.recorder.0.lock(), self.clock.now());
+        let moment = self.moment(now, &history);
+        history.unmet(moment, request);
     }
 }
 

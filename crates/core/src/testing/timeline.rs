@@ -187,7 +187,8 @@ impl Builder {
         self.nodes = events.iter().map(|event| event.node).collect();
         for event in events {
             match event.kind {
-                EventKind::Connect => {}
+                // The requests show it.
+                EventKind::Connect | EventKind::Missed | EventKind::Refused | EventKind::Waits => {}
                 EventKind::Disconnect => self.gone(event),
                 EventKind::Request => self.request(event),
                 EventKind::Reply => self.reply(event),

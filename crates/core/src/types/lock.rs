@@ -1,6 +1,7 @@
-//! Locks that a string cannot be: shared, by permits, or taken several times by one owner.
+//! Locks that a string cannot be: shared, by permits, or taken several times by one owner; and what is known of a grant.
 //!
-//! Owns    the holders of one lock, and their deadlines. Their tokens rise in the order in which they came.
+//! Owns    the holders of one lock, and their deadlines. Their tokens rise in the order in which they came. [`Grant`] is what
+//!         the entry of an exclusive lock knows of its holder.
 //! Knows   `clock`, for deadlines. It never reads the time: the caller removes holders whose lease has ended.
 //! Rule    a lock without holders is empty, and its key is removed. Its kind is that of its first holder.
 
@@ -70,6 +71,39 @@ pub struct Holder {
     pub session: Option<(u64, u64)>,
     /// What the owner says about itself, as fields and values in turn.
     pub meta: Box<[Bytes]>,
+}
+
+/// A lock that has been granted: what an entry knows of its holder.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// The fencing token: each grant of a keyspace has a higher one than those before it.
+    pub token: u64,
+    /// The client to which the lock was granted.
+    pub holder: u64,
+    /// When it was granted.
+    pub since: LockTime,
+    /// The lease, as it was last set, in milliseconds: at most [`u32::MAX`]. `None`: the lock does not expire.
+    pub lease_ms: Option<u32>,
+    /// How often its lease was set anew; at most 255.
+    pub renewals: u8,
+    /// Whether it was granted by a LOCK command.
+    pub is_native: bool,
+}
+
+/// What is known of a grant beside its record.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct GrantDetails {
+    /// The session that it belongs to, and the milliseconds that it outlives the connection of that session.
+    pub session: Option<(u64, u64)>,
+    /// What the owner says about itself, as fields and values in turn.
+    pub meta: Box<[Bytes]>,
+}
+
+impl GrantDetails {
+    /// Bytes of memory, with the key.
+    pub(crate) fn bytes(&self, key: &[u8]) -> usize {
+        heap::in_tree::<((u16, Bytes), Self)>() + key.len() + words_bytes(&self.meta)
+    }
 }
 
 /// A lock and its holders.

@@ -1,4 +1,4 @@
-//! Replies as this server has written them, taken off the bytes one element after the other.
+//! Replies, taken off the bytes one element after the other.
 //!
 //! Rule    nothing is copied: an element's bytes are those of the reply.
 //! Rule    an aggregate is its count alone. Its elements follow, and how deep they may nest is the caller's to bound.
@@ -6,7 +6,8 @@
 /// One element of a reply, with the byte that its type begins with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Element<'r> {
-    /// An array, a set, a push or a map: how many elements follow, two for each pair of a map.
+    /// An array, a set, a push, a map or an attribute: how many elements follow, two for each pair. The element that an
+    /// attribute is about follows its pairs.
     Aggregate(u8, usize),
     /// A bulk string, a bulk error or a verbatim string, whose format and colon are among its bytes.
     Bulk(u8, &'r [u8]),
@@ -31,7 +32,7 @@ impl<'r> Element<'r> {
                 (Self::Bulk(kind, text), rest.strip_prefix(b"\r\n")?)
             }
             kind @ (b'*' | b'~' | b'>') => (Self::Aggregate(kind, count(line)?), rest),
-            kind @ b'%' => (Self::Aggregate(kind, count(line)?.checked_mul(2)?), rest),
+            kind @ (b'%' | b'|') => (Self::Aggregate(kind, count(line)?.checked_mul(2)?), rest),
             _ => return None,
         };
         *bytes = rest;

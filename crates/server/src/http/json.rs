@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use redlatch_proto::log_name::text_or_escapes;
 use redlatch_proto::number;
 use redlatch_proto::resp::Element;
-use redlatch_proto::log_name::text_or_escapes;
 
 /// Aggregates within aggregates at most; LOCK.LIST takes six.
 const DEPTH_MAX: usize = 16;

@@ -16,7 +16,7 @@ use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
 use crate::commands::{Args, Call, Outcome, Shared, quarantine};
 use crate::keyspace::Waiter;
-use crate::locks::{Granted, LockRequest, Term, attempt, attempt_all};
+use crate::locks::{Granted, LockRequest, Term, Unmet, attempt, attempt_all};
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
 
@@ -237,6 +237,9 @@ fn finish(
 
 fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held: IfHeld) -> Outcome {
     tell_contended(call, &keys);
+    if call.view.wants_lock_events() {
+        keys.iter().for_each(|key| call.view.note_unmet(Unmet::Waits, key, Some(&request.owner)));
+    }
     let span = spans::wait(call.view, &keys, &request);
     let IfHeld { wait_ms, says_why } = if_held;
     // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.

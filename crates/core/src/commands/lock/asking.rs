@@ -10,7 +10,7 @@ use redlatch_proto::clock::Now;
 use super::{spans, watch};
 use crate::commands::Shared;
 use crate::keyspace::View;
-use crate::locks::{EndReason, Rule};
+use crate::locks::{EndReason, Rule, Unmet};
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
@@ -44,13 +44,17 @@ impl<'c> Asking<'c> {
         if self.client.polling.note(hash, self.now.lock, long_ms) {
             watch::report_polling((self.shared, self.client, self.now), view, key, owner);
         }
-        if self.shared.settings.lints_locks() && !self.is_nested {
-            self.lint_refusal(view, key, owner);
+        if view.wants_lock_events() {
+            self.show_refusal(view, key, owner);
         }
     }
 
     #[cold]
-    fn lint_refusal(self, view: &mut View<'_>, key: &[u8], owner: Option<&[u8]>) {
+    fn show_refusal(self, view: &mut View<'_>, key: &[u8], owner: Option<&[u8]>) {
+        view.note_unmet(Unmet::Refused, key, owner);
+        if !self.shared.settings.lints_locks() || self.is_nested {
+            return;
+        }
         let polls = self.client.polling.polls(view.key_hash(key), self.now.lock);
         let is_fast = polls.is_some_and(|polls| {
             polls.mean_ms < FAST_POLLING_MS && polls.refusals.is_multiple_of(FAST_REFUSALS)
@@ -100,7 +104,7 @@ impl<'c> Asking<'c> {
         about: (&[u8], Option<&[u8]>),
         request: (Asked, &'static str),
     ) {
-        if view.has_lost(about.0) {
+        if view.has_lost(about.0) || view.wants_lock_events() {
             self.late_for_lost(view, about, request);
         }
     }
@@ -112,6 +116,10 @@ impl<'c> Asking<'c> {
         (key, owner): (&[u8], Option<&[u8]>),
         (asked, request): (Asked, &'static str),
     ) {
+        if owner.is_some() && view.wants_lock_events() {
+            let outcome = if asked == Asked::Extend { Unmet::NotExtended } else { Unmet::NotReleased };
+            view.note_unmet(outcome, key, owner);
+        }
         let Some(past) = view.note_late(key, owner, request) else { return };
         if !self.shared.settings.lints_locks() {
             return;

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use redlatch_proto::clock::{Deadline, Now};
 use redlatch_proto::error::Refusal;
 use redlatch_proto::number::integer;
-use redlatch_proto::resp::OwnedRequest;
-use redlatch_proto::resp::{Protocol, Reply, Request};
+use redlatch_proto::resp::{OwnedRequest, Protocol, Reply, Request};
 use smallvec::SmallVec;
 
 use crate::commands::admin::acl_check;
@@ -247,10 +246,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 shared: self.shared,
                 command,
             };
-            let result = match self.shared.quarantine.is_on() {
-                false => (command.row.run)(&mut call),
-                true => quarantine::run(&mut call, Caller::Script(self.purpose)),
-            };
+            let result = quarantine::run(&mut call, Caller::Script(self.purpose));
             if self.session.reads.may_be_tracked() {
                 crate::commands::remember(
                     self.session,

@@ -41,7 +41,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
 /// Notes a script that extends or releases locks which its owner does not hold any more.
 fn note_late(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, (asked, mark): (Asked, usize)) {
     let Some(lock) = known.lock else { return };
-    if !known.keys(inputs).any(|key| call.view.has_lost(key)) {
+    if !call.view.wants_lock_events() && !known.keys(inputs).any(|key| call.view.has_lost(key)) {
         return;
     }
     let asking = Asking::new(call.shared, call.session, call.now);

@@ -33,7 +33,7 @@ use crate::commands::{Args, Call, Command, Outcome, Shared, has_many_patterns, q
 use crate::keyspace::ShardSet;
 use crate::locks::EndReason;
 use crate::scripts::native::{Program, Raised};
-use crate::scripts::{Inputs, Known, Purpose, SHA_DIGITS, digest};
+use crate::scripts::{Inputs, Purpose, SHA_DIGITS, digest};
 use crate::state::running::Unkillable;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -180,8 +180,10 @@ fn run(
     }
     let only_reads = script.flags.no_writes || is_read;
     let mark = call.reply.written();
-    if let Some(Known { purpose: Purpose::Release, .. }) = script.known {
-        call.view.set_end_reason(EndReason::Released);
+    match script.known.map(|known| known.purpose) {
+        Some(Purpose::Break) => call.view.set_end_reason(EndReason::Broken),
+        Some(Purpose::Release) => call.view.set_end_reason(EndReason::Released),
+        _ => {}
     }
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;

@@ -9,7 +9,7 @@ use redlatch_proto::error::Refusal;
 
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
-use crate::commands::lock::asking::Asking;
+use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::lock::spans;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
@@ -427,7 +427,7 @@ fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         _ => return Err(Refusal::Arity("delex".into())),
     };
 
-    delete_if(call, name, |found| {
+    let is_deleted = delete_if(call, name, |found| {
         // As in Redis, words are checked last: not for a key that does not exist, nor for one that is no string.
         let Some((word, value)) = condition else { return Ok(Some(EndReason::Deleted)) };
         let not_a_string = "ERR Key should be of string type if conditions are specified";
@@ -439,7 +439,13 @@ fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             _ => EndReason::Deleted,
         };
         Ok(condition.holds(Some(string)).then_some(reason))
-    })
+    })?;
+    if !is_deleted && condition.is_none_or(|(word, _)| word.eq_ignore_ascii_case(b"IFEQ")) {
+        release_is_late(call, name, condition.map(|(_, value)| value));
+    }
+
+    call.reply.integer(i64::from(is_deleted));
+    Ok(Outcome::Replied)
 }
 
 /// The condition that a word of DELEX names.
@@ -461,24 +467,31 @@ fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    delete_if(call, name, |found| Ok((found.string()? == value).then_some(EndReason::Released)))
-}
-
-/// Deletes a key that exists, if `decide` says so, and for which reason a lock ends by that.
-fn delete_if(
-    call: &mut Call<'_, '_>,
-    name: &[u8],
-    decide: impl FnOnce(&Occupied<'_>) -> Result<Option<EndReason>, Refusal>,
-) -> Result<Outcome, Refusal> {
-    let mut is_deleted = false;
-    if let Some(mut found) = call.view.entry(name).occupied()
-        && let Some(reason) = decide(&found)?
-    {
-        found.event(b'g', "del");
-        found.remove_for(reason);
-        is_deleted = true;
+    let decide = |found: &Occupied<'_>| Ok((found.string()? == value).then_some(EndReason::Released));
+    let is_deleted = delete_if(call, name, decide)?;
+    if !is_deleted {
+        release_is_late(call, name, Some(value));
     }
 
     call.reply.integer(i64::from(is_deleted));
     Ok(Outcome::Replied)
+}
+
+/// A release was to end the lock that the key is, if it has this value: that lock has ended, or another client holds it.
+fn release_is_late(call: &mut Call<'_, '_>, name: &[u8], value: Option<&[u8]>) {
+    let asking = Asking::new(call.shared, call.session, call.now);
+    asking.late(call.view, (name, value), (Asked::Release, call.command.row.name));
+}
+
+/// Deletes a key that exists, if `decide` says so, and for which reason a lock ends by that. Returns whether it did.
+fn delete_if(
+    call: &mut Call<'_, '_>,
+    name: &[u8],
+    decide: impl FnOnce(&Occupied<'_>) -> Result<Option<EndReason>, Refusal>,
+) -> Result<bool, Refusal> {
+    let Some(mut found) = call.view.entry(name).occupied() else { return Ok(false) };
+    let Some(reason) = decide(&found)? else { return Ok(false) };
+    found.event(b'g', "del");
+    found.remove_for(reason);
+    Ok(true)
 }

@@ -206,20 +206,11 @@ fn mutation() -> BoxedStrategy<Mutation> {
         1 => any::<u16>().prop_map(|database| Mutation::Clear { database }),
         9 => (place(), edit()).prop_map(|((database, key), edit)| Mutation::Edit { database, key, edit }),
         3 => grant.prop_map(|((database, key), [token, holder, since], lease_ms, session, meta)| {
-            let (since, is_native, meta) = (LockTime::from_millis(since), token % 2 == 0, meta.into());
+            let (since, is_native) = (LockTime::from_millis(since), token % 2 == 0);
             let renewals = (token % 3) as u8;
-            Mutation::Grant {
-                database,
-                key,
-                token,
-                holder,
-                since,
-                lease_ms,
-                renewals,
-                is_native,
-                session,
-                meta,
-            }
+            let grant = Grant { token, holder, since, lease_ms, renewals, is_native };
+            let details = GrantDetails { session, meta: meta.into() };
+            Mutation::Grant { database, key, grant, details }
         }),
         1 => (place(), bytes(), prop::option::of(number())).prop_map(|((database, key), owner, number)| {
             Mutation::Place { database, key, owner, number }

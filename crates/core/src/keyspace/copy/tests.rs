@@ -288,26 +288,16 @@ fn a_copy_locks_a_shard_for_few_entries() {
 #[test]
 fn the_locks_of_sessions_end_after_a_replay_as_if_their_connections_had() {
     let keyspace = keyspace(2, 1, None);
-    let (database, lease_ms, meta) = (1, None, Box::default());
+    let database = 1;
     let key = Bytes::from_static(b"single");
     let value = Bytes::from_static(b"owner");
     let since = LockTime::from_millis(5);
     let mut replay = keyspace.replay();
     replay.at(LockTime::from_millis(10));
     replay.apply(&Mutation::Put { database, key: key.clone(), value, deadline: None });
-    let (token, holder, is_native, session) = (7, 30, true, Some((1, 200)));
-    replay.apply(&Mutation::Grant {
-        database,
-        key,
-        token,
-        holder,
-        since,
-        lease_ms,
-        renewals: 3,
-        is_native,
-        session,
-        meta,
-    });
+    let grant = Grant { token: 7, holder: 30, since, lease_ms: None, renewals: 3, is_native: true };
+    let details = GrantDetails { session: Some((1, 200)), meta: Box::default() };
+    replay.apply(&Mutation::Grant { database, key, grant, details });
     for (owner, session) in [(&b"a"[..], Some((2, 300))), (b"b", None)] {
         let (deadline, lease_ms, renewals, meta) = (None, None, 0, Box::default());
         let (client, token, permits) = (41, 6, 1);

@@ -8,7 +8,7 @@
 
 use redlatch_proto::error::until_nul;
 use redlatch_proto::number::double::Text;
-use redlatch_proto::resp::{Reply, Words};
+use redlatch_proto::resp::{Element, Reply, Words};
 use smallvec::SmallVec;
 
 use super::parse::Parsed;
@@ -252,26 +252,20 @@ impl<'a> Run<'a> {
 
     /// The encoded reply at this position, as a value. Strings are not copied.
     fn read_at(&mut self, at: &mut usize, depth: usize) -> Value<'a> {
-        let rest = self.texts.get(*at..).unwrap_or_default();
-        let end = rest.iter().position(|byte| *byte == b'\r').unwrap_or(rest.len());
-        let (kind, line) = (rest.first(), rest.get(1..end).unwrap_or_default());
-        let span = Span { start: *at + 1, end: *at + end };
-        let start = *at + end + 2;
-        *at = start;
-        match kind {
-            Some(b':') => Value::Number(redlatch_proto::number::integer(line).unwrap_or(0) as f64),
-            Some(b'+') => Value::Status(span),
-            Some(b'-') => Value::Failure(span),
-            Some(b'$' | b'*') if line == b"-1" => Value::Boolean(false),
-            Some(b'$') => {
-                let len = redlatch_proto::number::integer(line)
-                    .and_then(|len| usize::try_from(len).ok())
-                    .unwrap_or(0);
-                *at = start + len + 2;
-                Value::Text(Span { start, end: start + len })
+        let mut rest = self.texts.get(*at..).unwrap_or_default();
+        let element = Element::take(&mut rest);
+        *at = self.texts.len() - rest.len();
+        // The line or text of the element, which a line break follows.
+        let end = at.saturating_sub(2);
+        let span = |text: &[u8]| Span { start: end.saturating_sub(text.len()), end };
+        match element {
+            Some(Element::Line(b':', line)) => {
+                Value::Number(redlatch_proto::number::integer(line).unwrap_or(0) as f64)
             }
-            Some(b'*') if depth < DEPTH_MAX => {
-                let len = redlatch_proto::number::integer(line).unwrap_or(0);
+            Some(Element::Line(b'+', line)) => Value::Status(span(line)),
+            Some(Element::Line(b'-', line)) => Value::Failure(span(line)),
+            Some(Element::Bulk(b'$', text)) => Value::Text(span(text)),
+            Some(Element::Aggregate(b'*', len)) if depth < DEPTH_MAX => {
                 let list = (0..len).map(|_| self.read_at(at, depth + 1)).collect();
                 self.list(list)
             }

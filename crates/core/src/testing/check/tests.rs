@@ -4,8 +4,9 @@ use super::*;
 
 /// A history, written as lines: `at client what ...`. A request gets its reply where it is not said to wait.
 ///
-/// `A SET k v NX`: a request; `A holds k 1 v 30000`, `A renews k 1 v 30000`, `A ends k 1 v`, `A expired k 1 v`: what became
-/// of a lock. A change behind a request belongs to it. `A < text`: the reply to the last request of A.
+/// `A SET k v NX`: a request; `A holds k 1 v 30000`, `A renews k 1 v 30000`, `A ends k 1 v`, `A ends k 1 v - deleted`,
+/// `A expired k 1 v`: what became of a lock. `A refused k v`, `A waits k v`, `A misses k v releases`: what became of a
+/// request that changed none. A change behind a request belongs to it. `A < text`: the reply to the last request of A.
 fn history(lines: &[&str]) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let mut last: Option<u64> = None;
@@ -18,6 +19,9 @@ fn history(lines: &[&str]) -> Vec<Event> {
             "renews" => EventKind::Renewed,
             "ends" => EventKind::Released,
             "expired" => EventKind::Expired,
+            "refused" => EventKind::Refused,
+            "waits" => EventKind::Waits,
+            "misses" => EventKind::Missed,
             "<" => EventKind::Reply,
             _ => EventKind::Request,
         };
@@ -41,6 +45,11 @@ fn history(lines: &[&str]) -> Vec<Event> {
                 let own = |other: &&Event| other.kind == EventKind::Request && other.client == event.client;
                 event.request = events.iter().rfind(own).map(|request| request.id);
                 event.reply = Some(rest[1].to_owned());
+            }
+            EventKind::Missed | EventKind::Refused | EventKind::Waits => {
+                event.request = last;
+                event.holder = Some(Bytes::copy_from_slice(rest[2].as_bytes()));
+                event.text = rest.get(3).map(|text| (*text).to_owned());
             }
             _ => {
                 event.request = last.filter(|_| kind != EventKind::Expired);
@@ -87,12 +96,12 @@ fn two_holders_are_found_while_the_lease_of_the_first_has_not_ended() {
         let all: Vec<&str> = begin.iter().chain(end).copied().chain([&second[..], &holds]).collect();
         rules(&all)
     };
-    assert_eq!(run(20_000, &["10000 B LOCK.BREAK k", "10000 A ends k 1 a"]), ["two-holders"]);
+    assert_eq!(run(20_000, &["10000 B LOCK.BREAK k", "10000 A ends k 1 a - broken"]), ["two-holders"]);
     assert_eq!(run(20_000, &[]), ["two-holders"], "its node has lost the lock");
     assert_eq!(run(20_000, &["10000 A expired k 1 a"]), ["two-holders"], "it has ended too early");
     assert_eq!(run(30_001, &["30001 A expired k 1 a"]), NONE);
     assert_eq!(run(20_000, &["10000 A DELIFEQ k a", "10000 A ends k 1 a"]), NONE);
-    assert_eq!(run(20_000, &["10000 B FLUSHALL", "10000 A ends k 1 a"]), NONE);
+    assert_eq!(run(20_000, &["10000 B FLUSHALL", "10000 A ends k 1 a - flushed"]), NONE);
 }
 
 #[test]
@@ -135,26 +144,36 @@ fn on_several_nodes_only_a_majority_holds_a_lock() {
 #[test]
 fn a_release_by_another_client_is_found() {
     let taken = "0 A holds k 1 a 30000";
-    let foreign = [taken, "5 B EVAL x 1 k", "5 A ends k 1 a"];
+    let foreign = [taken, "5 B EVAL x 1 k", "5 A ends k 1 a - deleted"];
     assert_eq!(rules(&foreign), ["foreign-delete"]);
-    assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k b"]), ["foreign-delete"], "it was refused, and is wrong");
+    let compares = [taken, "5 B EVAL x 1 k a", foreign[2]];
+    assert_eq!(rules(&compares), NONE, "the script may compare the value");
+    let missed = [taken, "5 B LOCK.RELEASE k b", "5 B misses k b releases"];
+    assert_eq!(rules(&missed), ["foreign-delete"], "it was refused, and is wrong");
+    assert_eq!(rules(&[taken, "5 B LOCK.EXTEND k b", "5 B misses k b extends"]), NONE);
     assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k a", "5 A ends k 1 a"]), NONE, "another connection of A");
     assert_eq!(rules(&[taken, "5 A EVAL x 1 k", "5 A ends k 1 a"]), NONE);
-    assert_eq!(rules(&[taken, "5 B LOCK.BREAK k", "5 A ends k 1 a"]), NONE, "that is meant");
+    assert_eq!(rules(&[taken, "5 B LOCK.BREAK k", "5 A ends k 1 a - broken"]), NONE, "that is meant");
 }
 
 #[test]
 fn work_after_the_lease_is_found() {
-    let late = ["0 A holds k 1 a 100", "101 A expired k 1 a", "150 A LOCK.RELEASE k a"];
+    let late =
+        ["0 A holds k 1 a 100", "101 A expired k 1 a", "150 A LOCK.RELEASE k a", "150 A misses k a releases"];
     let findings = check(&history(&late));
     assert_eq!((findings[0].rule, &findings[0].events[..]), ("late", &[1, 2, 3][..]));
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
     assert_eq!(findings.len(), 1);
+    let findings = check(&history(&[late[0], "50 A LOCK.RELEASE k a", late[1], late[3]]));
+    assert_eq!((findings[0].rule, &findings[0].events[..]), ("late", &[1, 2, 3][..]), "it was delayed");
+    assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     let script = [late[0], late[1], "150 A EVAL text 1 k a"];
     assert_eq!(rules(&script), ["late"], "a script that is not known");
     let taken = [script[0], script[1], script[2], "150 A holds k 2 a 100"];
     assert_eq!(rules(&taken), NONE, "the script takes the lock");
+    let tells = [script[0], script[1], script[2], late[3]];
+    assert_eq!(rules(&tells), ["late"], "it is known what the script does");
     let again = [late[0], late[1], "120 A holds k 2 a 100", late[2]];
     assert_eq!(rules(&again), NONE, "it has taken the lock again");
     assert_eq!(rules(&["0 A holds k 1 a 100", "50 A LOCK.RELEASE k a", "50 A ends k 1 a"]), NONE);
@@ -173,7 +192,7 @@ fn an_extension_in_the_last_third_of_the_lease_is_late() {
 fn a_delete_without_comparison_is_found_even_by_the_holder() {
     let taken = "0 A holds k 1 a 30000";
     assert_eq!(rules(&[taken, "5 A DEL k", "5 A ends k 1 a"]), ["blind-delete"]);
-    assert_eq!(rules(&[taken, "5 B DEL k", "5 A ends k 1 a"]), ["foreign-delete", "blind-delete"]);
+    assert_eq!(rules(&[taken, "5 B DEL k", "5 A ends k 1 a - deleted"]), ["foreign-delete", "blind-delete"]);
     assert_eq!(rules(&[taken, "5 A DELEX k IFEQ a", "5 A ends k 1 a"]), NONE);
     assert_eq!(rules(&["5 A DEL k"]), NONE, "it was no lock");
 }
@@ -190,7 +209,7 @@ fn a_lock_that_never_gets_a_lease_is_found() {
 #[test]
 fn a_client_that_waits_for_a_free_lock_is_found() {
     let begin = [
-        "0 A holds k 1 a 100", "1 B SET k b NX PX 100", "1 B < nil", "2 B BLPOP signal 0",
+        "0 A holds k 1 a 100", "1 B SET k b NX PX 100", "1 B refused k b", "1 B < nil", "2 B BLPOP signal 0",
         "101 A expired k 1 a",
     ];
     let with = |more: &[&'static str]| {
@@ -202,8 +221,9 @@ fn a_client_that_waits_for_a_free_lock_is_found() {
     assert_eq!(with(&["900 B < nil"]), ["never-served"], "until its timeout");
     assert_eq!(with(&["101 B < [signal,1]"]), NONE);
     assert_eq!(with(&["900 C SET k c NX PX 100", "900 C holds k 2 c 100"]), NONE, "it is not free any more");
-    assert_eq!(rules(&[begin[0], begin[3], begin[4], "900 C PING"]), NONE, "it waits for something else");
-    let queued = ["0 A holds k 1 a 100", "1 B LOCK.ACQUIRE k b LEASE 9 WAIT 999", begin[4]];
-    assert_eq!(rules(&[queued[0], queued[1], queued[2], "900 C PING"]), ["never-served"]);
-    assert_eq!(rules(&[queued[0], queued[1], queued[2], "101 B holds k 2 b 9", "900 C PING"]), NONE);
+    assert_eq!(rules(&[begin[0], begin[4], begin[5], "900 C PING"]), NONE, "it waits for something else");
+    let queued = [begin[0], "1 B LOCK.ACQUIRE k b LEASE 9 WAIT 999", "1 B waits k b", begin[5]];
+    let then = |more: &[&'static str]| rules(&[&queued[..], more].concat());
+    assert_eq!(then(&["900 C PING"]), ["never-served"]);
+    assert_eq!(then(&["101 B holds k 2 b 9", "900 C PING"]), NONE);
 }

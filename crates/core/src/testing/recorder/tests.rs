@@ -127,7 +127,6 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
     show(&recorder, &clock, &lock_event(LockChange::Granted, 1, (1, 1)));
     recorder.reply(moment(1), &holder, b"+OK\r\n");
     recorder.request(moment(2), &waiter, "LOCK.ACQUIRE", &[b"k", b"b", b"WAIT", b"9"], &[b"k"]);
-    recorder.waits(moment(2), &waiter);
     recorder.request(moment(3), &thief, "DEL", &[b"k"], &[b"k"]);
     show(&recorder, &clock, &ended(EndReason::Deleted, 1, (1, 3)));
     show(&recorder, &clock, &lock_event(LockChange::Granted, 2, (2, 3)));
@@ -153,6 +152,25 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
     // Who has gone is forgotten, with its request.
     recorder.disconnected(moment(4), 2);
     assert_eq!(recorder.0.lock().clients.len(), 2);
+}
+
+#[test]
+fn a_request_that_changes_no_lock_says_what_it_asked_for() {
+    let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
+    recorder.request(moment(1), &client(2, "b"), "LOCK.EXTEND", &[b"k", b"mine"], &[b"k"]);
+    let observer = recorder.observer(1, clock.clone());
+    for outcome in [Unmet::NotExtended, Unmet::NotReleased, Unmet::Refused, Unmet::Waits] {
+        let (key, owner) = (Bytes::from_static(b"k"), Some(Bytes::from_static(b"mine")));
+        observer.unmet(&UnmetRequest { outcome, key, owner, client: 2 });
+    }
+    let expected = [
+        "b LOCK.EXTEND k mine", "b extends k, which it does not hold",
+        "b releases k, which it does not hold", "b is refused k", "b waits for k",
+    ];
+    assert_eq!(lines(&recorder), expected);
+    let events = all(&recorder);
+    let of_request = events.iter().filter(|event| event.request == Some(2) && event.client == Some(2));
+    assert_eq!(of_request.filter(|event| event.holder.as_deref() == Some(b"mine")).count(), 4);
 }
 
 #[test]
