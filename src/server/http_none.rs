@@ -18,6 +18,24 @@ pub(super) fn listeners(
     Http::open(settings, inherited).map(|Http| Vec::new())
 }
 
+/// Without the feature no socket leads to it.
+#[cfg(feature = "etcd")]
+#[derive(Debug)]
+pub(super) struct Standby;
+
+#[cfg(feature = "etcd")]
+impl Standby {
+    pub(super) fn new(_: crate::commands::Shared) -> Self {
+        Self
+    }
+
+    pub(super) fn has_token(&self) -> bool {
+        false
+    }
+
+    pub(super) async fn serve(&self, _: tokio::net::TcpStream, _: &str) {}
+}
+
 /// No sockets.
 pub(super) struct Http;
 

@@ -28,9 +28,12 @@ use crate::commands::Shared;
 use crate::journal::item;
 use crate::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
 use crate::replication::etcd::{Etcd, EtcdError};
-use crate::replication::standby::{Sight, SightError, Standby};
+use crate::replication::standby::{self, Sight, SightError};
 use crate::replication::term::Term;
 use crate::server::clock::SystemClock;
+use crate::server::http::Standby;
+use crate::server::journal_files::has_no_journal;
+use crate::server::probe::SystemProbe;
 use crate::server::{Builder, Server, StartError, fresh_id, stored_files};
 use crate::state::cluster::ClusterFacts;
 use crate::state::settings::Settings;
@@ -96,7 +99,10 @@ impl Node {
         let inherited = std::mem::take(&mut builder.inherited);
         let settings = builder.again().blueprint().settings()?;
         check(&settings).map_err(StartError::Unusable)?;
-        let is_open = needs_no_password(&builder)?;
+        has_no_journal(&settings.text("dir")).map_err(StartError::Unusable)?;
+        // A directory without a journal stays as it is: the journal is in etcd.
+        let builder = builder.set("dir", "");
+        let shared = shared(&builder)?;
         let etcd = client(&settings).map_err(StartError::Unusable)?;
         let sockets = Sockets::open(&settings, inherited)?;
         let id = item::id_text(&fresh_id());
@@ -121,7 +127,7 @@ impl Node {
             stop: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
         });
-        inner.accept(is_open)?;
+        inner.accept(shared)?;
         tokio::spawn(Arc::clone(&inner).watch());
         tokio::spawn(Arc::clone(&inner).beat());
         tokio::spawn(Arc::clone(&inner).run());
@@ -158,7 +164,8 @@ impl Node {
 
 impl Inner {
     /// Accepts clients on all sockets while this node does not lead.
-    fn accept(&self, is_open: bool) -> Result<(), StartError> {
+    fn accept(&self, shared: Shared) -> Result<(), StartError> {
+        let is_open = shared.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
             hold: millis(&self.settings, "cluster-failover-hold"),
@@ -171,6 +178,7 @@ impl Inner {
             places: Arc::new(Semaphore::new(self.settings.integer("maxclients") as usize)),
             keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
             is_protected: is_open && self.settings.is_protected(),
+            http: Arc::new(Standby::new(shared)),
         };
         acceptor.serve(&self.sockets)
     }
@@ -208,7 +216,7 @@ impl Inner {
 
     /// A standby, until it may lead.
     async fn stand_by(&self) -> Term {
-        let mut standby = Standby::new(self.cluster.clone(), self.me.clone());
+        let mut standby = standby::Standby::new(self.cluster.clone(), self.me.clone());
         let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let (origin, mut is_troubled) = (Instant::now(), false);
         loop {
@@ -367,7 +375,7 @@ impl Inner {
 
 /// Looks at etcd, and takes over if that is due.
 fn look(
-    standby: &mut Standby,
+    standby: &mut standby::Standby,
     etcd: &Arc<dyn Etcd>,
     origin: Instant,
 ) -> Result<(Sight, Option<Term>), SightError> {
@@ -379,7 +387,6 @@ fn look(
 /// Checks the settings that a node cannot have.
 pub(in crate::server) fn check(settings: &Settings) -> Result<(), String> {
     let excluded = [
-        ("dir", "", "the journal of a cluster is in etcd"),
         ("enable-test-commands", "no", "a node of a cluster has no test commands"),
         ("nodes", "1", "a node of a cluster is one node"),
         ("startup-guard", "0", "a node of a cluster goes on from etcd"),
@@ -462,15 +469,16 @@ async fn join(settings: &Settings, etcd: &EtcdClient) -> Result<Cluster, StartEr
 /// The time between two tries to join.
 const JOIN_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether clients may do something without a password, by the users of this configuration.
-fn needs_no_password(builder: &Builder) -> Result<bool, StartError> {
+/// The settings and the users of this configuration, with no keys.
+fn shared(builder: &Builder) -> Result<Shared, StartError> {
     let blueprint = builder.again().blueprint();
     let settings = blueprint.settings()?;
     let keyspace = blueprint.empty_keyspace(&settings);
-    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed);
+    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed)
+        .with_probe(Arc::new(SystemProbe(blueprint.allocator)));
     let shared = blueprint.with_files(shared);
     stored_files::install_users(&shared, &blueprint.users)?;
-    Ok(shared.acl.default_account().user().needs_none())
+    Ok(shared)
 }
 
 /// Where clients and other nodes reach this node.

@@ -23,6 +23,8 @@ mod responses;
 mod routes;
 mod runtime;
 mod sampler;
+#[cfg(feature = "etcd")]
+mod standby;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +42,8 @@ use crate::state::log_limiter::LogLimiter;
 use crate::state::settings::Settings;
 use connection::Acceptor;
 use events::Viewers;
+#[cfg(feature = "etcd")]
+pub(super) use standby::Standby;
 
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {
