@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::StartError;
 use super::context::ServerContext;
+use super::listener::Open;
 use super::worker::{Threads, Workers};
 use crate::state::settings::Settings;
 
@@ -71,6 +72,7 @@ impl Http {
         _: &ServerContext,
         _: &Arc<Workers>,
         _: &Threads,
+        _: &Open,
     ) -> Result<Vec<SocketAddr>, StartError> {
         Ok(Vec::new())
     }

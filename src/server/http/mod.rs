@@ -35,7 +35,7 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
 use super::context::ServerContext;
-use super::listener::{self, Listener};
+use super::listener::{self, Listener, Open};
 use super::worker::{Threads, Workers, runtime};
 use super::{StartError, listen, unix};
 use crate::state::log_limiter::LogLimiter;
@@ -100,7 +100,8 @@ impl Http {
         Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
-    /// Serves HTTP until `server` has finished. Returns the addresses of the port. Without a socket nothing is started.
+    /// Serves HTTP until `server` has finished, or its handle is dropped. Returns the addresses of the port. Without a socket
+    /// nothing is started.
     ///
     /// # Errors
     /// The system has no thread or no descriptor left.
@@ -109,6 +110,7 @@ impl Http {
         server: &ServerContext,
         workers: &Arc<Workers>,
         threads: &Threads,
+        open: &Open,
     ) -> Result<Vec<SocketAddr>, StartError> {
         let addresses: Vec<_> =
             self.tcp.iter().map(std::net::TcpListener::local_addr).collect::<Result<_, _>>()?;
@@ -122,11 +124,11 @@ impl Http {
         let entered = runtime.enter();
         for listener in self.tcp {
             let listener = Listener::Tcp(TcpListener::from_std(listener)?, None);
-            runtime.spawn(acceptor.clone().run(listener));
+            runtime.spawn(acceptor.clone().run(listener, open.clone()));
         }
         if let Some(bound) = self.unix {
             let listener = Listener::Unix(UnixListener::from_std(bound.listener)?, bound.file);
-            runtime.spawn(acceptor.run(listener));
+            runtime.spawn(acceptor.run(listener, open.clone()));
         }
         drop(entered);
         let server = server.clone();
