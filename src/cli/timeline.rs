@@ -2,13 +2,15 @@
 
 use super::history::Source;
 use super::{exit, print};
-use crate::testing::{Timeline, check};
+use crate::testing::{Extent, Timeline, check};
 
 /// What `redlatch timeline` was asked for.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) source: Source,
     pub(super) format: Format,
+    /// How much of it the text has.
+    pub(super) extent: Extent,
 }
 
 /// How the picture is written.
@@ -32,7 +34,7 @@ pub(super) fn show(options: Options) -> u8 {
                     findings.iter().map(|finding| format!("{:>17}  {}\n", finding.rule, finding.text));
                 let found: String = found.collect();
                 let head = if found.is_empty() { "" } else { "\nTEST.CHECK finds:\n" };
-                format!("{}{head}{found}", timeline.text())
+                format!("{}{head}{found}", timeline.text(options.extent))
             }
         };
         print(text.as_bytes())?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::namespace::Namespace;
-use crate::testing::{Event, Filter, Finding, Recorder, Timeline, check};
+use crate::testing::{Event, Extent, Filter, Finding, Recorder, Timeline, check};
 
 /// What has happened on a server, or in a namespace: its last 10,000 events.
 ///
@@ -49,8 +49,10 @@ impl<'s> History<'s> {
         check(&self.events())
     }
 
-    /// It as text, a lane for each client.
+    /// It as text, a lane for each client: what fits a screen, which is 50 lines at most. With `REDLATCH_TIMELINE=all` in the
+    /// environment of the test: every step.
     pub fn timeline(self) -> String {
-        Timeline::of(&self.events()).text()
+        let wanted = std::env::var(Extent::VARIABLE).ok();
+        Timeline::of(&self.events()).text(Extent::of(wanted.as_deref()))
     }
 }
