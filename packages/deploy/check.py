@@ -111,7 +111,22 @@ def check_release(folder: pathlib.Path) -> None:
             assert (root / name).stat().st_size > 0, name
         subprocess.run([root / "redlatch", "check-config", "--port", "auto"], check=True)
         subprocess.run(["bash", "-n", root / "completions/redlatch.bash"], check=True)
+    for package in folder.glob("redlatch-linux-*.tgz"):
+        check_platform_package(package)
     print(f"the release is whole: {len(components)} crates")
+
+
+def check_platform_package(package: pathlib.Path) -> None:
+    """A package for Node says which C library its program needs, and the program starts."""
+    with tempfile.TemporaryDirectory() as parent, tarfile.open(package) as tar:
+        tar.extractall(parent, filter="data")
+        root = pathlib.Path(parent) / "package"
+        manifest = json.loads((root / "package.json").read_text())
+        libc = "musl" if manifest["name"].endswith("-musl") else "glibc"
+        assert manifest["libc"] == [libc], manifest
+        start = (root / "bin/redlatch").read_bytes()[:4096]
+        assert (b"/ld-linux" in start) == (libc == "glibc"), package.name
+        subprocess.run([root / "bin/redlatch", "check-config", "--port", "auto"], check=True)
 
 
 def main() -> None:
