@@ -26,7 +26,7 @@ const CONNECTION_MAX: Duration = Duration::from_secs(2);
 
 /// The HTTP of a node that does not lead.
 #[derive(Debug)]
-pub(in crate::server) struct Standby {
+pub(crate) struct Standby {
     /// The settings, the users and the clock of the node, and no locks.
     shared: Shared,
     /// Host names that requests may be for.
@@ -34,18 +34,18 @@ pub(in crate::server) struct Standby {
 }
 
 impl Standby {
-    pub(in crate::server) fn new(shared: Shared) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         let (_, names) = addresses_and_names(&shared.settings.text("http-bind"));
         Self { shared, names }
     }
 
     /// Whether protected mode lets clients of other machines connect, because a token is set.
-    pub(in crate::server) fn has_token(&self) -> bool {
+    pub(crate) fn has_token(&self) -> bool {
         !self.shared.settings.text("http-token").is_empty()
     }
 
     /// Answers one request, and closes the connection. `leads` says who leads, in one line.
-    pub(in crate::server) async fn serve<S>(&self, stream: S, leads: &str)
+    pub(crate) async fn serve<S>(&self, stream: S, leads: &str)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
