@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Makes a release: the program with its documents, man pages and completions as a tar.gz, its checksum, and an SBOM.
 
-    packages/release.py [--target TRIPLE] [--out DIRECTORY]
+    packages/release.py [--target TRIPLE] [--npm] [--out DIRECTORY]
     packages/release.py --binary target/release/redlatch --features default
 
 By default the program is built for musl, with all features: one static file that runs on any Linux of its architecture. That
 takes the target (`rustup target add x86_64-unknown-linux-musl`) and a C compiler for it (`apt-get install musl-tools`). With
---binary a program that is built already is packed; --features then says with which features.
+--binary a program that is built already is packed; --features then says with which features. --npm adds the packages for Node: the
+one around the static program is that for musl, the one around a program for glibc, as of `--target x86_64-unknown-linux-gnu`, that
+for glibc.
 
 The same sources, program and date give the same files: the date is SOURCE_DATE_EPOCH, or that of the last commit.
 """
@@ -196,7 +198,16 @@ def pack(folder: pathlib.Path, archive: pathlib.Path, seconds: int) -> None:
                 tar.add(path, path.relative_to(folder.parent), recursive=False, filter=plain)
 
 
-def release(target: str, binary: pathlib.Path | None, features: str, out: pathlib.Path) -> list[pathlib.Path]:
+def pack_npm(program: pathlib.Path, target: str, out: pathlib.Path) -> list[pathlib.Path]:
+    """Packs the package for Node, and that of the platform around the program."""
+    if not target.startswith(f"{platform.machine()}-"):
+        raise Failure(f"the packages for Node of {target} are packed on a machine of that architecture")
+    with tempfile.TemporaryDirectory() as folder:
+        output("node", ROOT / "packages/node/build.mjs", program, folder)
+        return [pathlib.Path(shutil.copy(package, out)) for package in sorted(pathlib.Path(folder).glob("*.tgz"))]
+
+
+def release(target: str, binary: pathlib.Path | None, features: str, npm: bool, out: pathlib.Path) -> list[pathlib.Path]:
     """Makes the files of a release in `out`, and returns them."""
     manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())["package"]
     program = binary or build(target, features)
@@ -222,6 +233,8 @@ def release(target: str, binary: pathlib.Path | None, features: str, out: pathli
         stage(folder, program)
         (folder / "sbom.cdx.json").write_text(bill)
         pack(folder, files[0], seconds)
+    if npm:
+        files += pack_npm(program.absolute(), target, out)
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (out / "SHA256SUMS").write_text("".join(sums))
     return [*files, out / "SHA256SUMS"]
@@ -232,12 +245,13 @@ def main() -> int:
     parser.add_argument("--target", help="triple of the program [default: this machine's, with musl]")
     parser.add_argument("--binary", type=pathlib.Path, help="a program that is built already")
     parser.add_argument("--features", default="all", help="all, default, or a list with commas [default: all]")
+    parser.add_argument("--npm", action="store_true", help="pack the packages for Node, too")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target/releases", help="where the files go")
     options = parser.parse_args()
     try:
         target = options.target or (host() if options.binary else f"{platform.machine()}-unknown-linux-musl")
         binary = options.binary and options.binary.absolute()
-        for file in release(target, binary, options.features, options.out):
+        for file in release(target, binary, options.features, options.npm, options.out):
             print(file)
     except Failure as failure:
         print(f"release: {failure}", file=sys.stderr)

@@ -484,3 +484,20 @@ fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dro
         }
     }
 }
+
+#[test]
+#[cfg(feature = "http")]
+fn the_http_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dropped() {
+    let mut port = "auto".to_owned();
+    for _ in 0..50 {
+        let server = Server::builder().set("http-port", &*port).start_blocking().expect("the port is free");
+        let [address, clients] = [server.http_addr(), server.addr()];
+        // A connection that asks for nothing and stays keeps neither the port nor the caller.
+        let connections = [address, clients].map(std::net::TcpStream::connect);
+        drop(server);
+        let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        assert!(connections.iter().all(Result::is_ok));
+        port = address.port().to_string();
+    }
+}

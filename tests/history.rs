@@ -280,6 +280,26 @@ mod history {
     }
 
     #[test]
+    fn a_timeline_fits_a_screen_unless_all_of_it_is_asked_for() {
+        let server = server();
+        let mut client = Client::of(&server, "long", "A");
+        client.ask("TEST.CLOCK FREEZE");
+        client.ask("SET lock a NX PX 30000");
+        (0..100).for_each(|_| drop(client.ask("SET lock b NX PX 30000")));
+        (0..100).for_each(|number| drop(client.ask(&format!("GET key:{number}"))));
+        let url = url(&server, "long");
+        let screen = redlatch(&["timeline", &url]).0;
+        assert!(screen.lines().count() <= 50 && screen.contains("GET key:99"), "{screen}");
+        assert!(screen.contains("left out: REDLATCH_TIMELINE=all shows them"), "{screen}");
+        assert!(!screen.contains("GET key:10 "), "{screen}");
+        let all = redlatch(&["timeline", &url, "--all"]).0;
+        assert_eq!((all.matches(" lock b ").count(), all.matches("GET key:").count()), (100, 100), "{all}");
+        let mut wanted = binary::redlatch();
+        wanted.args(["timeline", &url]).env("REDLATCH_TIMELINE", "all");
+        assert_eq!(wanted.output().expect("the program runs").stdout, all.as_bytes());
+    }
+
+    #[test]
     fn a_timeline_is_drawn_from_a_file_and_from_a_server() {
         let server = server();
         let directory = Directory::new();

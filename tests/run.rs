@@ -531,7 +531,30 @@ mod views {
         let keys: Vec<_> = found.as_array().unwrap().iter().map(|held| held["key"].clone()).collect();
         assert_eq!((code, keys), (Some(0), vec!["lock:a".into(), "lock:b".into()]));
         let lines = asked(&server, &["ls"]).1;
-        assert!(lines.lines().count() == 3 && lines.contains("other") && lines.contains("you"), "{lines}");
+        assert!(lines.lines().count() == 4 && lines.contains("other") && lines.contains("you"), "{lines}");
+    }
+
+    #[test]
+    fn ls_writes_a_table_with_a_row_for_each_holder() {
+        let server = server();
+        server.ask(
+            "LOCK.ACQUIRE lock:a me LEASE 60000\r\nLOCK.ACQUIRE pool:long-name one LEASE 60000 PERMITS 2 OF 5\r\n\
+             LOCK.ACQUIRE pool:long-name another-one LEASE 60000 PERMITS 1 OF 5",
+        );
+        let (code, said, _) = asked(&server, &["ls"]);
+        let lines: Vec<&str> = said.lines().collect();
+        let titles = ["LOCK", "KIND", "HOLDER", "TOKEN", "HELD", "LEASE", "WAITING", "CLIENT"];
+        assert_eq!((code, lines[0].split_whitespace().collect::<Vec<_>>()), (Some(0), titles.to_vec()));
+        assert_eq!(lines.len(), 4, "{said}");
+        let columns = ["KIND", "HOLDER"].map(|title| lines[0].find(title).unwrap());
+        for (line, [kind, owner]) in lines[1..].iter().zip([
+            ["exclusive", "me"],
+            ["permits 2/5", "one"],
+            ["permits 1/5", "another-one"],
+        ]) {
+            assert!(line[columns[0]..].starts_with(kind) && line[columns[1]..].starts_with(owner), "{said}");
+        }
+        assert_eq!(asked(&server, &["ls", "none:*"]).1.lines().count(), 1, "the header alone");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Checks the files for deployment, and a release.
 
-    packages/deploy/check.py [RELEASE]
+    packages/deploy/check.py [--redlatch PROGRAM] [RELEASE]
 
 Needs the packages `cyclonedx-python-lib[json-validation]`, `kubernetes-validate`, `promql-parser` and `pyyaml`. RELEASE is the
-directory that packages/release.py has written. That every query names a metric of the server is a test in tests/service.
+directory that packages/release.py has written. PROGRAM is started as the unit, the image and the manifests say: by itself, and, if it
+has the feature `etcd` and etcd is there, as the nodes of a cluster. No alert may fire for these. That takes promtool, of Prometheus.
+That every query names a metric of the server is a test in tests/service.
 """
+
+import argparse
 
 import json
 import pathlib
@@ -20,6 +24,8 @@ import promql_parser
 import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+
+import deployed
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Variables of Grafana in a query, and what stands for them here.
@@ -105,16 +111,37 @@ def check_release(folder: pathlib.Path) -> None:
             assert (root / name).stat().st_size > 0, name
         subprocess.run([root / "redlatch", "check-config", "--port", "auto"], check=True)
         subprocess.run(["bash", "-n", root / "completions/redlatch.bash"], check=True)
+    for package in folder.glob("redlatch-linux-*.tgz"):
+        check_platform_package(package)
     print(f"the release is whole: {len(components)} crates")
 
 
+def check_platform_package(package: pathlib.Path) -> None:
+    """A package for Node says which C library its program needs, and the program starts."""
+    with tempfile.TemporaryDirectory() as parent, tarfile.open(package) as tar:
+        tar.extractall(parent, filter="data")
+        root = pathlib.Path(parent) / "package"
+        manifest = json.loads((root / "package.json").read_text())
+        libc = "musl" if manifest["name"].endswith("-musl") else "glibc"
+        assert manifest["libc"] == [libc], manifest
+        start = (root / "bin/redlatch").read_bytes()[:4096]
+        assert (b"/ld-linux" in start) == (libc == "glibc"), package.name
+        subprocess.run([root / "bin/redlatch", "check-config", "--port", "auto"], check=True)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--redlatch", type=pathlib.Path, help="the program to start")
+    parser.add_argument("release", type=pathlib.Path, nargs="*", help="what packages/release.py has written")
+    options = parser.parse_args()
     check_dashboard()
     check_queries()
     check_manifests()
     check_units()
-    for folder in sys.argv[1:]:
-        check_release(pathlib.Path(folder))
+    if options.redlatch:
+        deployed.check(options.redlatch)
+    for folder in options.release:
+        check_release(folder)
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ class Cluster:
         self.processes: list[subprocess.Popen] = []
         self.endpoints = ""
 
-    def start(self, name: str, *command: str) -> subprocess.Popen:
+    def start(self, name: str, *command: str, env: dict[str, str] | None = None) -> subprocess.Popen:
         with open(self.directory / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env)
         self.processes.append(process)
         return process
 

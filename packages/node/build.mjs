@@ -1,4 +1,5 @@
-// Packs the main package, and the package of this machine's platform around a given program.
+// Packs the main package, and the package of this machine's platform around a given program. A static program of Linux, or one that
+// is linked to musl, is that of the package for musl.
 //
 //   node build.mjs PROGRAM FOLDER
 //
@@ -8,11 +9,15 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
+import { libcOf } from "./lib/libc.js";
+
 const [program, folder] = process.argv.slice(2);
 if (!folder) throw new Error("usage: node build.mjs PROGRAM FOLDER");
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
 const main = JSON.parse(readFileSync(path.join(here, "package.json"), "utf8"));
-const platform = `${process.platform}-${process.arch}`;
+const isLinux = process.platform === "linux";
+const libc = libcOf(program) ?? "musl";
+const platform = `${process.platform}-${process.arch}${isLinux && libc === "musl" ? "-musl" : ""}`;
 
 const version = execFileSync(program, ["--version"], { encoding: "utf8" }).trim();
 if (!version.includes(main.version)) throw new Error(`${program} is '${version}', the package ${main.version}`);
@@ -37,20 +42,13 @@ pack("platform", (to) => {
     license: main.license,
     os: [process.platform],
     cpu: [process.arch],
-    ...libc(),
+    ...(isLinux ? { libc: [libc] } : {}),
     files: ["bin", "LICENSE-*"],
     preferUnplugged: true,
   };
   writeFileSync(path.join(to, "package.json"), JSON.stringify(manifest, null, 2) + "\n");
 });
 rmSync(stage, { recursive: true });
-
-/** The C library that the program needs, as npm names it; none for a static program, which runs with either. */
-function libc() {
-  const start = readFileSync(program).subarray(0, 4096).toString("latin1");
-  const [, loader] = start.match(/\/ld-(linux|musl)/) ?? [];
-  return loader ? { libc: [loader === "linux" ? "glibc" : "musl"] } : {};
-}
 
 function pack(name, fill) {
   const to = path.join(stage, name);

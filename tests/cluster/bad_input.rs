@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::OwnedFrame;
 
 use super::harness::{Etcd, Node, refusal, wait_until};
-use crate::support::binary::Directory;
+use crate::support::binary::{Directory, Running, redlatch};
 use crate::support::certificates::Authority;
 use crate::support::wire::Link;
 
@@ -12,8 +12,7 @@ use crate::support::wire::Link;
 fn settings_that_exclude_a_cluster_are_refused() {
     let with = |more: &[&str]| refusal(&[&["--cluster-etcd", "127.0.0.1:1"], more].concat());
     for (more, name) in [
-        (&["--dir", "."][..], "dir '.'"),
-        (&["--enable-test-commands", "local"], "enable-test-commands 'local'"),
+        (&["--enable-test-commands", "local"][..], "enable-test-commands 'local'"),
         (&["--nodes", "2"], "nodes '2'"),
         (&["--enable-debug-command", "local"], "enable-debug-command 'local'"),
         (&["--startup-guard", "1000"], "startup-guard '1000'"),
@@ -32,6 +31,17 @@ fn settings_that_exclude_a_cluster_are_refused() {
         let said = refusal(&["--cluster-etcd", etcd]);
         assert!(said.contains("redlatch: cluster-etcd"), "{etcd}: {said}");
     }
+}
+
+#[test]
+fn a_directory_with_the_journal_of_a_server_by_itself_is_refused() {
+    let directory = Directory::new();
+    let dir = directory.path("journal");
+    let server = Running::start(redlatch().args(["--port", "auto", "--dir", &dir]));
+    server.ask("SET lock me NX PX 60000");
+    drop(server);
+    let said = refusal(&["--cluster-etcd", "127.0.0.1:1", "--dir", &dir]);
+    assert!(said.contains(&format!("redlatch: dir '{dir}': has the journal")), "{said}");
 }
 
 #[test]

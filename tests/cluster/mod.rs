@@ -10,6 +10,7 @@ mod bad_input;
 mod broken;
 mod canaries;
 mod clients;
+mod deployed;
 mod growth;
 mod harness;
 mod live;

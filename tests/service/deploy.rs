@@ -26,7 +26,7 @@ fn values<'t>(text: &'t str, key: &str) -> Vec<&'t str> {
 }
 
 /// The settings that a file gives to the server: `NAME: "value"`, `{name: NAME, value: "value"}` or `NAME=value`.
-fn settings(file: &str) -> Vec<(String, String)> {
+pub(crate) fn settings(file: &str) -> Vec<(String, String)> {
     let text = read(file);
     let named = values(&text, "REDLATCH_").into_iter().filter_map(|rest| {
         let (name, value) = rest.split_once([':', ',', '='])?;
@@ -34,6 +34,66 @@ fn settings(file: &str) -> Vec<(String, String)> {
         Some((format!("REDLATCH_{name}"), value.trim_matches('"').to_owned()))
     });
     named.collect()
+}
+
+/// The environments that the unit and the containers give to the program, by their files. The directory is `dir`, ports are
+/// free ones, and addresses those of this machine alone.
+pub(crate) fn environments(dir: &str) -> Vec<(&'static str, Vec<(String, String)>)> {
+    let local = |mut settings: Vec<(String, String)>| -> Vec<(String, String)> {
+        for (name, value) in &mut settings {
+            match &**name {
+                "REDLATCH_DIR" => *value = dir.to_owned(),
+                "REDLATCH_BIND" | "REDLATCH_HTTP_BIND" => *value = "127.0.0.1".to_owned(),
+                _ => {}
+            }
+        }
+        let ports = ["REDLATCH_PORT", "REDLATCH_HTTP_PORT"].map(|name| (name.to_owned(), "auto".to_owned()));
+        settings.into_iter().filter(|(name, _)| name != "REDLATCH_HTTP_PORT").chain(ports).collect()
+    };
+    let image = settings("Dockerfile");
+    let on_image = |file| local([image.clone(), settings(file)].concat());
+    let mut kubernetes = on_image("packages/deploy/kubernetes.yaml");
+    // It is a secret there.
+    kubernetes.push(("REDLATCH_REQUIREPASS".to_owned(), "secret".to_owned()));
+    vec![
+        ("packages/deploy/redlatch.service", local(settings("packages/deploy/redlatch.service"))),
+        ("Dockerfile", local(image.clone())),
+        ("packages/deploy/compose.yaml", on_image("packages/deploy/compose.yaml")),
+        ("packages/deploy/kubernetes.yaml", kubernetes),
+    ]
+}
+
+/// What an HTTP port answers to a GET with the password of [`environments`].
+pub(crate) fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // The name is empty, and the password `secret`.
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic OnNlY3JldA==\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+#[cfg(feature = "http")]
+fn a_server_with_the_settings_of_units_images_and_manifests_keeps_its_locks() {
+    let directory = Directory::new();
+    for (number, (file, environment)) in environments(&directory.path("journal")).into_iter().enumerate() {
+        let start = || Running::start(redlatch().envs(environment.clone()));
+        let server = start();
+        let ready = get(&server.address_of("http"), "/readyz");
+        assert!(ready.starts_with("HTTP/1.1 200 "), "{file}: {ready}");
+        let metrics = get(&server.address_of("http"), "/metrics");
+        assert!(metrics.contains("\nredlatch_leads 1\n"), "{file}: {metrics}");
+        let login = if file.contains("kubernetes") { "AUTH secret\r\n" } else { "" };
+        let lock = format!("{login}SET lock:{number} me NX PX 600000");
+        assert!(server.ask(&lock).ends_with("+OK\r\n"), "{file}");
+        drop(server);
+        let held = start().ask(&lock);
+        assert!(held.ends_with("$-1\r\n"), "{file}: {held}");
+    }
 }
 
 #[test]

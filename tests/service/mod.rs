@@ -9,7 +9,7 @@
 mod activation;
 mod backup;
 mod check_config;
-mod deploy;
+pub(crate) mod deploy;
 mod notify;
 mod stop;
 mod tools;

@@ -39,6 +39,7 @@ mod served;
 mod signals;
 mod sources;
 mod systemd;
+mod table;
 mod test_flags;
 mod texts;
 mod timeline;

@@ -5,11 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use redlatch_client::{Client, Held, Holder};
+use redlatch_proto::log_name::is_hidden;
 use serde_json::{Value, json};
 
-use redlatch_client::{Client, Held, Holder};
+use super::table::{self, Column, Fit};
 pub(super) use redlatch_proto::log_name::readable;
-use redlatch_proto::log_name::{is_hidden, text_or_escapes};
 
 /// A lock as lines: key, holder, where, since, lease, token, queue.
 pub(super) fn lines(held: &Held) -> String {
@@ -56,6 +57,48 @@ pub(super) fn line(held: &Held) -> String {
     });
     let holders: Vec<String> = holders.collect();
     format!("{}  {}  {}  {} waiting", readable(&held.key), held.kind, holders.join("; "), held.waiters)
+}
+
+/// Locks as a table with a header, a row for each holder.
+pub(super) fn table(found: &[Held], width: Option<usize>) -> String {
+    let column = |title, fit| Column { title, fit };
+    let columns = [
+        column("LOCK", Fit::Cut),
+        column("KIND", Fit::Left),
+        column("HOLDER", Fit::Cut),
+        column("TOKEN", Fit::Right),
+        column("HELD", Fit::Right),
+        column("LEASE", Fit::Right),
+        column("WAITING", Fit::Right),
+        column("CLIENT", Fit::Cut),
+    ];
+    let none = || "-".to_owned();
+    let row = |held: &Held, holder: &Holder| {
+        let lease = if holder.session { "session".to_owned() } else { none() };
+        [
+            readable(&held.key),
+            kind(held, holder),
+            owner(held, holder),
+            holder.token.map_or_else(none, |token| token.to_string()),
+            holder.held_ms.map_or_else(none, seconds),
+            holder.left_ms.map_or(lease, seconds),
+            held.waiters.to_string(),
+            holder.client.as_ref().map_or_else(none, place),
+        ]
+    };
+    let rows: Vec<_> =
+        found.iter().flat_map(|held| held.holders.iter().map(move |holder| row(held, holder))).collect();
+    table::table(columns, &rows, width)
+}
+
+/// The kind of a lock, and how many permits this holder has or how often it holds the lock.
+fn kind(held: &Held, holder: &Holder) -> String {
+    let kind = readable(held.kind.as_bytes());
+    match (&*held.kind, held.limit) {
+        ("permits", Some(limit)) => format!("{kind} {}/{limit}", holder.permits),
+        ("permits" | "reentrant", _) => format!("{kind} {}", holder.permits),
+        _ => kind,
+    }
 }
 
 /// Who holds a lock, or a key that is none.

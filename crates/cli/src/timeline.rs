@@ -1,6 +1,6 @@
 //! `redlatch timeline`: a history as a picture.
 
-use redlatch_core::testing::{Timeline, check};
+use redlatch_core::testing::{Extent, Timeline, check};
 
 use super::history::Source;
 use super::{exit, print};
@@ -10,6 +10,8 @@ use super::{exit, print};
 pub(super) struct Options {
     pub(super) source: Source,
     pub(super) format: Format,
+    /// How much of it the text has.
+    pub(super) extent: Extent,
 }
 
 /// How the picture is written.
@@ -33,7 +35,7 @@ pub(super) fn show(options: Options) -> u8 {
                     findings.iter().map(|finding| format!("{:>17}  {}\n", finding.rule, finding.text));
                 let found: String = found.collect();
                 let head = if found.is_empty() { "" } else { "\nTEST.CHECK finds:\n" };
-                format!("{}{head}{found}", timeline.text())
+                format!("{}{head}{found}", timeline.text(options.extent))
             }
         };
         print(text.as_bytes())?;

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::exit::{FAILED, Failure, NOT_ACQUIRED};
 use super::place::Place;
 use super::retry::{Retry, is_passing_refusal};
+use super::table::terminal_width;
 use super::{Fault, exit, print, texts};
 
 #[derive(Debug)]
@@ -107,7 +108,7 @@ async fn answer(view: View) -> Result<u8, Failure> {
         }
         Question::List(pattern) => {
             let found = locks.list(&pattern).await.map_err(unanswered)?;
-            let text: String = found.iter().map(|held| texts::line(held) + "\n").collect();
+            let text = texts::table(&found, terminal_width());
             say(view.json, &found.iter().map(texts::value).collect(), &text)?;
             Ok(0)
         }

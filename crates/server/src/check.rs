@@ -22,10 +22,11 @@ impl Builder {
         };
         let mut faults: Vec<_> = network(&settings).into_iter().map(StartError::Unusable).collect();
         faults.extend(Http::check(&settings).err());
-        faults.extend(tests_and_journal(&settings).err());
         if !settings.text("cluster-etcd").is_empty() {
             faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
         }
+        // It resolves `appendonly`, which the check of the cluster reads as it was set.
+        faults.extend(tests_and_journal(&settings).err());
         faults.extend(users(&blueprint, settings));
         faults
     }

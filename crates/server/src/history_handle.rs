@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redlatch_core::testing::{Event, Filter, Finding, Recorder, Timeline, check};
+use redlatch_core::testing::{Event, Extent, Filter, Finding, Recorder, Timeline, check};
 
 use super::namespace::Namespace;
 
@@ -50,8 +50,10 @@ impl<'s> History<'s> {
         check(&self.events())
     }
 
-    /// It as text, a lane for each client.
+    /// It as text, a lane for each client: what fits a screen, which is 50 lines at most. With `REDLATCH_TIMELINE=all` in the
+    /// environment of the test: every step.
     pub fn timeline(self) -> String {
-        Timeline::of(&self.events()).text()
+        let wanted = std::env::var(Extent::VARIABLE).ok();
+        Timeline::of(&self.events()).text(Extent::of(wanted.as_deref()))
     }
 }

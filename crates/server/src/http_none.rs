@@ -7,6 +7,7 @@ use redlatch_core::state::settings::Settings;
 
 use super::StartError;
 use super::context::ServerContext;
+use super::listener::Open;
 use super::worker::{Threads, Workers};
 
 /// # Errors
@@ -17,6 +18,24 @@ pub(super) fn listeners(
     inherited: Vec<std::net::TcpListener>,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
     Http::open(settings, inherited).map(|Http| Vec::new())
+}
+
+/// Without the feature no socket leads to it.
+#[cfg(feature = "etcd")]
+#[derive(Debug)]
+pub(super) struct Standby;
+
+#[cfg(feature = "etcd")]
+impl Standby {
+    pub(super) fn new(_: redlatch_core::commands::Shared) -> Self {
+        Self
+    }
+
+    pub(super) fn has_token(&self) -> bool {
+        false
+    }
+
+    pub(super) async fn serve(&self, _: tokio::net::TcpStream, _: &str) {}
 }
 
 /// No sockets.
@@ -54,6 +73,7 @@ impl Http {
         _: &ServerContext,
         _: &Arc<Workers>,
         _: &Threads,
+        _: &Open,
     ) -> Result<Vec<SocketAddr>, StartError> {
         Ok(Vec::new())
     }

@@ -107,6 +107,24 @@ fn numbers(path: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
+/// Checks that this directory has no journal, as that of a node whose journal is elsewhere must. Makes nothing there.
+///
+/// # Errors
+/// A sentence that names the directory.
+#[cfg(feature = "etcd")]
+pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
+    let path = Path::new(dir).join("data");
+    match numbers(&path) {
+        _ if dir.is_empty() => Ok(()),
+        Ok(found) if found.is_empty() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(format!(
+            "dir '{dir}': has the journal of a server by itself, whose locks a cluster does not know"
+        )),
+        Err(error) => Err(format!("dir '{}': {error}", path.display())),
+    }
+}
+
 /// Reads the id of the server, or writes a new one.
 fn identity(path: &Path, fresh: [u8; 20]) -> Result<[u8; 20], String> {
     let file = path.join("identity");

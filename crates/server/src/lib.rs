@@ -484,7 +484,7 @@ impl Listeners {
             listener.spawn(&context, &workers, &open);
         }
         let threads = threads.unwrap_or_default();
-        let http = self.http.serve(&context, &workers, &threads)?;
+        let http = self.http.serve(&context, &workers, &threads, &open)?;
         write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };
         Ok(Server::new(context, namespaces, addresses, tls_port, workers, (threads, closed)))

@@ -14,6 +14,7 @@ use redlatch_core::state::session::Session;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::context::ServerContext;
@@ -163,23 +164,42 @@ impl Listener {
 
 /// Held for a listener until its socket is closed.
 #[derive(Clone, Debug)]
-pub(super) struct Open(#[allow(dead_code, reason = "it is dropped, and nothing else")] Sender<()>);
+pub(super) struct Open {
+    #[allow(dead_code, reason = "it is dropped, and nothing else")]
+    open: Sender<()>,
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP alone asks for it"))]
+    has_handle: watch::Receiver<bool>,
+}
 
 /// The end of all listeners of a server.
 #[derive(Debug)]
-pub(super) struct Closed(Mutex<Receiver<()>>);
+pub(super) struct Closed {
+    closed: Mutex<Receiver<()>>,
+    has_handle: watch::Sender<bool>,
+}
 
 /// A token for listeners, and what waits until its last copy is gone.
 pub(super) fn tracked() -> (Open, Closed) {
     let (open, closed) = channel();
-    (Open(open), Closed(Mutex::new(closed)))
+    let (gone, has_handle) = watch::channel(true);
+    (Open { open, has_handle }, Closed { closed: Mutex::new(closed), has_handle: gone })
+}
+
+#[cfg(feature = "http")]
+impl Open {
+    /// Resolves when nobody has a handle of the server any more. A server that stops answers HTTP until then.
+    pub(super) async fn handle_dropped(&mut self) {
+        // Without a sender there is no handle either.
+        let _ = self.has_handle.wait_for(|has_handle| !has_handle).await;
+    }
 }
 
 impl Closed {
     /// Waits until all sockets are closed. Not for the thread that drives the listeners.
     pub(super) fn wait(&self) {
+        self.has_handle.send_replace(false);
         // Nobody sends: an error says that nobody is left who could.
-        while self.0.lock().recv().is_ok() {}
+        while self.closed.lock().recv().is_ok() {}
     }
 }
 

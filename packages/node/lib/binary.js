@@ -4,26 +4,40 @@ import { accessSync, constants } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 
+import { libcOf } from "./libc.js";
+
 /**
- * In this order: the variable REDLATCH_BINARY; the package of this platform, which npm installs beside this one; the
+ * In this order: the variable REDLATCH_BINARY; a package of this platform, which npm installs beside this one; the
  * search path.
  */
 export function findBinary() {
   if (process.env.REDLATCH_BINARY) return process.env.REDLATCH_BINARY;
-  const platform = `@redlatch/${process.platform}-${process.arch}`;
-  try {
-    return createRequire(import.meta.url).resolve(`${platform}/bin/redlatch`);
-  } catch {
-    // npm was told to leave optional packages out, or there is none for this platform.
+  const names = packagesFor(process.platform, process.arch, libcOf(process.execPath));
+  for (const name of names) {
+    try {
+      return createRequire(import.meta.url).resolve(`${name}/bin/redlatch`);
+    } catch {
+      // npm was told to leave optional packages out, or there is none for this platform.
+    }
   }
   for (const folder of (process.env.PATH ?? "").split(path.delimiter)) {
     const file = path.join(folder, "redlatch");
     if (folder && isProgram(file)) return file;
   }
   throw new Error(
-    `there is no program 'redlatch': the package ${platform} is not installed, ` +
+    `there is no program 'redlatch': the package ${names[0]} is not installed, ` +
       "it is not in PATH, and REDLATCH_BINARY is not set",
   );
+}
+
+/**
+ * The packages whose program runs beside a Node that is linked to this C library, the best one first. The program for musl is
+ * static, and runs beside any.
+ */
+export function packagesFor(platform, arch, libc) {
+  const name = `@redlatch/${platform}-${arch}`;
+  if (platform !== "linux") return [name];
+  return { glibc: [name, `${name}-musl`], musl: [`${name}-musl`] }[libc] ?? [`${name}-musl`, name];
 }
 
 function isProgram(file) {

@@ -1,14 +1,40 @@
 // The process: where the program is, what a failed start says, and that no server outlives its parent.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { attach, findBinary, start } from "redlatch";
+import { packagesFor } from "./node_modules/redlatch/lib/binary.js";
+import { libcOf } from "./node_modules/redlatch/lib/libc.js";
 
 test("the program is that of the platform package", async () => {
   expect(process.env.REDLATCH_BINARY).toBeUndefined();
   expect(findBinary()).toContain(`node_modules/@redlatch/${process.platform}-${process.arch}/bin/redlatch`);
+});
+
+test("of two platform packages, that for the C library of Node is taken", () => {
+  expect(packagesFor("linux", "x64", "glibc")).toEqual(["@redlatch/linux-x64", "@redlatch/linux-x64-musl"]);
+  expect(packagesFor("linux", "x64", "musl")).toEqual(["@redlatch/linux-x64-musl"]);
+  expect(packagesFor("linux", "arm64", null)[0]).toBe("@redlatch/linux-arm64-musl");
+  expect(packagesFor("darwin", "arm64", null)).toEqual(["@redlatch/darwin-arm64"]);
+});
+
+test("the C library of a program is that of its loader", () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "redlatch-libc-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const program = (text) => {
+    const file = path.join(folder, "program");
+    writeFileSync(file, `\x7fELF${"\0".repeat(700)}${text}\0${"\0".repeat(8000)}/ld-linux-x86-64.so.2`);
+    return libcOf(file);
+  };
+  expect(program("/lib64/ld-linux-x86-64.so.2")).toBe("glibc");
+  expect(program("/lib/ld-musl-x86_64.so.1")).toBe("musl");
+  expect(program("")).toBe(null);
+  expect(libcOf(path.join(folder, "nothing"))).toBe(null);
 });
 
 test("REDLATCH_BINARY overrides it", async () => {

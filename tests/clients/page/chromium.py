@@ -37,7 +37,7 @@ class Chromium:
 
         self.process = subprocess.Popen(
             ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
              "--force-color-profile=srgb", f"--window-size={width},{height}", f"--user-data-dir={self.dir}",
              "--remote-debugging-pipe", "about:blank"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -52,7 +52,8 @@ class Chromium:
         self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ["Page", "Runtime", "Network", "Log"]:
             self.send(f"{domain}.enable")
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.resize(width, height)
+        self.show_scrollbars(False)
 
     def __enter__(self):
         return self
@@ -137,6 +138,12 @@ class Chromium:
 
     def type(self, text):
         self.send("Input.insertText", text=text)
+
+    def resize(self, width, height):
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def show_scrollbars(self, are_shown):
+        self.send("Emulation.setScrollbarsHidden", hidden=not are_shown)
 
     def shade(self, scheme):
         """Light or dark."""

@@ -125,6 +125,8 @@ def works_by_keyboard(page):
     check("Tab reaches the first row", page.evaluate("document.activeElement.getAttribute('aria-rowindex')") == "2",
           page.evaluate("document.activeElement.outerHTML"))
     page.press("ArrowDown")
+    check("the arrow keys move it", page.evaluate(f"document.activeElement === {row_of('lock:invoice')}"))
+    page.press("ArrowUp")
     page.press("Enter")
     page.until("document.querySelectorAll('#detail-waiters li').length === 2", "the waiters are shown")
     check("Enter opens a lock", page.evaluate("document.activeElement.id") == "detail-key" and text_of(page, "detail-key") == "lock:stock")
@@ -188,6 +190,77 @@ def filters_and_sorts(page):
     tokens = page.evaluate("[...document.querySelectorAll('#rows .row:not([hidden])')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((row) => Number(row.lastChild.textContent))")
     check("locks are filtered and sorted", tokens == sorted(tokens, reverse=True) and len(tokens) == 3, tokens)
     page.evaluate("document.querySelector('[data-sort=key] button').click()")
+
+
+ORDER = "[...document.querySelectorAll('#rows .row:not([hidden])')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex).map((row) => row.querySelector('.key span').textContent)"
+COLUMNS = "[...document.querySelectorAll('#grid-head [role=columnheader]')].filter((head) => head.checkVisibility()).map((head) => head.textContent)"
+# Whether the ends of the long key are there, and its middle is not.
+CUT = '''(() => {
+    const [start, end] = document.querySelector('#rows .row[aria-selected=true] .key span').children;
+    const [key, last] = [start.closest('.key').getBoundingClientRect(), end.getBoundingClientRect()];
+    return start.clientWidth > 20 && start.scrollWidth > start.clientWidth && end.scrollWidth <= end.clientWidth && last.right <= key.right + 1;
+})()'''
+# Pixels between the selected row and the edges of the list, and between the last columns of the head and of the row. At the right
+# there may be a scroll bar, but only where there is something to scroll.
+EDGES = '''(() => {
+    const box = (element) => element.getBoundingClientRect();
+    const scroller = document.getElementById('scroller');
+    const row = document.querySelector('#rows .row[aria-selected=true]');
+    const column = document.querySelector('[data-sort=waiters]');
+    const right = scroller.scrollHeight > scroller.clientHeight ? scroller.clientWidth : scroller.offsetWidth;
+    return [box(row).left - box(scroller).left, box(scroller).left + right - box(row).right,
+        box(column).left - box(row.querySelector('.waits')).left].map(Math.abs);
+})()'''
+SCROLLBAR = "document.getElementById('scroller').offsetWidth - document.getElementById('scroller').clientWidth"
+
+
+def fill_text(page, element, text):
+    page.evaluate(f"{{ const field = document.getElementById({element!r}); field.value = {text!r}; field.dispatchEvent(new Event('input')); }}")
+
+
+def sorts_what_is_waited_for_first(page):
+    """Many locks, two of which are waited for, on a wide screen and on that of a phone."""
+    lower, upper = "lock:zebra", "lock:warehouse:berlin:hall-3:rack-0004:shelf:000017"
+    keys = [lower, upper] + [f"lock:{number:02}" for number in range(40)]
+    pipe = client.pipeline(transaction=False)
+    for key in keys:
+        pipe.execute_command("LOCK.ACQUIRE", key, "holder-1", "LEASE", 600_000)
+    pipe.execute()
+    threads = []
+    for key, owners in [(upper, ["wait-1"]), (lower, ["wait-2", "wait-3"]), ("lock:07", ["wait-4"])]:
+        for owner in owners:
+            threads.append(wait_for(key, owner, []))
+            until(lambda: owner in waiters(key))
+    page.open(PAGE)
+    is_live(page)
+    first = [lower, upper, "lock:07", r"bin:\xff\x00", "lock:00"]
+    page.until(f"JSON.stringify({ORDER}.slice(0, 5)) === JSON.stringify({first!r})", "what is waited for comes first")
+    check("the longest queue comes first, then the longest wait, then the others by their keys", True)
+    for width, height, columns in [(1280, 800, ["Lock", "Holder", "Held for", "Lease", "Waiting"]), (390, 844, ["Lock", "Held for", "Waiting"])]:
+        page.resize(width, height)
+        page.evaluate(f"{row_of(upper)}.click()")
+        page.until("document.querySelectorAll('#detail-waiters li').length === 1", "the details are shown")
+        shown = page.evaluate(COLUMNS)
+        check(f"at {width} pixels the columns are {columns}", shown == columns, shown)
+        page.until(CUT, "the key is cut in the middle")
+        check(f"at {width} pixels a long key is cut in the middle", True)
+        page.show_scrollbars(True)
+        for text, has_scrollbar in [("", True), ("warehouse", False)]:
+            fill_text(page, "filter-text", text)
+            page.until(f"({SCROLLBAR} > 0) === {str(has_scrollbar).lower()}", f"there is a scroll bar: {has_scrollbar}")
+            page.until(f"Math.max(...{EDGES}) < 1", "the highlight reaches the edges, and columns are straight")
+        fill_text(page, "filter-text", "")
+        page.show_scrollbars(False)
+        check(f"at {width} pixels the highlight reaches the edges, and columns are straight", True)
+        share = page.evaluate("document.getElementById('detail').offsetHeight / innerHeight")
+        visible = page.evaluate("document.getElementById('scroller').clientHeight / ROW")
+        check(f"at {width} pixels the details leave room for rows", share < 0.8 and visible >= 2, (share, visible))
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        check(f"at {width} pixels nothing is wider than the screen", wide <= 0, wide)
+    page.resize(1280, 800)
+    # Each deletion grants the lock to the next one who waits.
+    until(lambda: client.delete(*keys) == 0 and not any(thread.is_alive() for thread in threads))
+    shows(page, "lock:invoice", "lock:stock", r"bin:\xff\x00")
 
 
 def shows_other_views(page):
@@ -295,6 +368,7 @@ def main():
         breaks(page, granted, threads)
         keeps_bytes(page)
         filters_and_sorts(page)
+        sorts_what_is_waited_for_first(page)
         shows_other_views(page)
         is_labelled(page)
         logs_in(page)

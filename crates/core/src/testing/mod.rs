@@ -27,7 +27,7 @@ pub use rule::{
     Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,
     Script, Turn, client_fits, purpose_name,
 };
-pub use timeline::Timeline;
+pub use timeline::{Extent, Timeline};
 
 use std::sync::Arc;
 

@@ -83,6 +83,39 @@ pub struct Timeline {
     pub left_out: usize,
 }
 
+/// How much of a timeline its text has.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Extent {
+    /// Every step.
+    All,
+    /// The last steps, as many as a screen shows. Equal requests between two changes of locks are one row.
+    #[default]
+    Screen,
+}
+
+impl Extent {
+    /// The variable of the environment that asks for [`Extent::All`].
+    pub const VARIABLE: &'static str = "REDLATCH_TIMELINE";
+
+    /// What the value of [`Extent::VARIABLE`] asks for. `all`: everything. Default: a screen.
+    pub fn of(value: Option<&str>) -> Self {
+        if value == Some("all") { Self::All } else { Self::Screen }
+    }
+}
+
+/// A row of the text: a step, and those that it stands for.
+struct Row {
+    step: usize,
+    /// How many equal steps it stands for, beside itself.
+    more: usize,
+    /// The last of them.
+    last: usize,
+}
+
+/// Rows of a screen.
+const ROWS_MAX: usize = 28;
+/// Clients of a screen that have a column.
+const LANES_MAX: usize = 12;
 /// Commands that say nothing about locks: they are left out.
 const SILENT: &[&str] = &["AUTH", "CLIENT", "COMMAND", "HELLO", "INFO", "PING", "QUIT", "SCRIPT", "SELECT"];
 /// Steps that are shown; earlier ones are left out.
@@ -97,33 +130,79 @@ impl Timeline {
     }
 
     /// As text: a row for each step, a column for each lane.
-    pub fn text(&self) -> String {
+    pub fn text(&self, extent: Extent) -> String {
         let mut out = String::new();
         if self.steps.is_empty() {
             return "nothing has happened\n".to_owned();
         }
-        for (number, lane) in self.lanes.iter().enumerate() {
+        let mut rows = self.rows(extent);
+        let cut = if extent == Extent::Screen { rows.len().saturating_sub(ROWS_MAX) } else { 0 };
+        let left_out = self.left_out + rows.drain(..cut).map(|row| 1 + row.more).sum::<usize>();
+        let lanes = self.lanes_of(&rows, extent);
+        for &number in &lanes {
+            let lane = &self.lanes[number];
             let library =
                 if lane.library.is_empty() { String::new() } else { format!(" ({})", lane.library) };
             // Writing to a String cannot fail.
             _ = writeln!(out, "{:>12} {}{library}", sign(number), lane.name);
         }
-        if self.left_out > 0 {
-            _ = writeln!(out, "\n{:>12} earlier steps are left out", self.left_out);
+        if left_out > 0 {
+            let hint = format!(": {}=all shows them", Extent::VARIABLE);
+            let hint = if cut > 0 { &hint } else { "" };
+            _ = writeln!(out, "\n{left_out:>12} earlier steps are left out{hint}");
         }
-        let heads: String = (0..self.lanes.len()).map(|number| format!(" {}", sign(number))).collect();
+        let heads: String = lanes.iter().map(|number| format!(" {}", sign(*number))).collect();
         _ = writeln!(out, "\n{:>12}{heads}", "seconds");
         let begin = self.steps[0].at;
         let mut before = None;
-        for (at, step) in self.steps.iter().enumerate() {
+        for row in &rows {
+            let step = &self.steps[row.step];
             let time = if before == Some(step.at) { String::new() } else { seconds(begin, step.at) };
             before = Some(step.at);
-            let lanes: String =
-                (0..self.lanes.len()).map(|lane| format!("{} ", self.letter(lane, at))).collect();
-            _ = writeln!(out, "{time:>12} {lanes} {}", step.text);
+            let letters: String =
+                lanes.iter().map(|lane| format!("{} ", self.letter(*lane, row.step))).collect();
+            let more = match row.more {
+                0 => String::new(),
+                more => format!(" ({more} more until {})", seconds(begin, self.steps[row.last].at)),
+            };
+            _ = writeln!(out, "{time:>12} {letters} {}{more}", step.text);
         }
         out.push_str(LEGEND);
         out
+    }
+
+    /// The rows of the text. Those of a screen are one for equal steps between which no lock has changed.
+    fn rows(&self, extent: Extent) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
+        // The rows since the last change of a lock, by what they say.
+        let mut quiet: BTreeMap<(Option<usize>, &str), usize> = BTreeMap::new();
+        for (at, step) in self.steps.iter().enumerate() {
+            if !matches!(step.mark, None | Some(Mark::Request)) || extent == Extent::All {
+                quiet.clear();
+            }
+            let said = (step.lane, step.text.as_str());
+            match quiet.get(&said).map(|row| &mut rows[*row]) {
+                Some(row) => (row.more, row.last) = (row.more + 1, at),
+                None => {
+                    quiet.insert(said, rows.len());
+                    rows.push(Row { step: at, more: 0, last: at });
+                }
+            }
+        }
+        rows
+    }
+
+    /// The lanes that have a column. On a screen, those that do something there come first, and then those that hold or wait.
+    fn lanes_of(&self, rows: &[Row], extent: Extent) -> Vec<usize> {
+        if extent == Extent::All {
+            return (0..self.lanes.len()).collect();
+        }
+        let active: BTreeSet<usize> = rows.iter().filter_map(|row| self.steps[row.step].lane).collect();
+        let idle = (0..self.lanes.len()).filter(|lane| !active.contains(lane));
+        let idle = idle.filter(|lane| rows.iter().any(|row| self.letter(*lane, row.step) != '.'));
+        let mut lanes: Vec<usize> = active.iter().copied().chain(idle).take(LANES_MAX).collect();
+        lanes.sort_unstable();
+        lanes
     }
 
     /// What a lane holds and waits for at a step.
@@ -411,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_text_shows_who_holds_who_waits_and_when() {
-        let text = Timeline::of(&history()).text();
+        let text = Timeline::of(&history()).text(Extent::Screen);
         let expected = "           A A
            B B
 
@@ -425,7 +504,55 @@ mod tests {
              . #  B -> [token, 2] to LOCK.ACQUIRE after 38.991 s
 ";
         assert_eq!(text.strip_suffix(LEGEND).unwrap(), expected);
-        assert_eq!(Timeline::of(&[]).text(), "nothing has happened\n");
+        assert_eq!(Timeline::of(&history()).text(Extent::All), text, "it fits a screen");
+        assert_eq!(Timeline::of(&[]).text(Extent::Screen), "nothing has happened\n");
+    }
+
+    #[test]
+    fn equal_requests_are_one_row_of_a_screen_until_a_lock_changes() {
+        let mut events = history();
+        for number in 0..100 {
+            let at = 40_000 + 10 * number;
+            events.push(event(100 + 2 * number, at, "A", EventKind::Request, "SET lock a NX PX 30000"));
+            events.push(event(
+                101 + 2 * number,
+                at,
+                "A",
+                EventKind::Reply,
+                &format!("{} nil", 100 + 2 * number),
+            ));
+        }
+        events.push(event(999, 41_000, "B", EventKind::Renewed, "2"));
+        events.push(event(1_000, 41_001, "A", EventKind::Request, "SET lock a NX PX 30000"));
+        let picture = Timeline::of(&events);
+        let text = picture.text(Extent::Screen);
+        assert!(text.contains("A SET lock a NX PX 30000 -> nil (99 more until +40.990)\n"), "{text}");
+        assert_eq!(text.matches("SET lock a NX PX 30000").count(), 3, "{text}");
+        assert!(!text.contains("left out"), "{text}");
+        assert_eq!(picture.text(Extent::All).matches("SET lock a NX PX 30000").count(), 102);
+    }
+
+    #[test]
+    fn a_text_fits_a_screen_however_much_has_happened() {
+        let mut events = Vec::new();
+        for client in 0..500_u64 {
+            let about = format!("GET key:{client}");
+            let one = event(1 + client, client, &format!("client-{client:03}"), EventKind::Request, &about);
+            events.push(Event { client: Some(client), ..one });
+        }
+        let picture = Timeline::of(&events);
+        let text = picture.text(Extent::Screen);
+        assert!(text.lines().count() <= 50, "{text}");
+        assert!(text.contains("client-499 GET key:499\n") && !text.contains("client-400"), "{text}");
+        let left_out = 500 - ROWS_MAX;
+        assert!(
+            text.contains(&format!(
+                "{left_out} earlier steps are left out: REDLATCH_TIMELINE=all shows them\n"
+            ))
+        );
+        let all = picture.text(Extent::of(Some("all")));
+        assert!(all.contains("client-000 GET key:0\n") && !all.contains("left out"), "{all}");
+        assert_eq!([Extent::of(None), Extent::of(Some("yes"))], [Extent::Screen; 2]);
     }
 
     #[test]

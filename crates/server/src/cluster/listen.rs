@@ -12,6 +12,7 @@ use super::sockets::Sockets;
 use super::splice::{Door, Splices};
 use super::standby_http;
 use crate::StartError;
+use crate::http::Standby;
 use crate::listener::{Accepted, FULL, Listener, PROTECTED, set_options};
 use crate::spare_descriptor::{SpareDescriptor, is_peer_error};
 use crate::unix::Bound;
@@ -27,6 +28,7 @@ pub(super) struct Acceptor {
     pub(super) keepalive_seconds: u64,
     /// Whether clients of other machines are denied.
     pub(super) is_protected: bool,
+    pub(super) http: Arc<Standby>,
 }
 
 /// What is behind a socket.
@@ -89,7 +91,8 @@ impl Acceptor {
 
     fn admit(&self, accepted: Accepted, service: Service) {
         let is_plain = service == Service::Clients(Door::Plain);
-        if self.is_protected && !accepted.is_local() {
+        let has_token = service == Service::Http && self.http.has_token();
+        if self.is_protected && !accepted.is_local() && !has_token {
             if is_plain {
                 accepted.refuse(PROTECTED);
             }
@@ -104,7 +107,10 @@ impl Acceptor {
         match service {
             // A socket that cannot be registered is closed.
             Service::Clients(door) => drop(self.splice(accepted, door, place)),
-            Service::Http => standby_http::answer(accepted, self.splices.leader.borrow().clone(), place),
+            Service::Http => {
+                let leader = self.splices.leader.borrow().clone();
+                standby_http::answer(accepted, Arc::clone(&self.http), leader, place);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use redlatch_core::commands::Shared;
 use redlatch_core::journal::item;
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
 use redlatch_core::replication::etcd::{Etcd, EtcdError};
-use redlatch_core::replication::standby::{Sight, SightError, Standby};
+use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
@@ -33,6 +33,9 @@ use super::place::EtcdPlace;
 use super::sockets::{self, Sockets};
 use super::splice::Splices;
 use crate::clock::SystemClock;
+use crate::http::Standby;
+use crate::journal_files::has_no_journal;
+use crate::probe::SystemProbe;
 use crate::{Builder, Server, StartError, fresh_id, stored_files};
 
 /// How many times a standby looks at etcd in the time of `cluster-takeover`.
@@ -92,7 +95,10 @@ impl Node {
         let inherited = std::mem::take(&mut builder.inherited);
         let settings = builder.again().blueprint().settings()?;
         check(&settings).map_err(StartError::Unusable)?;
-        let is_open = needs_no_password(&builder)?;
+        has_no_journal(&settings.text("dir")).map_err(StartError::Unusable)?;
+        // A directory without a journal stays as it is: the journal is in etcd.
+        let builder = builder.set("dir", "");
+        let shared = shared(&builder)?;
         let etcd = client(&settings).map_err(StartError::Unusable)?;
         let sockets = Sockets::open(&settings, inherited)?;
         let id = item::id_text(&fresh_id());
@@ -117,7 +123,7 @@ impl Node {
             stop: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
         });
-        inner.accept(is_open)?;
+        inner.accept(shared)?;
         tokio::spawn(Arc::clone(&inner).watch());
         tokio::spawn(Arc::clone(&inner).beat());
         tokio::spawn(Arc::clone(&inner).run());
@@ -154,7 +160,8 @@ impl Node {
 
 impl Inner {
     /// Accepts clients on all sockets while this node does not lead.
-    fn accept(&self, is_open: bool) -> Result<(), StartError> {
+    fn accept(&self, shared: Shared) -> Result<(), StartError> {
+        let is_open = shared.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
             hold: millis(&self.settings, "cluster-failover-hold"),
@@ -167,6 +174,7 @@ impl Inner {
             places: Arc::new(Semaphore::new(self.settings.integer("maxclients") as usize)),
             keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
             is_protected: is_open && self.settings.is_protected(),
+            http: Arc::new(Standby::new(shared)),
         };
         acceptor.serve(&self.sockets)
     }
@@ -204,7 +212,7 @@ impl Inner {
 
     /// A standby, until it may lead.
     async fn stand_by(&self) -> Term {
-        let mut standby = Standby::new(self.cluster.clone(), self.me.clone());
+        let mut standby = standby::Standby::new(self.cluster.clone(), self.me.clone());
         let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let (origin, mut is_troubled) = (Instant::now(), false);
         loop {
@@ -363,7 +371,7 @@ impl Inner {
 
 /// Looks at etcd, and takes over if that is due.
 fn look(
-    standby: &mut Standby,
+    standby: &mut standby::Standby,
     etcd: &Arc<dyn Etcd>,
     origin: Instant,
 ) -> Result<(Sight, Option<Term>), SightError> {
@@ -375,7 +383,6 @@ fn look(
 /// Checks the settings that a node cannot have.
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     let excluded = [
-        ("dir", "", "the journal of a cluster is in etcd"),
         ("enable-test-commands", "no", "a node of a cluster has no test commands"),
         ("nodes", "1", "a node of a cluster is one node"),
         ("startup-guard", "0", "a node of a cluster goes on from etcd"),
@@ -458,15 +465,16 @@ async fn join(settings: &Settings, etcd: &EtcdClient) -> Result<Cluster, StartEr
 /// The time between two tries to join.
 const JOIN_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether clients may do something without a password, by the users of this configuration.
-fn needs_no_password(builder: &Builder) -> Result<bool, StartError> {
+/// The settings and the users of this configuration, with no keys.
+fn shared(builder: &Builder) -> Result<Shared, StartError> {
     let blueprint = builder.again().blueprint();
     let settings = blueprint.settings()?;
     let keyspace = blueprint.empty_keyspace(&settings);
-    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed);
+    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed)
+        .with_probe(Arc::new(SystemProbe(blueprint.allocator)));
     let shared = blueprint.with_files(shared);
     stored_files::install_users(&shared, &blueprint.users)?;
-    Ok(shared.acl.default_account().user().needs_none())
+    Ok(shared)
 }
 
 /// Where clients and other nodes reach this node.

@@ -77,15 +77,9 @@ pub(super) fn check_access<B>(
     if access == Access::Admin && !shared.settings.flag("http-admin") {
         return Err(Refusal::Admin);
     }
-    // Also where nothing changes: an answer that the other site cannot read costs the server its time.
-    if is_cross_site(request) {
-        return Err(Refusal::CrossSite);
-    }
-    if is_authenticated(shared, shown(request)) {
-        return Ok(());
-    }
+    let checked = check_reader(shared, request);
     // Browsers ask without a password first.
-    if request.headers().contains_key(AUTHORIZATION) {
+    if checked == Err(Refusal::Authentication) && request.headers().contains_key(AUTHORIZATION) {
         shared.metrics.denied_auth.add(1);
         if let Some(times) = context.denials.happened(context.server.clock().now().lock) {
             tracing::warn!(
@@ -95,7 +89,19 @@ pub(super) fn check_access<B>(
             );
         }
     }
-    Err(Refusal::Authentication)
+    checked
+}
+
+/// Checks that the request may see what readers see.
+///
+/// # Errors
+/// [`Refusal::CrossSite`], [`Refusal::Authentication`].
+pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<(), Refusal> {
+    // Also where nothing changes: an answer that the other site cannot read costs the server its time.
+    if is_cross_site(request) {
+        return Err(Refusal::CrossSite);
+    }
+    if is_authenticated(shared, shown(request)) { Ok(()) } else { Err(Refusal::Authentication) }
 }
 
 /// Whether a page of another site has sent the request. Browsers tell the origin of every request that is no GET.

@@ -14,7 +14,7 @@ use super::limits::{BUFFER_BYTES_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX, HEADERS_MAX
 use super::places::{Place, Places, Taken};
 use super::routes::answer;
 use super::timed_stream::TimedStream;
-use crate::listener::{Accepted, Listener};
+use crate::listener::{Accepted, Listener, Open};
 use crate::spare_descriptor::{SpareDescriptor, is_peer_error};
 
 /// How a peer is connected.
@@ -45,8 +45,19 @@ impl Acceptor {
         Self { context, places: Places::default() }
     }
 
-    /// Accepts connections for as long as the runtime lives.
-    pub(super) async fn run(self, listener: Listener) {
+    /// Accepts connections for as long as the runtime lives and the server has a handle.
+    pub(super) async fn run(self, listener: Listener, mut open: Open) {
+        // The socket is closed before `open` says so, also when the runtime ends this task: locals are dropped before
+        // arguments.
+        let listener = listener;
+        tokio::select! {
+            biased;
+            () = open.handle_dropped() => {}
+            () = self.accept_all(&listener) => {}
+        }
+    }
+
+    async fn accept_all(&self, listener: &Listener) {
         let mut spare = SpareDescriptor::new();
         loop {
             match listener.accept().await {

@@ -14,6 +14,8 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use redlatch_core::commands::{Family, FamilyKind, Value, families};
+#[cfg(feature = "etcd")]
+use redlatch_core::commands::{Sample, Shared};
 
 use super::responses::{Body, whole};
 use super::{HttpContext, runtime};
@@ -24,7 +26,7 @@ use crate::worker::Workers;
 /// The name before that of every family.
 const PREFIX: &str = "redlatch";
 /// The version of the format is that of the OpenMetrics standard.
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const MILLIS_PER_SEC: f64 = 1000.0;
 
 /// The metrics of the server.
@@ -47,6 +49,29 @@ impl Server {
 fn written(server: &ServerContext, workers: &Workers) -> Result<String, fmt::Error> {
     let mut all = families(server.engine.shared());
     all.extend(runtime::families(workers));
+    text_of(all)
+}
+
+/// The families of a standby of a cluster: those of its process. It does not lead.
+#[cfg(feature = "etcd")]
+pub(super) fn of_standby(shared: &Shared) -> String {
+    let mut all = families(shared);
+    all.retain(|family| OF_STANDBYS.contains(&family.name));
+    for family in all.iter_mut().filter(|family| family.name == LEADS) {
+        family.samples = vec![Sample { label: None, value: Value::Integer(0) }];
+    }
+    all.extend(runtime::threads_family());
+    text_of(all).expect("writing to a String cannot fail")
+}
+
+/// Families that are true of a process without locks and clients of its own.
+#[cfg(feature = "etcd")]
+const OF_STANDBYS: &[&str] =
+    &["build_info", LEADS, "uptime_in_seconds", "used_cpu_sys", "used_cpu_user", "used_memory_rss"];
+#[cfg(feature = "etcd")]
+const LEADS: &str = "leads";
+
+fn text_of(all: Vec<Family>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Families(all)));
     let mut written = String::new();

@@ -23,6 +23,8 @@ mod responses;
 mod routes;
 mod runtime;
 mod sampler;
+#[cfg(feature = "etcd")]
+mod standby;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -35,11 +37,13 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 
 use super::context::ServerContext;
-use super::listener::{self, Listener};
+use super::listener::{self, Listener, Open};
 use super::worker::{Threads, Workers, runtime};
 use super::{StartError, listen, unix};
 use connection::Acceptor;
 use events::Viewers;
+#[cfg(feature = "etcd")]
+pub(super) use standby::Standby;
 
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {
@@ -96,7 +100,8 @@ impl Http {
         Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
-    /// Serves HTTP until `server` has finished. Returns the addresses of the port. Without a socket nothing is started.
+    /// Serves HTTP until `server` has finished, or its handle is dropped. Returns the addresses of the port. Without a socket
+    /// nothing is started.
     ///
     /// # Errors
     /// The system has no thread or no descriptor left.
@@ -105,6 +110,7 @@ impl Http {
         server: &ServerContext,
         workers: &Arc<Workers>,
         threads: &Threads,
+        open: &Open,
     ) -> Result<Vec<SocketAddr>, StartError> {
         let addresses: Vec<_> =
             self.tcp.iter().map(std::net::TcpListener::local_addr).collect::<Result<_, _>>()?;
@@ -118,11 +124,11 @@ impl Http {
         let entered = runtime.enter();
         for listener in self.tcp {
             let listener = Listener::Tcp(TcpListener::from_std(listener)?, None);
-            runtime.spawn(acceptor.clone().run(listener));
+            runtime.spawn(acceptor.clone().run(listener, open.clone()));
         }
         if let Some(bound) = self.unix {
             let listener = Listener::Unix(UnixListener::from_std(bound.listener)?, bound.file);
-            runtime.spawn(acceptor.run(listener));
+            runtime.spawn(acceptor.run(listener, open.clone()));
         }
         drop(entered);
         let server = server.clone();

@@ -36,13 +36,18 @@ pub(super) fn families(workers: &Workers) -> Vec<Family> {
             |metrics| Value::Number(busy_seconds(metrics)),
         ),
     ];
-    all.extend(threads().map(|threads| Family {
+    all.extend(threads_family());
+    all
+}
+
+/// The family of the threads of the process; `None` where /proc cannot be read.
+pub(super) fn threads_family() -> Option<Family> {
+    threads().map(|threads| Family {
         name: "process_threads",
         help: "Threads of the process.",
         kind: FamilyKind::Gauge,
         samples: vec![Sample { label: None, value: Value::Integer(threads) }],
-    }));
-    all
+    })
 }
 
 /// The time that the threads of a runtime were busy; a caller's runtime may have several.

@@ -127,6 +127,9 @@ const FAMILIES: &[FamilyRow] = &[
         let reasons = seen.shared.reasons_not_ready(seen.now);
         reasons.map(|(reason, is_so)| labeled("reason", reason, Value::Integer(u64::from(is_so)))).collect()
     }),
+    gauge("leads", "1 if this server leads, as one by itself does; 0: it is a standby of a cluster.", |_| {
+        one(1)
+    }),
     gauge("build_info", "1, with the version of the server.", |_| {
         vec![labeled("version", env!("CARGO_PKG_VERSION"), Value::Integer(1))]
     }),

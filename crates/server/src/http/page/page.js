@@ -10,6 +10,7 @@ const TICK_MS = 250; // How often times and lease bars move.
 const REFRESH_MS = 2000; // How often the open lock and the open view are asked for.
 const WAITERS_SHOWN = 100;
 const HOLDS_SHOWN = 12;
+const KEY_END = 8; // Characters of a key's end that stay, however narrow its place is.
 
 const $ = (id) => document.getElementById(id);
 
@@ -29,6 +30,17 @@ function make(tag, name, content) {
   if (Array.isArray(content)) element.append(...content.map((part) => (typeof part === "string" ? readable(part) : part)));
   else if (content !== undefined) say(element, content);
   return element;
+}
+
+/** A key in an element. Where there is no room for it, style.css cuts it in the middle: keys often differ in the end alone. */
+function sayKey(element, key) {
+  const text = readable(key);
+  let cut = Math.max(0, text.length - KEY_END);
+  // Not between the two halves of a character.
+  if (/^[\udc00-\udfff]/.test(text.slice(cut))) cut -= 1;
+  element.classList.add("cut");
+  element.replaceChildren(make("bdi", "", text.slice(0, cut)), make("bdi", "", text.slice(cut)));
+  element.title = text;
 }
 
 // ---- Words ----------------------------------------------------------------------------------------------------------
@@ -122,7 +134,7 @@ const keyQuery = (lock) =>
 let offset = 0; // The server's time less this machine's.
 let isAdmin = false;
 let view = []; // The locks that are shown, in order.
-let sorting = { by: "key", down: false };
+let sorting = { by: "waiters", down: true }; // What is waited for comes first.
 let selected = null; // The identity of the open lock.
 let current = 0; // The row that has the keyboard.
 const serverNow = () => Date.now() + offset;
@@ -167,7 +179,9 @@ function arrange() {
   const sign = sorting.down ? -1 : 1;
   view = [...locks.values()].filter((lock) => (!text || lock.words.includes(text)) && fits(lock));
   const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-  view.sort((a, b) => sign * order(value(a), value(b)) || order(a.id, b.id));
+  // Of queues of one length, the one that has waited for longest comes first.
+  const waits = (lock) => lock.waits_since ?? Infinity;
+  view.sort((a, b) => sign * order(value(a), value(b)) || order(waits(a), waits(b)) || order(a.key, b.key) || order(a.id, b.id));
   const kept = keyed === null ? -1 : view.findIndex((lock) => lock.id === keyed);
   current = kept >= 0 ? kept : Math.max(0, Math.min(current, view.length - 1));
 
@@ -215,6 +229,8 @@ function draw() {
   const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - OVERSCAN);
   const count = Math.min(view.length - first, Math.ceil(scroller.clientHeight / ROW) + 2 * OVERSCAN);
   const hadFocus = $("rows").contains(document.activeElement);
+  // The columns of the head are above those of the rows, beside which there may be a scroll bar.
+  $("grid-head").style.paddingRight = `${scroller.offsetWidth - scroller.clientWidth}px`;
   while (rows.length < count) newRow();
   // A row keeps its element while it stays visible, so that the focus stays, too.
   for (let index = first; index < first + count; index++) fill(rows[index % rows.length], index);
@@ -236,8 +252,7 @@ function fill(entry, index) {
   row.setAttribute("aria-rowindex", index + 2);
   row.setAttribute("aria-selected", lock.id === selected);
   row.tabIndex = index === current ? 0 : -1;
-  say(texts.key, lock.key);
-  entry.key.title = readable(lock.key);
+  sayKey(texts.key, lock.key);
   say(texts.kind, lock.kind === "exclusive" ? "" : kind);
   say(texts.owner, lock.type ? UNKNOWN_OWNER : ownerText(lock.first));
   const client = clientText(lock.first.client) || (lock.type ? "" : "its connection is gone");
@@ -488,9 +503,9 @@ for (const tab of tabs) {
 }
 
 function linkTo(key) {
-  const button = make("button", "", key.key);
+  const button = make("button");
+  sayKey(button, key.key);
   button.type = "button";
-  button.title = readable(key.key);
   button.addEventListener("click", () => { showView("locks"); open({ ...key, id: idOf(key) }, true); });
   return button;
 }
