@@ -39,6 +39,8 @@ pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
+#[cfg(feature = "http")]
+pub(crate) use lock::REASON_BYTES_MAX;
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;

@@ -12,7 +12,7 @@ use super::ends::Ends;
 use super::observers::Observers;
 use crate::clock::{Deadline, LockTime};
 use crate::journal::{Mutation, Mutations};
-use crate::locks::{EndReason, LockEvent};
+use crate::locks::{Breaker, EndReason, LockEvent};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -64,8 +64,8 @@ struct Effects {
     locks: VecDeque<LockEvent>,
     /// Keys that were no locks and have expired, if every event is wanted.
     expired: Vec<Bytes>,
-    /// What is said about locks that end now.
-    end_note: Option<Bytes>,
+    /// Who breaks the lock that ends now.
+    breaker: Option<Arc<Breaker>>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
 }
@@ -253,16 +253,16 @@ impl Changes {
         self.effects.as_ref().is_some_and(|effects| !effects.locks.is_empty() || !effects.expired.is_empty())
     }
 
-    /// Sets what is said about locks that the call ends; `None`: nothing.
-    pub(crate) fn set_end_note(&mut self, note: Option<Bytes>) {
-        if note.is_some() || self.effects.is_some() {
-            self.effects().end_note = note;
+    /// Sets who breaks the locks that end from now on; `None`: nobody.
+    pub(crate) fn set_breaker(&mut self, breaker: Option<Arc<Breaker>>) {
+        if breaker.is_some() || self.effects.is_some() {
+            self.effects().breaker = breaker;
         }
     }
 
-    /// What is said about the lock that ends now.
-    pub(crate) fn end_note(&self) -> Option<Bytes> {
-        self.effects.as_ref()?.end_note.clone()
+    /// Who breaks the lock that ends now.
+    pub(crate) fn breaker(&self) -> Option<Arc<Breaker>> {
+        self.effects.as_ref()?.breaker.clone()
     }
 
     /// The next event that the observers of locks have not seen.
@@ -365,7 +365,7 @@ impl Effects {
             answers,
             locks,
             expired,
-            end_note,
+            breaker,
             garbage,
         } = self;
         events.is_empty()
@@ -377,7 +377,7 @@ impl Effects {
             && answers.is_empty()
             && locks.is_empty()
             && expired.is_empty()
-            && end_note.is_none()
+            && breaker.is_none()
             && garbage.is_empty()
             && mutations.capacity() <= SMALL_RECORD_BYTES
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::event::EndReason;
+use super::event::{Breaker, EndReason};
 use super::record::Grant;
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
@@ -57,8 +57,8 @@ pub struct PastLock {
     pub reason: EndReason,
     /// The first request of its holder that came too late to extend or release it, and when.
     pub late: Option<(&'static str, LockTime)>,
-    /// What was said about the end: the REASON of LOCK.BREAK.
-    pub note: Option<Box<[u8]>>,
+    /// Who has broken it, if somebody has.
+    pub breaker: Option<Arc<Breaker>>,
 }
 
 /// The first bytes of a text, and its length.
@@ -109,7 +109,7 @@ impl PastLock {
             renewals: grant.renewals.into(),
             reason: EndReason::Deleted,
             late: None,
-            note: None,
+            breaker: None,
         }
     }
 
@@ -128,7 +128,7 @@ impl PastLock {
             renewals: holder.renewals,
             reason: EndReason::Deleted,
             late: None,
-            note: None,
+            breaker: None,
         }
     }
 

@@ -19,6 +19,9 @@ pub(in crate::commands) mod spans;
 pub(in crate::commands) mod wait;
 pub(in crate::commands) mod watch;
 
+#[cfg(feature = "http")]
+pub(crate) use release::REASON_BYTES_MAX;
+
 use crate::commands::row::{
     Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token, usage,
 };

@@ -8,9 +8,10 @@ use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::Lease;
-use crate::locks::EndReason;
 use crate::locks::Hold;
-use crate::state::log_name::LogName;
+use crate::locks::{Breaker, EndReason};
+use crate::state::log_name::{LogName, NAME_BYTES_SHOWN};
+use crate::state::session::Session;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
@@ -77,15 +78,26 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said(format!("ERR reason is longer than {REASON_BYTES_MAX} bytes")));
     }
 
-    let is_broken = call.view.break_hold(key, token, reason);
+    let breaker = breaker_of(call.session, reason);
+    let is_broken = call.view.break_hold(key, token, breaker);
     if is_broken {
-        let reason = reason.unwrap_or_default();
-        let (client, key, reason) = (call.session.client.id, LogName(key), LogName(reason));
-        tracing::info!(client, %key, token, %reason, "A lock is broken");
+        let (client, user) = (&call.session.client, LogName(call.session.account.name()));
+        let (id, peer, key, reason) =
+            (client.id, &client.peer, LogName(key), LogName(reason.unwrap_or_default()));
+        tracing::info!(client = id, %user, peer, %key, token, %reason, "A lock is broken");
     }
 
     call.reply.integer(i64::from(is_broken));
     Ok(Outcome::Replied)
+}
+
+fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
+    let user = session.account.name();
+    Breaker {
+        user: user.slice(..user.len().min(NAME_BYTES_SHOWN)),
+        peer: session.client.peer.as_str().into(),
+        text: text.map(Bytes::copy_from_slice),
+    }
 }
 
 pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -109,4 +121,4 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// Bytes of the longest reason.
-const REASON_BYTES_MAX: usize = 256;
+pub(crate) const REASON_BYTES_MAX: usize = 256;

@@ -21,6 +21,7 @@ use super::limits::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::refusal::Refusal;
 use super::responses::{Body, finished};
 use super::{api, events, health, metrics, page};
+use crate::engine::question::Requester;
 
 /// What answers requests for a path.
 pub(super) struct Route {
@@ -85,11 +86,11 @@ const fn now(path: &'static str, run: fn(&HttpContext, &Request<Bytes>) -> Respo
 /// Answers a request. Never fails: what is wrong with the request is said in the response.
 pub(super) async fn answer(
     context: &Arc<HttpContext>,
-    peer: Peer,
+    peer: &Peer,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let response = match find(context, peer, &request) {
-        Ok(route) => run(context, route, request).await,
+        Ok(route) => run(context, route, (peer, request)).await,
         Err(refusal) => Err(refusal),
     };
     finished(response.unwrap_or_else(Refusal::response))
@@ -98,16 +99,17 @@ pub(super) async fn answer(
 async fn run(
     context: &Arc<HttpContext>,
     route: &'static Route,
-    request: Request<Incoming>,
+    (peer, request): (&Peer, Request<Incoming>),
 ) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
     // Without a body there is nothing to wait for: peers without a right cannot hold places.
     if route.method == Method::GET && !body.is_end_stream() {
         return Err(Refusal::Body);
     }
-    let request = Request::from_parts(head, read(body).await?);
+    let mut request = Request::from_parts(head, read(body).await?);
     // Passwords may have changed while the body arrived.
-    check_access(context, route.access, &request)?;
+    let user = check_access(context, route.access, &request)?;
+    request.extensions_mut().insert(Requester { user, peer: peer.address() });
     match route.run {
         Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
         Run::Blocks(run) => {
@@ -126,8 +128,8 @@ async fn run(
 }
 
 /// The route of a request that may have it.
-fn find<B>(context: &HttpContext, peer: Peer, request: &Request<B>) -> Result<&'static Route, Refusal> {
-    if peer == Peer::Tcp {
+fn find<B>(context: &HttpContext, peer: &Peer, request: &Request<B>) -> Result<&'static Route, Refusal> {
+    if matches!(peer, Peer::Tcp(_)) {
         check_host(request, &context.names)?;
     }
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
