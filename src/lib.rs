@@ -152,7 +152,9 @@ pub mod lock {
     //!
     //! The server may be any that speaks the protocol. One without LOCK commands has plain exclusive locks, without a token.
 
-    pub use crate::client::{Acquire, BrokenBy, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting};
+    pub use crate::client::{
+        Acquire, BrokenBy, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting,
+    };
 }
 
 /// The internals that the binary, the tests and the benches of this crate use. They are not part of the interface: any

@@ -57,6 +57,7 @@ use std::sync::Arc;
 use crate::clock::Now;
 use crate::keyspace::{View, Waiter};
 use crate::resp::{Reply, Request};
+use crate::state::audit::{AuditLine, Author};
 use crate::state::session::Session;
 use crate::state::wait::Wait;
 
@@ -75,6 +76,13 @@ pub struct Call<'a, 'k> {
     pub shared: &'k Shared,
     /// The row of the command, with its derived facts.
     pub command: &'static Command,
+}
+
+impl Call<'_, '_> {
+    /// Writes a line of the audit log about this call, if there is one; `fields` adds what it has done.
+    pub(crate) fn audit(&self, event: &str, fields: impl FnOnce(&mut AuditLine)) {
+        self.shared.audit.note(self.now, Author::of(self.session), event, fields);
+    }
 }
 
 /// The result of a command that was not refused.

@@ -22,6 +22,7 @@ use crate::locks::{Linter, LockLint, LockWaits};
 use crate::resp::Request;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
+use crate::state::audit::Audit;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 use crate::state::latency::{Latency, Spike};
@@ -67,6 +68,8 @@ pub struct Shared {
     pub acl: Acl,
     /// Clients that MONITOR shows every command.
     pub monitors: Monitors,
+    /// Who has logged in, broken a lock, or changed users, settings or statistics.
+    pub audit: Audit,
     /// Limits the log lines about connections that sent HTTP.
     pub http_seen: LogLimiter,
     /// Limits the log lines about failed logins.
@@ -191,6 +194,7 @@ impl Shared {
             latency: Latency::default(),
             acl,
             monitors: Monitors::default(),
+            audit: Audit::default(),
             http_seen: LogLimiter::default(),
             failed_logins_seen: LogLimiter::default(),
             drops_seen: LogLimiter::default(),

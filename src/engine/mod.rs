@@ -305,7 +305,8 @@ impl Engine {
         }
         let in_quarantine = if shared.quarantine.is_on() { self.check_quarantine(now) } else { None };
         let Due::Next(watched) = commands::watch_locks(shared, now) else { return Due::More };
-        let next = in_quarantine.into_iter().chain(watched).min();
+        let audited = shared.audit.tell_left_out(now);
+        let next = in_quarantine.into_iter().chain(watched).chain(audited).min();
         if !shared.expires_actively.load(Relaxed) {
             return Due::Next(next);
         }

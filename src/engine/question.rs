@@ -47,12 +47,7 @@ impl Engine {
     ///
     /// # Errors
     /// The command is refused.
-    pub fn ask(
-        &self,
-        requester: &Requester,
-        words: &[&[u8]],
-        may_take_long: bool,
-    ) -> Result<Asked, Refusal> {
+    pub fn ask(&self, requester: &Requester, words: &[&[u8]], may_take_long: bool) -> Result<Asked, Refusal> {
         let (shared, now, request) = (&*self.shared, self.shared.clock.now(), Request::listed(words));
         let client = Client::new(NOBODY, requester.peer.clone(), String::new(), false, now.lock);
         let account = shared.acl.trusted_account_of(&requester.user);

@@ -3,6 +3,7 @@
 //! Owns    [`Server`], a running server, and [`Builder`], its configuration.
 //! Rule    nothing is process-global: many servers in one process are independent.
 
+mod audit_log;
 mod boot;
 #[cfg(feature = "cli")]
 mod check;
@@ -472,6 +473,7 @@ impl Listeners {
             listener.spawn(&context, &workers, &open);
         }
         let threads = threads.unwrap_or_default();
+        audit_log::start(contexts, &threads)?;
         let http = self.http.serve(&context, &workers, &threads)?;
         write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };

@@ -6,6 +6,7 @@
 //!         no other one and locks no shard.
 
 pub mod acl;
+pub mod audit;
 pub mod channels;
 pub mod clients;
 pub mod cluster;

@@ -275,6 +275,12 @@ pub const ROWS: &[Setting] = &[
         "The form of the log's lines: fields after the message, the lines of Redis, or an object of JSON.",
     ),
     at_start(
+        "audit-log",
+        "",
+        Kind::Text,
+        "File for lines about logins, broken locks, users and settings; stderr: the error stream; empty: none.",
+    ),
+    at_start(
         "otlp-endpoint",
         "",
         Kind::Text,

@@ -216,10 +216,7 @@ fn a_lock_is_broken_with_its_token_alone_and_only_where_changes_are_allowed() {
         json!({ "broken": true })
     );
     assert!(open.keys().get("lock:a").is_none());
-    assert_eq!(
-        value(&post(&open, "/api/break", "", &body(1))),
-        json!({ "broken": false, "free": true })
-    );
+    assert_eq!(value(&post(&open, "/api/break", "", &body(1))), json!({ "broken": false, "free": true }));
 }
 
 #[test]
@@ -243,7 +240,10 @@ fn who_has_broken_a_lock_is_told_by_user_and_address_also_of_a_request_by_http()
     };
     let (by_user, by_token) = (ends("lock:a"), ends("lock:b"));
     let end = &by_user["history"][0];
-    assert_eq!((&end["by-user"], &end["text"], &end["by-id"]), (&json!("ops"), &json!("stuck"), &Value::Null));
+    assert_eq!(
+        (&end["by-user"], &end["text"], &end["by-id"]),
+        (&json!("ops"), &json!("stuck"), &Value::Null)
+    );
     assert!(end["by-addr"].as_str().is_some_and(|addr| addr.starts_with("127.0.0.1:")), "{end}");
     let told = by_user["explain"][1].as_str().unwrap_or_default();
     assert!(told.contains(" by ops from 127.0.0.1:") && told.ends_with(": stuck"), "{told}");

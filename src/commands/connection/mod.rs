@@ -19,6 +19,7 @@ use crate::error::Refusal;
 use crate::number;
 use crate::resp::Protocol;
 use crate::state::acl::log::{Context, Reason};
+use crate::state::audit::Author;
 use crate::state::log_name::LogName;
 use crate::state::session::{Replies, Session};
 
@@ -108,16 +109,18 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
+        // Another name is not logged, because it may be a password by mistake.
+        let known = call.shared.acl.find(user).map(|account| account.name().clone());
+        call.shared.audit.failed_login(call.now, Author::of(call.session), known.as_deref());
         if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
-            // Another name is not logged, because it may be a password by mistake.
-            let is_known = call.shared.acl.find(user).is_some();
-            let user = if is_known { LogName(user).to_string() } else { "(unknown)".to_owned() };
+            let user = known.map_or_else(|| "(unknown)".to_owned(), |name| LogName(&name).to_string());
             let (client, peer) = (call.session.client.id, &call.session.client.peer);
             tracing::warn!(client, peer, user, times, "A login has failed");
         }
         return Err(Refusal::said(WRONG_PASSWORD));
     };
     call.session.enter_as(account, true);
+    call.shared.audit.login(call.now, Author::of(call.session));
     Ok(())
 }
 

@@ -64,7 +64,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let key = call.args.word()?;
+    let name = call.args.word()?;
     if !call.args.take("TOKEN") {
         return Err(Refusal::Syntax);
     }
@@ -79,12 +79,17 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     let breaker = breaker_of(call.session, reason);
-    let is_broken = call.view.break_hold(key, token, breaker);
+    let is_broken = call.view.break_hold(name, token, breaker);
     if is_broken {
         let (client, user) = (&call.session.client, LogName(call.session.account.name()));
-        let (id, peer, key, reason) =
-            (client.id, &client.peer, LogName(key), LogName(reason.unwrap_or_default()));
-        tracing::info!(client = id, %user, peer, %key, token, %reason, "A lock is broken");
+        let (id, peer, key, said) =
+            (client.id, &client.peer, LogName(name), LogName(reason.unwrap_or_default()));
+        tracing::info!(client = id, %user, peer, %key, token, reason = %said, "A lock is broken");
+        call.audit("break", |line| {
+            line.text("key", name);
+            line.number("token", token);
+            line.text("reason", reason.unwrap_or_default());
+        });
     }
 
     call.reply.integer(i64::from(is_broken));

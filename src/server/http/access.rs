@@ -17,8 +17,10 @@ use hyper::{Request, Version};
 use super::HttpContext;
 use super::refusal::Refusal;
 use crate::commands::Shared;
+use crate::engine::question::Requester;
 use crate::state::acl::DEFAULT;
 use crate::state::acl::password::Digest;
+use crate::state::audit::Author;
 
 /// Who may ask for a route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -88,6 +90,9 @@ pub(super) fn check_access<B>(
     // Browsers ask without a password first.
     if request.headers().contains_key(AUTHORIZATION) {
         shared.metrics.denied_auth.add(1);
+        let peer = request.extensions().get::<Requester>().map_or("", |requester| &requester.peer);
+        let author = Author { user: b"", peer, client: 0 };
+        shared.audit.failed_login(context.server.clock().now(), author, None);
         if let Some(times) = context.denials.happened(context.server.clock().now().lock) {
             tracing::warn!(
                 times,

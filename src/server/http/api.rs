@@ -214,8 +214,7 @@ async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value
         Some(reason) => reason.as_str().filter(|text| text.len() <= REASON_BYTES_MAX).ok_or_else(wrong)?,
     };
 
-    let words: [&[u8]; 6] =
-        [b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", reason.as_bytes()];
+    let words: [&[u8]; 6] = [b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", reason.as_bytes()];
     let requester = request.extensions().get::<Requester>().cloned().unwrap_or_default();
     if ask_for(context, &requester, &words).await? == 1 {
         recorded(context).await?;

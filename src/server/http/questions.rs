@@ -42,7 +42,7 @@ pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Value,
     ask_for(context, &Requester::default(), words).await
 }
 
-/// Like [`ask`], in the name of whoever has sent the HTTP request.
+/// Like [`ask`], in the name of the peer that has sent the HTTP request.
 pub(super) async fn ask_for(
     context: &HttpContext,
     requester: &Requester,

@@ -87,10 +87,11 @@ const fn now(path: &'static str, run: fn(&HttpContext, &Request<Bytes>) -> Respo
 pub(super) async fn answer(
     context: &Arc<HttpContext>,
     peer: &Peer,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Response<Body> {
+    request.extensions_mut().insert(Requester { user: Bytes::new(), peer: peer.address() });
     let response = match find(context, peer, &request) {
-        Ok(route) => run(context, route, (peer, request)).await,
+        Ok(route) => run(context, route, request).await,
         Err(refusal) => Err(refusal),
     };
     finished(response.unwrap_or_else(Refusal::response))
@@ -99,7 +100,7 @@ pub(super) async fn answer(
 async fn run(
     context: &Arc<HttpContext>,
     route: &'static Route,
-    (peer, request): (&Peer, Request<Incoming>),
+    request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {
     let (head, body) = request.into_parts();
     // Without a body there is nothing to wait for: peers without a right cannot hold places.
@@ -109,7 +110,9 @@ async fn run(
     let mut request = Request::from_parts(head, read(body).await?);
     // Passwords may have changed while the body arrived.
     let user = check_access(context, route.access, &request)?;
-    request.extensions_mut().insert(Requester { user, peer: peer.address() });
+    if let Some(requester) = request.extensions_mut().get_mut::<Requester>() {
+        requester.user = user;
+    }
     match route.run {
         Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
         Run::Blocks(run) => {
