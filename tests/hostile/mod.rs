@@ -11,6 +11,7 @@ mod accepts;
 mod bounds;
 mod fixture;
 mod floods;
+mod foreign_keys;
 mod frames;
 #[cfg(feature = "http")]
 mod http;

@@ -10,7 +10,7 @@ mod fair;
 pub(in crate::commands) mod history;
 pub(in crate::commands) mod holders;
 pub(in crate::commands) mod lint;
-mod reader;
+pub(in crate::commands) mod reader;
 mod release;
 mod replies;
 pub(in crate::commands) mod session;
