@@ -38,6 +38,7 @@ pub use admin::families::{Family, FamilyKind, Sample, Value, families};
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
+pub(crate) use connection::is_login;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
 #[cfg(feature = "http")]
 pub(crate) use lock::REASON_BYTES_MAX;

@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod lock_sessions;
 pub mod log_limiter;
 pub mod log_name;
+pub mod login_delays;
 pub mod metrics;
 pub mod monitors;
 pub mod output_limits;

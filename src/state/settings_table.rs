@@ -122,6 +122,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i32::MAX as i64),
         "Seconds after which a client is closed that must authenticate and has not; 0: never.",
     ),
+    live(
+        "login-delay",
+        "1000",
+        Kind::Integer(0, 60_000),
+        "Milliseconds that each wrong password beyond 30 delays the next login from its address; 0: nothing.",
+    ),
     live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
     live(
         "protected-mode",

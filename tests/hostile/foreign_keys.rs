@@ -89,7 +89,8 @@ const MORE: &[(&str, &str)] = &[
     ("eval", "EVAL \"return redis.pcall('LOCK.LIST')\" 0"),
     (
         "eval",
-        "EVAL \"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end\" 1 hidden:K3Y me",
+        "EVAL \"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) \
+         else return 0 end\" 1 hidden:K3Y me",
     ),
     ("exec", "MULTI;GET hidden:K3Y;LOCK.WHO hidden:K3Y;EXEC"),
     ("client|list", "CLIENT LIST ID 1 2 3 4 5 6 7 8"),
@@ -207,18 +208,14 @@ fn learned(rules: &str, requests: &[Vec<Vec<u8>>]) -> Vec<String> {
 }
 
 /// The requests of a command: with each choice of its grammar, with and without what is optional, for a key that the user
-/// may see and one that it may not.
+/// may not see; and for one that it may see.
 fn requests_of(command: &Command) -> Vec<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<Vec<u8>>> = Vec::new();
-    for key in ["hidden:K3Y", "visible:a"] {
-        for choice in 0..3 {
-            for is_full in [false, true] {
-                let mut words: Vec<Vec<u8>> =
-                    command.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
-                fill(&mut words, command.row.args, (key, choice, is_full));
-                found.extend((!found.iter().any(|one| *one == words)).then_some(words));
-            }
-        }
+    let variants = [0, 1, 2].map(|choice| ("hidden:K3Y", choice, true));
+    for how in variants.into_iter().chain([("hidden:K3Y", 0, false), ("visible:a", 0, true)]) {
+        let mut words: Vec<Vec<u8>> = command.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
+        fill(&mut words, command.row.args, how);
+        found.extend((!found.contains(&words)).then_some(words));
     }
     found
 }
@@ -284,7 +281,9 @@ fn no_command_tells_a_user_of_a_lock_that_it_may_not_see() {
         let is_tried = !["client|pause", "shutdown"].contains(&command.name.as_str());
         let made = requests_of(command).into_iter().filter(|_| is_tried).map(|words| vec![words]);
         for requests in made.chain(more) {
-            for (user, rules) in USERS {
+            // The rights of the others differ only in what has no keys.
+            let is_for = |user: &str| verdict.is_some() || !["channels", PRIVATE].contains(&user);
+            for (user, rules) in USERS.iter().filter(|(user, _)| is_for(user)) {
                 let learned = learned(rules, &requests);
                 match verdict {
                     _ if learned.is_empty() => {}

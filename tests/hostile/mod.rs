@@ -13,6 +13,7 @@ mod fixture;
 mod floods;
 mod foreign_keys;
 mod frames;
+mod guesses;
 #[cfg(feature = "http")]
 mod http;
 mod hygiene;

@@ -17,7 +17,7 @@ use crate::commands::transaction;
 use crate::commands::{Call, Outcome, VERSION};
 use crate::error::Refusal;
 use crate::number;
-use crate::resp::Protocol;
+use crate::resp::{Protocol, Request};
 use crate::state::acl::log::{Context, Reason};
 use crate::state::audit::Author;
 use crate::state::log_name::LogName;
@@ -73,6 +73,7 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
 HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
 same time";
+const TOO_MANY: &str = "ERR too many wrong passwords from this address: log in outside of MULTI";
 const NO_PASSWORD_SET: &str = "ERR AUTH <password> called without any password configured for the default user. \
 Are you sure your configuration is correct?";
 
@@ -99,13 +100,28 @@ fn names_own_namespace(call: &Call<'_, '_>, password: &[u8]) -> bool {
         .is_some_and(|testing| testing.is_own_password(password) && testing.is_open_to(&call.session.client))
 }
 
+/// Whether a request shows a password.
+pub(crate) fn is_login(request: Request<'_>) -> bool {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let is_auth = request.get(0).is_some_and(|name| is(name, "AUTH"));
+    is_auth
+        || request.get(0).is_some_and(|name| is(name, "HELLO"))
+            && request.words().skip(2).any(|word| is(word, "AUTH"))
+}
+
 fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
     if names_own_namespace(call, password) {
         call.session.enter_as(Arc::clone(call.shared.acl.default_account()), true);
         return Ok(());
     }
+    // Outside of EXEC the request would have waited.
+    let peer = &call.session.client.peer;
+    if call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
+        return Err(Refusal::said(TOO_MANY));
+    }
     let Some(account) = call.shared.acl.authenticate(user, password) else {
         call.shared.metrics.denied_auth.add(1);
+        call.shared.login_failed(peer, call.now.lock);
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);

@@ -67,7 +67,7 @@ fn is_own_host(host: &str, names: &[String]) -> bool {
 /// Checks that the request may have a route with this access. Returns its user; none for an open route.
 ///
 /// # Errors
-/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`].
+/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Delayed`].
 pub(super) fn check_access<B>(
     context: &HttpContext,
     access: Access,
@@ -84,13 +84,18 @@ pub(super) fn check_access<B>(
     if is_cross_site(request) {
         return Err(Refusal::CrossSite);
     }
+    let peer = request.extensions().get::<Requester>().map_or("", |requester| &requester.peer);
+    let has_shown = request.headers().contains_key(AUTHORIZATION);
+    if has_shown && shared.login_held(peer, context.server.clock().now().lock).is_some() {
+        return Err(Refusal::Delayed);
+    }
     if let Some(user) = user_of(shared, shown(request)) {
         return Ok(user);
     }
     // Browsers ask without a password first.
-    if request.headers().contains_key(AUTHORIZATION) {
+    if has_shown {
         shared.metrics.denied_auth.add(1);
-        let peer = request.extensions().get::<Requester>().map_or("", |requester| &requester.peer);
+        shared.login_failed(peer, context.server.clock().now().lock);
         let author = Author { user: b"", peer, client: 0 };
         shared.audit.failed_login(context.server.clock().now(), author, None);
         if let Some(times) = context.denials.happened(context.server.clock().now().lock) {
