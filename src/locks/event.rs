@@ -57,6 +57,14 @@ pub struct Breaker {
     pub text: Option<Bytes>,
 }
 
+impl Breaker {
+    /// Bytes of memory, with its counts of references.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let text = self.text.as_ref().map_or(0, Bytes::len);
+        2 * size_of::<usize>() + size_of::<Self>() + self.user.len() + self.peer.len() + text
+    }
+}
+
 /// Something that has happened to a lock, or to one holder of it.
 #[derive(Clone, Debug)]
 pub struct LockEvent {

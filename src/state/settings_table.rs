@@ -160,7 +160,7 @@ pub const ROWS: &[Setting] = &[
         "lock-history-len",
         "1000",
         Kind::Integer(0, 1_000_000),
-        "Ends of locks that LOCK.EXPLAIN remembers; 0: none. Each takes 256 bytes at most.",
+        "Ends of locks that LOCK.EXPLAIN remembers; 0: none. Each takes 256 bytes, of a broken lock up to 600 more.",
     ),
     live(
         "lock-delay",

@@ -99,7 +99,7 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
     let user = session.account.name();
     Breaker {
-        user: user.slice(..user.len().min(NAME_BYTES_SHOWN)),
+        user: Bytes::copy_from_slice(&user[..user.len().min(NAME_BYTES_SHOWN)]),
         peer: session.client.peer.as_str().into(),
         text: text.map(Bytes::copy_from_slice),
     }
