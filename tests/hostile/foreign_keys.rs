@@ -122,7 +122,7 @@ const USERS: &[(&str, &str)] = &[
 const PRIVATE: &str = "private";
 
 /// What the users must not learn. Each is said to the server as below.
-const SECRETS: [&str; 7] = ["K3Y", "K4Y", "0WNER", "W41TER", "M3TA", "R34SON", "P0LLER"];
+const SECRETS: [&str; 9] = ["K3Y", "K4Y", "K5Y", "0WNER", "W41TER", "M3TA", "R34SON", "P0LLER", "C1RCLE"];
 
 /// An engine with locks that the users may not see, and the connection of a user.
 struct World {
@@ -135,7 +135,7 @@ struct World {
 impl World {
     fn of(rules: &str) -> Self {
         let mut target = EngineTarget::start();
-        let [admin, waiter, other, circle, denied, reader] = [(); 6].map(|()| target.connect());
+        let [admin, waiter, other, circle, third, denied, reader] = [(); 7].map(|()| target.connect());
         let mut world = Self { target, admin, reader, secrets: SECRETS.map(str::to_owned).to_vec() };
         world.say(admin, "CONFIG SET lock-lint yes slowlog-log-slower-than 0 notify-keyspace-events KEA");
         world.say(admin, &format!("ACL SETUSER user on nopass {rules}"));
@@ -160,10 +160,12 @@ impl World {
         // A channel whose name has the name of a lock.
         world.say(admin, "SUBSCRIBE __lock__:hidden:K4Y");
         world.say(reader, "HELLO 3 AUTH user any");
-        // The reader and another client each hold a lock; the other one waits for that of the reader.
+        // The reader closes a circle of three if it waits for the first of two hidden locks.
         world.say(reader, "LOCK.ACQUIRE visible:mine me LEASE 60000");
-        world.say(circle, "LOCK.ACQUIRE hidden:circle circle LEASE 60000 META work M3TA");
-        world.say(circle, "LOCK.ACQUIRE visible:mine circle WAIT 60000");
+        world.say(circle, "LOCK.ACQUIRE hidden:circle C1RCLE LEASE 60000 META work M3TA");
+        world.say(third, "LOCK.ACQUIRE hidden:K5Y third LEASE 60000");
+        world.say(circle, "LOCK.ACQUIRE hidden:K5Y C1RCLE WAIT 60000");
+        world.say(third, "LOCK.ACQUIRE visible:mine third WAIT 60000");
         world.say(other, "LOCK.ACQUIRE visible:a someone LEASE 60000");
         world
     }
@@ -303,6 +305,18 @@ fn no_command_tells_a_user_of_a_lock_that_it_may_not_see() {
         .flat_map(|(_, names)| names.split(' '))
         .collect();
     assert_eq!(told_as_redis, listed, "what tells of foreign keys is listed, and nothing else is");
+}
+
+#[test]
+fn a_deadlock_is_told_without_its_foreign_locks() {
+    let writer = USERS.iter().find(|(user, _)| *user == "writer").expect("a user").1;
+    for request in ["LOCK.ACQUIRE hidden:circle me WAIT 60000", "LOCK.MACQUIRE 1 hidden:circle me WAIT 60000"]
+    {
+        let requests = [words(request).expect("words")];
+        let told = World::of(writer).told(&requests);
+        assert!(told.starts_with("-DEADLOCK another lock"), "{request}: {told}");
+        assert_eq!(learned(writer, &requests), Vec::<String>::new(), "{request}");
+    }
 }
 
 #[test]
