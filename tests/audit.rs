@@ -156,3 +156,34 @@ fn a_server_of_the_library_has_one_if_it_is_asked_for() {
     let refused = redlatch::Server::builder().set("audit-log", "/").start_blocking().unwrap_err();
     assert!(refused.to_string().starts_with("audit-log '/': "), "{refused}");
 }
+
+#[test]
+#[cfg(feature = "http")]
+fn a_break_and_a_wrong_password_by_http_have_the_user_and_the_address_of_the_request() {
+    let directory = Directory::new();
+    let path = directory.path("audit.log");
+    let builder = redlatch::Server::builder().set("http-port", "auto").set("http-admin", "yes");
+    let server = builder.password("secret").set("audit-log", &path).start_blocking().unwrap();
+    let mut peer = crate::support::stream::Peer::to(server.addr());
+    assert_eq!(peer.ask(b"AUTH secret\r\n"), "+OK");
+    assert_eq!(peer.ask(b"SET lock:a me NX PX 60000\r\n"), "+OK");
+    let body = json!({ "key": "lock:a", "token": 1, "reason": "stuck" }).to_string();
+    // In base64: ":guess", ":secret".
+    for (pair, status) in [("Omd1ZXNz", 401), ("OnNlY3JldA==", 200)] {
+        let mut client = crate::support::http::HttpClient::to(server.http_addr());
+        let head = format!("Authorization: Basic {pair}\r\nContent-Length: {}\r\n", body.len());
+        client.send(format!("POST /api/break HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{body}").as_bytes());
+        assert_eq!(client.reply(true).status, status);
+    }
+    server.stop();
+    server.join();
+    let found = lines(&path);
+    let seen: Vec<Value> = found.iter().map(checked).collect();
+    let expected = [
+        json!({ "event": "login", "user": "default" }),
+        json!({ "event": "login-failed", "user": "", "name": null }),
+        json!({ "event": "break", "user": "default", "key": "lock:a", "token": 1, "reason": "stuck" }),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!((&found[1]["client"], &found[2]["client"]), (&json!(0), &json!(0)));
+}
