@@ -110,7 +110,7 @@ pub mod lock {
     //! A program that starts no server has the same in the crate `redlatch-client`.
 
     pub use redlatch_client::{
-        Acquire, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting,
+        Acquire, BrokenBy, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting,
     };
 }
 

@@ -220,7 +220,8 @@ mod guards {
         let guard = locks.lock("a").acquire().await.unwrap();
         assert!(!locks.break_lock("a", guard.token().unwrap() + 1, None).await.unwrap());
         assert!(locks.break_lock("a", guard.token().unwrap(), Some("stuck")).await.unwrap());
-        assert_eq!(guard.lost().await, Lost::Broken(Some("stuck".to_owned())));
+        let Lost::Broken(by) = guard.lost().await else { panic!("it was broken") };
+        assert_eq!((by.reason.as_deref(), by.user.as_deref()), (Some("stuck"), Some("default")));
         assert_eq!(guard.remaining(), Duration::ZERO);
         assert!(!guard.release().await.unwrap());
 

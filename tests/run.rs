@@ -519,7 +519,12 @@ mod views {
         let broken = asked(&server, &["break", "lock:a", "--token", &token.to_string(), "--reason", "stuck"]);
         assert_eq!(broken.0, Some(0), "{broken:?}");
         let (code, said) = holder.end();
-        assert!(code == Some(76) && said.contains("broken by an operator"), "{said}");
+        assert!(code == Some(76) && said.contains("broken by an operator (default, 127.0.0.1:"), "{said}");
+        assert!(said.contains("): stuck"), "{said}");
+        let free = asked(&server, &["break", "lock:a", "--token", &token.to_string()]);
+        assert_eq!((free.0, free.1.as_str()), (Some(1), "lock:a is free: nobody holds it\n"));
+        let free = asked(&server, &["break", "lock:a", "--token", "7", "--json"]);
+        assert_eq!((free.0, &json(&free.1)["free"]), (Some(1), &true.into()));
     }
 
     #[test]

@@ -10,6 +10,8 @@
     reason = "a suite of one file holds its tests in a module named after its subject"
 )]
 
+#[cfg(feature = "cli")]
+mod audit;
 #[cfg(feature = "etcd")]
 mod cluster;
 #[cfg(feature = "cli")]

@@ -11,7 +11,9 @@ mod accepts;
 mod bounds;
 mod fixture;
 mod floods;
+mod foreign_keys;
 mod frames;
+mod guesses;
 #[cfg(feature = "http")]
 mod http;
 mod hygiene;

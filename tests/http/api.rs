@@ -266,13 +266,49 @@ fn a_lock_is_broken_with_its_token_alone_and_only_where_changes_are_allowed() {
         assert_eq!(reply.status, 400, "{wrong}");
         assert!(value(&reply)["error"].is_string());
     }
-    assert_eq!(value(&post(&open, "/api/break", "", &body(2))), json!({ "broken": false }));
+    let refused = json!({ "broken": false, "free": false });
+    assert_eq!(value(&post(&open, "/api/break", "", &body(2))), refused);
     assert!(open.keys().get("lock:a").is_some());
     assert_eq!(
         value(&post(&open, "/api/break", "Origin: http://localhost\r\n", &body(1))),
         json!({ "broken": true })
     );
     assert!(open.keys().get("lock:a").is_none());
+    assert_eq!(value(&post(&open, "/api/break", "", &body(1))), json!({ "broken": false, "free": true }));
+}
+
+#[test]
+fn who_has_broken_a_lock_is_told_by_user_and_address_also_of_a_request_by_http() {
+    let server = server(&[("http-admin", "yes"), ("http-token", "secret")]);
+    let _holder = holder(&server, &["lock:a", "lock:b"]);
+    let mut client = holder(&server, &[]);
+    assert_eq!(client.ask(b"ACL SETUSER ops on >pw ~* &* +@all\r\n"), "+OK");
+    // In base64: "ops:pw".
+    let basic = "Authorization: Basic b3BzOnB3\r\n".to_owned();
+    let bearer = "Authorization: Bearer secret\r\n".to_owned();
+    let body = |key: &str, token: u64| json!({ "key": key, "token": token, "reason": "stuck" }).to_string();
+    for (login, key, token) in [(&basic, "lock:a", 1), (&bearer, "lock:b", 2)] {
+        let reply = post(&server, "/api/break", login, &body(key, token));
+        assert_eq!(value(&reply), json!({ "broken": true }));
+    }
+
+    let ends = |key: &str| {
+        let path = format!("/api/lock?key={key}");
+        value(&HttpClient::to(server.http_addr()).ask("GET", &path, &bearer))
+    };
+    let (by_user, by_token) = (ends("lock:a"), ends("lock:b"));
+    let end = &by_user["history"][0];
+    assert_eq!(
+        (&end["by-user"], &end["text"], &end["by-id"]),
+        (&json!("ops"), &json!("stuck"), &Value::Null)
+    );
+    assert!(end["by-addr"].as_str().is_some_and(|addr| addr.starts_with("127.0.0.1:")), "{end}");
+    let told = by_user["explain"][1].as_str().unwrap_or_default();
+    assert!(told.contains(" by ops from 127.0.0.1:") && told.ends_with(": stuck"), "{told}");
+    assert_eq!(by_token["history"][0]["by-user"], "HTTP token");
+
+    let long = json!({ "key": "lock:a", "token": 1, "reason": "x".repeat(257) }).to_string();
+    assert_eq!(post(&server, "/api/break", &basic, &long).status, 400);
 }
 
 #[test]

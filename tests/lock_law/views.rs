@@ -477,7 +477,9 @@ fn end_facts(world: &World, model: &Model, end: &End) -> Vec<String> {
             vec![format!("lost: the lease of {lease}"), owner, format!("ended at {at}")]
         }
         Reason::Session => vec!["lost: the session".to_owned(), owner, format!("ended at {at}")],
-        Reason::Broken => vec!["lost: ".to_owned(), owner, format!("broken at {at} by {}", by(end))],
+        Reason::Broken => {
+            vec!["lost: ".to_owned(), owner, format!("broken at {at} by default from {}", by(end))]
+        }
         Reason::Deleted => {
             vec!["lost: ".to_owned(), owner, format!("deleted or overwritten at {at} by {}", by(end))]
         }

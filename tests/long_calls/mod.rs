@@ -456,6 +456,12 @@ async fn a_function_that_has_written_is_ended_by_neither_kill() {
     assert!(other.kill_by("SCRIPT").await.starts_with(unkillable), "that it has written is said first");
     assert!(other.kill_by("FUNCTION").await.starts_with(unkillable));
     assert_eq!(other.running_function().await[2], "writes");
+    // A user that may not use its keys is told neither these nor its arguments.
+    let mut limited = Client::of(&server);
+    assert_eq!(other.ask(&["ACL", "SETUSER", "team", "on", "nopass", "~team:*", "+@all"]).await, "+OK");
+    assert_eq!(limited.ask(&["AUTH", "team", "any"]).await, "+OK");
+    let told = ["running_script", "name", "writes", "command", "FCALL", "writes", "duration_ms"];
+    assert_eq!(limited.running_function().await, told);
     server.stop();
     server.stopped().await;
     // Its thread ends: the runtime of this test would wait for it.

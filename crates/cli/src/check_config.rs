@@ -29,9 +29,11 @@ pub(super) fn check(request: &Request) -> Result<ExitCode, Fault> {
                 // A check that a unit runs before the server does not get the sockets of the server.
                 warn("warning: port '0': clients reach only sockets that systemd hands over to the server");
             }
-            let log_file = check_log_file(&settings.text("logfile")).err();
+            let files = ["logfile", "audit-log"];
+            let log_files =
+                files.into_iter().filter_map(|name| check_log_file(name, &settings.text(name)).err());
             let spans = otlp::open(&settings.text("otlp-endpoint")).err();
-            let of_place = later.chain(unreachable).chain(log_file).chain(spans);
+            let of_place = later.chain(unreachable).chain(log_files).chain(spans);
             faults.extend(of_place.map(|fault| with_origin(fault, sources.directives())));
         }
         Err(fault) => faults.push(fault),
@@ -51,13 +53,13 @@ pub(super) fn check(request: &Request) -> Result<ExitCode, Fault> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Checks that the log file may be opened, without creating it.
-fn check_log_file(path: &str) -> Result<(), Fault> {
+/// Checks that a log file may be opened, without creating it.
+fn check_log_file(name: &str, path: &str) -> Result<(), Fault> {
     let folder = Path::new(path).parent().filter(|folder| !folder.as_os_str().is_empty());
     let is_there = folder.is_none_or(Path::is_dir) && !Path::new(path).is_dir();
     match path.is_empty() || is_there {
         true => Ok(()),
-        false => Err(format!("logfile '{path}': must be a file in a directory that exists")),
+        false => Err(format!("{name} '{path}': must be a file in a directory that exists")),
     }
 }
 

@@ -277,13 +277,14 @@ fn check_maxclients(proposal: &Proposal<'_>, for_others: u64) -> Result<(), Sett
     }
 }
 
-/// Opens the log file again, which may have been renamed, and reads renewed certificates; the log says if they cannot be
-/// used.
+/// Opens the log file and the audit log again, which may have been renamed, and reads renewed certificates; the log says if
+/// they cannot be used.
 fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
     supervisor.tell_reloading();
     if let Some(Err(error)) = log.map(LogFile::reopen) {
         tracing::warn!(%error, "The log stays in its old file");
     }
+    server.reopen_audit_log();
     match server.reload_certificates() {
         Ok(()) => tracing::info!("Certificates have been read again"),
         Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),

@@ -116,6 +116,14 @@ impl Served {
         }
     }
 
+    /// Has the audit log leave a file that was renamed.
+    pub(super) fn reopen_audit_log(&self) {
+        match self {
+            Self::Alone(server) => server.reopen_audit_log(),
+            Self::Node(node) => node.server().iter().for_each(|server| server.reopen_audit_log()),
+        }
+    }
+
     /// Whether it has ended because a sync of its journal has failed.
     pub(super) fn has_failed(&self) -> bool {
         match self {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redlatch_client::{Client, Held, Holder};
-use redlatch_proto::log_name::is_hidden;
+use redlatch_proto::log_name::{is_hidden, text_or_escapes};
 use serde_json::{Value, json};
 
 use super::table::{self, Column, Fit};

@@ -83,11 +83,22 @@ async fn answer(view: View) -> Result<u8, Failure> {
     match view.question {
         Question::Break { key, token, reason } => {
             let is_broken = locks.break_lock(&key, token, reason.as_deref()).await.map_err(unanswered)?;
-            let text = match is_broken {
-                true => format!("{} is broken\n", texts::readable(&key)),
-                false => format!("{}: the token of its holder is not {token}\n", texts::readable(&key)),
+            // The first is there only if the lock was not broken.
+            let is_free = match is_broken {
+                true => None,
+                false => Some(locks.who(&key).await.map_err(unanswered)?.is_none()),
             };
-            let mut value = json!({ "broken": is_broken });
+            let name = texts::readable(&key);
+            let (text, mut value) = match is_free {
+                None => (format!("{name} is broken\n"), json!({ "broken": true })),
+                Some(true) => {
+                    (format!("{name} is free: nobody holds it\n"), json!({ "broken": false, "free": true }))
+                }
+                Some(false) => (
+                    format!("{name}: the token of its holder is not {token}\n"),
+                    json!({ "broken": false, "free": false }),
+                ),
+            };
             texts::insert(&mut value, "key", &key);
             say(view.json, &value, &text)?;
             Ok(if is_broken { 0 } else { FAILED })

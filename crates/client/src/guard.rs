@@ -22,8 +22,8 @@ use crate::received::Reply;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Lost {
-    /// An operator has broken it, and may have said why.
-    Broken(Option<String>),
+    /// An operator has broken it.
+    Broken(BrokenBy),
     /// Its key was deleted or overwritten by somebody else.
     Deleted,
     /// Its lease has ended on the server.
@@ -38,11 +38,45 @@ pub enum Lost {
     Unrenewed,
 }
 
+/// Who has broken a lock, and why. Each text is escaped; `None`: the server has not told it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct BrokenBy {
+    /// The REASON of LOCK.BREAK.
+    pub reason: Option<String>,
+    /// The user of the server that has sent LOCK.BREAK.
+    pub user: Option<String>,
+    /// Where it connected from.
+    pub address: Option<String>,
+}
+
+impl BrokenBy {
+    /// What stands in the push behind `broken`: reason, user, address.
+    fn read(told: &[Reply]) -> Self {
+        let text = |at: usize| {
+            let text = told.get(at).and_then(Reply::text).filter(|text| !text.is_empty());
+            text.map(|text| LogName(text).to_string())
+        };
+        Self { reason: text(0), user: text(1), address: text(2) }
+    }
+}
+
+impl fmt::Display for BrokenBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it was broken by an operator")?;
+        match (&self.user, &self.address) {
+            (Some(user), Some(address)) => write!(f, " ({user}, {address})")?,
+            (Some(one), None) | (None, Some(one)) => write!(f, " ({one})")?,
+            (None, None) => {}
+        }
+        self.reason.iter().try_for_each(|reason| write!(f, ": {reason}"))
+    }
+}
+
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Broken(Some(reason)) => return write!(f, "it was broken by an operator: {reason}"),
-            Self::Broken(None) => "it was broken by an operator",
+            Self::Broken(by) => return by.fmt(f),
             Self::Deleted => "its key was deleted or overwritten",
             Self::Expired => "its lease has ended",
             Self::Flushed => "all keys were removed",
@@ -243,17 +277,14 @@ impl Keeper {
         }
     }
 
-    /// The reason in a push that tells of the loss of this lock: `lock-lost`, key, token, reason, and what LOCK.BREAK said.
+    /// The reason in a push that tells of the loss of this lock: `lock-lost`, key, token, reason, and who has broken it.
     fn loss(&self, push: &[Reply]) -> Option<Lost> {
-        let [kind, key, token, reason, said @ ..] = push else { return None };
+        let [kind, key, token, reason, told @ ..] = push else { return None };
         let is_ours = kind.is("lock-lost")
             && self.terms.keys.iter().any(|ours| key.text() == Some(ours))
             && token.integer().and_then(|token| u64::try_from(token).ok()) == self.token;
         is_ours.then(|| match reason.text() {
-            Some(b"broken") => {
-                let said = said.first().and_then(Reply::text);
-                Lost::Broken(said.map(|said| LogName(said).to_string()))
-            }
+            Some(b"broken") => Lost::Broken(BrokenBy::read(told)),
             Some(b"deleted") => Lost::Deleted,
             Some(b"expired") => Lost::Expired,
             Some(b"flushed") => Lost::Flushed,

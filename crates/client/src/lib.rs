@@ -34,7 +34,7 @@ mod tls;
 mod views;
 
 pub use error::Error;
-pub use guard::{Guard, Lost};
+pub use guard::{BrokenBy, Guard, Lost};
 pub use locks::{Acquire, Lock, Locks};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};

@@ -139,6 +139,12 @@ impl Server {
         self.context.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
     }
 
+    /// Has the audit log leave a file that was renamed, as SIGHUP does.
+    #[doc(hidden)]
+    pub fn reopen_audit_log(&self) {
+        self.context.engine.shared().audit.reopen();
+    }
+
     /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addresses.tcp[0]

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod audit_log;
 mod boot;
 mod check;
 mod clock;
@@ -484,6 +485,7 @@ impl Listeners {
             listener.spawn(&context, &workers, &open);
         }
         let threads = threads.unwrap_or_default();
+        audit_log::start(contexts, &threads)?;
         let http = self.http.serve(&context, &workers, &threads, &open)?;
         write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };

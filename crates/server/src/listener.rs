@@ -128,7 +128,7 @@ impl Listener {
     }
 
     /// The address of both ends of a connection through a Unix socket, as in Redis.
-    fn address(&self) -> String {
+    pub(super) fn address(&self) -> String {
         match self {
             Self::Unix(_, file) => format!("{}:0", file.path().display()),
             Self::Tcp(..) => String::new(),

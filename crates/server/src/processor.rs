@@ -337,12 +337,14 @@ impl RequestProcessor {
         }
     }
 
-    /// Whether a request waits that is not executed once its peer has closed: a blocked one, or one that CLIENT PAUSE holds
-    /// up. A peer that has sent its last byte still gets the reply to a request that waits for a script.
+    /// Whether a request waits that is not executed once its peer has closed: a blocked one, or one that CLIENT PAUSE or
+    /// `login-delay` holds up. A peer that has sent its last byte still gets the reply to a request that waits for a script.
     pub(super) fn ends_with_its_peer(&self) -> bool {
         match self.state {
             State::Waiting => true,
-            State::Held(_) => self.context.engine.is_paused(),
+            State::Held(_) => {
+                self.context.engine.is_paused() || self.context.engine.delays_logins_of(&self.session)
+            }
             State::Open | State::Offload(_) | State::Stalled(_) | State::Closing => false,
         }
     }

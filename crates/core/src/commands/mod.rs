@@ -38,7 +38,9 @@ pub use admin::families::{Family, FamilyKind, Sample, Value, families};
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
+pub(crate) use connection::is_login;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
+pub use lock::REASON_BYTES_MAX;
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;
@@ -56,6 +58,7 @@ use redlatch_proto::clock::Now;
 use redlatch_proto::resp::{Reply, Request};
 
 use crate::keyspace::{View, Waiter};
+use crate::state::audit::{AuditLine, Author};
 use crate::state::session::Session;
 use crate::state::wait::Wait;
 
@@ -74,6 +77,13 @@ pub struct Call<'a, 'k> {
     pub shared: &'k Shared,
     /// The row of the command, with its derived facts.
     pub command: &'static Command,
+}
+
+impl Call<'_, '_> {
+    /// Writes a line of the audit log about this call, if there is one; `fields` adds what it has done.
+    pub(crate) fn audit(&self, event: &str, fields: impl FnOnce(&mut AuditLine)) {
+        self.shared.audit.note(self.now, Author::of(self.session), event, fields);
+    }
 }
 
 /// The result of a command that was not refused.

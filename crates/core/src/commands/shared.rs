@@ -23,10 +23,12 @@ use crate::locks::{Linter, LockLint, LockWaits};
 use crate::scripts::interpreter::NewInterpreter;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
+use crate::state::audit::Audit;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
+use crate::state::login_delays::{LoginDelays, Origin};
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::monitors::Monitors;
 use crate::state::quarantine::Quarantine;
@@ -68,8 +70,12 @@ pub struct Shared {
     pub acl: Acl,
     /// Clients that MONITOR shows every command.
     pub monitors: Monitors,
+    /// Who has logged in, broken a lock, or changed users, settings or statistics.
+    pub audit: Audit,
     /// Limits the log lines about connections that sent HTTP.
     pub http_seen: LogLimiter,
+    /// Addresses that have sent too many wrong passwords.
+    pub login_delays: LoginDelays,
     /// Limits the log lines about failed logins.
     pub failed_logins_seen: LogLimiter,
     /// Limits the log lines about connections that the server has ended.
@@ -192,7 +198,9 @@ impl Shared {
             latency: Latency::default(),
             acl,
             monitors: Monitors::default(),
+            audit: Audit::default(),
             http_seen: LogLimiter::default(),
+            login_delays: LoginDelays::default(),
             failed_logins_seen: LogLimiter::default(),
             drops_seen: LogLimiter::default(),
             pause: Pause::default(),
@@ -235,6 +243,24 @@ impl Shared {
     #[must_use]
     pub fn with_log(self, log: Arc<Log>) -> Self {
         Self { log: Some(log), ..self }
+    }
+
+    /// When a login from this address is looked at, if not now: it has sent too many wrong passwords. The backend of a test
+    /// delays nothing, because its clock may stand still.
+    pub fn login_held(&self, peer: &str, now: LockTime) -> Option<LockTime> {
+        let origin = Origin::of(peer).filter(|_| self.testing.is_none())?;
+        self.login_delays.held(origin, now, self.login_delay_ms())
+    }
+
+    /// A password from this address was wrong.
+    pub fn login_failed(&self, peer: &str, now: LockTime) {
+        if let Some(origin) = Origin::of(peer) {
+            self.login_delays.failed(origin, now, self.login_delay_ms());
+        }
+    }
+
+    fn login_delay_ms(&self) -> u64 {
+        self.settings.integer("login-delay").unsigned_abs()
     }
 
     /// Gives it the test backend. Default: none.

@@ -255,6 +255,11 @@ impl Engine {
         }
     }
 
+    /// Whether the address of a client has sent too many wrong passwords, so that its logins are held.
+    pub fn delays_logins_of(&self, session: &Session) -> bool {
+        self.shared.login_held(&session.client.peer, self.shared.clock.now().lock).is_some()
+    }
+
     /// Whether a CLIENT PAUSE is active.
     pub fn is_paused(&self) -> bool {
         self.shared.pause.holds(|| true, self.shared.clock.now().lock).is_some()
@@ -305,7 +310,8 @@ impl Engine {
         }
         let in_quarantine = if shared.quarantine.is_on() { self.check_quarantine(now) } else { None };
         let Due::Next(watched) = commands::watch_locks(shared, now) else { return Due::More };
-        let next = in_quarantine.into_iter().chain(watched).min();
+        let audited = shared.audit.tell_left_out(now);
+        let next = in_quarantine.into_iter().chain(watched).chain(audited).min();
         if !shared.expires_actively.load(Relaxed) {
             return Due::Next(next);
         }
@@ -357,8 +363,11 @@ impl Engine {
             return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));
         }
         let flags = command.row.flags;
-        if flags.has(Flags::NO_MULTI.with(Flags::PROTECTED)) {
+        if flags.has(Flags::NO_MULTI.with(Flags::PROTECTED).with(Flags::SECRET)) {
             self.admit_special(session, command).map_err(|why| (why, Some(command)))?;
+            if let Some(until) = self.holds_login(session, request, now) {
+                return Ok(Admitted::Hold(until));
+            }
         }
         if !session.account.is_unlimited() {
             commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
@@ -388,6 +397,15 @@ impl Engine {
             true => commands::check_protected(&self.shared, &session.client),
             false => Ok(()),
         }
+    }
+
+    /// Until when a login is held, because its address has sent too many wrong passwords. One that MULTI queues is not: EXEC
+    /// refuses it.
+    #[cold]
+    fn holds_login(&self, session: &Session, request: Request<'_>, now: Now) -> Option<LockTime> {
+        let is_login = session.transaction.is_none() && commands::is_login(request);
+        let peer = Some(&session.client.peer).filter(|_| is_login)?;
+        self.shared.login_held(peer, now.lock)
     }
 
     /// Whether the request may write. EXEC writes what its queued requests write.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::limits::REPLY_BYTES_MAX;
 use redlatch_proto::resp::{Protocol, Reply, Request};
@@ -20,6 +21,15 @@ use crate::state::session::Session;
 
 /// The client that a question names as its own: none has this number.
 const NOBODY: ClientId = 0;
+
+/// In whose name a question is asked. Default: the server's own.
+#[derive(Clone, Debug, Default)]
+pub struct Requester {
+    /// The user; empty: the server itself.
+    pub user: Bytes,
+    /// Where it connected from.
+    pub peer: String,
+}
 
 /// What a question comes to.
 #[derive(Debug)]
@@ -37,10 +47,11 @@ impl Engine {
     ///
     /// # Errors
     /// The command is refused.
-    pub fn ask(&self, words: &[&[u8]], may_take_long: bool) -> Result<Asked, Refusal> {
+    pub fn ask(&self, requester: &Requester, words: &[&[u8]], may_take_long: bool) -> Result<Asked, Refusal> {
         let (shared, now, request) = (&*self.shared, self.shared.clock.now(), Request::listed(words));
-        let client = Client::new(NOBODY, String::new(), String::new(), false, now.lock);
-        let mut session = Session::new(Arc::new(client), Arc::clone(shared.acl.trusted_account()), true);
+        let client = Client::new(NOBODY, requester.peer.clone(), String::new(), false, now.lock);
+        let account = shared.acl.trusted_account_of(&requester.user);
+        let mut session = Session::new(Arc::new(client), account, true);
         (session.protocol, session.may_block) = (Protocol::Resp3, may_take_long);
         let command = match self.admit(&mut session, request, now) {
             Ok(Admitted::Run(command)) => command,

@@ -12,7 +12,7 @@ use redlatch_proto::clock::{Deadline, LockTime};
 use super::ends::Ends;
 use super::observers::Observers;
 use crate::journal::{Mutation, Mutations};
-use crate::locks::{EndReason, LockEvent, UnmetRequest};
+use crate::locks::{Breaker, EndReason, LockEvent, UnmetRequest};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -66,8 +66,8 @@ struct Effects {
     expired: Vec<Bytes>,
     /// Requests for locks that have changed none, if every event is wanted.
     unmet: Vec<UnmetRequest>,
-    /// What is said about locks that end now.
-    end_note: Option<Bytes>,
+    /// Who breaks the lock that ends now.
+    breaker: Option<Arc<Breaker>>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
 }
@@ -258,16 +258,16 @@ impl Changes {
         })
     }
 
-    /// Sets what is said about locks that the call ends; `None`: nothing.
-    pub(crate) fn set_end_note(&mut self, note: Option<Bytes>) {
-        if note.is_some() || self.effects.is_some() {
-            self.effects().end_note = note;
+    /// Sets who breaks the locks that end from now on; `None`: nobody.
+    pub(crate) fn set_breaker(&mut self, breaker: Option<Arc<Breaker>>) {
+        if breaker.is_some() || self.effects.is_some() {
+            self.effects().breaker = breaker;
         }
     }
 
-    /// What is said about the lock that ends now.
-    pub(crate) fn end_note(&self) -> Option<Bytes> {
-        self.effects.as_ref()?.end_note.clone()
+    /// Who breaks the lock that ends now.
+    pub(crate) fn breaker(&self) -> Option<Arc<Breaker>> {
+        self.effects.as_ref()?.breaker.clone()
     }
 
     /// The next event that the observers of locks have not seen.
@@ -384,7 +384,7 @@ impl Effects {
             locks,
             expired,
             unmet,
-            end_note,
+            breaker,
             garbage,
         } = self;
         events.is_empty()
@@ -397,7 +397,7 @@ impl Effects {
             && locks.is_empty()
             && expired.is_empty()
             && unmet.is_empty()
-            && end_note.is_none()
+            && breaker.is_none()
             && garbage.is_empty()
             && mutations.capacity() <= SMALL_RECORD_BYTES
     }

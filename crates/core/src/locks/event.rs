@@ -5,6 +5,7 @@
 //! Rule    the observers see the events of a call in order at its end, before its shards are unlocked.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use redlatch_proto::clock::Deadline;
@@ -45,6 +46,25 @@ impl EndReason {
     }
 }
 
+/// Who has broken a lock, and why. It is kept, because the connection that sends LOCK.BREAK often ends with it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Breaker {
+    /// The user that sent LOCK.BREAK, or the HTTP request.
+    pub user: Bytes,
+    /// Where it connected from; empty: in process.
+    pub peer: Box<str>,
+    /// The REASON.
+    pub text: Option<Bytes>,
+}
+
+impl Breaker {
+    /// Bytes of memory, with its counts of references.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let text = self.text.as_ref().map_or(0, Bytes::len);
+        2 * size_of::<usize>() + size_of::<Self>() + self.user.len() + self.peer.len() + text
+    }
+}
+
 /// Something that has happened to a lock, or to one holder of it.
 #[derive(Clone, Debug)]
 pub struct LockEvent {
@@ -81,8 +101,8 @@ pub enum LockChange {
     Granted,
     /// Its holder has a new lease, or another connection.
     Renewed(Before),
-    /// Its holder does not hold it any more. The text is what the author said about it.
-    Ended(EndReason, Option<Bytes>),
+    /// Its holder does not hold it any more. A lock that was broken has a breaker.
+    Ended(EndReason, Option<Arc<Breaker>>),
 }
 
 /// What was known of a holder before its lease was renewed.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use redlatch_proto::clock::{Deadline, LockTime};
 
-use super::event::EndReason;
+use super::event::{Breaker, EndReason};
 use super::record::Grant;
 use crate::state::clients::ClientId;
 use crate::state::ledger::{Charge, Kind, Ledger};
@@ -58,8 +58,8 @@ pub struct PastLock {
     pub reason: EndReason,
     /// The first request of its holder that came too late to extend or release it, and when.
     pub late: Option<(&'static str, LockTime)>,
-    /// What was said about the end: the REASON of LOCK.BREAK.
-    pub note: Option<Box<[u8]>>,
+    /// Who has broken it, if somebody has.
+    pub breaker: Option<Arc<Breaker>>,
 }
 
 /// The first bytes of a text, and its length.
@@ -110,7 +110,7 @@ impl PastLock {
             renewals: grant.renewals.into(),
             reason: EndReason::Deleted,
             late: None,
-            note: None,
+            breaker: None,
         }
     }
 
@@ -129,7 +129,7 @@ impl PastLock {
             renewals: holder.renewals,
             reason: EndReason::Deleted,
             late: None,
-            note: None,
+            breaker: None,
         }
     }
 
@@ -192,12 +192,14 @@ impl History {
     pub fn push(&mut self, ended: PastLock) {
         let records = if ended.is_lost() { &mut self.lost } else { &mut self.released };
         if records.len() == self.len_max {
-            records.pop_front();
+            let oldest = records.pop_front().and_then(|oldest| oldest.breaker);
+            oldest.iter().for_each(|breaker| self.charge.sub(breaker.held_bytes()));
         }
         if records.capacity() == 0 {
             records.reserve_exact(self.len_max);
             self.charge.add(records.capacity() * size_of::<PastLock>());
         }
+        ended.breaker.iter().for_each(|breaker| self.charge.add(breaker.held_bytes()));
         records.push_back(ended);
     }
 
@@ -283,6 +285,22 @@ mod tests {
         assert_eq!(tokens(&history), [19, 18, 17, 9, 8, 7], "releases do not push out the others");
         assert_eq!(history.of(7, b"other").len() + history.of(8, b"lock").len(), 0);
         assert_eq!((history.lost.capacity(), history.released.capacity()), (3, 3));
+    }
+
+    #[test]
+    fn who_has_broken_a_lock_is_charged_as_long_as_it_is_remembered() {
+        let (mut history, broken) = (history(2, &[]), ended(b"lock", b"a", 1, EndReason::Broken));
+        let text = Some(bytes::Bytes::from_static(b"deploy"));
+        let breaker = Breaker { user: bytes::Bytes::from_static(b"ops"), peer: "10.0.0.7:50".into(), text };
+        let held = breaker.held_bytes();
+        history.push(ended(b"lock", b"a", 1, EndReason::Expired));
+        let before = history.charge.bytes();
+        for _ in 0..3 {
+            history.push(PastLock { breaker: Some(Arc::new(breaker.clone())), ..broken.clone() });
+            assert_eq!(history.charge.bytes(), before + held);
+        }
+        history.push(ended(b"lock", b"a", 1, EndReason::Expired));
+        assert_eq!(history.charge.bytes(), before);
     }
 
     #[test]

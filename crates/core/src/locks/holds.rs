@@ -3,11 +3,13 @@
 //! Owns    nothing; it changes entries of the view's shards.
 //! Rule    who may have a lock is decided above; here it is written.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, LockTime};
 
 use super::counts::Waited;
-use super::event::EndReason;
+use super::event::{Breaker, EndReason};
 use super::record::GrantDetails;
 use crate::keyspace::View;
 use crate::keyspace::{Entry, Lease, Occupied};
@@ -220,7 +222,7 @@ impl View<'_> {
     }
 
     /// Ends the hold with this token, of whatever kind. Returns false if no holder has it.
-    pub fn break_hold(&mut self, key: &[u8], token: u64, note: Option<&[u8]>) -> bool {
+    pub fn break_hold(&mut self, key: &[u8], token: u64, breaker: Breaker) -> bool {
         let Some(mut found) = self.entry(key).occupied() else { return false };
         let owner = match found.object().and_then(Lock::of) {
             None if found.granted().is_none_or(|grant| grant.token != token) => return false,
@@ -231,7 +233,7 @@ impl View<'_> {
             },
         };
         found.place.changes.end_reason = EndReason::Broken;
-        found.place.changes.set_end_note(note.map(Bytes::copy_from_slice));
+        found.place.changes.set_breaker(Some(Arc::new(breaker)));
         match owner {
             Some(owner) => self.remove_holder(key, &owner, EndReason::Broken),
             None => {
@@ -239,7 +241,7 @@ impl View<'_> {
                 found.remove_entry();
             }
         }
-        self.changes.set_end_note(None);
+        self.changes.set_breaker(None);
         self.changes.end_reason = EndReason::Deleted;
         true
     }

@@ -227,15 +227,14 @@ fn record_end(
     (reason, told): (EndReason, EndReason),
 ) {
     let Some(grant) = shard.granted(id) else { return };
-    let (author, note, ended) = (changes.author, changes.end_note(), shard.end_time(id, reason));
-    let note = note.as_deref().map(Box::from);
+    let (author, breaker, ended) = (changes.author, changes.breaker(), shard.end_time(id, reason));
     let past = PastLock::new(place, shard.key(id), owner_of(shard, id), &grant);
-    shard.history().push(PastLock { author, note, ended, reason: told, ..past });
+    shard.history().push(PastLock { author, breaker, ended, reason: told, ..past });
 }
 
 #[cold]
 fn announce_end(shard: &Shard, changes: &mut Changes, id: EntryId, told: EndReason) {
-    let change = LockChange::Ended(told, changes.end_note());
+    let change = LockChange::Ended(told, changes.breaker());
     if let Some(event) = event_of_grant(shard, id, change) {
         changes.lock_event(event);
     }
@@ -265,13 +264,13 @@ pub(crate) fn end_holder(
         _ => shard.time(),
     };
     let told = told_reason(reason, holder.client == changes.author, holder.session.is_some());
-    let (database, key, note) = (shard.db(id), Bytes::copy_from_slice(shard.key(id)), changes.end_note());
+    let (database, key, breaker) = (shard.db(id), Bytes::copy_from_slice(shard.key(id)), changes.breaker());
     let past = PastLock {
         hash: place,
         author: changes.author,
         reason: told,
         ended,
-        note: note.as_deref().map(Box::from),
+        breaker: breaker.clone(),
         ..PastLock::of_holder(&key, owner, &holder)
     };
     shard.count_holder_end(id, &past);
@@ -283,7 +282,7 @@ pub(crate) fn end_holder(
         (database, key),
         kind,
         (&owner, &holder),
-        LockChange::Ended(told, note),
+        LockChange::Ended(told, breaker),
     ));
 }
 

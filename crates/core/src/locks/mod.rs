@@ -21,7 +21,7 @@ mod views;
 mod waits;
 
 pub use counts::{Durations, GroupCounts, LockCounts, LockGroups, Waited};
-pub use event::{Before, EndReason, LockChange, LockEvent, LockObserver, Unmet, UnmetRequest};
+pub use event::{Before, Breaker, EndReason, LockChange, LockEvent, LockObserver, Unmet, UnmetRequest};
 pub use history::{Excerpt, PastLock};
 pub use holds::Hold;
 pub use lint::{Linter, LockLint, Rule};

@@ -3,6 +3,7 @@
 //! Owns    the push message `lock-lost`, and the channel `__lock__:key`.
 //! Rule    the holder of a lock is told of its end unless it has ended the lock itself. A client that has not taken the
 //!         lock by a LOCK command is told nothing.
+//! Rule    the holder alone is told who has broken its lock; the channel has the REASON only.
 
 use redlatch_proto::resp::{Protocol, Reply};
 
@@ -33,7 +34,7 @@ pub(crate) struct Messages;
 
 impl LockObserver for Messages {
     fn see(&self, event: &LockEvent, _view: &mut View<'_>, registries: &Registries) {
-        let LockChange::Ended(reason, note) = &event.change else { return };
+        let LockChange::Ended(reason, breaker) = &event.change else { return };
         if *reason == EndReason::Released || !event.is_native {
             return;
         }
@@ -42,20 +43,25 @@ impl LockObserver for Messages {
         {
             let mut message = Vec::new();
             let mut push = Reply::new(&mut message, Protocol::Resp3);
-            push.push(4 + usize::from(note.is_some()));
+            push.push(if breaker.is_some() { 7 } else { 4 });
             push.bulk(b"lock-lost");
             push.bulk(&event.key);
             push.integer(i64::try_from(event.token).unwrap_or(i64::MAX));
             push.bulk(reason.name().as_bytes());
-            if let Some(note) = note {
-                push.bulk(note);
+            if let Some(breaker) = breaker {
+                match &breaker.text {
+                    Some(text) => push.bulk(text),
+                    None => push.null(),
+                }
+                push.bulk(&breaker.user);
+                push.bulk(breaker.peer.as_bytes());
             }
             client.deliver(&message);
         }
         let mut text = format!("lost {} {}", event.token, reason.name()).into_bytes();
-        if let Some(note) = note {
+        if let Some(said) = breaker.as_ref().and_then(|breaker| breaker.text.as_ref()) {
             text.push(b' ');
-            text.extend_from_slice(note);
+            text.extend_from_slice(said);
         }
         registries.channels.publish(&[b"__lock__:", &event.key[..]].concat(), &text);
     }

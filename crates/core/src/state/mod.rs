@@ -6,6 +6,7 @@
 //!         no other one and locks no shard.
 
 pub mod acl;
+pub mod audit;
 pub mod channels;
 pub mod clients;
 pub mod cluster;
@@ -14,6 +15,7 @@ pub mod latency;
 pub mod ledger;
 pub mod lock_sessions;
 pub mod log_limiter;
+pub mod login_delays;
 pub mod metrics;
 pub mod monitors;
 pub mod output_limits;

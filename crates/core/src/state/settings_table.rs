@@ -123,6 +123,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i32::MAX as i64),
         "Seconds after which a client is closed that must authenticate and has not; 0: never.",
     ),
+    live(
+        "login-delay",
+        "1000",
+        Kind::Integer(0, 60_000),
+        "Milliseconds that each wrong password beyond 30 delays the next login from its address; 0: nothing.",
+    ),
     live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
     live(
         "protected-mode",
@@ -155,7 +161,7 @@ pub const ROWS: &[Setting] = &[
         "lock-history-len",
         "1000",
         Kind::Integer(0, 1_000_000),
-        "Ends of locks that LOCK.EXPLAIN remembers; 0: none. Each takes 256 bytes at most.",
+        "Ends of locks that LOCK.EXPLAIN remembers; 0: none. Each takes 256 bytes, of a broken lock up to 600 more.",
     ),
     live(
         "lock-delay",
@@ -274,6 +280,12 @@ pub const ROWS: &[Setting] = &[
         "text",
         Kind::OneOf(&["text", "redis", "json"]),
         "The form of the log's lines: fields after the message, the lines of Redis, or an object of JSON.",
+    ),
+    at_start(
+        "audit-log",
+        "",
+        Kind::Text,
+        "File for lines about logins, broken locks, users and settings; stderr: the error stream; empty: none.",
     ),
     at_start(
         "otlp-endpoint",

@@ -9,12 +9,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{Request, Version};
 use redlatch_core::commands::Shared;
+use redlatch_core::engine::question::Requester;
 use redlatch_core::state::acl::DEFAULT;
 use redlatch_core::state::acl::password::Digest;
+use redlatch_core::state::audit::Author;
 
 use super::HttpContext;
 use super::refusal::Refusal;
@@ -61,27 +64,36 @@ fn is_own_host(host: &str, names: &[String]) -> bool {
     }
 }
 
-/// Checks that the request may have a route with this access.
+/// Checks that the request may have a route with this access. Returns its user; none for an open route.
 ///
 /// # Errors
-/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`].
+/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Delayed`].
 pub(super) fn check_access<B>(
     context: &HttpContext,
     access: Access,
     request: &Request<B>,
-) -> Result<(), Refusal> {
+) -> Result<Bytes, Refusal> {
     let shared = context.server.engine.shared();
     if access == Access::Open {
-        return Ok(());
+        return Ok(Bytes::new());
     }
     if access == Access::Admin && !shared.settings.flag("http-admin") {
         return Err(Refusal::Admin);
     }
-    let checked = check_reader(shared, request);
+    let now = context.server.clock().now();
+    let peer = request.extensions().get::<Requester>().map_or("", |requester| &requester.peer);
     // Browsers ask without a password first.
-    if checked == Err(Refusal::Authentication) && request.headers().contains_key(AUTHORIZATION) {
+    let has_shown = request.headers().contains_key(AUTHORIZATION);
+    if has_shown && shared.login_held(peer, now.lock).is_some() {
+        return Err(Refusal::Delayed);
+    }
+    let checked = check_reader(shared, request);
+    if has_shown && checked == Err(Refusal::Authentication) {
         shared.metrics.denied_auth.add(1);
-        if let Some(times) = context.denials.happened(context.server.clock().now().lock) {
+        shared.login_failed(peer, now.lock);
+        let author = Author { user: b"", peer, client: 0 };
+        shared.audit.failed_login(now, author, None);
+        if let Some(times) = context.denials.happened(now.lock) {
             tracing::warn!(
                 times,
                 path = request.uri().path(),
@@ -92,16 +104,16 @@ pub(super) fn check_access<B>(
     checked
 }
 
-/// Checks that the request may see what readers see.
+/// Checks that the request may see what readers see. Returns its user.
 ///
 /// # Errors
 /// [`Refusal::CrossSite`], [`Refusal::Authentication`].
-pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<(), Refusal> {
+pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<Bytes, Refusal> {
     // Also where nothing changes: an answer that the other site cannot read costs the server its time.
     if is_cross_site(request) {
         return Err(Refusal::CrossSite);
     }
-    if is_authenticated(shared, shown(request)) { Ok(()) } else { Err(Refusal::Authentication) }
+    user_of(shared, shown(request)).ok_or(Refusal::Authentication)
 }
 
 /// Whether a page of another site has sent the request. Browsers tell the origin of every request that is no GET.
@@ -125,36 +137,48 @@ pub(super) fn shown<B>(request: &Request<B>) -> Option<&HeaderValue> {
 
 /// Whether this is what the server asks for: nothing, unless a token or a password is set.
 pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> bool {
+    user_of(shared, shown).is_some()
+}
+
+/// The user that a request comes from, if it shows what the server asks for.
+fn user_of(shared: &Shared, shown: Option<&HeaderValue>) -> Option<Bytes> {
     let token = shared.settings.text("http-token");
     // HTTP shows every lock: a user who needs no password must have all permissions, too.
     if token.is_empty() && shared.acl.is_open() && shared.acl.default_account().is_unlimited() {
-        return true;
+        return Some(Bytes::from_static(DEFAULT));
     }
+    let by_token = || Some(Bytes::from_static(TOKEN_USER));
     let is_token = |shown: &[u8]| {
         let is_equal = Digest::of(shown).is(&Digest::of(token.as_bytes()));
         !token.is_empty() && bool::from(is_equal)
     };
     let shown = shown.and_then(|shown| shown.to_str().ok());
     match shown.and_then(|shown| shown.split_once(' ')) {
-        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => is_token(shown.trim().as_bytes()),
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => {
+            is_token(shown.trim().as_bytes()).then(by_token)?
+        }
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case("basic") => {
-            let Ok(pair) = STANDARD.decode(shown.trim()) else { return false };
-            let Some(colon) = pair.iter().position(|byte| *byte == b':') else { return false };
+            let pair = STANDARD.decode(shown.trim()).ok()?;
+            let colon = pair.iter().position(|byte| *byte == b':')?;
             let (name, password) = (&pair[..colon], &pair[colon + 1..]);
             // Browsers ask for a name and a password, so the token is a password as well.
-            is_token(password) || is_unlimited_user(shared, name, password)
+            if is_token(password) { by_token() } else { unlimited_user(shared, name, password) }
         }
-        _ => false,
+        _ => None,
     }
 }
 
-/// Whether this is the password of a user with all permissions; without a name, of the default user. HTTP shows every lock.
-fn is_unlimited_user(shared: &Shared, name: &[u8], password: &[u8]) -> bool {
+/// The user with all permissions whose password this is; without a name, the default user. HTTP shows every lock.
+fn unlimited_user(shared: &Shared, name: &[u8], password: &[u8]) -> Option<Bytes> {
     let name = if name.is_empty() { DEFAULT } else { name };
     let account = shared.acl.authenticate(name, password);
     // A user without a password has shown nothing.
-    account.is_some_and(|account| account.is_unlimited() && !account.user().needs_none())
+    let account = account.filter(|account| account.is_unlimited() && !account.user().needs_none())?;
+    Some(account.name().clone())
 }
+
+/// Who shows the token. A user of the ACL has no space in its name.
+const TOKEN_USER: &[u8] = b"HTTP token";
 
 #[cfg(test)]
 mod tests {

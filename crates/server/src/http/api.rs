@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Request, Response};
+use redlatch_core::commands::REASON_BYTES_MAX;
+use redlatch_core::engine::question::Requester;
 use serde_json::{Map, Value, json};
 
 use super::HttpContext;
 use super::contention::{CONTENDED_MAX, contended};
 use super::json::{self, bytes_of};
 use super::parameters::Parameters;
-use super::questions::{ApiError, ask, recorded, response};
+use super::questions::{ApiError, ask, ask_for, recorded, response};
 use super::responses::Body;
 use super::sampler::{BYTES_MAX, list_locks, step_of_list, unix_ms};
 
@@ -198,16 +200,28 @@ pub(super) async fn break_lock(context: Arc<HttpContext>, request: Request<Bytes
 
 async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
-    let wrong = || ApiError::Request("the body must be JSON with key (or key_base64) and token".into());
+    let wrong = || {
+        let text = "the body must be JSON with key (or key_base64), token, and perhaps a reason of 256 bytes";
+        ApiError::Request(text.into())
+    };
     let body: Value = serde_json::from_slice(request.body()).map_err(|_| wrong())?;
     let key = bytes_of(&body, "key").ok_or_else(wrong)?;
     let token = body.get("token").and_then(Value::as_u64).filter(|token| *token > 0).ok_or_else(wrong)?;
     let token = i64::try_from(token).map_err(|_| wrong())?.to_string();
 
-    let reply = ask(context, &[b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", b"HTTP"]).await?;
-    recorded(context).await?;
+    let reason = match body.get("reason") {
+        None | Some(Value::Null) => "",
+        Some(reason) => reason.as_str().filter(|text| text.len() <= REASON_BYTES_MAX).ok_or_else(wrong)?,
+    };
 
-    Ok(json!({ "broken": reply == 1 }))
+    let words: [&[u8]; 6] = [b"LOCK.BREAK", &key, b"TOKEN", token.as_bytes(), b"REASON", reason.as_bytes()];
+    let requester = request.extensions().get::<Requester>().cloned().unwrap_or_default();
+    if ask_for(context, &requester, &words).await? == 1 {
+        recorded(context).await?;
+        return Ok(json!({ "broken": true }));
+    }
+    let is_free = ask(context, &[b"LOCK.WHO", &key]).await?.is_null();
+    Ok(json!({ "broken": false, "free": is_free }))
 }
 
 #[cfg(test)]

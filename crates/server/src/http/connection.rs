@@ -1,6 +1,7 @@
 //! Connections of HTTP: accepting them, refusing those beyond the limit, serving them with hyper.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::server::conn::http1;
@@ -18,11 +19,21 @@ use crate::listener::{Accepted, Listener, Open};
 use crate::spare_descriptor::{SpareDescriptor, is_peer_error};
 
 /// How a peer is connected.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Peer {
-    Tcp,
-    /// No browser connects so.
-    Unix,
+    Tcp(SocketAddr),
+    /// Through the socket with this address. No browser connects so.
+    Unix(Arc<str>),
+}
+
+impl Peer {
+    /// Where it connected from, as CLIENT LIST shows clients.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Tcp(address) => address.to_string(),
+            Self::Unix(address) => address.to_string(),
+        }
+    }
 }
 
 /// Accepts connections from all listeners of HTTP.
@@ -59,11 +70,12 @@ impl Acceptor {
 
     async fn accept_all(&self, listener: &Listener) {
         let mut spare = SpareDescriptor::new();
+        let address: Arc<str> = listener.address().into();
         loop {
             match listener.accept().await {
                 Ok(accepted) => {
                     spare.accept_succeeded();
-                    self.admit(accepted);
+                    self.admit(accepted, &address);
                     // A connection that has lost its place closes its socket before the next one is accepted.
                     tokio::task::yield_now().await;
                 }
@@ -76,20 +88,22 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, accepted: Accepted) {
+    /// `address` is that of a Unix socket.
+    fn admit(&self, accepted: Accepted, address: &Arc<str>) {
         let server = &self.context.server;
         if accepted.is_denied(server) && server.engine.shared().settings.text("http-token").is_empty() {
             return accepted.refuse(PROTECTED);
         }
         let Some(taken) = self.places.take() else { return accepted.refuse(FULL) };
         let spawned = match accepted {
-            Accepted::Tcp(stream, _) => {
+            Accepted::Tcp(stream, peer) => {
                 // A response leaves in one write or is long, so waiting for more gains nothing.
                 let _ = stream.set_nodelay(true);
-                TcpStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Tcp, taken))
+                TcpStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Tcp(peer), taken))
             }
             Accepted::Unix(stream) => {
-                UnixStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Unix, taken))
+                let peer = Peer::Unix(Arc::clone(address));
+                UnixStream::from_std(stream).map(|stream| self.spawn(stream, peer, taken))
             }
         };
         if let Err(error) = spawned {
@@ -103,7 +117,7 @@ impl Acceptor {
     {
         let context = Arc::clone(&self.context);
         tokio::spawn(async move {
-            let served = serve(&context, stream, peer, taken.place());
+            let served = serve(&context, stream, &peer, taken.place());
             tokio::select! {
                 biased;
                 () = taken.place().lost() => {}
@@ -119,7 +133,7 @@ impl Acceptor {
 async fn serve<S>(
     context: &Arc<HttpContext>,
     stream: S,
-    peer: Peer,
+    peer: &Peer,
     place: &Arc<Place>,
 ) -> Result<(), hyper::Error>
 where
@@ -158,7 +172,8 @@ mod tests {
         let (theirs, ours) = tokio::io::duplex(bytes);
         let task = tokio::spawn(async move {
             let taken = Places::default().take().unwrap();
-            let is_fine = serve(&Arc::new(context), theirs, Peer::Tcp, taken.place()).await.is_ok();
+            let peer = Peer::Tcp(([127, 0, 0, 1], 9).into());
+            let is_fine = serve(&Arc::new(context), theirs, &peer, taken.place()).await.is_ok();
             drop(server);
             is_fine
         });

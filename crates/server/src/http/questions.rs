@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::{Response, StatusCode};
-use redlatch_core::engine::question::Asked;
+use redlatch_core::engine::question::{Asked, Requester};
 use redlatch_proto::error::Refusal;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -39,15 +39,24 @@ const RETRY: Duration = Duration::from_millis(20);
 /// # Errors
 /// [`ApiError::Unavailable`] when the engine refuses it, or does not answer in time.
 pub(super) async fn ask(context: &HttpContext, words: &[&[u8]]) -> Result<Value, ApiError> {
+    ask_for(context, &Requester::default(), words).await
+}
+
+/// Like [`ask`], in the name of the peer that has sent the HTTP request.
+pub(super) async fn ask_for(
+    context: &HttpContext,
+    requester: &Requester,
+    words: &[&[u8]],
+) -> Result<Value, ApiError> {
     let answered = async {
         let mut permit: Option<OwnedSemaphorePermit> = None;
         loop {
             let (engine, words, permit_now) = (context.server.engine.clone(), owned(words), permit.take());
-            let may_take_long = permit_now.is_some();
+            let (may_take_long, requester) = (permit_now.is_some(), requester.clone());
             let work = move || {
                 let _permit = permit_now;
                 let words: Vec<&[u8]> = words.iter().map(|word| &**word).collect();
-                engine.ask(&words, may_take_long)
+                engine.ask(&requester, &words, may_take_long)
             };
             let asked = match may_take_long {
                 true => Asking(spawn_blocking(work)),

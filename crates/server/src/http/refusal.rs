@@ -1,6 +1,6 @@
 //! Why a request is not answered by its route, and the response that says so.
 
-use hyper::header::{ALLOW, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 
 use super::responses::{Body, text};
@@ -18,6 +18,8 @@ pub(super) enum Refusal {
     Busy,
     /// A page of another site has sent it.
     CrossSite,
+    /// Its address has sent too many wrong passwords.
+    Delayed,
     Failed,
     /// It is for a host that this server is not.
     Host,
@@ -46,6 +48,7 @@ impl Refusal {
             ),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "earlier requests wait for a script to end"),
             Self::CrossSite => (StatusCode::FORBIDDEN, "a page of another site may not send this request"),
+            Self::Delayed => (StatusCode::TOO_MANY_REQUESTS, "too many wrong passwords from this address"),
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "the request has failed; see the log"),
             Self::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
@@ -64,6 +67,7 @@ impl Refusal {
                 let scheme = HeaderValue::from_static("Basic realm=\"redlatch\", charset=\"UTF-8\"");
                 headers.insert(WWW_AUTHENTICATE, scheme);
             }
+            Self::Delayed => drop(headers.insert(RETRY_AFTER, HeaderValue::from_static("1"))),
             // What is left of the body is not read.
             Self::Body | Self::SlowBody => {
                 drop(headers.insert(CONNECTION, HeaderValue::from_static("close")))

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::{Method, Request, Response};
+use redlatch_core::engine::question::Requester;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -85,9 +86,10 @@ const fn now(path: &'static str, run: fn(&HttpContext, &Request<Bytes>) -> Respo
 /// Answers a request. Never fails: what is wrong with the request is said in the response.
 pub(super) async fn answer(
     context: &Arc<HttpContext>,
-    peer: Peer,
-    request: Request<Incoming>,
+    peer: &Peer,
+    mut request: Request<Incoming>,
 ) -> Response<Body> {
+    request.extensions_mut().insert(Requester { user: Bytes::new(), peer: peer.address() });
     let response = match find(context, peer, &request) {
         Ok(route) => run(context, route, request).await,
         Err(refusal) => Err(refusal),
@@ -105,9 +107,12 @@ async fn run(
     if route.method == Method::GET && !body.is_end_stream() {
         return Err(Refusal::Body);
     }
-    let request = Request::from_parts(head, read(body).await?);
+    let mut request = Request::from_parts(head, read(body).await?);
     // Passwords may have changed while the body arrived.
-    check_access(context, route.access, &request)?;
+    let user = check_access(context, route.access, &request)?;
+    if let Some(requester) = request.extensions_mut().get_mut::<Requester>() {
+        requester.user = user;
+    }
     match route.run {
         Run::Asks(run) => Ok(run(Arc::clone(context), request).await),
         Run::Blocks(run) => {
@@ -126,8 +131,8 @@ async fn run(
 }
 
 /// The route of a request that may have it.
-fn find<B>(context: &HttpContext, peer: Peer, request: &Request<B>) -> Result<&'static Route, Refusal> {
-    if peer == Peer::Tcp {
+fn find<B>(context: &HttpContext, peer: &Peer, request: &Request<B>) -> Result<&'static Route, Refusal> {
+    if matches!(peer, Peer::Tcp(_)) {
         check_host(request, &context.names)?;
     }
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };

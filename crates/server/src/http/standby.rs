@@ -72,7 +72,7 @@ impl Standby {
                 let allowed =
                     check_host(request, &self.names).and_then(|()| check_reader(&self.shared, request));
                 match allowed {
-                    Ok(()) => whole(StatusCode::OK, metrics::CONTENT_TYPE, metrics::of_standby(&self.shared)),
+                    Ok(_) => whole(StatusCode::OK, metrics::CONTENT_TYPE, metrics::of_standby(&self.shared)),
                     Err(refusal) => refusal.response(),
                 }
             }

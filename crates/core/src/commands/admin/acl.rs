@@ -112,12 +112,24 @@ fn setuser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let rules: Vec<&[u8]> = call.args.rest().collect();
 
-    let changed = call.shared.acl.set(name, rules.into_iter(), call.shared.acl_terms());
+    let changed = call.shared.acl.set(name, rules.iter().copied(), call.shared.acl_terms());
     let account = changed.map_err(|error| refused(&error))?;
+    call.audit("acl-setuser", |line| {
+        line.text("name", name);
+        line.list("rules", rules.into_iter().map(without_password));
+    });
     let is_own = end_listeners(call.shared, &account, call.session.client.id);
 
     call.reply.ok();
     Ok(if is_own { Outcome::Close } else { Outcome::Replied })
+}
+
+/// A rule as a log shows it: of a password, or its hash, the sign before it.
+fn without_password(rule: &[u8]) -> Vec<u8> {
+    match rule.first() {
+        Some(sign @ (b'>' | b'<' | b'#' | b'!')) => [&[*sign][..], b"(hidden)"].concat(),
+        _ => rule.to_vec(),
+    }
 }
 
 fn refused(error: &SetError) -> Refusal {
@@ -141,6 +153,7 @@ fn deluser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let gone: Vec<_> =
         names.into_iter().filter_map(|name| call.shared.acl.remove(name, call.shared.acl_terms())).collect();
+    call.audit("acl-deluser", |line| line.list("names", gone.iter().map(|account| account.name())));
     let is_own = end_sessions(call.shared, &gone, call.session.client.id);
 
     call.reply.count(gone.len());

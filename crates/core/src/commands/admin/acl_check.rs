@@ -215,7 +215,7 @@ pub(in crate::commands) fn note(
 ) {
     let now = shared.clock.now().lock;
     let unix_ms = shared.clock.wall_micros() / 1000;
-    let client = client_list::about(&session.client, shared, now, 0);
+    let client = client_list::about(&session.client, shared, now, (0, None));
     let entry = Entry {
         id: 0,
         count: 1,

@@ -25,6 +25,7 @@ pub(in crate::commands) fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
         is_own |= end_listeners(shared, &account, own);
     }
 
+    call.audit("acl-load", |_| {});
     call.reply.ok();
     Ok(if is_own { Outcome::Close } else { Outcome::Replied })
 }
@@ -40,6 +41,7 @@ pub(in crate::commands) fn save(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
         ));
     }
+    call.audit("acl-save", |_| {});
 
     call.reply.ok();
     Ok(Outcome::Replied)

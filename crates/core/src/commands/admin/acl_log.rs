@@ -18,6 +18,7 @@ pub(in crate::commands) fn log(call: &mut Call<'_, '_>) -> Result<Outcome, Refus
     let word = one_word(call)?;
     if word.is_some_and(|word| word.eq_ignore_ascii_case(b"RESET")) {
         call.shared.acl.log.reset();
+        call.audit("reset", |line| line.text("of", b"ACL LOG"));
         call.reply.ok();
         return Ok(Outcome::Replied);
     }

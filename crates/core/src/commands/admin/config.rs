@@ -100,6 +100,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let value = shown(name, value);
         tracing::debug!(client = call.session.client.id, setting = name, value, "CONFIG SET");
     }
+    call.audit("config-set", |line| {
+        let pairs = settable.iter().map(|(name, value)| format!("{name} {}", shown(name, value)));
+        line.list("settings", pairs);
+    });
     if let Some((_, password)) = settable.iter().find(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
         call.shared.acl.use_password(password.as_bytes(), table());
     }
@@ -170,6 +174,7 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.shared.running.slow.reset();
     call.shared.settings.output_limits().disconnections.reset();
     call.shared.stats.iter().for_each(crate::state::metrics::CommandStats::reset);
+    call.audit("reset", |line| line.text("of", b"CONFIG RESETSTAT"));
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -186,6 +191,7 @@ fn rewrite(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Refusal::said(format!("ERR Rewriting config file: {error}"))
     })?;
     tracing::info!("CONFIG REWRITE executed with success.");
+    call.audit("config-rewrite", |_| {});
 
     call.reply.ok();
     Ok(Outcome::Replied)

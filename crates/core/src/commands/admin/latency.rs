@@ -93,6 +93,7 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         call.args.rest().filter(|name| latency.forget(name)).count()
     };
 
+    call.audit("reset", |line| line.text("of", b"LATENCY"));
     call.reply.count(forgotten);
     Ok(Outcome::Replied)
 }
@@ -174,6 +175,7 @@ fn slowlog_reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     call.shared.slowlog.reset();
+    call.audit("reset", |line| line.text("of", b"SLOWLOG"));
     call.reply.ok();
     Ok(Outcome::Replied)
 }

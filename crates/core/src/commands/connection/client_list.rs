@@ -16,13 +16,15 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::number::{self, total};
 use redlatch_proto::resp::Protocol;
 
+use crate::commands::lock::reader::Reader;
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::state::channels::Kind;
 use crate::state::clients::{Client, ClientId};
 use crate::state::lock_sessions;
 
 pub(in crate::commands) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let line = about(&call.session.client, call.shared, call.now.lock, words_of(call));
+    let reader = Some(&Reader::UNLIMITED);
+    let line = about(&call.session.client, call.shared, call.now.lock, (words_of(call), reader));
 
     call.reply.verbatim(&line);
     Ok(Outcome::Replied)
@@ -35,8 +37,13 @@ fn words_of(call: &Call<'_, '_>) -> u64 {
 }
 
 /// The line about one client, which is executing a command whose words have so many bytes. Fields without a meaning here
-/// have the value of an idle client of Redis.
-pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime, words: u64) -> String {
+/// have the value of an idle client of Redis. The line is for `reader`; for nobody, it has no lock session and no keys.
+pub(in crate::commands) fn about(
+    client: &Client,
+    shared: &Shared,
+    now: LockTime,
+    (words, reader): (u64, Option<&Reader>),
+) -> String {
     let names = client.names.lock().clone();
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
     let last = client.last_command.load(Relaxed);
@@ -45,7 +52,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let unsent = client.unsent_bytes();
     let waited_for = client.waits_for(usize::MAX);
     let argv = total(waited_for.iter().map(|key| key.len() as u64).chain([words]));
-    let waits_for = waits_for(client);
+    let waits_for = reader.map_or_else(String::new, |reader| waits_for(client, reader));
     let script = match shared.running.script_and_age(now) {
         Some((script, age_ms)) if script.client.id == client.id => {
             format!(" script={} script-age={}", script.name, age_ms / 1000)
@@ -53,6 +60,8 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
         _ => String::new(),
     };
     let session = match client.lock_session.load(Relaxed) {
+        // The session can be taken over with its number.
+        _ if reader.is_none_or(|reader| !reader.is_unlimited()) => String::new(),
         0 => String::new(),
         id => format!(" session={}", lock_sessions::name(id)),
     };
@@ -89,11 +98,11 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     line
 }
 
-/// The field for the keys that a client waits for; empty if it waits for none. A byte that separates keys, fields or lines,
-/// or that is not printable, is written as an escape.
-fn waits_for(client: &Client) -> String {
+/// The field for the keys that a client waits for, as far as the reader may see them; empty if it waits for none. A byte
+/// that separates keys, fields or lines, or that is not printable, is written as an escape.
+fn waits_for(client: &Client, reader: &Reader) -> String {
     let mut field = String::new();
-    for key in client.waits_for(KEYS_SHOWN) {
+    for key in client.waits_for(KEYS_SHOWN).into_iter().filter(|key| reader.may_see(key)) {
         field.push_str(if field.is_empty() { " waits-for=" } else { "," });
         for byte in key.iter().take(KEY_BYTES_SHOWN) {
             // Writing to a String cannot fail.
@@ -192,9 +201,10 @@ pub(in crate::commands) fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
         |client: &Client| !client.is_closing() && wanted.is_none_or(|wanted| Type::of(client) == wanted);
     let found = found.iter().filter(|client| fits(client));
     let own = call.session.client.id;
-    let words = words_of(call);
-    let line = |client: &Arc<Client>| {
-        about(client, call.shared, call.now.lock, if client.id == own { words } else { 0 })
+    let (words, reader) = (words_of(call), Reader::of(call.session));
+    let line = |client: &Arc<Client>| match client.id == own {
+        true => about(client, call.shared, call.now.lock, (words, Some(&Reader::UNLIMITED))),
+        false => about(client, call.shared, call.now.lock, (0, Some(&reader))),
     };
     let lines: String = found.map(line).collect();
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::log_name::LogName;
 use redlatch_proto::number;
-use redlatch_proto::resp::Protocol;
+use redlatch_proto::resp::{Protocol, Request};
 
 use crate::commands::admin::acl_check;
 use crate::commands::pubsub;
@@ -21,6 +21,7 @@ use crate::commands::row::{Flags, Group, Row, block, integer, text};
 use crate::commands::transaction;
 use crate::commands::{Call, Outcome, VERSION};
 use crate::state::acl::log::{Context, Reason};
+use crate::state::audit::Author;
 use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -73,6 +74,7 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
 HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
 same time";
+const TOO_MANY: &str = "ERR too many wrong passwords from this address: log in outside of MULTI";
 const NO_PASSWORD_SET: &str = "ERR AUTH <password> called without any password configured for the default user. \
 Are you sure your configuration is correct?";
 
@@ -99,26 +101,43 @@ fn names_own_namespace(call: &Call<'_, '_>, password: &[u8]) -> bool {
         .is_some_and(|testing| testing.is_own_password(password) && testing.is_open_to(&call.session.client))
 }
 
+/// Whether a request shows a password.
+pub(crate) fn is_login(request: Request<'_>) -> bool {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let is_auth = request.get(0).is_some_and(|name| is(name, "AUTH"));
+    is_auth
+        || request.get(0).is_some_and(|name| is(name, "HELLO"))
+            && request.words().skip(2).any(|word| is(word, "AUTH"))
+}
+
 fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
     if names_own_namespace(call, password) {
         call.session.enter_as(Arc::clone(call.shared.acl.default_account()), true);
         return Ok(());
     }
+    // Outside of EXEC the request would have waited.
+    let peer = &call.session.client.peer;
+    if call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
+        return Err(Refusal::said(TOO_MANY));
+    }
     let Some(account) = call.shared.acl.authenticate(user, password) else {
         call.shared.metrics.denied_auth.add(1);
+        call.shared.login_failed(peer, call.now.lock);
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
+        // Another name is not logged, because it may be a password by mistake.
+        let known = call.shared.acl.find(user).map(|account| account.name().clone());
+        call.shared.audit.failed_login(call.now, Author::of(call.session), known.as_deref());
         if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
-            // Another name is not logged, because it may be a password by mistake.
-            let is_known = call.shared.acl.find(user).is_some();
-            let user = if is_known { LogName(user).to_string() } else { "(unknown)".to_owned() };
+            let user = known.map_or_else(|| "(unknown)".to_owned(), |name| LogName(&name).to_string());
             let (client, peer) = (call.session.client.id, &call.session.client.peer);
             tracing::warn!(client, peer, user, times, "A login has failed");
         }
         return Err(Refusal::said(WRONG_PASSWORD));
     };
     call.session.enter_as(account, true);
+    call.shared.audit.login(call.now, Author::of(call.session));
     Ok(())
 }
 

@@ -172,9 +172,7 @@ impl Teller<'_> {
                 )
             }
             EndReason::Broken => {
-                let said = ended.note.as_ref().map(|note| format!(": {}", note.escape_ascii()));
-                let by = self.client(ended.author);
-                format!("lost: the lock{of} was broken at {at} by {by}{}", said.unwrap_or_default())
+                format!("lost: the lock{of} was broken at {at} by {}", self.breaker(ended))
             }
             EndReason::Flushed => {
                 format!("lost: the keys{of} were all flushed at {at} by {}", self.client(ended.author))
@@ -195,6 +193,18 @@ impl Teller<'_> {
             text.push_str(&format!("; next holder {next}"));
         }
         text
+    }
+
+    /// Who has broken a lock, and why: the client as far as it is known, for it may be gone.
+    fn breaker(&self, ended: &PastLock) -> String {
+        let Some(breaker) = &ended.breaker else { return self.client(ended.author) };
+        let client = match self.shared.registries.clients.get(ended.author) {
+            Some(_) => self.client(ended.author),
+            None => breaker.peer.to_string(),
+        };
+        let from = if client.is_empty() { String::new() } else { format!(" from {client}") };
+        let said = breaker.text.as_ref().map(|text| format!(": {}", text.escape_ascii()));
+        format!("{}{from}{}", breaker.user.escape_ascii(), said.unwrap_or_default())
     }
 
     fn is_you(&self, owner: &[u8]) -> bool {

@@ -10,7 +10,7 @@ use redlatch_proto::resp::Reply;
 
 use super::SINCE;
 use super::reader::Reader;
-use super::replies::{answer_client, maybe_integer, number};
+use super::replies::{answer_client, maybe_bulk, maybe_integer, number};
 use crate::commands::row::{Flags, Group, Row, integer, pattern};
 use crate::commands::scan::ScanOptions;
 use crate::commands::{Call, Outcome, Shared};
@@ -42,7 +42,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock) {
     let wall = |time: LockTime| number(Now { lock: time, ..now }.wall().as_millis());
-    reply.map(14);
+    reply.map(16);
     reply.bulk(b"key");
     reply.bulk(past.key.bytes());
     reply.bulk(b"owner");
@@ -76,11 +76,13 @@ fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock)
         Some(client) => answer_client(reply, client.id, &client.peer, &client.names.lock().clone()),
         None => reply.null(),
     }
+    let breaker = past.breaker.as_deref();
+    reply.bulk(b"by-user");
+    maybe_bulk(reply, breaker.map(|breaker| &*breaker.user));
+    reply.bulk(b"by-addr");
+    maybe_bulk(reply, breaker.map(|breaker| breaker.peer.as_bytes()));
     reply.bulk(b"text");
-    match &past.note {
-        Some(note) => reply.bulk(note),
-        None => reply.null(),
-    }
+    maybe_bulk(reply, breaker.and_then(|breaker| breaker.text.as_deref()));
     reply.bulk(b"late");
     maybe_integer(reply, past.late.map(|(_, late)| late.millis_since(past.ended)));
 }

@@ -23,6 +23,7 @@ fn lint(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let reader = Reader::of(call.session);
     if resets {
         lint.reset(|key| reader.may_see(key));
+        call.audit("reset", |line| line.text("of", b"LOCK.LINT"));
         call.reply.ok();
         return Ok(Outcome::Replied);
     }

@@ -10,7 +10,7 @@ mod fair;
 pub(in crate::commands) mod history;
 pub(in crate::commands) mod holders;
 pub(in crate::commands) mod lint;
-mod reader;
+pub(in crate::commands) mod reader;
 mod release;
 mod replies;
 pub(in crate::commands) mod session;
@@ -20,6 +20,7 @@ pub(in crate::commands) mod wait;
 pub(in crate::commands) mod watch;
 
 use redlatch_proto::error::Refusal;
+pub use release::REASON_BYTES_MAX;
 
 use crate::commands::row::{
     Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token, usage,

@@ -12,19 +12,24 @@ use crate::state::session::Session;
 
 /// Who reads a reply, if its rights are limited.
 #[derive(Debug)]
-pub(super) struct Reader(Option<Arc<User>>);
+pub(in crate::commands) struct Reader(Option<Arc<User>>);
 
 impl Reader {
     /// One who may see everything: the log.
-    pub(super) const UNLIMITED: Self = Self(None);
+    pub(in crate::commands) const UNLIMITED: Self = Self(None);
 
-    pub(super) fn of(session: &Session) -> Self {
+    pub(in crate::commands) fn of(session: &Session) -> Self {
         Self::of_account(&session.account)
     }
 
     /// A client that another call answers.
-    pub(super) fn of_client(client: &Client) -> Self {
+    pub(in crate::commands) fn of_client(client: &Client) -> Self {
         client.account().map_or(Self::UNLIMITED, |account| Self::of_account(&account))
+    }
+
+    /// Whether it may see everything.
+    pub(in crate::commands) fn is_unlimited(&self) -> bool {
+        self.0.is_none()
     }
 
     fn of_account(account: &Account) -> Self {
@@ -32,13 +37,13 @@ impl Reader {
     }
 
     /// Whether a refusal tells it who holds the lock of a key.
-    pub(super) fn may_learn(&self, name: &[u8]) -> bool {
+    pub(in crate::commands) fn may_learn(&self, name: &[u8]) -> bool {
         let may_read = |user: &Arc<User>| acl_check::may_send(user, &[b"GET", name]);
         self.may_see(name) || self.0.as_ref().is_some_and(may_read)
     }
 
     /// Whether it may see who holds the lock of a key.
-    pub(super) fn may_see(&self, name: &[u8]) -> bool {
+    pub(in crate::commands) fn may_see(&self, name: &[u8]) -> bool {
         self.0.as_ref().is_none_or(|user| acl_check::may_send(user, &[b"LOCK.WHO", name]))
     }
 }

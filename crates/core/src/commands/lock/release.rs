@@ -2,15 +2,16 @@
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
-use redlatch_proto::log_name::LogName;
+use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
 
 use super::asking::{Asked, Asking};
 use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::keyspace::Lease;
-use crate::locks::EndReason;
 use crate::locks::Hold;
+use crate::locks::{Breaker, EndReason};
+use crate::state::session::Session;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
@@ -63,7 +64,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let key = call.args.word()?;
+    let name = call.args.word()?;
     if !call.args.take("TOKEN") {
         return Err(Refusal::Syntax);
     }
@@ -77,15 +78,31 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said(format!("ERR reason is longer than {REASON_BYTES_MAX} bytes")));
     }
 
-    let is_broken = call.view.break_hold(key, token, reason);
+    let breaker = breaker_of(call.session, reason);
+    let is_broken = call.view.break_hold(name, token, breaker);
     if is_broken {
-        let reason = reason.unwrap_or_default();
-        let (client, key, reason) = (call.session.client.id, LogName(key), LogName(reason));
-        tracing::info!(client, %key, token, %reason, "A lock is broken");
+        let (client, user) = (&call.session.client, LogName(call.session.account.name()));
+        let (id, peer, key, said) =
+            (client.id, &client.peer, LogName(name), LogName(reason.unwrap_or_default()));
+        tracing::info!(client = id, %user, peer, %key, token, reason = %said, "A lock is broken");
+        call.audit("break", |line| {
+            line.text("key", name);
+            line.number("token", token);
+            line.text("reason", reason.unwrap_or_default());
+        });
     }
 
     call.reply.integer(i64::from(is_broken));
     Ok(Outcome::Replied)
+}
+
+fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
+    let user = session.account.name();
+    Breaker {
+        user: Bytes::copy_from_slice(&user[..user.len().min(NAME_BYTES_SHOWN)]),
+        peer: session.client.peer.as_str().into(),
+        text: text.map(Bytes::copy_from_slice),
+    }
 }
 
 pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -110,4 +127,4 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// Bytes of the longest reason.
-const REASON_BYTES_MAX: usize = 256;
+pub const REASON_BYTES_MAX: usize = 256;

@@ -12,6 +12,7 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::number;
 use redlatch_proto::resp::{Reply, Request};
 
+use crate::commands::admin::acl_check;
 use crate::commands::admin::persistence::journal;
 use crate::commands::help;
 use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, pattern, text, token};
@@ -277,7 +278,11 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             call.reply.bulk(b"name");
             call.reply.bulk(name.as_bytes());
             call.reply.bulk(b"command");
-            call.reply.bulks(&request.request().words().collect::<Vec<_>>());
+            let words: Vec<&[u8]> = request.request().words().collect();
+            // Keys and arguments are shown to a user that may use these keys itself.
+            let account = &call.session.account;
+            let is_shown = account.is_unlimited() || acl_check::may_send(&account.user(), &words);
+            call.reply.bulks(if is_shown { &words } else { words.get(..2).unwrap_or_default() });
             call.reply.bulk(b"duration_ms");
             let now_ms = call.shared.clock.now().lock.as_millis();
             call.reply.integer(now_ms.saturating_sub(since.as_millis()) as i64);

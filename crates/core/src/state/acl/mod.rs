@@ -127,6 +127,15 @@ impl Acl {
         &self.trusted
     }
 
+    /// Like [`Acl::trusted_account`], with the name of who asks the server; empty: the server itself.
+    pub fn trusted_account_of(&self, name: &Bytes) -> Arc<Account> {
+        if name.is_empty() {
+            return Arc::clone(&self.trusted);
+        }
+        let (is_unlimited, user) = (AtomicBool::new(true), RwLock::new(self.trusted.user()));
+        Arc::new(Account { name: name.clone(), is_unlimited, user })
+    }
+
     /// The account of that name.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Account>> {
         self.accounts.read().get(name).cloned()

@@ -449,9 +449,10 @@ $("break").addEventListener("submit", async (event) => {
   const result = $("break-result");
   try {
     const body = JSON.stringify({ key, key_base64, token: Number($("break-token").value) });
-    const { broken } = await askJson("/api/break", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+    const { broken, free } = await askJson("/api/break", { method: "POST", body, headers: { "Content-Type": "application/json" } });
     result.dataset.result = broken ? "good" : "bad";
-    say(result, broken ? "Broken: its holder has lost it." : "Not broken: this is not the current token.");
+    const refused = free ? "Not broken: the lock is free." : "Not broken: this is not the current token.";
+    say(result, broken ? "Broken: its holder has lost it." : refused);
     if (broken) $("break-token").value = "";
   } catch (error) {
     result.dataset.result = "bad";
