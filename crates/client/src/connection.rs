@@ -136,7 +136,7 @@ impl Connection {
     /// # Errors
     /// The connection fails.
     pub async fn send(&mut self, words: &[&[u8]]) -> Result<(), Error> {
-        encode(words, &mut self.output)?;
+        encode(words, &mut self.output);
         self.unanswered += 1;
         self.flush().await
     }
@@ -146,7 +146,7 @@ impl Connection {
     /// # Errors
     /// The connection fails.
     pub async fn tell(&mut self, words: &[&[u8]]) -> Result<(), Error> {
-        encode(words, &mut self.output)?;
+        encode(words, &mut self.output);
         self.flush().await
     }
 
@@ -204,7 +204,7 @@ impl Connection {
 
     async fn receive(&mut self) -> Result<Reply, Error> {
         loop {
-            if let Some(reply) = self.replies.next(self.protocol)? {
+            if let Some(reply) = self.replies.next()? {
                 return Ok(reply);
             }
             if self.stream.read_buf(&mut self.replies.bytes).await? == 0 {

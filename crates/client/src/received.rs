@@ -1,16 +1,14 @@
 //! Replies as one who asked reads them: finding the end of each in the bytes received, and its value.
 //!
 //! Owns    [`Reply`], the value, and [`Replies`], the bytes received that are not a whole reply yet.
-//! Knows   redis-protocol, whose codec decodes one whole frame at a time.
-//! Rule    the codec starts anew on partial input and recurses without a limit. So each byte is looked at once for the
-//!         frame's end, and the frame's size and depth are bounded, before the codec sees it.
+//! Rule    each byte is looked at once for the frame's end, and the frame's size and depth are bounded, before its
+//!         elements are read: that recurses.
+//! Rule    not by the codec of redis-protocol, which tests use: it starts anew on partial input, and recurses without
+//!         a limit.
+//! Rule    RESP3 has the elements of RESP2, so that nobody has to know which of the two a server speaks.
 
-use redis_protocol::resp2;
-use redis_protocol::resp2::types::{BorrowedFrame, OwnedFrame as Frame2};
-use redis_protocol::resp3;
-use redis_protocol::resp3::types::OwnedFrame as Frame3;
-
-use redlatch_proto::resp::Protocol;
+use redlatch_proto::number::integer;
+use redlatch_proto::resp::{Element, Protocol, Reply as Writer};
 
 /// The bytes are no reply, or one beyond the bounds. The text says why.
 #[derive(Debug, thiserror::Error)]
@@ -79,22 +77,14 @@ impl Reply {
 }
 
 /// Encodes a request.
-///
-/// # Errors
-/// The codec refuses it.
-pub(crate) fn encode(words: &[&[u8]], output: &mut Vec<u8>) -> Result<(), Unreadable> {
-    let words: Vec<_> = words.iter().map(|word| BorrowedFrame::BulkString(word)).collect();
-    let frame = BorrowedFrame::Array(&words);
-    let start = output.len();
-    output.resize(start + frame.encode_len(false), 0);
-    let encoded = resp2::encode::encode_borrowed(&mut output[start..], &frame, false);
-    encoded.map(drop).map_err(|error| Unreadable(error.to_string()))
+pub(crate) fn encode(words: &[&[u8]], output: &mut Vec<u8>) {
+    Writer::new(output, Protocol::Resp2).bulks(words);
 }
 
 /// The bytes received, and how far the frame at their front has been looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     scanned: usize,
     /// How many elements each open aggregate still lacks, the outermost first.
     open: Vec<u64>,
@@ -105,7 +95,7 @@ impl Replies {
     ///
     /// # Errors
     /// The bytes are no reply, or a reply beyond the bounds.
-    pub(crate) fn next(&mut self, protocol: Protocol) -> Result<Option<Reply>, Unreadable> {
+    pub(crate) fn next(&mut self) -> Result<Option<Reply>, Unreadable> {
         loop {
             let Some(header) = self.header()? else { return Ok(None) };
             self.scanned += header.bytes;
@@ -118,9 +108,10 @@ impl Replies {
                 break;
             }
         }
-        let frame: Vec<u8> = self.bytes.drain(..self.scanned).collect();
+        let reply = take(&mut &self.bytes[..self.scanned]);
+        self.bytes.drain(..self.scanned);
         self.scanned = 0;
-        decode(&frame, protocol).map(Some)
+        reply.map(Some).ok_or_else(|| Unreadable("not a reply".to_owned()))
     }
 
     /// Counts a finished element. True if it was the last one of the frame.
@@ -182,52 +173,33 @@ struct Header {
     elements: u64,
 }
 
-/// The value of one whole reply, which this server has written itself or [`Replies`] has bounded.
-///
-/// # Errors
-/// The bytes are no reply.
-pub(crate) fn decode(frame: &[u8], protocol: Protocol) -> Result<Reply, Unreadable> {
-    let decoded = match protocol {
-        Protocol::Resp2 => resp2::decode::decode(frame).map(|found| found.map(|(frame, _)| of_resp2(frame))),
-        Protocol::Resp3 => {
-            resp3::decode::complete::decode(frame).map(|found| found.map(|(frame, _)| of_resp3(frame)))
+/// Takes the value at the front of the bytes. [`Replies`] has bounded its depth.
+fn take(bytes: &mut &[u8]) -> Option<Reply> {
+    Some(match Element::take(bytes)? {
+        Element::Aggregate(b'|', len) => {
+            for _ in 0..len {
+                take(bytes)?;
+            }
+            take(bytes)?
         }
-    };
-    let decoded = decoded.map_err(|error| Unreadable(format!("not a reply: {error}")))?;
-    decoded.ok_or_else(|| Unreadable("not a reply".to_owned()))
-}
-
-fn of_resp2(frame: Frame2) -> Reply {
-    match frame {
-        Frame2::Array(items) => Reply::List(items.into_iter().map(of_resp2).collect()),
-        Frame2::BulkString(text) | Frame2::SimpleString(text) => Reply::Text(text),
-        Frame2::Error(text) => Reply::Error(text),
-        Frame2::Integer(value) => Reply::Integer(value),
-        Frame2::Null => Reply::Null,
-    }
-}
-
-fn of_resp3(frame: Frame3) -> Reply {
-    let list = |items: Vec<Frame3>| items.into_iter().map(of_resp3).collect();
-    match frame {
-        Frame3::Array { data, .. } => Reply::List(list(data)),
-        Frame3::BigNumber { data, .. }
-        | Frame3::BlobString { data, .. }
-        | Frame3::ChunkedString(data)
-        | Frame3::SimpleString { data, .. }
-        | Frame3::VerbatimString { data, .. } => Reply::Text(data),
-        Frame3::BlobError { data, .. } => Reply::Error(String::from_utf8_lossy(&data).into_owned()),
-        Frame3::Boolean { data, .. } => Reply::Integer(data.into()),
-        Frame3::Double { data, .. } => Reply::Text(data.to_string().into_bytes()),
-        Frame3::Map { data, .. } => {
-            Reply::Map(data.into_iter().map(|(field, value)| (of_resp3(field), of_resp3(value))).collect())
+        Element::Aggregate(b'%', len) => {
+            let pairs = (0..len / 2).map(|_| Some((take(bytes)?, take(bytes)?)));
+            Reply::Map(pairs.collect::<Option<_>>()?)
         }
-        Frame3::Number { data, .. } => Reply::Integer(data),
-        Frame3::Push { data, .. } => Reply::Push(list(data)),
-        Frame3::Set { data, .. } => Reply::List(data.into_iter().map(of_resp3).collect()),
-        Frame3::SimpleError { data, .. } => Reply::Error(data),
-        Frame3::Hello { .. } | Frame3::Null => Reply::Null,
-    }
+        Element::Aggregate(kind, len) => {
+            let items = (0..len).map(|_| take(bytes)).collect::<Option<_>>()?;
+            if kind == b'>' { Reply::Push(items) } else { Reply::List(items) }
+        }
+        Element::Bulk(b'!', text) | Element::Line(b'-', text) => {
+            Reply::Error(String::from_utf8_lossy(text).into_owned())
+        }
+        // Text for people, after its format and a colon.
+        Element::Bulk(b'=', text) => Reply::Text(text.get(4..)?.to_vec()),
+        Element::Line(b':', line) => Reply::Integer(integer(line)?),
+        Element::Line(b'#', line) => Reply::Integer((line == b"t").into()),
+        Element::Bulk(_, text) | Element::Line(_, text) => Reply::Text(text.to_vec()),
+        Element::Null(_) => Reply::Null,
+    })
 }
 
 /// Bytes of a reply from another process at most: far more than any that the lock client asks for.
@@ -242,11 +214,11 @@ mod tests {
     use super::*;
 
     /// What the bytes are, received one by one.
-    fn received(bytes: &[u8], protocol: Protocol) -> Vec<Result<Reply, String>> {
+    fn received(bytes: &[u8]) -> Vec<Result<Reply, String>> {
         let (mut replies, mut found) = (Replies::default(), Vec::new());
         for byte in bytes {
             replies.bytes.push(*byte);
-            match replies.next(protocol) {
+            match replies.next() {
                 Ok(None) => {}
                 Ok(Some(reply)) => found.push(Ok(reply)),
                 Err(error) => {
@@ -272,23 +244,26 @@ mod tests {
             Ok(Reply::Error("ERR no".to_owned())),
             Ok(Reply::Null),
         ];
-        assert_eq!(received(bytes, Protocol::Resp2), expected);
+        assert_eq!(received(bytes), expected);
     }
 
     #[test]
     fn maps_and_pushes_are_told_apart() {
-        let bytes = b"%2\r\n+token\r\n:41\r\n+meta\r\n%0\r\n>2\r\n+lock-lost\r\n_\r\n,1.5\r\n#t\r\n";
-        let found = received(bytes, Protocol::Resp3);
+        let bytes = b"%2\r\n+token\r\n:41\r\n+meta\r\n%0\r\n>2\r\n+lock-lost\r\n_\r\n,1.5\r\n#t\r\n\
+            |1\r\n+ttl\r\n:9\r\n=5\r\ntxt:a\r\n!6\r\nERR no\r\n(12\r\n";
+        let found = received(bytes);
         let map = found[0].clone().unwrap();
         assert_eq!(map.field("token").and_then(Reply::integer), Some(41));
         assert_eq!(map.field("meta"), Some(&Reply::Map(Vec::new())));
         let push = Reply::Push(vec![text("lock-lost"), Reply::Null]);
-        assert_eq!(found[1..], [Ok(push), Ok(text("1.5")), Ok(Reply::Integer(1))]);
+        let refused = Reply::Error("ERR no".to_owned());
+        let expected = [push, text("1.5"), Reply::Integer(1), text("a"), refused, text("12")].map(Ok);
+        assert_eq!(found[1..], expected, "an attribute is not seen");
     }
 
     #[test]
     fn a_field_is_found_in_the_flat_list_of_resp2_too() {
-        let found = received(b"*4\r\n+token\r\n:41\r\n+lease\r\n:9\r\n", Protocol::Resp2);
+        let found = received(b"*4\r\n+token\r\n:41\r\n+lease\r\n:9\r\n");
         assert_eq!(found[0].clone().unwrap().field("lease").and_then(Reply::integer), Some(9));
     }
 
@@ -304,13 +279,13 @@ mod tests {
             (b"*?\r\n", "no valid length"),
             (b":12x\r\n", "not a reply"),
         ] {
-            let found = received(bytes, Protocol::Resp3);
+            let found = received(bytes);
             let error = found[0].clone().unwrap_err();
             assert!(found.len() == 1 && error.contains(reason), "{error}");
         }
-        assert!(received(&b"*1\r\n".repeat(100_000), Protocol::Resp3)[0].is_err(), "nested without end");
+        assert!(received(&b"*1\r\n".repeat(100_000))[0].is_err(), "nested without end");
         let line = [b"+", &b"x".repeat(LINE_BYTES_MAX + 1)[..]].concat();
         let mut replies = Replies { bytes: line, ..Replies::default() };
-        assert!(replies.next(Protocol::Resp2).is_err(), "a line without end");
+        assert!(replies.next().is_err(), "a line without end");
     }
 }
