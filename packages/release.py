@@ -209,7 +209,7 @@ def pack_npm(program: pathlib.Path, target: str, out: pathlib.Path) -> list[path
 
 def release(target: str, binary: pathlib.Path | None, features: str, npm: bool, out: pathlib.Path) -> list[pathlib.Path]:
     """Makes the files of a release in `out`, and returns them."""
-    manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())["package"]
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     program = binary or build(target, features)
     if not program.is_file():
         raise Failure(f"there is no program {program}")
@@ -218,11 +218,11 @@ def release(target: str, binary: pathlib.Path | None, features: str, npm: bool, 
     if has_symbols(program):
         raise Failure(f"{program} is not stripped: it was not built with --release")
     said = output(program, "--version")
-    if f"redlatch={manifest['version']}\n" not in said:
-        raise Failure(f"{program} is not version {manifest['version']}: {said.strip()}")
+    if f"redlatch={version}\n" not in said:
+        raise Failure(f"{program} is not version {version}: {said.strip()}")
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH") or output("git", "log", "-1", "--format=%ct"))
     date = output("date", "--utc", f"--date=@{seconds}", "+%Y-%m-%dT%H:%M:%SZ").strip()
-    name = f"redlatch-{manifest['version']}-{target}"
+    name = f"redlatch-{version}-{target}"
     bill = json.dumps(sbom(target, features, date), indent=1) + "\n"
     out.mkdir(parents=True, exist_ok=True)
     files = [out / f"{name}.tar.gz", out / f"{name}.cdx.json"]
