@@ -85,8 +85,8 @@ impl ScriptRunner {
     pub(crate) fn quarantine(&self, left_ms: Option<u64>) {
         let shared = self.engine.shared();
         match left_ms {
-            Some(left_ms) => shared.quarantine.begin(shared.clock.now().lock + left_ms, "a test"),
-            None => drop(shared.quarantine.end()),
+            Some(left_ms) => shared.locks.quarantine.begin(shared.clock.now().lock + left_ms, "a test"),
+            None => drop(shared.locks.quarantine.end()),
         }
     }
 
@@ -99,7 +99,7 @@ impl ScriptRunner {
 
     /// Bytes the interpreter holds: 0 until the first interpreted script.
     pub(crate) fn interpreter_bytes(&self) -> usize {
-        self.engine.shared().interpreter.memory()
+        self.engine.shared().scripts.interpreter.memory()
     }
 
     /// Builds a state, runs a script on it, and returns everything observable.

@@ -289,7 +289,7 @@ impl<S: Peer> ConnectionIo<S> {
         if received == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.context.engine.shared().metrics.input_bytes.add(received as u64);
+        self.context.engine.shared().stats.metrics.input_bytes.add(received as u64);
         if received >= processor.read_bytes {
             processor.read_bytes = READ_BYTES;
         }
@@ -312,7 +312,7 @@ impl<S: Peer> ConnectionIo<S> {
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.context.engine.shared().metrics.output_bytes.add(sent as u64);
+            self.context.engine.shared().stats.metrics.output_bytes.add(sent as u64);
             processor.written += sent;
         }
         processor.written = 0;

@@ -426,7 +426,7 @@ impl Node {
         let shared = self.context.engine.shared();
         NodeFacts {
             node: number,
-            port: shared.main_port(),
+            port: shared.instance.main_port(),
             state: *self.status.state.lock(),
             skew_ms: self.clock.skew_ms(),
             partitions: self.status.partitions.read().clone(),

@@ -228,7 +228,7 @@ impl RequestProcessor {
                     break;
                 }
                 Err(error) => {
-                    refuse(error, &engine.shared().metrics, &self.session, &mut self.output);
+                    refuse(error, &engine.shared().stats.metrics, &self.session, &mut self.output);
                     self.state = State::Closing;
                     break;
                 }

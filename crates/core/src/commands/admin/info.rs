@@ -72,7 +72,7 @@ impl Fields {
 
 fn command_stats(fields: &mut Fields, shared: &Shared) {
     for command in table().all() {
-        let stats = &shared.stats[usize::from(command.index)];
+        let stats = &shared.stats.commands[usize::from(command.index)];
         let (calls, micros) = (stats.calls.get(), stats.micros());
         let (rejected, failed) = (stats.rejected.get(), stats.failed.get());
         if [calls, rejected, failed].iter().any(|count| *count > 0) {
@@ -86,14 +86,14 @@ fn command_stats(fields: &mut Fields, shared: &Shared) {
 }
 
 fn error_stats(fields: &mut Fields, shared: &Shared) {
-    for (code, count) in shared.metrics.error_codes.all() {
+    for (code, count) in shared.stats.metrics.error_codes.all() {
         fields.put(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 
 fn latency_stats(fields: &mut Fields, shared: &Shared) {
     for command in table().all() {
-        let histogram = &shared.stats[usize::from(command.index)].histogram;
+        let histogram = &shared.stats.commands[usize::from(command.index)].histogram;
         if histogram.cumulative().is_empty() {
             continue;
         }
@@ -109,7 +109,7 @@ fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) {
         if keys > 0 {
             let ttl = match deadlines {
                 0 => 0,
-                _ => call.view.average_ttl_ms(database, call.shared.random()),
+                _ => call.view.average_ttl_ms(database, call.shared.random.next()),
             };
             fields
                 .put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl={ttl}"));

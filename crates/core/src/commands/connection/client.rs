@@ -204,7 +204,7 @@ impl<'a> Filter<'a> {
                 b"laddr" => filter.local = Some(value),
                 b"user" => {
                     let none = || Refusal::quoting("ERR No such user '", value, "'");
-                    filter.account = Some(call.shared.acl.find(value).ok_or_else(none)?);
+                    filter.account = Some(call.shared.access.acl.find(value).ok_or_else(none)?);
                 }
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_self = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_self = false,

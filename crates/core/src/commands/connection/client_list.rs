@@ -53,7 +53,7 @@ pub(in crate::commands) fn about(
     let waited_for = client.waits_for(usize::MAX);
     let argv = total(waited_for.iter().map(|key| key.len() as u64).chain([words]));
     let waits_for = reader.map_or_else(String::new, |reader| waits_for(client, reader));
-    let script = match shared.running.script_and_age(now) {
+    let script = match shared.scripts.running.script_and_age(now) {
         Some((script, age_ms)) if script.client.id == client.id => {
             format!(" script={} script-age={}", script.name, age_ms / 1000)
         }

@@ -58,7 +58,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let entropy = call.shared.random();
+    let entropy = call.shared.random.next();
 
     // CLIENT PAUSE keeps expired keys. RANDOMKEY answers an expired key then if there are no others.
     let accepts_ended = call.shared.pause.holds(|| true, call.now.lock).is_some();

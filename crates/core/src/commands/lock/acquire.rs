@@ -191,7 +191,7 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
 /// # Errors
 /// There is a quarantine and the request does not wait, the journal cannot be written, or the server shuts down.
 fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
-    let quarantine = &call.shared.quarantine;
+    let quarantine = &call.shared.locks.quarantine;
     if !quarantine.is_on() {
         return Ok(false);
     }
@@ -251,7 +251,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
     let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);
     let serve = Waiting {
         client: Arc::clone(&call.session.client),
-        quarantine: Arc::clone(&call.shared.quarantine),
+        quarantine: Arc::clone(&call.shared.locks.quarantine),
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
         wait: Arc::clone(&wait),
         request,
@@ -264,7 +264,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
     };
     let ledger = call.shared.keyspace.ledger();
     let waiter = Arc::new(Waiter::new(ledger, Arc::clone(&wait), Vec::new(), Box::new(serve)));
-    call.shared.lock_waits.enter(&waiter);
+    call.shared.locks.waits.enter(&waiter);
     Outcome::Park { wait, waiter: Some(waiter) }
 }
 

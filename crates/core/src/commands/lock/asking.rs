@@ -131,7 +131,7 @@ impl<'c> Asking<'c> {
     }
 
     fn note(self, rule: Rule, key: &[u8]) {
-        self.shared.lock_lint.note(rule, key, self.client, self.now.lock);
+        self.shared.locks.lint.note(rule, key, self.client, self.now.lock);
     }
 }
 

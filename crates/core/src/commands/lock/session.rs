@@ -43,7 +43,7 @@ pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<Lock
     // Another connection may have taken it over.
     session.lock_session.take_if(|own| own.client() != Some(client));
     session.lock_session.get_or_insert_with(|| {
-        let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        let id = shared.random.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
         session.client.lock_session.store(id, Relaxed);
         shared.registries.lock_sessions.begin(id, client)
     })

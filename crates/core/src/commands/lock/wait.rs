@@ -170,7 +170,7 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
         return;
     }
     let at = (shared.clock.now(), shared.events());
-    let circle = shared.lock_waits.circle(&shared.keyspace, &shared.registries, waiter, at);
+    let circle = shared.locks.waits.circle(&shared.keyspace, &shared.registries, waiter, at);
     let Some(circle) = circle else { return };
     if policy == "warn" {
         watch::report_circle(shared, &describe(&circle, &Reader::UNLIMITED));
@@ -178,8 +178,8 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     }
     let Some(asker) = circle.youngest.serve.asker() else { return };
     if circle.youngest.wait.claim.take() {
-        shared.metrics.errors.add(1);
-        shared.metrics.error_codes.add("DEADLOCK");
+        shared.stats.metrics.errors.add(1);
+        shared.stats.metrics.error_codes.add("DEADLOCK");
         let text = describe(&circle, &Reader::of_client(asker.client));
         let mut answer = Vec::new();
         Reply::new(&mut answer, asker.client.protocol()).error(&format!("DEADLOCK {text}"));
