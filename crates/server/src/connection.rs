@@ -296,7 +296,7 @@ impl<S: Peer> ConnectionIo<S> {
         if received < processor.input.len() {
             // Part of a request also counts as activity.
             let now = self.context.clock().now().lock;
-            self.client.last_active_ms.store(now.as_millis(), Relaxed);
+            self.client.activity.last_active_ms.store(now.as_millis(), Relaxed);
         }
         Ok(Poll::Ready(()))
     }
@@ -361,7 +361,7 @@ impl<S: Peer> ConnectionIo<S> {
         {
             return Ok(Poll::Ready(()));
         }
-        self.client.is_held.store(processor.is_held(), Relaxed);
+        self.client.blocking.is_held.store(processor.is_held(), Relaxed);
         self.show_buffers(processor);
         Ok(Poll::Pending)
     }
@@ -369,9 +369,9 @@ impl<S: Peer> ConnectionIo<S> {
     /// Lets CLIENT LIST see the buffers as they are now.
     fn show_buffers(&self, processor: &RequestProcessor) {
         let input = &processor.input;
-        self.client.query_bytes.store(input.len() as u64, Relaxed);
-        self.client.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
-        self.client.reply_bytes.store(processor.unread() as u64, Relaxed);
+        self.client.buffers.query_bytes.store(input.len() as u64, Relaxed);
+        self.client.buffers.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
+        self.client.buffers.reply_bytes.store(processor.unread() as u64, Relaxed);
     }
 
     /// Whether the deadline of the connection's wait has passed. Otherwise its timer wakes the task.

@@ -334,7 +334,7 @@ impl Shared {
                 unix_secs: unix_secs(),
                 micros,
                 words,
-                peer: client.peer.clone(),
+                peer: client.address.peer.clone(),
                 client_name: client.names.lock().name.clone(),
             };
             self.stats.slowlog.push(call, self.settings.integer("slowlog-max-len").max(0) as usize);

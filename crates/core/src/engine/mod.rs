@@ -125,7 +125,7 @@ impl Engine {
     #[inline]
     pub fn end_batch(&self, session: &mut Session, batch: Batch) {
         session.called.flush(&self.shared.stats.commands);
-        session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
+        session.client.activity.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
         self.shared.stats.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
     }
@@ -257,7 +257,7 @@ impl Engine {
 
     /// Whether the address of a client has sent too many wrong passwords, so that its logins are held.
     pub fn delays_logins_of(&self, session: &Session) -> bool {
-        self.shared.login_held(&session.client.peer, self.shared.clock.now().lock).is_some()
+        self.shared.login_held(&session.client.address.peer, self.shared.clock.now().lock).is_some()
     }
 
     /// Whether a CLIENT PAUSE is active.
@@ -288,7 +288,7 @@ impl Engine {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {
                 client.cut("was idle for longer than timeout");
-            } else if login_ms_max > 0 && client.is_late_to_log_in(now, login_ms_max) {
+            } else if login_ms_max > 0 && client.login.is_late(now, login_ms_max) {
                 client.cut("has not authenticated within login-timeout");
             }
         });
@@ -404,7 +404,7 @@ impl Engine {
     #[cold]
     fn holds_login(&self, session: &Session, request: Request<'_>, now: Now) -> Option<LockTime> {
         let is_login = session.transaction.is_none() && commands::is_login(request);
-        let peer = Some(&session.client.peer).filter(|_| is_login)?;
+        let peer = Some(&session.client.address.peer).filter(|_| is_login)?;
         self.shared.login_held(peer, now.lock)
     }
 
@@ -459,8 +459,8 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(&self.shared, transaction, command, request, session.protocol, out);
-                session.client.show_queued(Some(transaction.queued.len()), transaction.bytes);
-                session.client.last_command.store(command.index, Relaxed);
+                session.client.transaction.show_queued(Some(transaction.queued.len()), transaction.bytes);
+                session.client.activity.last_command.store(command.index, Relaxed);
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -537,7 +537,7 @@ impl Engine {
     ) -> Result<Outcome, Refusal> {
         let shared = &*self.shared;
         let mut is_timed = command.is_measured | session.is_sampled() || shared.settings.measures_all();
-        session.client.last_command.store(command.index, Relaxed);
+        session.client.activity.last_command.store(command.index, Relaxed);
         if batch.run.0 != command.index {
             is_timed |= shared.stats.commands[usize::from(command.index)].is_untimed();
             // The command may report the counters.
@@ -643,7 +643,7 @@ impl Engine {
     #[cold]
     fn log_drop(&self, session: &Session, reason: &'static str) {
         if let Some(times) = self.shared.log_limits.drops.happened(self.shared.clock.now().lock) {
-            let (client, peer) = (session.client.id, &session.client.peer);
+            let (client, peer) = (session.client.id, &session.client.address.peer);
             tracing::info!(client, peer, reason, times, "The server has ended a connection");
         }
     }
@@ -652,7 +652,7 @@ impl Engine {
     #[cold]
     fn warn_of_http(&self, session: &Session) {
         if let Some(times) = self.shared.log_limits.http.happened(self.shared.clock.now().lock) {
-            let peer = &session.client.peer;
+            let peer = &session.client.address.peer;
             tracing::warn!(
                 times,
                 peer,

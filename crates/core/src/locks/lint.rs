@@ -161,7 +161,7 @@ impl LockLint {
         if findings.found.len() >= FINDINGS_MAX && !findings.found.contains_key(&place) {
             return;
         }
-        let new = || Finding { peer: client.peer.clone(), names, count: 0, last: now };
+        let new = || Finding { peer: client.address.peer.clone(), names, count: 0, last: now };
         let finding = findings.found.entry(place).or_insert_with(new);
         finding.count = finding.count.saturating_add(1);
         finding.last = now;

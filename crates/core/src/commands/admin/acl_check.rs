@@ -115,7 +115,7 @@ pub(crate) fn check(
     command: &'static Command,
     request: Request<'_>,
 ) -> Result<(), Refusal> {
-    session.client.last_command.store(command.index, Relaxed);
+    session.client.activity.last_command.store(command.index, Relaxed);
     let context = if session.transaction.is_some() { Context::Transaction } else { Context::Request };
     check_and_log(session, shared, command, request, context).map_err(|denied| {
         Refusal::said(match denied {

@@ -92,8 +92,8 @@ impl<'s> Snapshot<'s> {
             held: clients.iter().filter(|client| client.is_blocked()).count(),
             waiting: clients.iter().filter(|client| client.waits_until().is_some()).count(),
             longest_buffers: [
-                longest(|client| client.query_bytes.load(Relaxed)),
-                longest(|client| client.reply_bytes.load(Relaxed)),
+                longest(|client| client.buffers.query_bytes.load(Relaxed)),
+                longest(|client| client.buffers.reply_bytes.load(Relaxed)),
             ],
             traffic,
             rates: shared.stats.metrics.rates.per_sec(now.as_millis(), traffic),

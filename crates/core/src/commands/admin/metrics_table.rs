@@ -365,7 +365,10 @@ const LOCKS: &[Metric] = &[
 fn about_script((script, age_ms): (Script, u64)) -> String {
     let (kind, client) = (if script.is_function() { "function" } else { "sha1" }, &script.client);
     let name = client.names.lock().name.clone();
-    format!("{kind}={},age_ms={age_ms},client={},addr={},name={name}", script.name, client.id, client.peer)
+    format!(
+        "{kind}={},age_ms={age_ms},client={},addr={},name={name}",
+        script.name, client.id, client.address.peer
+    )
 }
 
 const REPLICATION: &[Metric] = &[

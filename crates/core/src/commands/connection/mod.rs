@@ -116,7 +116,7 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         return Ok(());
     }
     // Outside of EXEC the request would have waited.
-    let peer = &call.session.client.peer;
+    let peer = &call.session.client.address.peer;
     if call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
         return Err(Refusal::said(TOO_MANY));
     }
@@ -131,7 +131,7 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         call.shared.access.audit.failed_login(call.now, Author::of(call.session), known.as_deref());
         if let Some(times) = call.shared.log_limits.failed_logins.happened(call.now.lock) {
             let user = known.map_or_else(|| "(unknown)".to_owned(), |name| LogName(&name).to_string());
-            let (client, peer) = (call.session.client.id, &call.session.client.peer);
+            let (client, peer) = (call.session.client.id, &call.session.client.address.peer);
             tracing::warn!(client, peer, user, times, "A login has failed");
         }
         return Err(Refusal::said(WRONG_PASSWORD));
@@ -228,8 +228,8 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     session.replies = Replies::On;
     session.enter_as(Arc::clone(call.shared.access.acl.default_account()), call.shared.access.acl.is_open());
     session.client.names.lock().name.clear();
-    session.client.no_evict.store(false, Relaxed);
-    session.client.no_touch.store(false, Relaxed);
+    session.client.options.no_evict.store(false, Relaxed);
+    session.client.options.no_touch.store(false, Relaxed);
     select_database(session, 0);
     set_protocol(call, Protocol::Resp2);
 
@@ -248,5 +248,5 @@ fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn select_database(session: &mut Session, database: u16) {
     session.database = database;
-    session.client.database.store(database, Relaxed);
+    session.client.activity.database.store(database, Relaxed);
 }

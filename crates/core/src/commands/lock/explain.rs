@@ -221,7 +221,7 @@ impl Teller<'_> {
         };
         let names = client.names.lock().clone();
         let library = format!("{} {}", names.library, names.library_version);
-        let known = [names.name.as_str(), library.trim(), client.peer.as_str()];
+        let known = [names.name.as_str(), library.trim(), client.address.peer.as_str()];
         let known: Vec<&str> = known.into_iter().filter(|part| !part.is_empty()).collect();
         if known.is_empty() { format!("client {id}") } else { known.join(", ") }
     }

@@ -392,7 +392,9 @@ impl<'r, 'o> Answer<'r, 'o> {
 
     fn client(&mut self, client: Option<&Client>) {
         match client {
-            Some(client) => answer_client(self.reply, client.id, &client.peer, &client.names.lock().clone()),
+            Some(client) => {
+                answer_client(self.reply, client.id, &client.address.peer, &client.names.lock().clone())
+            }
             None => self.reply.null(),
         }
     }

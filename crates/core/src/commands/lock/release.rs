@@ -83,7 +83,7 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if is_broken {
         let (client, user) = (&call.session.client, LogName(call.session.account.name()));
         let (id, peer, key, said) =
-            (client.id, &client.peer, LogName(name), LogName(reason.unwrap_or_default()));
+            (client.id, &client.address.peer, LogName(name), LogName(reason.unwrap_or_default()));
         tracing::info!(client = id, %user, peer, %key, token, reason = %said, "A lock is broken");
         call.audit("break", |line| {
             line.text("key", name);
@@ -100,7 +100,7 @@ fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
     let user = session.account.name();
     Breaker {
         user: Bytes::copy_from_slice(&user[..user.len().min(NAME_BYTES_SHOWN)]),
-        peer: session.client.peer.as_str().into(),
+        peer: session.client.address.peer.as_str().into(),
         text: text.map(Bytes::copy_from_slice),
     }
 }

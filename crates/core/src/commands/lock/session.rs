@@ -86,7 +86,7 @@ pub(crate) fn end(session: &mut Session, shared: &Shared) {
 /// The connection of a holder, if it asked to be told that somebody waits for its lock.
 pub(super) fn told_of_contention(shared: &Shared, holder: ClientId) -> Option<Arc<Client>> {
     let client = shared.registries.clients.get(holder)?;
-    (client.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
+    (client.options.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
 }
 
 /// Tells the holder of a lock that somebody waits for it.
@@ -151,7 +151,7 @@ fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.args.finish()?;
 
-    call.session.client.tells_contended.store(is_told, Relaxed);
+    call.session.client.options.tells_contended.store(is_told, Relaxed);
 
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -180,7 +180,7 @@ pub(super) fn log_end(
         key = %LogName(key),
         owner = owner.map(|owner| display(LogName(owner))),
         client = client.id,
-        peer = client.peer,
+        peer = client.address.peer,
         waited_ms = now.millis_since(since),
         outcome,
         token,
@@ -213,7 +213,7 @@ impl WaitLine<'_> {
             key = %LogName(key),
             owner = owner.map(|owner| display(LogName(owner))),
             client = client.id,
-            peer = client.peer,
+            peer = client.address.peer,
             name = name.as_deref(),
             waited_ms = now.millis_since(since),
             how,
@@ -243,7 +243,7 @@ fn left_ms(holder: Option<&LockHolder>, now: LockTime) -> Option<u64> {
 /// The address and the name of a client, as far as they are known.
 fn names(shared: &Shared, id: ClientId) -> (Option<String>, Option<String>) {
     let client = shared.registries.clients.get(id);
-    client.map_or((None, None), |client| (Some(client.peer.clone()), name_of(&client)))
+    client.map_or((None, None), |client| (Some(client.address.peer.clone()), name_of(&client)))
 }
 
 fn name_of(client: &Client) -> Option<String> {
@@ -331,7 +331,7 @@ fn log_holds(
             waiters = held.waiters,
             waiter = first.map(|asker| display(LogName(asker.owner))),
             waiter_client = first.map(|asker| asker.client.id),
-            waiter_peer = first.map(|asker| asker.client.peer.as_str()),
+            waiter_peer = first.map(|asker| asker.client.address.peer.as_str()),
             "A lock is held for long"
         );
     }
