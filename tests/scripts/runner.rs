@@ -94,7 +94,7 @@ impl ScriptRunner {
     pub(crate) fn grant(&self, key: &[u8]) -> Option<Grant> {
         let shared = self.engine.shared();
         let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, shared.clock.now(), Events::default());
-        view.grant_of(key)
+        view.locks().grant_of(key)
     }
 
     /// Bytes the interpreter holds: 0 until the first interpreted script.

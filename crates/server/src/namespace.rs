@@ -453,7 +453,7 @@ impl Node {
             }
             let view = View::try_lock(&shared.keyspace, ShardSet::All, database, now, shared.events());
             let Some(mut view) = view else { break };
-            view.survey(|entry| {
+            view.whole().survey(|entry| {
                 if let Some(deadline) = entry.deadline.filter(|deadline| !deadline.has_passed(now.lock)) {
                     found.push((deadline.time(), DeadlineOf::Key(Bytes::copy_from_slice(entry.key))));
                     if found.len() > 16 * count {

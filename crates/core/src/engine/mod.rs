@@ -337,7 +337,7 @@ impl Engine {
             tracing::info!(reason, "The quarantine is over: locks are granted and extended again");
         }
         if !quarantine.is_on() {
-            view.serve_lock_queues();
+            view.queues().serve_all_locks();
         }
         view.finish(&shared.registries);
         None
@@ -503,7 +503,7 @@ impl Engine {
             Ok(Outcome::Park { wait, waiter }) => {
                 // The shards are still locked, so that the write that ends the wait finds it.
                 if let Some(waiter) = &waiter {
-                    view.park(waiter);
+                    view.queues().park(waiter);
                 }
                 session.client.begin_wait(&wait);
                 session.parked = Some(wait);

@@ -169,7 +169,7 @@ fn refused(name: &str, why: &str) -> Refusal {
 fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.view.reset_counts()?;
+    call.view.whole().reset_counts()?;
     call.shared.stats.metrics.reset();
     call.shared.scripts.running.slow.reset();
     call.shared.settings.output_limits().disconnections.reset();

@@ -23,7 +23,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         asked.push(b"default");
     }
 
-    let snapshot = Snapshot::take(call.shared, call.view.counts(), call.now.lock);
+    let snapshot = Snapshot::take(call.shared, call.view.whole().counts(), call.now.lock);
     let mut fields = Fields::default();
     for section in SECTIONS.iter().filter(|section| section.is_among(&asked)) {
         if !fields.0.is_empty() {
@@ -105,11 +105,11 @@ fn latency_stats(fields: &mut Fields, shared: &Shared) {
 
 fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) {
     for database in 0..call.shared.keyspace.databases() {
-        let (keys, deadlines) = call.view.known_size(database);
+        let (keys, deadlines) = call.view.whole().known_size(database);
         if keys > 0 {
             let ttl = match deadlines {
                 0 => 0,
-                _ => call.view.average_ttl_ms(database, call.shared.random.next()),
+                _ => call.view.whole().average_ttl_ms(database, call.shared.random.next()),
             };
             fields
                 .put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl={ttl}"));

@@ -26,7 +26,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let reader = Reader::of(call.session);
     let mut ends: Vec<PastLock> = Vec::new();
-    call.view.each_past_lock(|past| {
+    call.view.locks().each_past(|past| {
         let key = past.key.bytes();
         if options.fits(key) && reader.may_see(key) {
             ends.push(past.clone());

@@ -61,7 +61,7 @@ pub(super) fn hold(
     let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
     for key in keys {
         if !session.hold(view.database(), key.clone(), lock.clone()) {
-            view.end_session_lock(key, &lock, session);
+            view.locks().end_session(key, &lock, session);
         }
     }
 }
@@ -134,7 +134,8 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut count: usize = 0;
     for ((database, key), lock) in found.locks() {
         call.view.select(database);
-        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, &found, client)));
+        count =
+            count.saturating_add(usize::from(call.view.locks().attach_session(&key, &lock, &found, client)));
     }
     call.view.select(selected);
     call.session.client.lock_session.store(found.id, Relaxed);

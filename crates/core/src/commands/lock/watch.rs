@@ -126,7 +126,7 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
     // Of several locks the first that others hold.
     let mut held = None;
     for key in &keys {
-        let lock = view.held_lock(key, Shown::First(HOLDERS_MAX));
+        let lock = view.locks().held(key, Shown::First(HOLDERS_MAX));
         let is_others =
             |lock: &HeldLock| lock.holders.iter().any(|holder| holder.owner.as_ref() != Some(asker.owner));
         if lock.as_ref().is_some_and(is_others) {
@@ -134,9 +134,9 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
             break;
         }
     }
-    let ahead = view.lock_waiters(line.key).position(|other| other.wait.number == wait.number);
+    let ahead = view.queues().lock_waiters(line.key).position(|other| other.wait.number == wait.number);
     line.position = ahead.map(|ahead| ahead.saturating_add(1));
-    line.queue = Some(view.lock_queue_len(line.key));
+    line.queue = Some(view.queues().lock_queue_len(line.key));
     line.log(shared, held.as_ref(), now.lock);
     view.finish(&shared.registries);
 }
@@ -154,7 +154,7 @@ pub(super) fn report_polling(
         return client.polling.forget_report();
     }
     let since = client.polling.reported().1;
-    let held = view.held_key(key, Shown::First(HOLDERS_MAX));
+    let held = view.locks().held_key(key, Shown::First(HOLDERS_MAX));
     let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
     line.log(shared, held.as_ref(), now);
 }
@@ -283,7 +283,7 @@ fn watch_holds(shared: &Shared, now: Now) -> Option<LockTime> {
             let visit = |key: &[u8], held: HeldLock, first: Option<&Arc<Waiter>>| {
                 log_holds(shared, (key, &held, first), &since, now.lock);
             };
-            let step = view.scan_locks_since(cursor, KEYS_PER_LOCK, &mut is_meant, HOLDERS_MAX, visit);
+            let step = view.locks().scan_since(cursor, KEYS_PER_LOCK, &mut is_meant, HOLDERS_MAX, visit);
             view.finish(&shared.registries);
             step.ok()
         });
