@@ -262,7 +262,7 @@ fn lock_requests_wait_for_its_end_and_are_served_in_order() {
 #[test]
 fn while_the_disk_fails_removals_and_reads_work_and_other_writes_do_not() {
     let mut server = Restarted::new();
-    server.target.shared().quarantine.set_disk_error("No space left on device");
+    server.target.shared().locks.quarantine.set_disk_error("No space left on device");
     let misconf = "-MISCONF Errors writing to the AOF file: No space left on device";
     for line in [
         "PING", "SET free me NX", "SETNX free me", "EXPIRE lock 100", "INCR n", "HSET h g 1",
@@ -287,11 +287,11 @@ fn a_request_that_waits_is_served_when_the_disk_has_room_again() {
     let mut server = Restarted::new();
     let waiting = server.target.connect();
     assert_eq!(server.send(waiting, &["LOCK.ACQUIRE", "native", "you", "LEASE", "100", "WAIT", "60000"]), "");
-    server.target.shared().quarantine.set_disk_error("No space left on device");
+    server.target.shared().locks.quarantine.set_disk_error("No space left on device");
     assert_eq!(server.ask("LOCK.RELEASE native me"), ":1");
     server.pass(10);
     assert_eq!(server.heard(waiting), "");
-    server.target.shared().quarantine.clear_disk_error();
+    server.target.shared().locks.quarantine.clear_disk_error();
     server.pass(1);
     assert_eq!(server.heard(waiting), "*6 $5 token :2 $5 lease :100 $6 waited :10");
     assert_eq!(server.ask("PING"), "+PONG");

@@ -171,7 +171,7 @@ fn rows() -> Vec<Row> {
 /// Bytes of keys, values and scripts, and of what is held for clients.
 fn used(bare: &Bare) -> [i64; 2] {
     let keyspace = &bare.shared().keyspace;
-    let scripts = bare.shared().scripts.bytes() as u64;
+    let scripts = bare.shared().scripts.cache.bytes() as u64;
     [keyspace.used_bytes() + scripts, keyspace.ledger().total()].map(|bytes| bytes as i64)
 }
 

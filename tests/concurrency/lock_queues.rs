@@ -97,7 +97,7 @@ fn is_grant(reply: &str) -> bool {
 fn assert_nothing_is_left(engine: &Engine, sessions: impl IntoIterator<Item = Session>) {
     sessions.into_iter().for_each(|mut session| engine.disconnect(&mut session));
     let shared = engine.shared();
-    assert_eq!((shared.keyspace.parked(), shared.lock_waits.len()), (0, 0), "requests that wait");
+    assert_eq!((shared.keyspace.parked(), shared.locks.waits.len()), (0, 0), "requests that wait");
     assert!(shared.registries.lock_sessions.is_empty(), "sessions");
     shared.keyspace.assert_laws();
 }

@@ -92,7 +92,7 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
         unblocked: Default::default(),
     };
     let mut view = view(keyspace, &[keys, &also].concat());
-    let wait = Arc::new(Wait { number: view.next_wait_number(), ..wait });
+    let wait = Arc::new(Wait { number: view.queues().next_number(), ..wait });
     for key in keys {
         if take.is_ready(&mut view, key) {
             wait.claim.take();
@@ -103,7 +103,7 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
     }
     let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
     let waiter = Waiter::new(keyspace.ledger(), Arc::clone(&wait), also, Box::new(take));
-    view.park(&Arc::new(waiter));
+    view.queues().park(&Arc::new(waiter));
     view.finish(&Registries::default());
     wait
 }

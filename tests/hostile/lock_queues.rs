@@ -36,7 +36,7 @@ pub(super) fn waiting(machine: &Machine, count: usize, line: impl Fn(usize) -> S
 pub(super) fn assert_nothing_is_left(machine: &Machine) {
     let shared = machine.engine.shared();
     assert_eq!(shared.keyspace.parked(), 0, "entries of queues");
-    assert_eq!(shared.lock_waits.len(), 0, "requests");
+    assert_eq!(shared.locks.waits.len(), 0, "requests");
     assert!(shared.registries.lock_sessions.is_empty(), "sessions");
     shared.keyspace.assert_laws();
 }

@@ -26,8 +26,11 @@ fn libraries_are_restored_from_their_dump() {
     first.restore_functions(&dump("#!lua name=a\nredis.register_function('one', function() return 1 end)"));
     first.restore_functions(&dump("#!lua name=b\nredis.register_function('two', function() return 2 end)"));
     first.restore_functions(&dump("#!lua name=c\nthis is not Lua"));
-    assert_eq!(first.libraries.counts(), (2, 2));
+    assert_eq!(first.scripts.libraries.counts(), (2, 2));
     let second = shared();
-    second.restore_functions(&first.libraries.dump());
-    assert_eq!((second.libraries.counts(), second.libraries.dump()), ((2, 2), first.libraries.dump()));
+    second.restore_functions(&first.scripts.libraries.dump());
+    assert_eq!(
+        (second.scripts.libraries.counts(), second.scripts.libraries.dump()),
+        ((2, 2), first.scripts.libraries.dump())
+    );
 }

@@ -85,8 +85,8 @@ impl ScriptRunner {
     pub(crate) fn quarantine(&self, left_ms: Option<u64>) {
         let shared = self.engine.shared();
         match left_ms {
-            Some(left_ms) => shared.quarantine.begin(shared.clock.now().lock + left_ms, "a test"),
-            None => drop(shared.quarantine.end()),
+            Some(left_ms) => shared.locks.quarantine.begin(shared.clock.now().lock + left_ms, "a test"),
+            None => drop(shared.locks.quarantine.end()),
         }
     }
 
@@ -94,12 +94,12 @@ impl ScriptRunner {
     pub(crate) fn grant(&self, key: &[u8]) -> Option<Grant> {
         let shared = self.engine.shared();
         let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, shared.clock.now(), Events::default());
-        view.grant_of(key)
+        view.locks().grant_of(key)
     }
 
     /// Bytes the interpreter holds: 0 until the first interpreted script.
     pub(crate) fn interpreter_bytes(&self) -> usize {
-        self.engine.shared().interpreter.memory()
+        self.engine.shared().scripts.interpreter.memory()
     }
 
     /// Builds a state, runs a script on it, and returns everything observable.

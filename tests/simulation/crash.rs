@@ -429,7 +429,7 @@ impl World {
         let (Some(server), Some(request)) = (&mut self.server, &self.clients[who].request) else {
             return Job::None;
         };
-        let (now, quarantine) = (server.now(), &server.engine.shared().quarantine);
+        let (now, quarantine) = (server.now(), &server.engine.shared().locks.quarantine);
         let lifted = quarantine.until(now.lock).filter(|_| {
             self.defect == Defect::ExtendsInQuarantine && matches!(request.op, Op::Extend { .. })
         });
@@ -447,7 +447,7 @@ impl World {
             connection.owed = after;
         }
         if let Some(until) = lifted {
-            server.engine.shared().quarantine.begin(until, "the quarantine goes on");
+            server.engine.shared().locks.quarantine.begin(until, "the quarantine goes on");
         }
         connection.output = String::from_utf8(out).expect("an answer in ASCII");
         if let Op::Write { value, lease_ms } = request.op
@@ -608,7 +608,7 @@ impl World {
     /// Tells the commands whether the journal can be written.
     fn show_error(&self) {
         let Some(server) = &self.server else { return };
-        let quarantine = &server.engine.shared().quarantine;
+        let quarantine = &server.engine.shared().locks.quarantine;
         match server.log.error() {
             Some(error) => quarantine.set_disk_error(&error),
             None => quarantine.clear_disk_error(),
@@ -695,7 +695,7 @@ impl World {
             is_whole.then(|| (standing(server.keyspace(), now), grants(server.keyspace(), now)));
         self.expected.boot = self.boot;
         self.expected.time_ms = (now.lock.as_millis(), self.now_ms());
-        self.expected.quarantine_until = server.engine.shared().quarantine.until(now.lock);
+        self.expected.quarantine_until = server.engine.shared().locks.quarantine.until(now.lock);
         for who in 0..CLIENTS {
             self.clients[who].lose_request();
             // Clients with a request have no other plans.
@@ -728,7 +728,7 @@ impl World {
             .with_log(Arc::clone(&log))
             .with_interpreter(INTERPRETER);
         if let Some((until, reason)) = resume.quarantine {
-            shared.quarantine.begin(until, reason);
+            shared.locks.quarantine.begin(until, reason);
         }
         let engine = Engine::new(Arc::new(shared));
         let connect = |_| {

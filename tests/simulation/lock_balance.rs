@@ -47,7 +47,7 @@ impl Held {
         let mut held = Self::default();
         for database in 0..DATABASES {
             let mut view = View::lock(keyspace, ShardSet::All, database, now, Events::default());
-            view.survey(|entry| match (entry.object, entry.grant) {
+            view.whole().survey(|entry| match (entry.object, entry.grant) {
                 (Some(Object::Lock(lock)), _) => {
                     held.keys[lock.kind().index()] += 1;
                     let holders = lock.holders();

@@ -548,7 +548,7 @@ impl LockQueueSimulation {
         let unread = self.clients.iter().filter(|session| session.parked.is_some()).count();
         let (queued, waiting) = (shared.keyspace.parked(), self.model.waiters.len());
         let ghosts = self.ghosts.len();
-        if queued < places || shared.lock_waits.len() != unread + ghosts {
+        if queued < places || shared.locks.waits.len() != unread + ghosts {
             return Err(format!("{queued} queued of {places}, {unread} clients wait of {waiting}"));
         }
         Ok(())
@@ -563,7 +563,8 @@ impl LockQueueSimulation {
         let clients = std::mem::take(&mut self.clients);
         clients.into_iter().for_each(|mut session| self.machine.engine.disconnect(&mut session));
         let shared = self.machine.engine.shared();
-        let left = (shared.keyspace.parked(), shared.lock_waits.len(), shared.registries.lock_sessions.len());
+        let left =
+            (shared.keyspace.parked(), shared.locks.waits.len(), shared.registries.lock_sessions.len());
         if left != (0, 0, 0) {
             return Err(format!("{left:?} queued, waiting and sessions are left"));
         }

@@ -431,7 +431,7 @@ impl LockSimulation {
         let reach = ShardSet::One(key.as_bytes());
         let mut view = View::lock(self.machine.keyspace(), reach, 0, long_ago, Events::default());
         let mut is_there = false;
-        view.for_each_key(|name| is_there |= name == key.as_bytes());
+        view.whole().for_each_key(|name| is_there |= name == key.as_bytes());
         let found = view.entry(is_there.then_some(key.as_bytes())?).occupied()?;
         let value = String::from_utf8_lossy(found.string().ok()?).into_owned();
         let until_ms = found.deadline().map_or(u64::MAX, |deadline| deadline.as_millis());

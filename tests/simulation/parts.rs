@@ -263,7 +263,7 @@ pub(crate) fn standing(keyspace: &Keyspace, now: Now) -> State {
     let mut state = State::new();
     for database in 0..DATABASES {
         let mut view = View::lock(keyspace, ShardSet::All, database, now, Events::default());
-        view.survey(|entry| {
+        view.whole().survey(|entry| {
             let string = || Value::String(entry.string.to_vec());
             let value = entry.object.map_or_else(string, |object| Value::Object(object.clone()));
             let deadline = entry.deadline.map(|deadline| deadline.as_millis());
@@ -281,7 +281,7 @@ pub(crate) fn grants(keyspace: &Keyspace, now: Now) -> Grants {
     let mut grants = Grants::new();
     for database in 0..DATABASES {
         let mut view = View::lock(keyspace, ShardSet::All, database, now, Events::default());
-        view.survey(|entry| {
+        view.whole().survey(|entry| {
             if let Some(grant) = entry.grant {
                 let known = (grant.token, grant.holder, grant.is_native);
                 grants.insert((database, entry.key.to_vec()), known);

@@ -102,7 +102,7 @@ impl Bare {
         let shared = self.engine.shared();
         let now = self.clock.now();
         let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, now, Events::default());
-        view.grant_of(key.as_bytes())
+        view.locks().grant_of(key.as_bytes())
     }
 
     /// How the client polls the lock under a key of database 0, if it does.

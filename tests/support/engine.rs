@@ -110,7 +110,7 @@ impl EngineTarget {
             for connection in &mut self.connections {
                 again |= connection.go_on(&self.engine);
             }
-            if self.engine.shared().is_stopping.load(Relaxed) {
+            if self.engine.shared().stop.has_begun.load(Relaxed) {
                 self.connections.iter_mut().for_each(|connection| connection.close(&self.engine));
             }
         }

@@ -36,7 +36,7 @@ pub(super) fn start(servers: &[ServerContext], threads: &Threads) -> Result<(), 
     let mut writer = Writer::open(path)?;
     let (lines, mut queue) = mpsc::channel(LINES_MAX);
     let sink = Arc::new(Queue { lines, reopens: Arc::clone(&writer.reopens) });
-    servers.iter().for_each(|server| server.engine.shared().audit.attach(sink.clone()));
+    servers.iter().for_each(|server| server.engine.shared().access.audit.attach(sink.clone()));
     threads.start_named("redlatch-audit".to_owned(), runtime()?, async move {
         let mut finished = std::pin::pin!(server.finished());
         loop {

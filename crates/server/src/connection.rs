@@ -289,14 +289,14 @@ impl<S: Peer> ConnectionIo<S> {
         if received == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.context.engine.shared().metrics.input_bytes.add(received as u64);
+        self.context.engine.shared().stats.metrics.input_bytes.add(received as u64);
         if received >= processor.read_bytes {
             processor.read_bytes = READ_BYTES;
         }
         if received < processor.input.len() {
             // Part of a request also counts as activity.
             let now = self.context.clock().now().lock;
-            self.client.last_active_ms.store(now.as_millis(), Relaxed);
+            self.client.activity.last_active_ms.store(now.as_millis(), Relaxed);
         }
         Ok(Poll::Ready(()))
     }
@@ -312,7 +312,7 @@ impl<S: Peer> ConnectionIo<S> {
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.context.engine.shared().metrics.output_bytes.add(sent as u64);
+            self.context.engine.shared().stats.metrics.output_bytes.add(sent as u64);
             processor.written += sent;
         }
         processor.written = 0;
@@ -361,7 +361,7 @@ impl<S: Peer> ConnectionIo<S> {
         {
             return Ok(Poll::Ready(()));
         }
-        self.client.is_held.store(processor.is_held(), Relaxed);
+        self.client.blocking.is_held.store(processor.is_held(), Relaxed);
         self.show_buffers(processor);
         Ok(Poll::Pending)
     }
@@ -369,9 +369,9 @@ impl<S: Peer> ConnectionIo<S> {
     /// Lets CLIENT LIST see the buffers as they are now.
     fn show_buffers(&self, processor: &RequestProcessor) {
         let input = &processor.input;
-        self.client.query_bytes.store(input.len() as u64, Relaxed);
-        self.client.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
-        self.client.reply_bytes.store(processor.unread() as u64, Relaxed);
+        self.client.buffers.query_bytes.store(input.len() as u64, Relaxed);
+        self.client.buffers.query_room.store((input.capacity() - input.len()) as u64, Relaxed);
+        self.client.buffers.reply_bytes.store(processor.unread() as u64, Relaxed);
     }
 
     /// Whether the deadline of the connection's wait has passed. Otherwise its timer wakes the task.

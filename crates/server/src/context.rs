@@ -175,7 +175,7 @@ impl ServerContext {
 
     /// Counts a rejected connection, and logs it at a limited rate.
     pub(super) fn reject(&self, reason: &'static str) {
-        self.engine.shared().metrics.rejected_connections.add(1);
+        self.engine.shared().stats.metrics.rejected_connections.add(1);
         if let Some(times) = self.inner.process.rejections.happened(self.clock().now().lock) {
             tracing::warn!(times, reason, "connections rejected");
         }
@@ -250,7 +250,7 @@ impl ServerContext {
 
     /// Ends this engine although the server goes on: its connections close once their replies are written.
     pub(super) fn end(&self) {
-        self.engine.shared().running.end_all();
+        self.engine.shared().scripts.running.end_all();
         self.end_with(Client::close);
     }
 
@@ -302,7 +302,7 @@ impl ServerContext {
             }
         };
         let shared = self.engine.shared();
-        let stops_now = shared.stops_now.load(Relaxed);
+        let stops_now = shared.stop.is_immediate.load(Relaxed);
         let seconds = match stops_now {
             true => 0,
             false => shared.settings.integer("shutdown-timeout").unsigned_abs(),

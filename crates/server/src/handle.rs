@@ -142,7 +142,7 @@ impl Server {
     /// Has the audit log leave a file that was renamed, as SIGHUP does.
     #[doc(hidden)]
     pub fn reopen_audit_log(&self) {
-        self.context.engine.shared().audit.reopen();
+        self.context.engine.shared().access.audit.reopen();
     }
 
     /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
@@ -253,7 +253,7 @@ impl Server {
     #[doc(hidden)]
     #[cfg(feature = "etcd")]
     pub fn stop_now(&self) {
-        self.context.engine.shared().stops_now.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.context.engine.shared().stop.is_immediate.store(true, std::sync::atomic::Ordering::Relaxed);
         self.context.stop();
     }
 

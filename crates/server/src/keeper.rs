@@ -265,7 +265,7 @@ impl Keeper {
 
     /// Tells the commands whether the journal can be written.
     fn show_error(&self, context: &ServerContext) {
-        let quarantine = &context.engine.shared().quarantine;
+        let quarantine = &context.engine.shared().locks.quarantine;
         match (self.log.error(), quarantine.disk_error().is_some()) {
             (Some(error), false) => {
                 tracing::error!(error, "The journal cannot be written: no write is answered");

@@ -461,7 +461,7 @@ impl Listeners {
         for (node, (port, context)) in self.tcp.into_iter().zip(contexts).enumerate() {
             let bound = port.serve(context, &workers, None, &open)?;
             if let Some(address) = bound.first() {
-                context.engine.shared().port.store(u64::from(address.port()), Relaxed);
+                context.engine.shared().instance.port.store(u64::from(address.port()), Relaxed);
                 if let Some(namespaces) = &namespaces {
                     namespaces.set_port(node, address.port());
                 }
@@ -473,7 +473,7 @@ impl Listeners {
         if let Some((port, tls)) = self.tls {
             let addresses = vec![port.serve(&context, &workers, Some(&tls), &open)?];
             if let Some(address) = addresses[0].first() {
-                shared.tls_port.store(u64::from(address.port()), Relaxed);
+                shared.instance.tls_port.store(u64::from(address.port()), Relaxed);
             }
             write_ports(&shared.settings.text("tls-port-file"), &addresses)?;
             check_certificates(&shared.settings, Arc::clone(&tls));

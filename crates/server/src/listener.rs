@@ -224,7 +224,9 @@ impl Accepted {
     /// Whether protected mode denies this peer: the peer is on another machine, and no password is set.
     pub(super) fn is_denied(&self, context: &ServerContext) -> bool {
         let shared = context.engine.shared();
-        !self.is_local() && shared.settings.is_protected() && shared.acl.default_account().user().needs_none()
+        !self.is_local()
+            && shared.settings.is_protected()
+            && shared.access.acl.default_account().user().needs_none()
     }
 }
 

@@ -426,7 +426,7 @@ impl Node {
         let shared = self.context.engine.shared();
         NodeFacts {
             node: number,
-            port: shared.main_port(),
+            port: shared.instance.main_port(),
             state: *self.status.state.lock(),
             skew_ms: self.clock.skew_ms(),
             partitions: self.status.partitions.read().clone(),
@@ -453,7 +453,7 @@ impl Node {
             }
             let view = View::try_lock(&shared.keyspace, ShardSet::All, database, now, shared.events());
             let Some(mut view) = view else { break };
-            view.survey(|entry| {
+            view.whole().survey(|entry| {
                 if let Some(deadline) = entry.deadline.filter(|deadline| !deadline.has_passed(now.lock)) {
                     found.push((deadline.time(), DeadlineOf::Key(Bytes::copy_from_slice(entry.key))));
                     if found.len() > 16 * count {

@@ -206,7 +206,10 @@ impl Blueprint {
 fn begin_startup_guard(shared: &Shared) {
     let guard_ms = shared.settings.integer("startup-guard").unsigned_abs();
     if guard_ms > 0 {
-        shared.begin_quarantine(shared.started + guard_ms, "no journal tells of locks before this start");
+        shared.begin_quarantine(
+            shared.instance.started + guard_ms,
+            "no journal tells of locks before this start",
+        );
     }
 }
 
@@ -335,7 +338,7 @@ impl Namespaces {
             return Err(error);
         }
         for (node, port) in namespace.nodes().iter().zip(&self.ports) {
-            node.context.engine.shared().port.store(port.load(Relaxed), Relaxed);
+            node.context.engine.shared().instance.port.store(port.load(Relaxed), Relaxed);
             self.runtime.spawn(ticker::run(node.context.clone()));
         }
         Ok(namespace)

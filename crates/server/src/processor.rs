@@ -228,7 +228,7 @@ impl RequestProcessor {
                     break;
                 }
                 Err(error) => {
-                    refuse(error, &engine.shared().metrics, &self.session, &mut self.output);
+                    refuse(error, &engine.shared().stats.metrics, &self.session, &mut self.output);
                     self.state = State::Closing;
                     break;
                 }
@@ -279,7 +279,9 @@ impl RequestProcessor {
         recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
-        self.session = listener::enter(&context, old.peer.clone(), old.local.clone(), old.is_unix);
+        let address = &old.address;
+        self.session =
+            listener::enter(&context, address.peer.clone(), address.local.clone(), address.is_unix);
         self.session.may_block = may_block;
         self.session.protocol = protocol;
         self.session.client.set_protocol(protocol);

@@ -49,7 +49,7 @@ fn install_user(shared: &Shared, lines: &[UserLine], at: usize) -> Result<(), St
         return Err(refused("is there twice".into()));
     }
     let words = std::iter::once("reset").chain(rules.iter().map(String::as_str)).map(str::as_bytes);
-    let made = shared.acl.set(name.as_bytes(), words, shared.acl_terms());
+    let made = shared.access.acl.set(name.as_bytes(), words, shared.acl_terms());
     made.map(drop).map_err(|error| match error {
         // The text taken for a name may contain a password.
         SetError::Name => {

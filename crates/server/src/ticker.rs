@@ -42,7 +42,7 @@ pub(super) async fn run(context: ServerContext) {
         if context.has_ended() {
             return;
         }
-        if context.engine.shared().is_stopping.load(SeqCst) {
+        if context.engine.shared().stop.has_begun.load(SeqCst) {
             return shut_down(&context);
         }
     }

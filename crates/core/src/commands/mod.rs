@@ -82,7 +82,7 @@ pub struct Call<'a, 'k> {
 impl Call<'_, '_> {
     /// Writes a line of the audit log about this call, if there is one; `fields` adds what it has done.
     pub(crate) fn audit(&self, event: &str, fields: impl FnOnce(&mut AuditLine)) {
-        self.shared.audit.note(self.now, Author::of(self.session), event, fields);
+        self.shared.access.audit.note(self.now, Author::of(self.session), event, fields);
     }
 }
 

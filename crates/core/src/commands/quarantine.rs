@@ -44,7 +44,7 @@ impl Caller {
 /// The error of the command, of the quarantine, of the disk or of a shutdown.
 #[inline]
 pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
-    match call.shared.quarantine.is_on() {
+    match call.shared.locks.quarantine.is_on() {
         false => (call.command.row.run)(call),
         true => run_guarded(call, caller),
     }
@@ -52,7 +52,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
 
 #[cold]
 fn run_guarded(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
-    let (row, quarantine) = (call.command.row, &call.shared.quarantine);
+    let (row, quarantine) = (call.command.row, &call.shared.locks.quarantine);
     let until = quarantine.until(call.now.lock);
     let (disk_fails, refuses) = (quarantine.disk_error().is_some(), quarantine.refuses());
     if !row.flags.has(Flags::WRITE) {
@@ -89,13 +89,13 @@ fn run_guarded(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refus
 /// # Errors
 /// The error of a shutdown, of the disk, or of the quarantine.
 pub(in crate::commands) fn permission(shared: &Shared, now: LockTime) -> Result<(), Refusal> {
-    if shared.quarantine.is_stopping() {
+    if shared.locks.quarantine.is_stopping() {
         return Err(Refusal::said("SHUTDOWN the server is shutting down: no lock is granted or extended"));
     }
-    if let Some(error) = shared.quarantine.disk_error() {
+    if let Some(error) = shared.locks.quarantine.disk_error() {
         return Err(Refusal::said(format!("MISCONF Errors writing to the AOF file: {error}")));
     }
-    let Some(until) = shared.quarantine.until(now) else { return Ok(()) };
+    let Some(until) = shared.locks.quarantine.until(now) else { return Ok(()) };
     let left_ms = until.millis_since(now);
     Err(Refusal::said(format!(
         "QUARANTINE this server may have forgotten locks: none is granted or extended for another {left_ms} ms"
@@ -105,9 +105,9 @@ pub(in crate::commands) fn permission(shared: &Shared, now: LockTime) -> Result<
 /// Answers a known script that asks for a lock in the quarantine, if its refusal is the time that is left.
 #[cold]
 pub(in crate::commands) fn answer_acquire(call: &mut Call<'_, '_>, known: &Known) -> bool {
-    let until = call.shared.quarantine.until(call.now.lock);
+    let until = call.shared.locks.quarantine.until(call.now.lock);
     match (known.purpose, until) {
-        (Purpose::Acquire(Granted::Nil), Some(until)) if !call.shared.quarantine.refuses() => {
+        (Purpose::Acquire(Granted::Nil), Some(until)) if !call.shared.locks.quarantine.refuses() => {
             call.reply.integer(call.now.millis_until(Deadline::at(until)));
             true
         }
@@ -197,7 +197,7 @@ fn is_harmless(call: &mut Call<'_, '_>) -> Result<bool, Refusal> {
             set.is_some_and(|set| set.score(third.unwrap_or_default()).is_some())
         }
         // Only the disk matters: a function is no lock.
-        "LOAD" => call.shared.quarantine.disk_error().is_none(),
+        "LOAD" => call.shared.locks.quarantine.disk_error().is_none(),
         _ => false,
     })
 }

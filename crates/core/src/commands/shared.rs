@@ -1,43 +1,39 @@
 //! The state that all commands of one server share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
-use redlatch_proto::clock::{Clock, LockTime, Probe, Process};
+use redlatch_proto::clock::{Clock, LockTime, Probe};
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Request;
-use sha1::{Digest, Sha1};
 
+use self::parts::{AccessControl, Instance, Locks, LogLimits, Random, Scripts, Statistics, Stop};
 use crate::commands::lock::slow;
-use crate::commands::lock::watch::LockWatch;
 use crate::commands::redact::redacted;
 use crate::commands::row::{Flags, Group};
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::InterpreterSlot;
-use crate::commands::script::library::Libraries;
 use crate::commands::{Command, table};
 use crate::journal::log::Log;
 use crate::keyspace::{Keyspace, ShardSet, View};
-use crate::locks::LockGroups;
-use crate::locks::{Linter, LockLint, LockWaits};
+use crate::locks::{Linter, LockGroups};
 use crate::scripts::interpreter::NewInterpreter;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
-use crate::state::audit::Audit;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
-use crate::state::latency::{Latency, Spike};
-use crate::state::log_limiter::LogLimiter;
-use crate::state::login_delays::{LoginDelays, Origin};
-use crate::state::metrics::{CommandStats, Metrics};
+use crate::state::latency::Spike;
+use crate::state::login_delays::Origin;
 use crate::state::monitors::Monitors;
-use crate::state::quarantine::Quarantine;
 use crate::state::registries::Registries;
-use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
-use crate::state::slowlog::{SlowCall, Slowlog, shortened};
+use crate::state::slowlog::{SlowCall, shortened};
 use crate::testing::Testing;
+
+mod parts;
+
+pub use self::parts::Pause;
 
 /// The version of Redis whose replies these are. Clients read it before they use a command.
 pub const VERSION: &str = "7.0.15";
@@ -48,54 +44,18 @@ pub struct Shared {
     /// Clients, channels and key tracking.
     pub registries: Registries,
     pub settings: Settings,
-    /// Counters of the whole server.
-    pub metrics: Metrics,
-    /// Calls of each command, by [`crate::commands::Command::index`].
-    pub stats: Vec<CommandStats>,
-    /// Scripts that have been loaded.
-    pub scripts: ScriptCache,
-    /// Runs the scripts that are not native.
-    pub interpreter: InterpreterSlot,
-    /// The interpreted script that runs.
-    pub running: Arc<Running>,
-    /// Libraries of functions that have been loaded.
-    pub libraries: Libraries,
-    pub lock_waits: LockWaits,
-    /// What clients do wrong with locks.
-    pub lock_lint: Arc<LockLint>,
-    /// Locks that are waited for or held for long.
-    pub lock_watch: LockWatch,
-    pub slowlog: Slowlog,
-    pub latency: Latency,
-    pub acl: Acl,
+    pub clock: Arc<dyn Clock>,
+    pub scripts: Scripts,
+    pub locks: Locks,
+    pub access: AccessControl,
+    pub stats: Statistics,
     /// Clients that MONITOR shows every command.
     pub monitors: Monitors,
-    /// Who has logged in, broken a lock, or changed users, settings or statistics.
-    pub audit: Audit,
-    /// Limits the log lines about connections that sent HTTP.
-    pub http_seen: LogLimiter,
-    /// Addresses that have sent too many wrong passwords.
-    pub login_delays: LoginDelays,
-    /// Limits the log lines about failed logins.
-    pub failed_logins_seen: LogLimiter,
-    /// Limits the log lines about connections that the server has ended.
-    pub drops_seen: LogLimiter,
+    pub log_limits: LogLimits,
+    pub instance: Instance,
+    pub stop: Stop,
     /// CLIENT PAUSE.
     pub pause: Pause,
-    /// Whether locks may be granted and extended.
-    pub quarantine: Arc<Quarantine>,
-    pub clock: Arc<dyn Clock>,
-    pub started: LockTime,
-    /// Identifies this run of the server: forty hexadecimal digits.
-    pub run_id: String,
-    /// The TCP port; 0 until it is bound.
-    pub port: AtomicU64,
-    /// The TLS port; 0 until it is bound.
-    pub tls_port: AtomicU64,
-    /// Set once the server begins to stop: by SHUTDOWN, a signal, or the end of its handle.
-    pub is_stopping: AtomicBool,
-    /// Whether the end waits for no client that does not read: SHUTDOWN NOW.
-    pub stops_now: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
     /// The log, if the server has a directory.
@@ -104,63 +64,8 @@ pub struct Shared {
     pub testing: Option<Testing>,
     /// The cluster that the server leads, if it does.
     pub cluster: Option<Arc<ClusterFacts>>,
-    probe: Option<Arc<dyn Probe>>,
-    acl_file: Option<Arc<dyn Store>>,
+    pub random: Random,
     config_file: Option<Arc<dyn Store>>,
-    stop_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    seed: u64,
-    entropy: AtomicU64,
-}
-
-/// CLIENT PAUSE, which delays all commands or only writes, and DEBUG SLEEP, which delays all commands.
-#[derive(Debug, Default)]
-pub struct Pause {
-    frozen_until_ms: AtomicU64,
-    until_ms: AtomicU64,
-    writes_only: AtomicBool,
-}
-
-impl Pause {
-    /// Delays all commands, or those that may write, until `until`. A current pause is never shortened or narrowed.
-    pub fn begin(&self, until: LockTime, writes_only: bool, now: LockTime) {
-        let was_all = self.is_on(now) && !self.writes_only.load(Relaxed);
-        self.writes_only.store(writes_only && !was_all, Relaxed);
-        self.until_ms.fetch_max(until.as_millis(), Relaxed);
-    }
-
-    /// Delays everything until `until`, as if the server slept.
-    pub fn freeze(&self, until: LockTime) {
-        self.frozen_until_ms.fetch_max(until.as_millis(), Relaxed);
-    }
-
-    /// The end of DEBUG SLEEP, if the server sleeps.
-    #[inline]
-    pub fn is_frozen(&self, now: LockTime) -> Option<LockTime> {
-        let until_ms = self.frozen_until_ms.load(Relaxed);
-        (until_ms > now.as_millis()).then(|| LockTime::from_millis(until_ms))
-    }
-
-    pub fn end(&self) {
-        self.until_ms.store(0, Relaxed);
-    }
-
-    /// The moment until which a command is delayed, if it is. `may_write` is called only if a pause of writes is
-    /// active.
-    #[inline]
-    pub fn holds(&self, may_write: impl FnOnce() -> bool, now: LockTime) -> Option<LockTime> {
-        if let Some(until) = self.is_frozen(now) {
-            return Some(until);
-        }
-        let until_ms = self.until_ms.load(Relaxed);
-        if until_ms == 0 || !self.is_on(now) || (self.writes_only.load(Relaxed) && !may_write()) {
-            return None;
-        }
-        Some(LockTime::from_millis(until_ms))
-    }
-
-    fn is_on(&self, now: LockTime) -> bool {
-        now.as_millis() < self.until_ms.load(Relaxed)
-    }
 }
 
 impl Shared {
@@ -175,68 +80,45 @@ impl Shared {
         if let Some(groups) = LockGroups::new(settings.text("lock-metrics-prefix").split_whitespace()) {
             keyspace.group_locks(&groups);
         }
-        let lock_lint = Arc::<LockLint>::default();
-        keyspace.observe_locks(Box::new(Linter(Arc::clone(&lock_lint))));
+        let (locks, random) = (Locks::default(), Random::new(seed));
+        keyspace.observe_locks(Box::new(Linter(Arc::clone(&locks.lint))));
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
-        let running: Arc<Running> = Arc::default();
-        let registries = Registries::new(seed, keyspace.ledger());
-        let scripts = ScriptCache::new(seed, keyspace.ledger());
-        let shared = Self {
+        let ledger = keyspace.ledger();
+        Self {
+            registries: Registries::new(seed, ledger),
+            scripts: Scripts::new(ScriptCache::new(seed, ledger)),
             keyspace,
-            registries,
             settings,
-            metrics: Metrics::default(),
-            stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
-            scripts,
-            interpreter: InterpreterSlot::default(),
-            running,
-            libraries: Libraries::default(),
-            lock_waits: LockWaits::default(),
-            lock_lint,
-            lock_watch: LockWatch::default(),
-            slowlog: Slowlog::default(),
-            latency: Latency::default(),
-            acl,
-            monitors: Monitors::default(),
-            audit: Audit::default(),
-            http_seen: LogLimiter::default(),
-            login_delays: LoginDelays::default(),
-            failed_logins_seen: LogLimiter::default(),
-            drops_seen: LogLimiter::default(),
-            pause: Pause::default(),
-            quarantine: Arc::default(),
             clock,
-            started,
-            run_id: String::new(),
-            port: AtomicU64::new(0),
-            tls_port: AtomicU64::new(0),
-            is_stopping: AtomicBool::new(false),
-            stops_now: AtomicBool::new(false),
+            locks,
+            access: AccessControl::new(acl),
+            stats: Statistics::new(table().total()),
+            monitors: Monitors::default(),
+            log_limits: LogLimits::default(),
+            instance: Instance::new(started, &random),
+            stop: Stop::default(),
+            pause: Pause::default(),
             expires_actively: AtomicBool::new(true),
             log: None,
             testing: None,
             cluster: None,
-            probe: None,
-            acl_file: None,
+            random,
             config_file: None,
-            stop_hook: OnceLock::new(),
-            seed,
-            entropy: AtomicU64::new(seed),
-        };
-        let run_id = shared.unguessable().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { run_id, ..shared }
+        }
     }
 
     /// Reads facts about the process from `probe`. Default: none.
     #[must_use]
-    pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
-        Self { probe: Some(probe), ..self }
+    pub fn with_probe(mut self, probe: Arc<dyn Probe>) -> Self {
+        self.instance.probe = Some(probe);
+        self
     }
 
     /// Has scripts that are not native run by an interpreter that is created so. Default: none, they are refused.
     #[must_use]
-    pub fn with_interpreter(self, create: Option<NewInterpreter>) -> Self {
-        Self { interpreter: InterpreterSlot::new(create), ..self }
+    pub fn with_interpreter(mut self, create: Option<NewInterpreter>) -> Self {
+        self.scripts.interpreter = InterpreterSlot::new(create);
+        self
     }
 
     /// Keeps the journal in this log. Default: none.
@@ -249,13 +131,13 @@ impl Shared {
     /// delays nothing, because its clock may stand still.
     pub fn login_held(&self, peer: &str, now: LockTime) -> Option<LockTime> {
         let origin = Origin::of(peer).filter(|_| self.testing.is_none())?;
-        self.login_delays.held(origin, now, self.login_delay_ms())
+        self.access.login_delays.held(origin, now, self.login_delay_ms())
     }
 
     /// A password from this address was wrong.
     pub fn login_failed(&self, peer: &str, now: LockTime) {
         if let Some(origin) = Origin::of(peer) {
-            self.login_delays.failed(origin, now, self.login_delay_ms());
+            self.access.login_delays.failed(origin, now, self.login_delay_ms());
         }
     }
 
@@ -292,8 +174,9 @@ impl Shared {
 
     /// Keeps the users in this file. Default: no file.
     #[must_use]
-    pub fn with_acl_file(self, file: Arc<dyn Store>) -> Self {
-        Self { acl_file: Some(file), ..self }
+    pub fn with_acl_file(mut self, file: Arc<dyn Store>) -> Self {
+        self.access.file = Some(file);
+        self
     }
 
     /// Names the file that the settings were read from. Default: no file.
@@ -315,7 +198,7 @@ impl Shared {
     pub fn save_config_file(&self) -> Result<(), String> {
         let Some(file) = &self.config_file else { return Ok(()) };
         self.settings.undisturbed(|settings| {
-            let users = (!self.has_acl_file()).then(|| acl::file::lines(&self.acl));
+            let users = (!self.has_acl_file()).then(|| acl::file::lines(&self.access.acl));
             file.write(&settings_file::rewritten(&file.read()?, settings, users))
         })
     }
@@ -327,7 +210,7 @@ impl Shared {
 
     /// Whether there is an ACL file.
     pub fn has_acl_file(&self) -> bool {
-        self.acl_file.is_some()
+        self.access.file.is_some()
     }
 
     /// Replaces all users by those of the ACL file, if there is one. Returns the accounts that were removed.
@@ -335,12 +218,12 @@ impl Shared {
     /// # Errors
     /// The mistakes in the file, in sentences. Nothing has changed.
     pub fn load_acl_file(&self) -> Result<Vec<Arc<Account>>, Vec<u8>> {
-        let Some(file) = &self.acl_file else { return Ok(Vec::new()) };
+        let Some(file) = &self.access.file else { return Ok(Vec::new()) };
         let cannot =
             |error| format!("Error loading ACLs, opening file '{}': {error}", file.name()).into_bytes();
         let text = file.read().map_err(cannot)?;
         let users = acl::file::parse(&text, file.name(), self.acl_terms())?;
-        Ok(self.acl.replace(users, self.settings.text("requirepass").as_bytes(), self.acl_terms()))
+        Ok(self.access.acl.replace(users, self.settings.text("requirepass").as_bytes(), self.acl_terms()))
     }
 
     /// Writes all users to the ACL file, if there is one.
@@ -348,7 +231,7 @@ impl Shared {
     /// # Errors
     /// The error of the system. The file is unchanged.
     pub fn save_acl_file(&self) -> Result<(), String> {
-        self.acl_file.as_ref().map_or(Ok(()), |file| file.write(&acl::file::text(&self.acl)))
+        self.access.file.as_ref().map_or(Ok(()), |file| file.write(&acl::file::text(&self.access.acl)))
     }
 
     /// Fills `bytes` with secure random bits of the system, or without a system with bits of the seed.
@@ -356,41 +239,28 @@ impl Shared {
     /// # Errors
     /// The system has no source of randomness.
     pub fn fill_secret(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
-        let Some(probe) = &self.probe else {
-            bytes.iter_mut().for_each(|byte| *byte = self.random() as u8);
+        let Some(probe) = &self.instance.probe else {
+            bytes.iter_mut().for_each(|byte| *byte = self.random.next() as u8);
             return Ok(());
         };
         let none = || Refusal::said("ERR the system has no randomness to give");
         if probe.draw_secret(bytes) { Ok(()) } else { Err(none()) }
     }
 
-    /// The port in INFO: the plain one, or else the one for TLS.
-    pub fn main_port(&self) -> u64 {
-        match self.port.load(Relaxed) {
-            0 => self.tls_port.load(Relaxed),
-            port => port,
-        }
-    }
-
-    /// Facts about the process, if they are known.
-    pub fn process(&self) -> Process {
-        self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
-    }
-
     /// Begins a quarantine, in which nothing is granted or extended. `until` is its last millisecond.
     pub fn begin_quarantine(&self, until: LockTime, reason: &'static str) {
         let left_ms = until.millis_since(self.clock.now().lock);
         tracing::warn!(left_ms, reason, "Quarantine: no lock is granted or extended for so long");
-        self.quarantine.begin(until, reason);
+        self.locks.quarantine.begin(until, reason);
     }
 
     /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.
     pub fn forget(&self, keeps_keys: bool) {
-        self.scripts.flush();
-        self.libraries.flush();
+        self.scripts.cache.flush();
+        self.scripts.libraries.flush();
         if !keeps_keys {
             let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
-            view.clear_all();
+            view.whole().clear_all();
             view.finish(&self.registries);
         }
     }
@@ -398,28 +268,30 @@ impl Shared {
     /// Sets the function that SHUTDOWN calls. Only the first call has an effect.
     pub fn on_stop(&self, hook: impl Fn() + Send + Sync + 'static) {
         // A state belongs to one server, which sets the hook once.
-        let _ = self.stop_hook.set(Box::new(hook));
+        let _ = self.stop.hook.set(Box::new(hook));
     }
 
     /// The server begins to stop: nothing is granted or extended any more, and interpreted scripts end.
     pub fn begin_stop(&self) {
-        self.is_stopping.store(true, SeqCst);
-        self.quarantine.stop();
-        self.running.end_all();
+        self.stop.has_begun.store(true, SeqCst);
+        self.locks.quarantine.stop();
+        self.scripts.running.end_all();
     }
 
     /// Ends the server: SHUTDOWN.
     pub fn stop(&self) {
         self.begin_stop();
-        if let Some(hook) = self.stop_hook.get() {
+        if let Some(hook) = self.stop.hook.get() {
             hook();
         }
     }
 
     /// Bytes in use beside keys and values. Those of the buffers of clients are as of the last sweep over them.
     pub fn other_bytes(&self) -> u64 {
-        let clients = self.metrics.client_bytes.load(Relaxed);
-        clients.saturating_add(self.scripts.bytes() as u64).saturating_add(self.keyspace.ledger().total())
+        let clients = self.stats.metrics.client_bytes.load(Relaxed);
+        clients
+            .saturating_add(self.scripts.cache.bytes() as u64)
+            .saturating_add(self.keyspace.ledger().total())
     }
 
     /// True if more memory is in use than `maxmemory` allows. The caller has no shard locked.
@@ -445,14 +317,14 @@ impl Shared {
         request: Request<'_>,
         micros: u64,
     ) {
-        let stats = &self.stats[usize::from(command.index)];
+        let stats = &self.stats.commands[usize::from(command.index)];
         stats.add_timed(micros);
         let unix_secs = || self.clock.wall_micros() / 1_000_000;
         let is_over = |limit: i64| u64::try_from(limit).is_ok_and(|limit| micros >= limit);
         let spike_millis = self.settings.spike_millis();
         if spike_millis > 0 && is_over(spike_millis.saturating_mul(1000)) {
             let event = if command.row.flags.has(Flags::FAST) { "fast-command" } else { "command" };
-            self.latency.push(event, Spike { unix_secs: unix_secs(), millis: micros / 1000 });
+            self.stats.latency.push(event, Spike { unix_secs: unix_secs(), millis: micros / 1000 });
         }
         if is_over(self.settings.slow_micros()) && !command.row.flags.has(Flags::SECRET) {
             let mut words = shortened(redacted(command, request).into_iter(), request.len());
@@ -462,26 +334,11 @@ impl Shared {
                 unix_secs: unix_secs(),
                 micros,
                 words,
-                peer: client.peer.clone(),
+                peer: client.address.peer.clone(),
                 client_name: client.names.lock().name.clone(),
             };
-            self.slowlog.push(call, self.settings.integer("slowlog-max-len").max(0) as usize);
+            self.stats.slowlog.push(call, self.settings.integer("slowlog-max-len").max(0) as usize);
         }
-    }
-
-    /// Twenty bytes that do not tell which ones come next, and do not reveal the seed.
-    pub fn unguessable(&self) -> [u8; 20] {
-        let words = [self.seed, self.random()].map(u64::to_le_bytes);
-        Sha1::digest(words.as_flattened()).into()
-    }
-
-    /// The next 64 bits of splitmix64, seeded by the server's seed.
-    pub fn random(&self) -> u64 {
-        let mut bits =
-            self.entropy.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
     }
 }
 
@@ -546,7 +403,7 @@ pub(in crate::commands) mod tests {
         let shared = shared();
         record_duration(&shared, b"GET k\r\n", 9_999);
         record_duration(&shared, b"CONFIG SET timeout 7 RequirePass secret\r\n", 10_000);
-        let calls = shared.slowlog.newest(9);
+        let calls = shared.stats.slowlog.newest(9);
         assert_eq!(calls.len(), 1, "10 ms are slow, less is not");
         assert_eq!(calls[0].words, ["CONFIG", "SET", "timeout", "7", "RequirePass", "(redacted)"]);
         assert_eq!((calls[0].unix_secs, calls[0].micros), (7, 10_000));
@@ -556,13 +413,13 @@ pub(in crate::commands) mod tests {
     fn spikes_are_recorded_once_the_threshold_is_set() {
         let shared = shared();
         record_duration(&shared, b"KEYS *\r\n", 50_000);
-        assert!(shared.latency.events().is_empty(), "the threshold is not set yet");
+        assert!(shared.stats.latency.events().is_empty(), "the threshold is not set yet");
         shared.settings.set("latency-monitor-threshold", "20").unwrap();
         record_duration(&shared, b"KEYS *\r\n", 19_999);
         record_duration(&shared, b"KEYS *\r\n", 50_000);
         record_duration(&shared, b"GET k\r\n", 20_000);
         let seen: Vec<_> =
-            shared.latency.events().iter().map(|(name, event)| (*name, event.longest_millis)).collect();
+            shared.stats.latency.events().iter().map(|(name, event)| (*name, event.longest_millis)).collect();
         assert_eq!(seen, [("command", 50), ("fast-command", 20)]);
     }
 
@@ -582,7 +439,7 @@ pub(in crate::commands) mod tests {
         let (seen, state) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(&shared));
         let note = Arc::clone(&seen);
         shared.on_stop(move || {
-            let is_up = state.upgrade().is_some_and(|shared| shared.is_stopping.load(SeqCst));
+            let is_up = state.upgrade().is_some_and(|shared| shared.stop.has_begun.load(SeqCst));
             note.store(is_up, SeqCst);
         });
         shared.stop();

@@ -26,7 +26,7 @@ pub struct Command {
     /// The number of words of a request, name included; if negative, the minimum.
     pub arity: i32,
     pub keys: Keys,
-    /// Its place in the table and in [`crate::commands::Shared::stats`].
+    /// Its place in the table and among the statistics of the commands.
     pub index: u16,
     /// Whether each call is timed.
     pub is_measured: bool,

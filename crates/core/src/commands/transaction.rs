@@ -46,7 +46,7 @@ fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     call.session.transaction = Some(Box::new(Transaction::new(&call.session.client.ledger)));
-    call.session.client.show_queued(Some(0), 0);
+    call.session.client.transaction.show_queued(Some(0), 0);
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -84,7 +84,7 @@ fn watch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             call.view.watch(&name, &watching.watch);
         }
     }
-    call.session.client.show_watching(call.session.watching.as_deref());
+    call.session.client.transaction.show_watching(call.session.watching.as_deref());
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -100,13 +100,13 @@ fn unwatch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// Discards the queued requests and the watched keys of a connection.
 pub(crate) fn discard_all(session: &mut Session, shared: &Shared) {
     session.transaction = None;
-    session.client.show_queued(None, 0);
+    session.client.transaction.show_queued(None, 0);
     unwatch_all(session, shared);
 }
 
 fn unwatch_all(session: &mut Session, shared: &Shared) {
     if let Some(watching) = session.watching.take() {
-        session.client.show_watching(None);
+        session.client.transaction.show_watching(None);
         shared.keyspace.unwatch(*watching);
     }
 }

@@ -85,9 +85,9 @@ impl Engine {
         client.output_limits = Arc::clone(self.shared.settings.output_limits());
         client.ledger = Arc::clone(self.shared.keyspace.ledger());
         let client = Arc::new(client);
-        self.shared.metrics.connections.add(1);
+        self.shared.stats.metrics.connections.add(1);
         self.shared.registries.clients.enter(Arc::clone(&client));
-        let (acl, span) = (&self.shared.acl, spans::connection(&client));
+        let (acl, span) = (&self.shared.access.acl, spans::connection(&client));
         let mut session = Session::new(client, Arc::clone(acl.default_account()), acl.is_open());
         session.span = span;
         session
@@ -99,7 +99,7 @@ impl Engine {
             self.log_drop(session, reason);
         }
         if let Some(parked) = &session.parked {
-            let unread = if parked.claim.take() { None } else { self.shared.lock_waits.get(parked.number) };
+            let unread = if parked.claim.take() { None } else { self.shared.locks.waits.get(parked.number) };
             self.end_wait(session, WaitEnd::Disconnected, None);
             if let Some(waiter) = unread {
                 let shared = &self.shared;
@@ -124,15 +124,15 @@ impl Engine {
     /// Ends a batch and updates the counters.
     #[inline]
     pub fn end_batch(&self, session: &mut Session, batch: Batch) {
-        session.called.flush(&self.shared.stats);
-        session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
-        self.shared.metrics.commands.add(u64::from(batch.commands));
+        session.called.flush(&self.shared.stats.commands);
+        session.client.activity.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
+        self.shared.stats.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
     }
 
     /// The size limits of requests of this session.
     pub fn trust(&self, session: &Session) -> RequestLimits {
-        let (settings, acl) = (&self.shared.settings, &self.shared.acl);
+        let (settings, acl) = (&self.shared.settings, &self.shared.access.acl);
         RequestLimits {
             bulk_bytes_max: settings.bulk_bytes_max(),
             request_bytes_max: settings.request_bytes_max(),
@@ -214,7 +214,7 @@ impl Engine {
     ) -> Flow {
         session.reads = session.reads.after_next();
         if let Some(command) = command {
-            self.shared.stats[usize::from(command.index)].rejected.add(1);
+            self.shared.stats.commands[usize::from(command.index)].rejected.add(1);
         }
         let refusal = self.abort(session, refusal, command);
         self.refuse(session, &refusal, out);
@@ -245,9 +245,9 @@ impl Engine {
         let Some(wait) = session.parked.take() else { return };
         let (shared, now) = (&self.shared, self.shared.clock.now());
         if wait.kind == WaitFor::Locks
-            && let Some(waiter) = shared.lock_waits.leave(wait.number)
+            && let Some(waiter) = shared.locks.waits.leave(wait.number)
         {
-            waiter.serve.ended(how, now.lock, shared.lock_watch.ends());
+            waiter.serve.ended(how, now.lock, shared.locks.watch.ends());
         }
         let refusal = shared.keyspace.unpark((&wait, how), now, shared.events(), &shared.registries);
         if let Some(out) = timed_out {
@@ -257,7 +257,7 @@ impl Engine {
 
     /// Whether the address of a client has sent too many wrong passwords, so that its logins are held.
     pub fn delays_logins_of(&self, session: &Session) -> bool {
-        self.shared.login_held(&session.client.peer, self.shared.clock.now().lock).is_some()
+        self.shared.login_held(&session.client.address.peer, self.shared.clock.now().lock).is_some()
     }
 
     /// Whether a CLIENT PAUSE is active.
@@ -280,7 +280,7 @@ impl Engine {
         let mut client_bytes = 0_u64;
         let seconds = |name| self.shared.settings.integer(name) as u64;
         let idle_ms_max = seconds("timeout") * 1000;
-        let login_ms_max = if self.shared.acl.is_open() { 0 } else { seconds("login-timeout") * 1000 };
+        let login_ms_max = if self.shared.access.acl.is_open() { 0 } else { seconds("login-timeout") * 1000 };
         self.shared.registries.clients.each(|client| {
             client.release_if_idle(now);
             client_bytes = client_bytes.saturating_add(client.buffer_bytes());
@@ -288,18 +288,18 @@ impl Engine {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {
                 client.cut("was idle for longer than timeout");
-            } else if login_ms_max > 0 && client.is_late_to_log_in(now, login_ms_max) {
+            } else if login_ms_max > 0 && client.login.is_late(now, login_ms_max) {
                 client.cut("has not authenticated within login-timeout");
             }
         });
-        self.shared.metrics.client_bytes.store(client_bytes, Relaxed);
+        self.shared.stats.metrics.client_bytes.store(client_bytes, Relaxed);
     }
 
     /// Removes expired keys, a bounded number in one call.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;
         let now = shared.clock.now();
-        shared.metrics.rates.sample(now.lock.as_millis(), || shared.metrics.traffic());
+        shared.stats.metrics.rates.sample(now.lock.as_millis(), || shared.stats.metrics.traffic());
         // During DEBUG SLEEP nothing is removed, as in Redis. Commands do not see expired keys in any case.
         if let Some(until) = shared.pause.is_frozen(now.lock) {
             return Due::Next(Some(until));
@@ -308,9 +308,9 @@ impl Engine {
         if let Some(until) = shared.pause.holds(|| true, now.lock) {
             return Due::Next(Some(until.min(now.lock + PAUSED_TICK_MS)));
         }
-        let in_quarantine = if shared.quarantine.is_on() { self.check_quarantine(now) } else { None };
+        let in_quarantine = if shared.locks.quarantine.is_on() { self.check_quarantine(now) } else { None };
         let Due::Next(watched) = commands::watch_locks(shared, now) else { return Due::More };
-        let audited = shared.audit.tell_left_out(now);
+        let audited = shared.access.audit.tell_left_out(now);
         let next = in_quarantine.into_iter().chain(watched).chain(audited).min();
         if !shared.expires_actively.load(Relaxed) {
             return Due::Next(next);
@@ -325,7 +325,7 @@ impl Engine {
     /// look again.
     #[cold]
     fn check_quarantine(&self, now: Now) -> Option<LockTime> {
-        let (shared, quarantine) = (&self.shared, &self.shared.quarantine);
+        let (shared, quarantine) = (&self.shared, &self.shared.locks.quarantine);
         if let Some(until) = quarantine.until(now.lock) {
             return Some(until + 1);
         }
@@ -337,7 +337,7 @@ impl Engine {
             tracing::info!(reason, "The quarantine is over: locks are granted and extended again");
         }
         if !quarantine.is_on() {
-            view.serve_lock_queues();
+            view.queues().serve_all_locks();
         }
         view.finish(&shared.registries);
         None
@@ -350,7 +350,7 @@ impl Engine {
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
         let table = table();
-        if !session.authenticated && !self.shared.acl.is_open() {
+        if !session.authenticated && !self.shared.access.acl.is_open() {
             self.admit_unauthenticated(request)?;
         }
         let command = table.find_from(&mut session.last_row, name);
@@ -404,7 +404,7 @@ impl Engine {
     #[cold]
     fn holds_login(&self, session: &Session, request: Request<'_>, now: Now) -> Option<LockTime> {
         let is_login = session.transaction.is_none() && commands::is_login(request);
-        let peer = Some(&session.client.peer).filter(|_| is_login)?;
+        let peer = Some(&session.client.address.peer).filter(|_| is_login)?;
         self.shared.login_held(peer, now.lock)
     }
 
@@ -420,7 +420,7 @@ impl Engine {
         match table().find(request.word(0)) {
             Some(command) if command.row.flags.has(Flags::NO_AUTH) => Ok(()),
             found => {
-                self.shared.metrics.denied_auth.add(1);
+                self.shared.stats.metrics.denied_auth.add(1);
                 Err((Refusal::NoAuth, found))
             }
         }
@@ -443,7 +443,7 @@ impl Engine {
     #[inline]
     fn count(&self, (index, times): (u16, u64)) {
         if times > 0 {
-            self.shared.stats[usize::from(index)].calls.add(times);
+            self.shared.stats.commands[usize::from(index)].calls.add(times);
         }
     }
 
@@ -459,8 +459,8 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(&self.shared, transaction, command, request, session.protocol, out);
-                session.client.show_queued(Some(transaction.queued.len()), transaction.bytes);
-                session.client.last_command.store(command.index, Relaxed);
+                session.client.transaction.show_queued(Some(transaction.queued.len()), transaction.bytes);
+                session.client.activity.last_command.store(command.index, Relaxed);
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -503,12 +503,12 @@ impl Engine {
             Ok(Outcome::Park { wait, waiter }) => {
                 // The shards are still locked, so that the write that ends the wait finds it.
                 if let Some(waiter) = &waiter {
-                    view.park(waiter);
+                    view.queues().park(waiter);
                 }
                 session.client.begin_wait(&wait);
                 session.parked = Some(wait);
                 lock_waiter = waiter.filter(|waiter| {
-                    waiter.wait.kind == WaitFor::Locks && shared.lock_waits.may_close_circle(view, waiter)
+                    waiter.wait.kind == WaitFor::Locks && shared.locks.waits.may_close_circle(view, waiter)
                 });
                 Flow::Wait
             }
@@ -537,12 +537,12 @@ impl Engine {
     ) -> Result<Outcome, Refusal> {
         let shared = &*self.shared;
         let mut is_timed = command.is_measured | session.is_sampled() || shared.settings.measures_all();
-        session.client.last_command.store(command.index, Relaxed);
+        session.client.activity.last_command.store(command.index, Relaxed);
         if batch.run.0 != command.index {
-            is_timed |= shared.stats[usize::from(command.index)].is_untimed();
+            is_timed |= shared.stats.commands[usize::from(command.index)].is_untimed();
             // The command may report the counters.
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
-            session.called.flush(&shared.stats);
+            session.called.flush(&shared.stats.commands);
         }
         let started = is_timed.then(|| shared.clock.micros());
         let mark = out.len();
@@ -586,7 +586,7 @@ impl Engine {
         }
         if let Err(refusal) = &result {
             out.truncate(mark);
-            shared.stats[usize::from(command.index)].failed.add(1);
+            shared.stats.commands[usize::from(command.index)].failed.add(1);
             self.refuse(session, refusal, out);
         }
         match result {
@@ -599,9 +599,9 @@ impl Engine {
     /// Counts an error that a script returned as its reply: `redis.error_reply`.
     #[cold]
     fn count_error_reply(&self, command: &Command, text: &[u8]) {
-        self.shared.stats[usize::from(command.index)].failed.add(1);
-        self.shared.metrics.errors.add(1);
-        self.shared.metrics.error_codes.add(&String::from_utf8_lossy(text.trim_ascii_end()));
+        self.shared.stats.commands[usize::from(command.index)].failed.add(1);
+        self.shared.stats.metrics.errors.add(1);
+        self.shared.stats.metrics.error_codes.add(&String::from_utf8_lossy(text.trim_ascii_end()));
     }
 
     /// A long call holds shards that the request needs. The session is woken when that call ends; with a script that runs too
@@ -642,8 +642,8 @@ impl Engine {
     /// Logged every ten seconds at most, because unauthenticated clients can cause it.
     #[cold]
     fn log_drop(&self, session: &Session, reason: &'static str) {
-        if let Some(times) = self.shared.drops_seen.happened(self.shared.clock.now().lock) {
-            let (client, peer) = (session.client.id, &session.client.peer);
+        if let Some(times) = self.shared.log_limits.drops.happened(self.shared.clock.now().lock) {
+            let (client, peer) = (session.client.id, &session.client.address.peer);
             tracing::info!(client, peer, reason, times, "The server has ended a connection");
         }
     }
@@ -651,8 +651,8 @@ impl Engine {
     /// Logs HTTP requests, which a web page can make a browser send.
     #[cold]
     fn warn_of_http(&self, session: &Session) {
-        if let Some(times) = self.shared.http_seen.happened(self.shared.clock.now().lock) {
-            let peer = &session.client.peer;
+        if let Some(times) = self.shared.log_limits.http.happened(self.shared.clock.now().lock) {
+            let peer = &session.client.address.peer;
             tracing::warn!(
                 times,
                 peer,
@@ -662,8 +662,8 @@ impl Engine {
     }
 
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
-        self.shared.metrics.errors.add(1);
-        self.shared.metrics.error_codes.add(&refusal.text());
+        self.shared.stats.metrics.errors.add(1);
+        self.shared.stats.metrics.error_codes.add(&refusal.text());
         Reply::new(out, session.protocol).error_bytes(&refusal.line());
     }
 }
@@ -777,7 +777,7 @@ mod tests {
         send(&engine, 7, &requests, 3_050);
         for name in ["SET", "GET"] {
             let command = table().find(name.as_bytes()).unwrap();
-            let stats = &engine.shared().stats[usize::from(command.index)];
+            let stats = &engine.shared().stats.commands[usize::from(command.index)];
             assert_eq!((stats.calls.get(), stats.micros()), (3_050, 9_150), "{name}");
             assert_eq!(stats.micros_per_call(), 3.0, "{name}");
             assert_eq!(stats.cumulative(), [(4, 3_050)], "{name}: the histogram counts every call");
@@ -795,7 +795,7 @@ mod tests {
         let (engine, _) = engine();
         (0..610).for_each(|id| send(&engine, id, &[&[b"SET", b"k", b"v"]], 2));
         let command = table().find(b"SET").unwrap();
-        let stats = &engine.shared().stats[usize::from(command.index)];
+        let stats = &engine.shared().stats.commands[usize::from(command.index)];
         assert_eq!(stats.histogram.cumulative(), [(4, 20)]);
         assert_eq!((stats.calls.get(), stats.micros()), (1_220, 3_660));
     }

@@ -48,7 +48,8 @@ impl Engine {
 /// Whether the values that a request scans are large.
 fn is_found_large(command: &Command, request: Request<'_>, view: &mut View<'_>) -> bool {
     if visits_all_keys(command) {
-        let keys = view.size(view.database()).map_or(0, |(keys, _)| keys as u64);
+        let database = view.database();
+        let keys = view.whole().size(database).map_or(0, |(keys, _)| keys as u64);
         return keys.saturating_mul(ITEM_BYTES) > LARGE_BYTES;
     }
     let bytes = |at| view.value_bytes(request.word(at)) as u64;

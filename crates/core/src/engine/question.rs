@@ -50,7 +50,7 @@ impl Engine {
     pub fn ask(&self, requester: &Requester, words: &[&[u8]], may_take_long: bool) -> Result<Asked, Refusal> {
         let (shared, now, request) = (&*self.shared, self.shared.clock.now(), Request::listed(words));
         let client = Client::new(NOBODY, requester.peer.clone(), String::new(), false, now.lock);
-        let account = shared.acl.trusted_account_of(&requester.user);
+        let account = shared.access.acl.trusted_account_of(&requester.user);
         let mut session = Session::new(Arc::new(client), account, true);
         (session.protocol, session.may_block) = (Protocol::Resp3, may_take_long);
         let command = match self.admit(&mut session, request, now) {

@@ -17,7 +17,7 @@ use crate::state::trace::SPANS;
 
 /// The span of a connection, which ends with it.
 pub(super) fn connection(client: &Client) -> Span {
-    tracing::debug_span!(target: SPANS, parent: None, "connection", client = client.id, peer = client.peer)
+    tracing::debug_span!(target: SPANS, parent: None, "connection", client = client.id, peer = client.address.peer)
 }
 
 /// Whether somebody may want spans of commands.

@@ -54,7 +54,7 @@ impl Engine {
         let keys = command.positions(request).map(|at| request.word(at)).collect();
         let script = request.get(1).and_then(|word| match command.name.as_str() {
             "eval" | "eval_ro" => Some(AskedScript::Text(word)),
-            "evalsha" | "evalsha_ro" if self.shared.scripts.has(word) => Some(AskedScript::Sha(word)),
+            "evalsha" | "evalsha_ro" if self.shared.scripts.cache.has(word) => Some(AskedScript::Sha(word)),
             _ => None,
         });
         Seen { command: &command.name, keys, script }

@@ -141,8 +141,8 @@ impl Engine {
             commands::show(session, shared, command, request, commands::Source::Client);
         }
         session.reads = session.reads.after_next();
-        session.client.show_queued(None, 0);
-        session.client.show_watching(None);
+        session.client.transaction.show_queued(None, 0);
+        session.client.transaction.show_watching(None);
         view.finish(&shared.registries);
         if is_long {
             batch.now = shared.clock.now();

@@ -152,8 +152,8 @@ mod tests {
 
     fn semaphore(view: &mut View<'_>) {
         let kind = LockKind::Permits(3);
-        view.put_holder(b"k", kind, &Bytes::from_static(b"a"), holder(1, Some(300)));
-        view.put_holder(b"k", kind, &Bytes::from_static(b"b"), holder(2, Some(500)));
+        view.locks().put_holder(b"k", kind, &Bytes::from_static(b"a"), holder(1, Some(300)));
+        view.locks().put_holder(b"k", kind, &Bytes::from_static(b"b"), holder(2, Some(500)));
     }
 
     fn hash(view: &mut View<'_>) {
@@ -213,10 +213,10 @@ mod tests {
             (
                 "PEXPIRE",
                 leased,
-                |view| view.renew(b"k", &Bytes::new(), (Some(now(0).deadline_in(700)), None), None),
+                |view| view.locks().renew(b"k", &Bytes::new(), (Some(now(0).deadline_in(700)), None), None),
                 700,
             ),
-            ("PERSIST", leased, |view| view.renew(b"k", &Bytes::new(), (None, None), None), MAX),
+            ("PERSIST", leased, |view| view.locks().renew(b"k", &Bytes::new(), (None, None), None), MAX),
             (
                 "SET, then PEXPIRE",
                 nothing,
@@ -290,7 +290,7 @@ mod tests {
                 semaphore,
                 |view| {
                     let owner = Bytes::from_static(b"c");
-                    view.put_holder(b"k", LockKind::Permits(3), &owner, holder(3, None));
+                    view.locks().put_holder(b"k", LockKind::Permits(3), &owner, holder(3, None));
                 },
                 MAX,
             ),
@@ -306,7 +306,7 @@ mod tests {
                 "LOCK.ACQUIRE",
                 nothing,
                 |view| {
-                    view.hold_exclusive(b"k", b"o", until(400), (1, 2), GrantDetails::default());
+                    view.locks().hold_exclusive(b"k", b"o", until(400), (1, 2), GrantDetails::default());
                 },
                 400,
             ),
@@ -314,12 +314,12 @@ mod tests {
                 "LOCK.ACQUIRE of a session",
                 nothing,
                 |view| {
-                    view.hold_exclusive(b"k", b"o", Lease::Never, (1, 2), GrantDetails::default());
+                    view.locks().hold_exclusive(b"k", b"o", Lease::Never, (1, 2), GrantDetails::default());
                 },
                 MAX,
             ),
-            ("FLUSHDB", leased, |view| view.clear(0), MAX),
-            ("SWAPDB", leased, |view| view.swap(0, 1), MAX),
+            ("FLUSHDB", leased, |view| view.whole().clear(0), MAX),
+            ("SWAPDB", leased, |view| view.whole().swap(0, 1), MAX),
         ];
         for (name, before, act, end_ms) in table {
             assert_eq!(end_of(*before, *act, 50), *end_ms, "{name}");

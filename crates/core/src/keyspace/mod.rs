@@ -90,7 +90,7 @@ pub use long_call::{LongCall, LongCallGuard};
 pub use replay::{Replay, Replayed};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{EntryRef, ShardSet, View};
+pub use view::{EntryRef, ShardSet, View, ViewQueues, WholeKeyspace};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -393,10 +393,10 @@ impl Keyspace {
             self.postponed.lock().push(Removal::Wait(Arc::clone(wait), how));
             return None;
         };
-        let waiter = view.leave(wait);
+        let waiter = view.queues().leave(wait);
         // Who has lost the connection may come back, also to another node.
         if let Some(waiter) = waiter.as_ref().filter(|_| how != WaitEnd::Disconnected) {
-            view.record_place(waiter, None);
+            view.queues().record_place(waiter, None);
         }
         let refusal = waiter.and_then(|waiter| waiter.serve.end_unserved(&mut view, how));
         view.finish(registries);
@@ -428,7 +428,7 @@ impl Keyspace {
     ) {
         match View::try_lock(self, ShardSet::One(&key), database, now, events) {
             Some(mut view) => {
-                view.end_session_lock(&key, &lock, session);
+                view.locks().end_session(&key, &lock, session);
                 view.finish(registries);
             }
             None => {

@@ -8,32 +8,29 @@
 
 mod expiry;
 mod observe;
+mod queues;
 mod survey;
+mod whole;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-use redlatch_proto::clock::{LockTime, Now};
+use redlatch_proto::clock::Now;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::limits::SHARDS_MAX;
-use smallvec::SmallVec;
 
 use super::locked::{KeyHash, LockWait, Locked};
-use super::shard::{EntryId, Shard};
-use super::waiting::Queues;
-use super::{Changes, Counts, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant, Waiter};
-use crate::journal::Mutation;
+use super::{Changes, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant};
 use crate::locks::EndReason;
 use crate::locks::history;
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
-use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
+pub use queues::ViewQueues;
 pub use survey::EntryRef;
+pub use whole::WholeKeyspace;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +45,9 @@ pub enum ShardSet<'a> {
 }
 
 /// The shards one call needs, locked, at one instant.
+///
+/// Its own methods reach the entry of a key and the call itself. What is about locks, about waiting commands, or about all
+/// keys together has a handle of its own: [`View::locks`], [`View::queues`], [`View::whole`].
 #[derive(Debug)]
 pub struct View<'k> {
     pub(crate) keyspace: &'k Keyspace,
@@ -191,6 +191,18 @@ impl<'k> View<'k> {
         Self { keyspace, locked, hashed, changes, now, database, long_call: None }
     }
 
+    /// The queues of its shards.
+    #[inline]
+    pub fn queues(&mut self) -> ViewQueues<'_, 'k> {
+        ViewQueues { view: self }
+    }
+
+    /// All keys of its keyspace.
+    #[inline]
+    pub fn whole(&mut self) -> WholeKeyspace<'_, 'k> {
+        WholeKeyspace { view: self }
+    }
+
     /// The seed of the hash tables in this keyspace's objects.
     pub fn seed(&self) -> Seed {
         self.keyspace.seed
@@ -207,7 +219,7 @@ impl<'k> View<'k> {
     pub fn finish(&mut self, registries: &Registries) {
         if self.changes.is_dirty {
             if self.changes.has_ready() {
-                self.serve_waiting();
+                self.queues().serve_waiting();
             }
             if let Some((lasts_until, mutations)) = self.changes.recorded() {
                 self.keyspace.record(self.now.lock, lasts_until, mutations);
@@ -287,163 +299,11 @@ impl<'k> View<'k> {
         self.locked.len() == self.keyspace.shards()
     }
 
-    /// Puts a command that waits into the queues of its keys, at their ends unless it has come back to an earlier place. All
-    /// its keys must be in shards that are locked.
-    pub fn park(&mut self, waiter: &Arc<Waiter>) {
-        for key in &waiter.wait.keys {
-            let index = self.keyspace.shard_of(self.keyspace.hash(key));
-            let is_last = self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter);
-            if !is_last {
-                // One of those behind it may keep others waiting, and this one need not wait.
-                self.changes.ready(waiter.wait.database, key.clone());
-            }
-        }
-        self.link(waiter, true);
-        self.record_place(waiter, Some(waiter.wait.number));
-    }
-
-    /// Links the shards that a command uses when it is served, as long as it is in queues. They are locked.
-    fn link(&mut self, waiter: &Waiter, begins: bool) {
-        let keyspace = self.keyspace;
-        let shards = waiter.linked_keys().map(|key| keyspace.shard_of(keyspace.hash(key)));
-        let mut shards: SmallVec<[usize; 2]> = shards.collect();
-        shards.sort_unstable();
-        shards.dedup();
-        if shards.len() > 1 {
-            for index in shards {
-                let is_linked = self.locked.held(index).queues.link(begins);
-                keyspace.linked[index].store(is_linked, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Tells the journal of a cluster at which place a call waits for a lock; `None`: it waits no longer. A call that waits
-    /// for several locks has no place that is kept.
-    pub(super) fn record_place(&mut self, waiter: &Waiter, number: Option<u64>) {
-        if !self.keyspace.keeps_places() {
-            return;
-        }
-        if let (Some(asker), [key]) = (waiter.serve.asker(), &waiter.wait.keys[..]) {
-            let (database, owner) = (waiter.wait.database, &asker.owner[..]);
-            self.changes.record_some(|| Some(Mutation::Place { database, key, owner, number }));
-        }
-    }
-
-    /// The number for a wait that begins now. Its keys must be in shards that are locked.
-    pub fn next_wait_number(&self) -> u64 {
-        self.keyspace.waits.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Like [`View::next_wait_number`], for a wait for the locks of these keys: that of the place that its owner had under an
-    /// earlier leader, if it has come back to it.
-    pub fn lock_wait_number(&mut self, keys: &[Bytes], owner: &[u8]) -> u64 {
-        let (database, now) = (self.database, self.now().lock);
-        let kept = match keys {
-            [key] => self.shard_state(key).places.take((database, key), owner, now),
-            _ => None,
-        };
-        kept.unwrap_or_else(|| self.next_wait_number())
-    }
-
-    /// Removes a command from the queues of its keys, all of which must be in shards that are locked. Commands that it kept
-    /// waiting are served when this view is finished. Returns its entry, if it was still in a queue.
-    pub(super) fn leave(&mut self, wait: &Wait) -> Option<Arc<Waiter>> {
-        let mut left = None;
-        for key in &wait.keys {
-            let index = self.keyspace.shard_of(self.keyspace.hash(key));
-            let queue = self.locked.held(index).queues.of(wait.kind);
-            if let Some(waiter) = queue.leave(wait.database, key, wait.number) {
-                left = Some(waiter);
-                if wait.kind == WaitFor::Locks {
-                    self.changes.ready(wait.database, key.clone());
-                }
-            }
-        }
-        if let Some(waiter) = &left {
-            self.link(waiter, false);
-        }
-        left
-    }
-
     /// The state of the shard of a key, which must be locked.
     #[inline]
     pub(crate) fn shard_state(&mut self, key: &[u8]) -> &mut ShardState {
         let hash = self.hash(key);
         self.locked.held(self.keyspace.shard_of(hash))
-    }
-
-    /// The commands that wait for the lock of a key, first come first.
-    pub fn lock_waiters(&mut self, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
-        let database = self.database;
-        self.shard_state(key).queues.locks.waiting(database, key)
-    }
-
-    /// How many commands that wait for the lock of a key wait for other locks, too.
-    pub fn lock_waits_for_several(&mut self, key: &[u8]) -> usize {
-        let database = self.database;
-        self.shard_state(key).queues.locks.several(database, key)
-    }
-
-    /// How many entries the queue for the lock of a key has.
-    pub fn lock_queue_len(&mut self, key: &[u8]) -> usize {
-        let database = self.database;
-        self.shard_state(key).queues.locks.len_of(database, key)
-    }
-
-    /// Serves waiting commands until none finds what it waits for. Serving one may change the key of another.
-    #[cold]
-    fn serve_waiting(&mut self) {
-        let selected = self.database;
-        while let Some((database, key)) = self.changes.next_ready() {
-            self.database = database;
-            self.serve_values(&key);
-            self.serve_locks(&key);
-        }
-        self.database = selected;
-    }
-
-    /// Serves commands that wait for the value of a key.
-    fn serve_values(&mut self, key: &Bytes) {
-        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
-        let mut from = 0;
-        // The queue may be long: it is scanned once, and only while the key has something to take.
-        while !self.locked.held(index).queues.values.is_empty()
-            && self.entry(key).occupied().is_some()
-            && let Some(waiter) = self.locked.held(index).queues.values.next(database, key, from)
-        {
-            from = waiter.wait.number + 1;
-            if waiter.serve.is_ready(self, key) && waiter.wait.claim.take() {
-                if waiter.wait.keys.len() == 1 {
-                    self.leave(&waiter.wait);
-                    waiter.wait.leave();
-                } else {
-                    self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
-                }
-                waiter.serve.serve(self, key);
-            }
-        }
-    }
-
-    /// Serves commands that wait for the lock of a key, until the first cannot have it.
-    fn serve_locks(&mut self, key: &Bytes) {
-        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
-        let mut from = 0;
-        while let Some(waiter) = self.locked.held(index).queues.locks.next(database, key, from) {
-            if !waiter.serve.is_ready(self, key) {
-                return;
-            }
-            from = waiter.wait.number + 1;
-            if waiter.wait.claim.take() {
-                self.locked.held(index).queues.locks.leave(database, key, waiter.wait.number);
-                // Its other queues go on without it, too.
-                if waiter.wait.keys.len() > 1 {
-                    self.leave(&waiter.wait);
-                }
-                waiter.wait.leave();
-                self.record_place(&waiter, None);
-                waiter.serve.serve(self, key);
-            }
-        }
     }
 
     /// The key's entry, occupied or vacant. A key whose deadline has passed is removed first.
@@ -612,63 +472,6 @@ impl<'k> View<'k> {
         self.database = database;
     }
 
-    /// Visits the living keys of the database in the locked shards, in no order.
-    pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
-        let (database, now) = (self.database, self.now.lock);
-        self.locked.each(|_, held| {
-            let mut cursor = 0;
-            loop {
-                let shard = &held.shard;
-                cursor = shard.scan(database, cursor, &mut |id| {
-                    if !shard.has_ended(id, now) {
-                        visit(shard.key(id));
-                    }
-                });
-                if cursor == 0 {
-                    break;
-                }
-            }
-        });
-    }
-
-    /// A key of the database in the locked shards, chosen by `entropy`. It has not expired. With `accepts_ended`, an expired
-    /// key is returned if no other was found.
-    pub fn random_key(&mut self, entropy: u64, accepts_ended: bool) -> Option<Bytes> {
-        let (database, now) = (self.database, self.now.lock);
-        let mut total = 0;
-        self.locked.each(|_, held| total += held.shard.len(database));
-        let mut ended = None;
-        // A key that has expired and was not removed yet is skipped: other bits choose again, a bounded number of times.
-        for attempt in 0..16_u64 {
-            let entropy = entropy.rotate_left(attempt as u32 * 7).wrapping_add(attempt);
-            let mut rank = entropy.checked_rem(total as u64)? as usize;
-            let mut chosen = None;
-            self.locked.each(|_, held| {
-                let len = held.shard.len(database);
-                if rank < len {
-                    let id = held.shard.random(database, entropy >> 8);
-                    chosen = id.map(|id| {
-                        (Bytes::copy_from_slice(held.shard.key(id)), held.shard.has_ended(id, now))
-                    });
-                    rank = usize::MAX;
-                } else {
-                    rank = rank.saturating_sub(len);
-                }
-            });
-            match chosen {
-                Some((key, false)) => return Some(key),
-                Some((key, true)) => ended = Some(key),
-                None => {}
-            }
-        }
-        // Nearly all keys have expired: the first living key is returned.
-        let mut living = None;
-        self.for_each_key(|name| {
-            living.get_or_insert_with(|| Bytes::copy_from_slice(name));
-        });
-        living.or(ended.filter(|_| accepts_ended))
-    }
-
     /// The instant of this call.
     pub fn now(&self) -> Now {
         self.now
@@ -676,123 +479,6 @@ impl<'k> View<'k> {
 
     pub fn database(&self) -> u16 {
         self.database
-    }
-
-    /// How many keys a database has, and how many of these have a deadline, in all shards, locked by this view or not.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds them.
-    pub fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
-        let mut size = (0, 0);
-        self.each_shard(|held| size = held.add_size(database, size))?;
-        Ok(size)
-    }
-
-    /// The sum of all shards' counters, locked by this view or not. Waits for no long call; see [`Counts::as_of`].
-    pub fn counts(&mut self) -> Counts {
-        if !self.holds_all() {
-            return self.keyspace.counts();
-        }
-        let mut sum = Counts::default();
-        self.locked.each(|_, held| sum = std::mem::take(&mut sum).with(&Counts::of(held)));
-        sum
-    }
-
-    /// Like [`View::size`], but waits for no long call: a shard that one holds counts as it was when the call took it.
-    pub fn known_size(&mut self, database: u16) -> (usize, usize) {
-        match self.holds_all() {
-            true => self.size(database).unwrap_or_default(),
-            false => self.keyspace.known_size(database),
-        }
-    }
-
-    /// Resets the counters of all shards.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds them.
-    pub fn reset_counts(&mut self) -> Result<(), Refusal> {
-        let keyspace = self.keyspace;
-        if !self.holds_all() && (0..keyspace.shards()).any(|index| keyspace.long_call.holds(index)) {
-            return Err(Refusal::Occupied);
-        }
-        self.each_shard(ShardState::reset_counts)
-    }
-
-    /// Visits all shards, one after the other unless this view has locked them.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds one. The others are visited.
-    pub(crate) fn each_shard(&mut self, visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
-        match self.each_free_shard(visit) {
-            0 => Ok(()),
-            _ => Err(Refusal::Occupied),
-        }
-    }
-
-    /// Visits the shards that no long call holds, one after the other unless this view has locked them. Returns the number of
-    /// the others.
-    fn each_free_shard(&mut self, mut visit: impl FnMut(&mut ShardState)) -> usize {
-        if self.holds_all() {
-            self.locked.each(|_, held| visit(held));
-            return 0;
-        }
-        let mut is_occupied = |index: &usize| match self.keyspace.hold(*index) {
-            Some(mut held) => {
-                visit(&mut held);
-                false
-            }
-            None => true,
-        };
-        (0..self.keyspace.shards()).filter(|index| is_occupied(index)).count()
-    }
-
-    /// One step of a scan over a whole database: visits living keys and the names of their types, about `keys` of one shard
-    /// at most, and returns the next cursor; 0 at the end. The cursor comes from a client.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] when a long call holds the shard.
-    pub fn scan(
-        &mut self,
-        cursor: u64,
-        keys: u64,
-        visit: &mut dyn FnMut(&[u8], &'static str),
-    ) -> Result<u64, Refusal> {
-        self.scan_entries(cursor, keys, &mut |shard, _, id, _| visit(shard.key(id), shard.type_name(id)))
-    }
-
-    /// One step of a scan; see [`View::scan`]. `visit` also gets the queues of the shard and its time.
-    pub(crate) fn scan_entries(
-        &mut self,
-        cursor: u64,
-        keys: u64,
-        visit: &mut dyn FnMut(&Shard, &Queues, EntryId, LockTime),
-    ) -> Result<u64, Refusal> {
-        let (keyspace, database) = (self.keyspace, self.database);
-        let bits = keyspace.shards().trailing_zeros();
-        let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
-        let mut guard;
-        let held = if self.holds_all() {
-            self.locked.held(index)
-        } else {
-            guard = keyspace.hold(index).ok_or(Refusal::Occupied)?;
-            &mut *guard
-        };
-        let (shard, now) = (&held.shard, self.now.lock.max(held.shard.time()));
-        for _ in 0..keys.max(1) {
-            inner = shard.scan(database, inner, &mut |id| {
-                if !shard.has_ended(id, now) {
-                    visit(shard, &held.queues, id, now);
-                }
-            });
-            if inner == 0 {
-                break;
-            }
-        }
-        Ok(match inner {
-            0 if index + 1 == keyspace.shards() => 0,
-            0 => index as u64 + 1,
-            inner => inner << bits | index as u64,
-        })
     }
 }
 
@@ -804,8 +490,6 @@ fn count(held: &mut ShardState, is_here: bool) {
 }
 
 const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");
-
-mod whole;
 
 #[cfg(test)]
 mod tests;

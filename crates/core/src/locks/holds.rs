@@ -11,7 +11,7 @@ use redlatch_proto::clock::{Deadline, LockTime};
 use super::counts::Waited;
 use super::event::{Breaker, EndReason};
 use super::record::GrantDetails;
-use crate::keyspace::View;
+use super::views::ViewLocks;
 use crate::keyspace::{Entry, Lease, Occupied};
 use crate::state::clients::ClientId;
 use crate::state::lock_sessions::{LockSession, SessionLock};
@@ -34,7 +34,7 @@ pub struct Hold {
     pub session: Option<(u64, u64)>,
 }
 
-impl View<'_> {
+impl ViewLocks<'_, '_> {
     /// Writes an exclusive lock: the string that SET NX would have written, and its grant. The owner that holds it with this
     /// token keeps its grant; the lease begins anew.
     pub fn hold_exclusive(
@@ -45,7 +45,7 @@ impl View<'_> {
         (token, client): (u64, ClientId),
         details: GrantDetails,
     ) {
-        let mut occupied = match self.entry(key) {
+        let mut occupied = match self.view.entry(key) {
             Entry::Occupied(mut found) if found.granted().is_some_and(|grant| grant.token == token) => {
                 found.renew_native(lease, client, details);
                 found
@@ -71,7 +71,7 @@ impl View<'_> {
 
     /// Writes a holder of a lock that is not exclusive. The lease of the key is the longest of its holders.
     pub fn put_holder(&mut self, key: &[u8], kind: LockKind, owner: &Bytes, holder: Holder) {
-        if let Ok(mut lock) = self.open::<Lock>(key) {
+        if let Ok(mut lock) = self.view.open::<Lock>(key) {
             lock.put(kind, owner, holder);
         }
         self.update_deadline(key);
@@ -79,21 +79,21 @@ impl View<'_> {
 
     /// Counts a request for the lock of a key that was refused because the lock is held.
     pub fn count_refused(&mut self, key: &[u8]) {
-        self.shard_state(key).shard.count_refused(key);
+        self.view.shard_state(key).shard.count_refused(key);
     }
 
     /// The lock of a key was granted to a client. If the client has polled it, counts how long it was free.
     pub fn count_polled(&mut self, key: &[u8], polling: &Polling) {
-        let (place, now) = (self.key_hash(key), self.now().lock);
+        let (place, now) = (self.view.key_hash(key), self.view.now().lock);
         if polling.is_of(place, now) {
-            self.shard_state(key).shard.count_handover(place);
+            self.view.shard_state(key).shard.count_handover(place);
         }
     }
 
     /// Counts a request that has waited for the lock of a key until now.
     pub fn count_wait(&mut self, key: &[u8], since: LockTime, waited: Waited) {
-        let (waited_ms, place) = (self.now().lock.millis_since(since), self.key_hash(key));
-        let shard = &mut self.shard_state(key).shard;
+        let (waited_ms, place) = (self.view.now().lock.millis_since(since), self.view.key_hash(key));
+        let shard = &mut self.view.shard_state(key).shard;
         shard.count_wait(waited_ms, waited);
         match waited {
             Waited::Granted => shard.count_handover(place),
@@ -104,13 +104,13 @@ impl View<'_> {
 
     /// What is known of a holder of a lock that is not exclusive.
     pub fn holder_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Holder> {
-        let lock = self.entry(key).occupied()?.into_object::<Lock>().ok()?;
+        let lock = self.view.entry(key).occupied()?.into_object::<Lock>().ok()?;
         lock.holder(owner).cloned()
     }
 
     /// What `owner` holds of a lock of any kind.
     pub fn hold_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Hold> {
-        self.entry(key).occupied()?.hold_of(owner)
+        self.view.entry(key).occupied()?.hold_of(owner)
     }
 
     /// Begins the lease of a holder anew; `None`: it has no lease from now on. With a client, the lock belongs to that
@@ -126,12 +126,12 @@ impl View<'_> {
             Some(holder) => {
                 // The end of a connection, and a new one, are no renewals.
                 let again = u32::from(holder.session.is_none());
-                let (kind, renewals) = (self.lock_kind(key), holder.renewals.saturating_add(again));
+                let (kind, renewals) = (self.kind(key), holder.renewals.saturating_add(again));
                 let client = client.unwrap_or(holder.client);
                 self.put_holder(key, kind, owner, Holder { deadline, lease_ms, renewals, client, ..holder });
             }
             None => {
-                if let Entry::Occupied(mut found) = self.entry(key) {
+                if let Entry::Occupied(mut found) = self.view.entry(key) {
                     found.set_deadline(deadline);
                     found.event(b'g', if deadline.is_some() { "expire" } else { "persist" });
                     if let Some(client) = client {
@@ -151,7 +151,7 @@ impl View<'_> {
         reason: EndReason,
         fits: impl FnOnce(&Hold) -> bool,
     ) -> bool {
-        let Entry::Occupied(mut found) = self.entry(key) else { return false };
+        let Entry::Occupied(mut found) = self.view.entry(key) else { return false };
         if !found.hold_of(owner).is_some_and(|hold| fits(&hold)) {
             return false;
         }
@@ -168,26 +168,26 @@ impl View<'_> {
                 found.remove_entry();
             }
         }
-        self.changes.end_reason = EndReason::Deleted;
+        self.view.changes.end_reason = EndReason::Deleted;
         true
     }
 
     fn remove_holder(&mut self, key: &[u8], owner: &[u8], reason: EndReason) {
         let mut is_last = false;
-        if let Ok(Some(mut lock)) = self.find::<Lock>(key) {
+        if let Ok(Some(mut lock)) = self.view.find::<Lock>(key) {
             lock.remove(owner, reason);
             is_last = lock.get().holders().len() == 0;
         }
         if is_last {
-            self.event(b'g', "del", key);
+            self.view.event(b'g', "del", key);
         } else {
             self.update_deadline(key);
         }
-        self.lock_ended(key);
+        self.note_ended(key);
     }
 
     /// The connection of a session has ended: its lock ends now, or after its delay.
-    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock, session: &LockSession) {
+    pub fn end_session(&mut self, key: &[u8], lock: &SessionLock, session: &LockSession) {
         // Another connection may have taken the session over, and another request of the owner the lock.
         if session.client().is_some() || !self.is_of_session(key, lock, session) {
             return;
@@ -197,12 +197,12 @@ impl View<'_> {
             return;
         }
         let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
-        let deadline = self.now().deadline_in(delay_ms);
+        let deadline = self.view.now().deadline_in(delay_ms);
         self.renew(key, &lock.owner, (Some(deadline), None), None);
     }
 
     /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
-    pub fn attach_session_lock(
+    pub fn attach_session(
         &mut self,
         key: &[u8],
         lock: &SessionLock,
@@ -223,7 +223,7 @@ impl View<'_> {
 
     /// Ends the hold with this token, of whatever kind. Returns false if no holder has it.
     pub fn break_hold(&mut self, key: &[u8], token: u64, breaker: Breaker) -> bool {
-        let Some(mut found) = self.entry(key).occupied() else { return false };
+        let Some(mut found) = self.view.entry(key).occupied() else { return false };
         let owner = match found.object().and_then(Lock::of) {
             None if found.granted().is_none_or(|grant| grant.token != token) => return false,
             None => None,
@@ -241,15 +241,15 @@ impl View<'_> {
                 found.remove_entry();
             }
         }
-        self.changes.set_breaker(None);
-        self.changes.end_reason = EndReason::Deleted;
+        self.view.changes.set_breaker(None);
+        self.view.changes.end_reason = EndReason::Deleted;
         true
     }
 
     /// Visits who holds the lock: at most `limit` owners, each with its client and its token, in no order. A string that
     /// was not stored as a lock has neither: both are 0.
     pub fn each_holder(&mut self, key: &[u8], limit: usize, mut visit: impl FnMut(&[u8], ClientId, u64)) {
-        let Entry::Occupied(found) = self.entry(key) else { return };
+        let Entry::Occupied(found) = self.view.entry(key) else { return };
         match found.object() {
             Some(Object::Lock(lock)) => {
                 let holders = lock.holders().take(limit);
@@ -264,14 +264,14 @@ impl View<'_> {
     }
 
     /// The kind of a lock; exclusive if it is a string.
-    pub fn lock_kind(&mut self, key: &[u8]) -> LockKind {
-        let lock = self.entry(key).occupied().and_then(|found| found.into_object::<Lock>().ok());
+    pub fn kind(&mut self, key: &[u8]) -> LockKind {
+        let lock = self.view.entry(key).occupied().and_then(|found| found.into_object::<Lock>().ok());
         lock.map_or(LockKind::Exclusive, Lock::kind)
     }
 
     /// Sets the deadline of a key to the end of the longest lease of its holders.
     fn update_deadline(&mut self, key: &[u8]) {
-        let Entry::Occupied(mut found) = self.entry(key) else { return };
+        let Entry::Occupied(mut found) = self.view.entry(key) else { return };
         let Some(Object::Lock(lock)) = found.object() else { return };
         let latest = lock.latest_deadline();
         if found.deadline() != latest {
@@ -280,9 +280,9 @@ impl View<'_> {
     }
 
     /// Commands that wait for the lock of a key may have it now.
-    fn lock_ended(&mut self, key: &[u8]) {
-        if !self.shard_state(key).queues.locks.is_empty() {
-            self.changes.ready(self.database, Bytes::copy_from_slice(key));
+    fn note_ended(&mut self, key: &[u8]) {
+        if !self.view.shard_state(key).queues.locks.is_empty() {
+            self.view.changes.ready(self.view.database, Bytes::copy_from_slice(key));
         }
     }
 }

@@ -161,7 +161,7 @@ impl LockLint {
         if findings.found.len() >= FINDINGS_MAX && !findings.found.contains_key(&place) {
             return;
         }
-        let new = || Finding { peer: client.peer.clone(), names, count: 0, last: now };
+        let new = || Finding { peer: client.address.peer.clone(), names, count: 0, last: now };
         let finding = findings.found.entry(place).or_insert_with(new);
         finding.count = finding.count.saturating_add(1);
         finding.last = now;
@@ -247,12 +247,12 @@ impl Noting<'_> {
     fn granted(&self, event: &LockEvent, view: &mut View<'_>) {
         let LockEvent { key, client, token, .. } = event;
         // The call may have set the lease after it took the lock.
-        let held = view.grant_of(key).filter(|grant| grant.token == *token);
+        let held = view.locks().grant_of(key).filter(|grant| grant.token == *token);
         if held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native) {
             self.note(Rule::NoLease, key, *client);
         }
         if let Some(owner) = &event.owner
-            && view.past_locks(key).iter().any(|past| past.is_of(owner) && past.holder != *client)
+            && view.locks().past(key).iter().any(|past| past.is_of(owner) && past.holder != *client)
         {
             self.note(Rule::SharedValue, key, *client);
         }

@@ -27,5 +27,5 @@ pub use holds::Hold;
 pub use lint::{Linter, LockLint, Rule};
 pub use record::{Grant, GrantDetails};
 pub use rules::{Granted, LockRequest, Term, attempt, attempt_all, first_held};
-pub use views::{HeldLock, LockHolder, Shown};
+pub use views::{HeldLock, LockHolder, Shown, ViewLocks};
 pub use waits::{Awaited, Circle, LockWaits, Overdue};

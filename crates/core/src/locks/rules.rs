@@ -148,7 +148,10 @@ pub fn first_held(
 
 /// Whether requests wait for the lock that came before this one.
 fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
-    view.lock_waiters(key).next().is_some_and(|first| number.is_none_or(|own| first.wait.number < own))
+    view.queues()
+        .lock_waiters(key)
+        .next()
+        .is_some_and(|first| number.is_none_or(|own| first.wait.number < own))
 }
 
 /// How a lock stands to a request.
@@ -210,10 +213,10 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
     if request.kind == LockKind::Exclusive {
         let lease = deadline.map_or(Lease::Never, Lease::Until);
         let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };
-        view.hold_exclusive(key, &request.owner, lease, (token, request.client), details);
+        view.locks().hold_exclusive(key, &request.owner, lease, (token, request.client), details);
     } else {
         let now = view.now().lock;
-        let held = view.holder_of(key, &request.owner);
+        let held = view.locks().holder_of(key, &request.owner);
         let again = u32::from(request.kind == LockKind::Reentrant);
         let is_leased = request.term.session().is_none();
         let holder = Holder {
@@ -227,6 +230,6 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
             session: request.term.session(),
             meta: request.meta.clone(),
         };
-        view.put_holder(key, request.kind, &request.owner, holder);
+        view.locks().put_holder(key, request.kind, &request.owner, holder);
     }
 }

@@ -88,24 +88,38 @@ pub struct LockQueue<'q> {
 /// Bytes of an owner that are shown. The value of an unchanged client may be of any length.
 const OWNER_BYTES_SHOWN: usize = 1024;
 
-impl View<'_> {
+/// The locks under the keys of a view.
+#[derive(Debug)]
+pub struct ViewLocks<'v, 'k> {
+    pub(super) view: &'v mut View<'k>,
+}
+
+impl<'k> View<'k> {
+    /// The locks under its keys.
+    #[inline]
+    pub fn locks(&mut self) -> ViewLocks<'_, 'k> {
+        ViewLocks { view: self }
+    }
+}
+
+impl ViewLocks<'_, '_> {
     /// Who holds the lock under a key; `None` if nobody does.
-    pub fn held_lock(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
-        let now = self.now.lock;
-        let Occupied { place, id } = self.entry(key).occupied()?;
+    pub fn held(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
+        let now = self.view.now.lock;
+        let Occupied { place, id } = self.view.entry(key).occupied()?;
         HeldLock::of(place.shard, place.queues, id, now, shown)
     }
 
-    /// Like [`View::held_lock`], for any key that exists: a value that was not taken as a lock is held by an unknown owner.
+    /// Like [`ViewLocks::held`], for any key that exists: a value that was not taken as a lock is held by an unknown owner.
     pub fn held_key(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
-        let now = self.now.lock;
-        let Occupied { place, id } = self.entry(key).occupied()?;
+        let now = self.view.now.lock;
+        let Occupied { place, id } = self.view.entry(key).occupied()?;
         HeldLock::of_any(place.shard, place.queues, id, now, shown)
     }
 
     /// The fencing token under a key while `value` owns it.
     pub fn token_of(&mut self, key: &[u8], value: &[u8]) -> Option<u64> {
-        let found = self.entry(key).occupied()?;
+        let found = self.view.entry(key).occupied()?;
         match found.object() {
             None => found.granted().filter(|_| found.string().is_ok_and(|held| held == value)),
             Some(Object::Lock(lock)) => return lock.holder(value).map(|holder| holder.token),
@@ -114,13 +128,13 @@ impl View<'_> {
         .map(|grant| grant.token)
     }
 
-    /// One step of a scan over the locks of the database; see [`View::scan`]. Visits the locks among the keys that `wants`
-    /// accepts, if a holder is `shown`; each with its [`View::key_hash`]. Returns the next cursor and the number of keys
-    /// looked at.
+    /// One step of a scan over the locks of the database; see [`crate::keyspace::WholeKeyspace::scan`]. Visits the locks
+    /// among the keys that `wants` accepts, if a holder is `shown`; each with its [`View::key_hash`]. Returns the next
+    /// cursor and the number of keys looked at.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
-    pub fn scan_locks(
+    pub fn scan(
         &mut self,
         cursor: u64,
         keys: u64,
@@ -128,8 +142,8 @@ impl View<'_> {
         wants: &dyn Fn(&[u8]) -> bool,
         visit: &mut dyn FnMut(&[u8], u64, HeldLock),
     ) -> Result<(u64, u64), Refusal> {
-        let (mut seen, keyspace, database) = (0, self.keyspace, u64::from(self.database));
-        let cursor = self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
+        let (mut seen, keyspace, database) = (0, self.view.keyspace, u64::from(self.view.database));
+        let cursor = self.view.whole().scan_entries(cursor, keys, &mut |shard, queues, id, now| {
             seen += 1;
             if wants(shard.key(id))
                 && let Some(held) = HeldLock::of(shard, queues, id, now, shown)
@@ -141,12 +155,12 @@ impl View<'_> {
         Ok((cursor, seen))
     }
 
-    /// One step of a scan for locks with a holder since a time that `is_meant`; see [`View::scan_locks`]. At most
+    /// One step of a scan for locks with a holder since a time that `is_meant`; see [`ViewLocks::scan`]. At most
     /// `holders_max` holders of each are shown; `visit` also gets the first call in its queue. Returns the next cursor.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
-    pub fn scan_locks_since(
+    pub fn scan_since(
         &mut self,
         cursor: u64,
         keys: u64,
@@ -154,7 +168,7 @@ impl View<'_> {
         holders_max: usize,
         mut visit: impl FnMut(&[u8], HeldLock, Option<&Arc<Waiter>>),
     ) -> Result<u64, Refusal> {
-        self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
+        self.view.whole().scan_entries(cursor, keys, &mut |shard, queues, id, now| {
             let has_meant = match shard.object(id) {
                 Some(Object::Lock(lock)) => lock.holders().any(|(_, holder)| is_meant(holder.since)),
                 _ => shard.granted(id).is_some_and(|grant| is_meant(grant.since)),
@@ -170,13 +184,13 @@ impl View<'_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds a shard.
-    pub fn each_lock_queue(
+    pub fn each_queue(
         &mut self,
         holders_max: usize,
         mut visit: impl FnMut(LockQueue<'_>),
     ) -> Result<(), Refusal> {
-        let (database, now, keyspace) = (self.database, self.now.lock, self.keyspace);
-        self.each_shard(|held| {
+        let (database, now, keyspace) = (self.view.database, self.view.now.lock, self.view.keyspace);
+        self.view.whole().each_shard(|held| {
             let (shard, queues) = (&held.shard, &held.queues);
             let now = now.max(shard.time());
             for key in queues.locks.keys(database) {
@@ -190,38 +204,38 @@ impl View<'_> {
     }
 }
 
-impl View<'_> {
+impl ViewLocks<'_, '_> {
     /// Who holds the lock under a key, if it is one. Counts neither as a hit nor as an access.
     pub fn grant_of(&mut self, key: &[u8]) -> Option<Grant> {
-        self.entry(key).occupied()?.granted()
+        self.view.entry(key).occupied()?.granted()
     }
 
     /// How the lock of a key has ended before, the newest end first. All shards record releases, too, from now on.
-    pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
-        self.keyspace.keeps_releases.store(true, Ordering::Relaxed);
-        let place = self.key_hash(key);
-        self.shard_state(key).shard.history().of(place, key)
+    pub fn past(&mut self, key: &[u8]) -> Vec<PastLock> {
+        self.view.keyspace.keeps_releases.store(true, Ordering::Relaxed);
+        let place = self.view.key_hash(key);
+        self.view.shard_state(key).shard.history().of(place, key)
     }
 
     /// Whether the history of the key's shard has a lock that was lost.
     #[inline]
     pub fn has_lost(&mut self, key: &[u8]) -> bool {
-        self.shard_state(key).shard.has_lost()
+        self.view.shard_state(key).shard.has_lost()
     }
 
     /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
     /// made, if it names one. Returns the ended lock, if this is its first late request.
     #[cold]
     pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
-        let (place, author, now) = (self.key_hash(key), self.changes.author, self.now.lock);
+        let (place, author, now) = (self.view.key_hash(key), self.view.changes.author, self.view.now.lock);
         let holds = |holder: &LockHolder| match owner {
             Some(owner) => holder.owner.as_deref() == Some(owner),
             None => holder.client == author,
         };
-        if self.held_lock(key, Shown::First(usize::MAX)).is_some_and(|held| held.holders.iter().any(holds)) {
+        if self.held(key, Shown::First(usize::MAX)).is_some_and(|held| held.holders.iter().any(holds)) {
             return None;
         }
-        let history = self.shard_state(key).shard.history();
+        let history = self.view.shard_state(key).shard.history();
         history.note_late((place, key), (author, owner), (request, now)).cloned()
     }
 
@@ -230,10 +244,10 @@ impl View<'_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds a shard.
-    pub fn each_past_lock(&mut self, mut visit: impl FnMut(&PastLock)) -> Result<(), Refusal> {
-        let (database, keyspace) = (self.database, self.keyspace);
+    pub fn each_past(&mut self, mut visit: impl FnMut(&PastLock)) -> Result<(), Refusal> {
+        let (database, keyspace) = (self.view.database, self.view.keyspace);
         keyspace.keeps_releases.store(true, Ordering::Relaxed);
-        self.each_shard(|held| {
+        self.view.whole().each_shard(|held| {
             for past in held.shard.history().all() {
                 let place = history::place(keyspace.hash(past.key.bytes()), database);
                 if past.key.is_whole() && past.hash == place {
@@ -398,7 +412,10 @@ mod tests {
         let mut view = View::lock(&keyspace, ShardSet::All, 0, now, Events::default());
         let lease = Lease::Until(now.deadline_in(30_000));
         view.entry(b"lock").put_object(value, lease).grant(7, 3, false);
-        (view.held_lock(b"lock", Shown::First(9)).expect("a lock with a grant"), view.token_of(b"lock", ask))
+        (
+            view.locks().held(b"lock", Shown::First(9)).expect("a lock with a grant"),
+            view.locks().token_of(b"lock", ask),
+        )
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl LockWaits {
         }
         let (mut may, mut left) = (false, LOOKS_MAX);
         for key in &waiter.wait.keys {
-            view.each_holder(key, left, |owner, _, _| {
+            view.locks().each_holder(key, left, |owner, _, _| {
                 left -= 1;
                 may |= register.by_owner.contains_key(owner);
             });
@@ -159,7 +159,7 @@ impl LockWaits {
         }
         drop(register);
         let own = usize::from(waiter.wait.keys.len() > 1);
-        waiter.wait.keys.iter().any(|key| view.lock_waits_for_several(key) > own)
+        waiter.wait.keys.iter().any(|key| view.queues().lock_waits_for_several(key) > own)
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds, or has
@@ -270,9 +270,9 @@ impl Search<'_> {
         };
         match edge {
             Edge::Holder => {
-                let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
+                let is_counted = matches!(view.locks().kind(key), LockKind::Permits(_));
                 let most = if is_counted { 2 } else { self.looks };
-                view.each_holder(key, most, |owner, _, _| {
+                view.locks().each_holder(key, most, |owner, _, _| {
                     looks += 1;
                     see(owner);
                 });
@@ -281,8 +281,11 @@ impl Search<'_> {
                     found.clear();
                 }
             }
-            Edge::Ahead if view.lock_waits_for_several(key) > 0 => {
-                let ahead = view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number);
+            Edge::Ahead if view.queues().lock_waits_for_several(key) > 0 => {
+                let ahead = view
+                    .queues()
+                    .lock_waiters(key)
+                    .take_while(|other| other.wait.number < waiter.wait.number);
                 for other in ahead.take(self.looks) {
                     looks += 1;
                     let asker = other.serve.asker().filter(|_| other.wait.keys.len() > 1);

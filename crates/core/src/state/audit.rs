@@ -61,7 +61,7 @@ impl<'a> Author<'a> {
     /// The client of a session.
     pub fn of(session: &'a Session) -> Self {
         let user: &[u8] = if session.authenticated { session.account.name() } else { b"" };
-        Self { user, peer: &session.client.peer, client: session.client.id }
+        Self { user, peer: &session.client.address.peer, client: session.client.id }
     }
 }
 

@@ -6,10 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
-};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use bytes::Bytes;
 use dashmap::DashMap;
@@ -18,13 +16,16 @@ use redlatch_proto::clock::LockTime;
 use redlatch_proto::number::total;
 use redlatch_proto::resp::{Protocol, Reply};
 
-use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
 use super::ledger::Ledger;
 use super::output_limits::{Class, OutputLimits};
 use super::polling::{Pollers, Polling, Polls};
-use super::transaction::{Watch, Watching};
 use super::wait::Wait;
+
+mod parts;
+
+use self::parts::{Activity, Address, Blocking, Buffers, Closing, Login, Options, TransactionSize};
+use self::parts::{KEPT, RELEASE_ASKED, RELEASED};
 
 /// The number of a client. It rises with every connection and is never reused.
 pub type ClientId = u64;
@@ -33,67 +34,31 @@ pub type ClientId = u64;
 #[derive(Debug)]
 pub struct Client {
     pub id: ClientId,
-    /// Where it connected from: `127.0.0.1:50000`, a socket's path, or empty for an in-process stream.
-    pub peer: String,
-    pub local: String,
-    /// Whether it came through a Unix socket.
-    pub is_unix: bool,
     pub since: LockTime,
+    pub address: Address,
     /// CLIENT SETNAME and CLIENT SETINFO.
     pub names: Mutex<Names>,
-    /// The user it is authenticated as.
-    account: Mutex<Option<Arc<Account>>>,
-    pub database: AtomicU16,
-    /// When it last sent a request, in milliseconds of lock time.
-    pub last_active_ms: AtomicU64,
-    /// Index of the last command in the command table; `u16::MAX` before the first.
-    pub last_command: AtomicU16,
+    pub login: Login,
+    pub options: Options,
+    pub activity: Activity,
     /// The number of its subscriptions of each kind.
     subscriptions: PerKind<AtomicU32>,
-    /// Requests queued since MULTI; [`NO_TRANSACTION`] outside of a transaction.
-    queued: AtomicU32,
-    /// Bytes of these requests.
-    pub queued_bytes: AtomicU64,
-    /// The keys it watches, if it watches any.
-    watching: Mutex<Option<Watched>>,
+    pub transaction: TransactionSize,
     /// The number of its lock session; 0 if it has begun none.
     pub lock_session: AtomicU64,
-    /// Whether it is told when somebody waits for a lock of it.
-    pub tells_contended: AtomicBool,
-    /// Whether CLIENT NO-EVICT is on.
-    pub no_evict: AtomicBool,
-    is_authenticated: AtomicBool,
-    /// Since when it is known that it has not authenticated, in milliseconds; zero: it has, or that is not known.
-    outside_since_ms: AtomicU64,
-    /// Whether CLIENT NO-TOUCH is on.
-    pub no_touch: AtomicBool,
-    /// Bytes received and not yet decoded.
-    pub query_bytes: AtomicU64,
-    /// Bytes that its buffer for requests has room for beyond these.
-    pub query_room: AtomicU64,
-    /// Bytes of replies not yet sent.
-    pub reply_bytes: AtomicU64,
+    /// The lock that it is refused again and again, if there is one.
+    pub polling: Polling,
+    pub blocking: Blocking,
+    pub buffers: Buffers,
+    outbox: Mutex<Outbox>,
+    has_messages: AtomicBool,
     /// How many bytes of replies and messages may be unsent before the client is dropped.
     pub output_limits: Arc<OutputLimits>,
     /// Where the memory is charged that the server holds for it.
     pub ledger: Arc<Ledger>,
-    /// Whether a request waits: for its timeout, a key, the script thread or the end of a pause.
-    pub is_held: AtomicBool,
-    /// Whether its connection keeps buffers for the next request: [`KEPT`], [`RELEASE_ASKED`] or [`RELEASED`].
-    buffers: AtomicU8,
-    /// The lock that it is refused again and again, if there is one.
-    pub polling: Polling,
+    closing: Closing,
     /// What only the test backend uses.
     pub tested: Tested,
-    /// The command of this client that waits, if one does.
-    wait: Mutex<Option<Arc<Wait>>>,
-    protocol: AtomicU8,
-    closing: AtomicBool,
-    is_cut: AtomicBool,
-    /// Why the server ends the connection, if it does.
-    cut_reason: OnceLock<&'static str>,
-    outbox: Mutex<Outbox>,
-    has_messages: AtomicBool,
 }
 
 /// What the test backend knows of a client.
@@ -116,27 +81,11 @@ pub struct Names {
     pub library_version: String,
 }
 
-/// Watched keys, as CLIENT LIST shows them.
-#[derive(Debug)]
-struct Watched {
-    keys: usize,
-    watch: Arc<Watch>,
-}
-
 /// Bytes of an idle connection: the growth of the process per connection, measured with ten thousand.
 const CLIENT_BYTES: u64 = 3 * 1024;
 
-/// The connection keeps its buffers.
-const KEPT: u8 = 0;
-/// The connection has been asked to release its buffers.
-const RELEASE_ASKED: u8 = 1;
-/// The connection has released its buffers, or has not allocated any.
-const RELEASED: u8 = 2;
 /// How long a connection is idle before it is asked to release its buffers, in milliseconds.
 const RELEASE_AFTER_MS: u64 = 1000;
-
-/// The value of `queued` outside of a transaction.
-const NO_TRANSACTION: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 struct Outbox {
@@ -171,91 +120,33 @@ impl Client {
     pub fn new(id: ClientId, peer: String, local: String, is_unix: bool, since: LockTime) -> Self {
         Self {
             id,
-            peer,
-            local,
-            is_unix,
             since,
+            address: Address { peer, local, is_unix },
             names: Mutex::default(),
-            account: Mutex::new(None),
-            database: AtomicU16::new(0),
-            last_active_ms: AtomicU64::new(since.as_millis()),
-            last_command: AtomicU16::new(u16::MAX),
+            login: Login::default(),
+            options: Options::default(),
+            activity: Activity::new(since),
             subscriptions: Default::default(),
-            queued: AtomicU32::new(NO_TRANSACTION),
-            queued_bytes: AtomicU64::new(0),
-            watching: Mutex::new(None),
+            transaction: TransactionSize::default(),
             lock_session: AtomicU64::new(0),
-            tells_contended: AtomicBool::new(false),
-            no_evict: AtomicBool::new(false),
-            is_authenticated: AtomicBool::new(false),
-            outside_since_ms: AtomicU64::new(0),
-            no_touch: AtomicBool::new(false),
-            query_bytes: AtomicU64::new(0),
-            query_room: AtomicU64::new(0),
-            reply_bytes: AtomicU64::new(0),
-            output_limits: Arc::default(),
-            ledger: Arc::default(),
-            is_held: AtomicBool::new(false),
-            buffers: AtomicU8::new(RELEASED),
             polling: Polling::default(),
-            tested: Tested::default(),
-            wait: Mutex::new(None),
-            protocol: AtomicU8::new(2),
-            closing: AtomicBool::new(false),
-            is_cut: AtomicBool::new(false),
-            cut_reason: OnceLock::new(),
+            blocking: Blocking::default(),
+            buffers: Buffers::default(),
             outbox: Mutex::default(),
             has_messages: AtomicBool::new(false),
+            output_limits: Arc::default(),
+            ledger: Arc::default(),
+            closing: Closing::default(),
+            tested: Tested::default(),
         }
-    }
-
-    /// Whether it is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
-    pub fn is_local(&self) -> bool {
-        let is_loopback = self.peer.starts_with("127.") || self.peer.starts_with("[::1]");
-        self.is_unix || self.peer.is_empty() || is_loopback
-    }
-
-    /// Shows whether it has authenticated, or need not.
-    pub fn show_authenticated(&self, is_authenticated: bool) {
-        self.is_authenticated.store(is_authenticated, Relaxed);
-    }
-
-    /// Whether it has not authenticated for longer than this. Measured between the calls of this function.
-    pub fn is_late_to_log_in(&self, now: LockTime, ms_max: u64) -> bool {
-        if self.is_authenticated.load(Relaxed) {
-            self.outside_since_ms.store(0, Relaxed);
-            return false;
-        }
-        match self.outside_since_ms.load(Relaxed) {
-            0 => {
-                self.outside_since_ms.store(now.as_millis().max(1), Relaxed);
-                false
-            }
-            since_ms => now.millis_since(LockTime::from_millis(since_ms)) > ms_max,
-        }
-    }
-
-    /// Sets the user it is authenticated as, as other connections see it.
-    pub fn show_account(&self, account: &Arc<Account>) {
-        *self.account.lock() = Some(Arc::clone(account));
-    }
-
-    /// The user it is authenticated as.
-    pub fn account(&self) -> Option<Arc<Account>> {
-        self.account.lock().clone()
-    }
-
-    /// Whether it is authenticated as this user.
-    pub fn is_in_name_of(&self, account: &Arc<Account>) -> bool {
-        self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
     }
 
     pub fn protocol(&self) -> Protocol {
-        if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
+        if self.options.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
     pub fn set_protocol(&self, protocol: Protocol) {
-        self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+        self.options.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
 
     /// Sets its subscriptions, as other connections see them.
@@ -275,36 +166,13 @@ impl Client {
         Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
     }
 
-    /// Sets the size of its transaction, as other connections see it; `None` outside of a transaction.
-    pub fn show_queued(&self, requests: Option<usize>, bytes: usize) {
-        self.queued_bytes.store(bytes as u64, Relaxed);
-        self.queued
-            .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
-    }
-
-    /// How many requests it has queued since MULTI; `None` outside of a transaction.
-    pub fn queued(&self) -> Option<u32> {
-        Some(self.queued.load(Relaxed)).filter(|count| *count != NO_TRANSACTION)
-    }
-
-    /// Sets its watched keys, as other connections see them; `None`: it watches no key.
-    pub fn show_watching(&self, watching: Option<&Watching>) {
-        *self.watching.lock() = watching
-            .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
-    }
-
-    /// How many keys it watches, and whether a watched key has changed.
-    pub fn watching(&self) -> (usize, bool) {
-        self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
-    }
-
     /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
     pub fn waits_until(&self) -> Option<LockTime> {
         let held_until_ms = self.tested.held_until_ms.load(SeqCst);
         if held_until_ms > 0 {
             return Some(LockTime::from_millis(held_until_ms));
         }
-        self.wait.lock().as_ref().and_then(|wait| wait.until)
+        self.blocking.wait.lock().as_ref().and_then(|wait| wait.until)
     }
 
     /// A fault of the test backend holds it up until then; `None`: none does.
@@ -314,34 +182,34 @@ impl Client {
 
     /// Sets the waiting command of this client.
     pub fn begin_wait(&self, wait: &Arc<Wait>) {
-        *self.wait.lock() = Some(Arc::clone(wait));
+        *self.blocking.wait.lock() = Some(Arc::clone(wait));
     }
 
     /// Clears the waiting command of this client.
     pub fn end_wait(&self) {
-        *self.wait.lock() = None;
+        *self.blocking.wait.lock() = None;
     }
 
     /// Whether one of its requests waits, for any reason.
     pub fn is_blocked(&self) -> bool {
-        self.is_held.load(Relaxed) || self.waits()
+        self.blocking.is_held.load(Relaxed) || self.waits()
     }
 
     /// The first `count` keys that its command waits for.
     pub fn waits_for(&self, count: usize) -> Vec<Bytes> {
-        let wait = self.wait.lock();
+        let wait = self.blocking.wait.lock();
         wait.as_ref().map_or_else(Vec::new, |wait| wait.keys.iter().take(count).cloned().collect())
     }
 
     /// Whether a command of this client waits for a key or for its timeout.
     pub fn waits(&self) -> bool {
-        self.wait.lock().is_some()
+        self.blocking.wait.lock().is_some()
     }
 
     /// CLIENT UNBLOCK: ends its wait like the timeout, or with an error. False if no command of this client waits, or if
     /// something else has ended the wait before.
     pub fn unblock(&self, error: Option<&str>) -> bool {
-        let Some(wait) = self.wait.lock().clone() else { return false };
+        let Some(wait) = self.blocking.wait.lock().clone() else { return false };
         let Some(text) = error else {
             let is_unblocked = wait.unblock();
             self.wake();
@@ -358,7 +226,7 @@ impl Client {
 
     /// Answers the waiting command and wakes the connection. The caller has taken the claim of the wait.
     pub fn answer(&self, bytes: &[u8]) {
-        let is_muted = self.wait.lock().as_ref().is_some_and(|wait| wait.is_muted);
+        let is_muted = self.blocking.wait.lock().as_ref().is_some_and(|wait| wait.is_muted);
         let mut outbox = self.outbox.lock();
         if !is_muted {
             outbox.bytes.extend_from_slice(bytes);
@@ -399,7 +267,7 @@ impl Client {
             return;
         }
         let mut outbox = self.outbox.lock();
-        let unread = outbox.len() + self.reply_bytes.load(Relaxed) as usize;
+        let unread = outbox.len() + self.buffers.reply_bytes.load(Relaxed) as usize;
         let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
         if is_full {
             (outbox.next, outbox.bytes) = (Vec::new(), Vec::new());
@@ -431,16 +299,16 @@ impl Client {
     /// Whether it has been idle for longer than `idle_ms_max` milliseconds. Zero means no limit; subscribers and clients
     /// with a waiting request have none either.
     pub fn is_idle(&self, now: LockTime, idle_ms_max: u64) -> bool {
-        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
+        let since = LockTime::from_millis(self.activity.last_active_ms.load(Relaxed));
         idle_ms_max > 0
             && now.millis_since(since) > idle_ms_max
             && !self.is_subscribed()
-            && !self.is_held.load(Relaxed)
+            && !self.blocking.is_held.load(Relaxed)
     }
 
     /// Whether more than the soft limit has been unsent for too long. Measured between the calls of this function.
     pub fn is_behind(&self, now: LockTime) -> bool {
-        let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
+        let reply_bytes = self.buffers.reply_bytes.load(Relaxed) as usize;
         if reply_bytes == 0 && !self.has_messages() {
             return false;
         }
@@ -456,14 +324,14 @@ impl Client {
 
     /// Approximate bytes of memory that it uses: its buffers, its transaction, its outbox and itself.
     pub fn held_bytes(&self) -> u64 {
-        self.buffer_bytes().saturating_add(self.queued_bytes.load(Relaxed))
+        self.buffer_bytes().saturating_add(self.transaction.queued_bytes.load(Relaxed))
     }
 
     /// Approximate bytes of its buffers, its outbox, its names and itself. What else it holds is in the [`Ledger`].
     pub fn buffer_bytes(&self) -> u64 {
         let names = self.names.lock();
         let names = [&names.name, &names.library, &names.library_version].map(|name| name.capacity() as u64);
-        let buffers = [&self.query_bytes, &self.query_room].map(|bytes| bytes.load(Relaxed));
+        let buffers = [&self.buffers.query_bytes, &self.buffers.query_room].map(|bytes| bytes.load(Relaxed));
         let parts = names.into_iter().chain(buffers).chain([CLIENT_BYTES, self.unsent_bytes()]);
         total(parts)
     }
@@ -471,14 +339,14 @@ impl Client {
     /// Bytes of replies and messages that were not sent yet.
     pub fn unsent_bytes(&self) -> u64 {
         let messages = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
-        total([self.reply_bytes.load(Relaxed), messages])
+        total([self.buffers.reply_bytes.load(Relaxed), messages])
     }
 
     /// Asks the connection to release its buffers if it has been idle for `RELEASE_AFTER_MS`.
     pub fn release_if_idle(&self, now: LockTime) {
-        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
-        if self.buffers.load(Relaxed) == KEPT && now.millis_since(since) >= RELEASE_AFTER_MS {
-            self.buffers.store(RELEASE_ASKED, Relaxed);
+        let since = LockTime::from_millis(self.activity.last_active_ms.load(Relaxed));
+        if self.buffers.kept.load(Relaxed) == KEPT && now.millis_since(since) >= RELEASE_AFTER_MS {
+            self.buffers.kept.store(RELEASE_ASKED, Relaxed);
             self.wake();
         }
     }
@@ -486,10 +354,10 @@ impl Client {
     /// Called by an idle connection: whether it must release its buffers.
     #[inline]
     pub fn should_release_buffers(&self) -> bool {
-        let buffers = self.buffers.load(Relaxed);
+        let buffers = self.buffers.kept.load(Relaxed);
         match buffers {
-            RELEASED => self.buffers.store(KEPT, Relaxed),
-            RELEASE_ASKED => self.buffers.store(RELEASED, Relaxed),
+            RELEASED => self.buffers.kept.store(KEPT, Relaxed),
+            RELEASE_ASKED => self.buffers.kept.store(RELEASED, Relaxed),
             _ => {}
         }
         buffers == RELEASE_ASKED
@@ -498,29 +366,29 @@ impl Client {
     /// Ends the connection at once and discards its unsent output. The log names the first `reason` that is given.
     pub fn cut(&self, reason: &'static str) {
         self.note_end(reason);
-        self.is_cut.store(true, SeqCst);
+        self.closing.is_cut.store(true, SeqCst);
         self.close();
     }
 
     /// Notes why the server ends the connection; the first reason stays.
     pub fn note_end(&self, reason: &'static str) {
-        let _ = self.cut_reason.set(reason);
+        let _ = self.closing.reason.set(reason);
     }
 
     /// Why the server ends the connection, if it does.
     pub fn cut_reason(&self) -> Option<&'static str> {
-        self.cut_reason.get().copied()
+        self.closing.reason.get().copied()
     }
 
     /// Whether the connection must close at once.
     #[inline]
     pub fn is_cut(&self) -> bool {
-        self.is_cut.load(SeqCst)
+        self.closing.is_cut.load(SeqCst)
     }
 
     /// Asks the connection to close once its replies and messages have been sent.
     pub fn close(&self) {
-        self.closing.store(true, SeqCst);
+        self.closing.is_asked.store(true, SeqCst);
         self.wake();
     }
 
@@ -534,7 +402,7 @@ impl Client {
     /// Whether the connection has been asked to close.
     #[inline]
     pub fn is_closing(&self) -> bool {
-        self.closing.load(SeqCst)
+        self.closing.is_asked.load(SeqCst)
     }
 
     /// Whether the outbox holds anything.
@@ -563,7 +431,7 @@ impl Client {
     fn empty(&self, outbox: &mut Outbox, out: &mut Vec<u8>) {
         out.append(&mut outbox.next);
         out.append(&mut outbox.bytes);
-        if self.reply_bytes.load(Relaxed) == 0 {
+        if self.buffers.reply_bytes.load(Relaxed) == 0 {
             outbox.behind_since = None;
         }
         self.has_messages.store(false, SeqCst);

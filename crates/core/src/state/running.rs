@@ -115,7 +115,7 @@ impl Running {
         let Some((Script { name, client, function_call }, age_ms)) = self.script_and_age(now) else { return };
         self.slow.add(1);
         let kill = if function_call.is_some() { "FUNCTION KILL" } else { "SCRIPT KILL" };
-        let (peer, client_name) = (&client.peer, client.names.lock().name.clone());
+        let (peer, client_name) = (&client.address.peer, client.names.lock().name.clone());
         tracing::warn!(
             script = name,
             client = client.id,

@@ -84,8 +84,8 @@ pub enum Replies {
 impl Session {
     /// The session of a new connection; `authenticated` if no password is required.
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
-        client.show_account(&account);
-        client.show_authenticated(authenticated);
+        client.login.show_account(&account);
+        client.login.show_authenticated(authenticated);
         let subscriptions = Subscriptions::new(&client.ledger);
         // Connections that end after a few calls are sampled as often as others: each starts at another place.
         let first_sample = (client.id % u64::from(CALLS_PER_SAMPLE)) as u8;
@@ -167,8 +167,8 @@ impl Session {
 
     /// Sets the user, and whether the session has authenticated as this user.
     pub fn enter_as(&mut self, account: Arc<Account>, authenticated: bool) {
-        self.client.show_account(&account);
-        self.client.show_authenticated(authenticated);
+        self.client.login.show_account(&account);
+        self.client.login.show_authenticated(authenticated);
         self.account = account;
         self.authenticated = authenticated;
     }

@@ -74,7 +74,7 @@ const NAMESPACE: &[u8] = b"namespace:";
 impl Testing {
     /// Whether this client may use the test backend.
     pub fn is_open_to(&self, client: &Client) -> bool {
-        !self.is_local || client.is_local()
+        !self.is_local || client.address.is_local()
     }
 
     /// Whether `password` names the namespace that the client is in.

@@ -141,7 +141,7 @@ impl Recorder {
         let mut history = self.0.lock();
         if !history.clients.contains_key(&(moment.node, client.id)) {
             history.know(moment, client);
-            let text = if client.peer.is_empty() { "this process" } else { &client.peer };
+            let text = if client.address.peer.is_empty() { "this process" } else { &client.address.peer };
             let event = Event { text: Some(text.to_owned()), ..Event::new(EventKind::Connect) };
             history.push(moment, Some(client.id), event);
         }

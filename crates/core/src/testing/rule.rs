@@ -158,7 +158,9 @@ fn is_command(wanted: &str, command: &str) -> bool {
 /// Whether the name, the library or the address of a client matches a pattern.
 pub fn client_fits(pattern: &[u8], client: &Client) -> bool {
     let names = client.names.lock();
-    [&names.name, &names.library, &client.peer].iter().any(|text| glob::matches(pattern, text.as_bytes()))
+    [&names.name, &names.library, &client.address.peer]
+        .iter()
+        .any(|text| glob::matches(pattern, text.as_bytes()))
 }
 
 impl Script {

@@ -161,7 +161,7 @@ impl Node {
 impl Inner {
     /// Accepts clients on all sockets while this node does not lead.
     fn accept(&self, shared: Shared) -> Result<(), StartError> {
-        let is_open = shared.acl.default_account().user().needs_none();
+        let is_open = shared.access.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
             hold: millis(&self.settings, "cluster-failover-hold"),

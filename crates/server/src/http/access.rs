@@ -89,10 +89,10 @@ pub(super) fn check_access<B>(
     }
     let checked = check_reader(shared, request);
     if has_shown && checked == Err(Refusal::Authentication) {
-        shared.metrics.denied_auth.add(1);
+        shared.stats.metrics.denied_auth.add(1);
         shared.login_failed(peer, now.lock);
         let author = Author { user: b"", peer, client: 0 };
-        shared.audit.failed_login(now, author, None);
+        shared.access.audit.failed_login(now, author, None);
         if let Some(times) = context.denials.happened(now.lock) {
             tracing::warn!(
                 times,
@@ -144,7 +144,7 @@ pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> 
 fn user_of(shared: &Shared, shown: Option<&HeaderValue>) -> Option<Bytes> {
     let token = shared.settings.text("http-token");
     // HTTP shows every lock: a user who needs no password must have all permissions, too.
-    if token.is_empty() && shared.acl.is_open() && shared.acl.default_account().is_unlimited() {
+    if token.is_empty() && shared.access.acl.is_open() && shared.access.acl.default_account().is_unlimited() {
         return Some(Bytes::from_static(DEFAULT));
     }
     let by_token = || Some(Bytes::from_static(TOKEN_USER));
@@ -171,7 +171,7 @@ fn user_of(shared: &Shared, shown: Option<&HeaderValue>) -> Option<Bytes> {
 /// The user with all permissions whose password this is; without a name, the default user. HTTP shows every lock.
 fn unlimited_user(shared: &Shared, name: &[u8], password: &[u8]) -> Option<Bytes> {
     let name = if name.is_empty() { DEFAULT } else { name };
-    let account = shared.acl.authenticate(name, password);
+    let account = shared.access.acl.authenticate(name, password);
     // A user without a password has shown nothing.
     let account = account.filter(|account| account.is_unlimited() && !account.user().needs_none())?;
     Some(account.name().clone())

@@ -96,10 +96,10 @@ mod tests {
         server.clock().advance_blocking(std::time::Duration::from_millis(5_001));
         assert_eq!(probe(&context).0, 200);
 
-        shared.quarantine.set_disk_error("No space left on device");
+        shared.locks.quarantine.set_disk_error("No space left on device");
         let text = "the journal cannot be written: No space left on device";
         assert_eq!(probe(&context), (503, text.to_owned()));
-        shared.quarantine.clear_disk_error();
+        shared.locks.quarantine.clear_disk_error();
         assert_eq!(probe(&context).0, 200);
 
         let now = context.server.clock().now().lock;

@@ -76,13 +76,13 @@ fn whoami(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn users(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let names: Vec<_> = call.shared.acl.all().iter().map(|account| account.name().clone()).collect();
+    let names: Vec<_> = call.shared.access.acl.all().iter().map(|account| account.name().clone()).collect();
     call.reply.bulks(&names);
     Ok(Outcome::Replied)
 }
 
 fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.bulks(&crate::state::acl::file::lines(&call.shared.acl));
+    call.reply.bulks(&crate::state::acl::file::lines(&call.shared.access.acl));
     Ok(Outcome::Replied)
 }
 
@@ -112,7 +112,7 @@ fn setuser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let rules: Vec<&[u8]> = call.args.rest().collect();
 
-    let changed = call.shared.acl.set(name, rules.iter().copied(), call.shared.acl_terms());
+    let changed = call.shared.access.acl.set(name, rules.iter().copied(), call.shared.acl_terms());
     let account = changed.map_err(|error| refused(&error))?;
     call.audit("acl-setuser", |line| {
         line.text("name", name);
@@ -151,8 +151,10 @@ fn deluser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR The 'default' user cannot be removed"));
     }
 
-    let gone: Vec<_> =
-        names.into_iter().filter_map(|name| call.shared.acl.remove(name, call.shared.acl_terms())).collect();
+    let gone: Vec<_> = names
+        .into_iter()
+        .filter_map(|name| call.shared.access.acl.remove(name, call.shared.acl_terms()))
+        .collect();
     call.audit("acl-deluser", |line| line.list("names", gone.iter().map(|account| account.name())));
     let is_own = end_sessions(call.shared, &gone, call.session.client.id);
 
@@ -163,7 +165,7 @@ fn deluser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn getuser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let Some(account) = call.shared.acl.find(name) else {
+    let Some(account) = call.shared.access.acl.find(name) else {
         call.reply.null();
         return Ok(Outcome::Replied);
     };
@@ -200,7 +202,7 @@ fn show(call: &mut Call<'_, '_>, selector: &Selector) {
 
 fn dryrun(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let account = call.shared.acl.find(name);
+    let account = call.shared.access.acl.find(name);
     let account = account.ok_or_else(|| Refusal::quoting("ERR User '", name, "' not found"))?;
     let words: Vec<&[u8]> = call.args.rest().collect();
     let unknown = || Refusal::quoting("ERR Command '", words[0], "' not found");

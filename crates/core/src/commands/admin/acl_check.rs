@@ -115,7 +115,7 @@ pub(crate) fn check(
     command: &'static Command,
     request: Request<'_>,
 ) -> Result<(), Refusal> {
-    session.client.last_command.store(command.index, Relaxed);
+    session.client.activity.last_command.store(command.index, Relaxed);
     let context = if session.transaction.is_some() { Context::Transaction } else { Context::Request };
     check_and_log(session, shared, command, request, context).map_err(|denied| {
         Refusal::said(match denied {
@@ -193,7 +193,7 @@ fn check_and_log(
 ) -> Result<(), Denied> {
     let result = session.account.user().check(&asked(command, request));
     if let Err(denied) = result {
-        let metrics = &shared.metrics;
+        let metrics = &shared.stats.metrics;
         let (reason, object, counter) = match denied {
             Denied::Command => (Reason::Command, command.name.as_bytes(), &metrics.denied_command),
             Denied::Key(at) => (Reason::Key, request.word(at), &metrics.denied_key),
@@ -228,5 +228,5 @@ pub(in crate::commands) fn note(
         updated_unix_ms: unix_ms,
         updated: now,
     };
-    shared.acl.log.push(entry, shared.settings.integer("acllog-max-len").max(0) as usize);
+    shared.access.acl.log.push(entry, shared.settings.integer("acllog-max-len").max(0) as usize);
 }

@@ -21,7 +21,7 @@ pub(in crate::commands) fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
     let gone = shared.load_acl_file().map_err(|error| Refusal::Quoted([&b"ERR "[..], &error].concat()))?;
     let own = call.session.client.id;
     let mut is_own = end_sessions(shared, &gone, own);
-    for account in shared.acl.all() {
+    for account in shared.access.acl.all() {
         is_own |= end_listeners(shared, &account, own);
     }
 

@@ -17,7 +17,7 @@ const PASSWORD_BITS_MAX: i64 = 4096;
 pub(in crate::commands) fn log(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let word = one_word(call)?;
     if word.is_some_and(|word| word.eq_ignore_ascii_case(b"RESET")) {
-        call.shared.acl.log.reset();
+        call.shared.access.acl.log.reset();
         call.audit("reset", |line| line.text("of", b"ACL LOG"));
         call.reply.ok();
         return Ok(Outcome::Replied);
@@ -27,7 +27,7 @@ pub(in crate::commands) fn log(call: &mut Call<'_, '_>) -> Result<Outcome, Refus
         None => ENTRIES,
     };
 
-    let entries = call.shared.acl.log.newest(count);
+    let entries = call.shared.access.acl.log.newest(count);
     call.reply.array(entries.len());
     for entry in entries {
         call.reply.map(10);

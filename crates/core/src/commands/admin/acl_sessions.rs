@@ -16,7 +16,7 @@ pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>
     let user = account.user();
     let mut is_own = false;
     shared.registries.channels.each(|kind, name, client| {
-        if !client.is_in_name_of(account) || user.may_listen(name, kind == Kind::Pattern) {
+        if !client.login.is_as(account) || user.may_listen(name, kind == Kind::Pattern) {
             return;
         }
         if client.id == own {
@@ -38,7 +38,8 @@ pub(in crate::commands) fn end_sessions(shared: &Shared, gone: &[Arc<Account>], 
         return is_own;
     }
     shared.registries.clients.each(|client| {
-        if !client.account().is_some_and(|account| gone.iter().any(|gone| Arc::ptr_eq(gone, &account))) {
+        if !client.login.account().is_some_and(|account| gone.iter().any(|gone| Arc::ptr_eq(gone, &account)))
+        {
             return;
         }
         if client.id == own {

@@ -47,7 +47,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         ("cluster_name", cluster.name.clone()),
         ("cluster_leader", format!("{}:{}", cluster.me.host, cluster.me.port)),
         ("cluster_leader_id", cluster.me.id.clone()),
-        ("cluster_leads_for_ms", call.now.lock.millis_since(call.shared.started).to_string()),
+        ("cluster_leads_for_ms", call.now.lock.millis_since(call.shared.instance.started).to_string()),
         ("cluster_head", cluster.head().to_string()),
         ("cluster_commits", commits.to_string()),
         ("cluster_commit_micros", commit_micros.to_string()),

@@ -74,8 +74,8 @@ fn all(shared: &Shared) -> Vec<(&'static str, String)> {
     for (name, value) in &mut all {
         // `auto` was replaced by a number.
         match *name {
-            "port" => *value = shared.port.load(Relaxed).to_string(),
-            "tls-port" => *value = shared.tls_port.load(Relaxed).to_string(),
+            "port" => *value = shared.instance.port.load(Relaxed).to_string(),
+            "tls-port" => *value = shared.instance.tls_port.load(Relaxed).to_string(),
             _ => {}
         }
     }
@@ -105,7 +105,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         line.list("settings", pairs);
     });
     if let Some((_, password)) = settable.iter().find(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
-        call.shared.acl.use_password(password.as_bytes(), table());
+        call.shared.access.acl.use_password(password.as_bytes(), table());
     }
 
     call.reply.ok();
@@ -169,11 +169,11 @@ fn refused(name: &str, why: &str) -> Refusal {
 fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.view.reset_counts()?;
-    call.shared.metrics.reset();
-    call.shared.running.slow.reset();
+    call.view.whole().reset_counts()?;
+    call.shared.stats.metrics.reset();
+    call.shared.scripts.running.slow.reset();
     call.shared.settings.output_limits().disconnections.reset();
-    call.shared.stats.iter().for_each(crate::state::metrics::CommandStats::reset);
+    call.shared.stats.commands.iter().for_each(crate::state::metrics::CommandStats::reset);
     call.audit("reset", |line| line.text("of", b"CONFIG RESETSTAT"));
 
     call.reply.ok();

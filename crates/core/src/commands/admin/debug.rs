@@ -48,7 +48,7 @@ fn debug(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Refusal> {
     let is_allowed = match shared.settings.text("enable-debug-command").as_str() {
         "yes" => true,
-        "local" => client.is_local(),
+        "local" => client.address.is_local(),
         _ => false,
     };
     if is_allowed {

@@ -120,7 +120,7 @@ const FAMILIES: &[FamilyRow] = &[
     gauge(
         "journal_refuses_writes",
         "1 while writes are refused because the journal cannot be written.",
-        |seen| one(u64::from(seen.shared.quarantine.disk_error().is_some())),
+        |seen| one(u64::from(seen.shared.locks.quarantine.disk_error().is_some())),
     ),
     gauge("journal_enabled", "1 if there is a journal.", |seen| one(u64::from(seen.journal.is_some()))),
     gauge("not_ready", "1 while locks are not granted for this reason; /readyz says it.", |seen| {
@@ -187,7 +187,7 @@ fn by_prefix(seen: &Snapshot<'_>, read: fn(&GroupCounts) -> u64) -> Vec<Sample> 
 }
 
 fn by_command(seen: &Snapshot<'_>, read: fn(&CommandStats) -> Value) -> Vec<Sample> {
-    let stats = |index: u16| &seen.shared.stats[usize::from(index)];
+    let stats = |index: u16| &seen.shared.stats.commands[usize::from(index)];
     let was_called = |stats: &CommandStats| stats.calls.get() > 0 || stats.rejected.get() > 0;
     let called = table().all().filter(|command| was_called(stats(command.index)));
     called.map(|command| labeled("command", &*command.name, read(stats(command.index)))).collect()

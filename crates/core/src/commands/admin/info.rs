@@ -23,7 +23,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         asked.push(b"default");
     }
 
-    let snapshot = Snapshot::take(call.shared, call.view.counts(), call.now.lock);
+    let snapshot = Snapshot::take(call.shared, call.view.whole().counts(), call.now.lock);
     let mut fields = Fields::default();
     for section in SECTIONS.iter().filter(|section| section.is_among(&asked)) {
         if !fields.0.is_empty() {
@@ -72,7 +72,7 @@ impl Fields {
 
 fn command_stats(fields: &mut Fields, shared: &Shared) {
     for command in table().all() {
-        let stats = &shared.stats[usize::from(command.index)];
+        let stats = &shared.stats.commands[usize::from(command.index)];
         let (calls, micros) = (stats.calls.get(), stats.micros());
         let (rejected, failed) = (stats.rejected.get(), stats.failed.get());
         if [calls, rejected, failed].iter().any(|count| *count > 0) {
@@ -86,14 +86,14 @@ fn command_stats(fields: &mut Fields, shared: &Shared) {
 }
 
 fn error_stats(fields: &mut Fields, shared: &Shared) {
-    for (code, count) in shared.metrics.error_codes.all() {
+    for (code, count) in shared.stats.metrics.error_codes.all() {
         fields.put(&format!("errorstat_{code}"), format_args!("count={count}"));
     }
 }
 
 fn latency_stats(fields: &mut Fields, shared: &Shared) {
     for command in table().all() {
-        let histogram = &shared.stats[usize::from(command.index)].histogram;
+        let histogram = &shared.stats.commands[usize::from(command.index)].histogram;
         if histogram.cumulative().is_empty() {
             continue;
         }
@@ -105,11 +105,11 @@ fn latency_stats(fields: &mut Fields, shared: &Shared) {
 
 fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) {
     for database in 0..call.shared.keyspace.databases() {
-        let (keys, deadlines) = call.view.known_size(database);
+        let (keys, deadlines) = call.view.whole().known_size(database);
         if keys > 0 {
             let ttl = match deadlines {
                 0 => 0,
-                _ => call.view.average_ttl_ms(database, call.shared.random()),
+                _ => call.view.whole().average_ttl_ms(database, call.shared.random.next()),
             };
             fields
                 .put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl={ttl}"));

@@ -58,7 +58,7 @@ const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).wit
 fn latest(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let events = call.shared.latency.events();
+    let events = call.shared.stats.latency.events();
     call.reply.array(events.len());
     for (name, event) in events {
         let last = event.spikes.back().copied();
@@ -75,7 +75,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     call.args.finish()?;
 
-    let event = call.shared.latency.event(name).map(|(_, event)| event).unwrap_or_default();
+    let event = call.shared.stats.latency.event(name).map(|(_, event)| event).unwrap_or_default();
     call.reply.array(event.spikes.len());
     for spike in event.spikes {
         call.reply.array(2);
@@ -86,7 +86,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let latency = &call.shared.latency;
+    let latency = &call.shared.stats.latency;
     let forgotten = if call.args.is_empty() {
         latency.forget_all()
     } else {
@@ -105,7 +105,7 @@ fn histogram(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         call.args.rest().flat_map(measured).collect()
     };
 
-    let stats = |command: &Command| &call.shared.stats[usize::from(command.index)];
+    let stats = |command: &Command| &call.shared.stats.commands[usize::from(command.index)];
     let known: Vec<_> = asked
         .into_iter()
         .map(|command| (command, stats(command).cumulative()))
@@ -150,7 +150,7 @@ fn slowlog_get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said(text));
     }
 
-    let calls = call.shared.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    let calls = call.shared.stats.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
     call.reply.array(calls.len());
     for slow in calls {
         call.reply.array(6);
@@ -167,14 +167,14 @@ fn slowlog_get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn slowlog_len(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.reply.count(call.shared.slowlog.len());
+    call.reply.count(call.shared.stats.slowlog.len());
     Ok(Outcome::Replied)
 }
 
 fn slowlog_reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.shared.slowlog.reset();
+    call.shared.stats.slowlog.reset();
     call.audit("reset", |line| line.text("of", b"SLOWLOG"));
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -72,31 +72,31 @@ pub(in crate::commands) struct Snapshot<'s> {
 
 impl<'s> Snapshot<'s> {
     pub(in crate::commands) fn take(shared: &'s Shared, counts: Counts, now: LockTime) -> Self {
-        let process = shared.process();
+        let process = shared.instance.process();
         let clients = shared.registries.clients.all();
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
-        let (scripts, held) = (shared.scripts.bytes() as u64, shared.keyspace.ledger().total());
+        let (scripts, held) = (shared.scripts.cache.bytes() as u64, shared.keyspace.ledger().total());
         let used_bytes = total([counts.bytes as u64, buffer_bytes, scripts, held]);
-        let traffic = shared.metrics.traffic();
+        let traffic = shared.stats.metrics.traffic();
         Self {
             shared,
             now,
             counts,
             buffer_bytes,
             used_bytes,
-            peak_bytes: shared.metrics.peak_bytes.raise_to(used_bytes),
+            peak_bytes: shared.stats.metrics.peak_bytes.raise_to(used_bytes),
             resident_bytes: if process.resident_bytes > 0 { process.resident_bytes } else { used_bytes },
             process,
             held: clients.iter().filter(|client| client.is_blocked()).count(),
             waiting: clients.iter().filter(|client| client.waits_until().is_some()).count(),
             longest_buffers: [
-                longest(|client| client.query_bytes.load(Relaxed)),
-                longest(|client| client.reply_bytes.load(Relaxed)),
+                longest(|client| client.buffers.query_bytes.load(Relaxed)),
+                longest(|client| client.buffers.reply_bytes.load(Relaxed)),
             ],
             traffic,
-            rates: shared.metrics.rates.per_sec(now.as_millis(), traffic),
+            rates: shared.stats.metrics.rates.per_sec(now.as_millis(), traffic),
             journal: persistence::journal(shared).map(Log::status),
         }
     }
@@ -118,24 +118,24 @@ impl<'s> Snapshot<'s> {
 
     /// The Unix second of the last sync; without a journal, that of the start.
     pub(in crate::commands) fn saved_unix_secs(&self) -> u64 {
-        let saved = self.journal.as_ref().map_or(self.shared.started, |journal| journal.synced_at);
+        let saved = self.journal.as_ref().map_or(self.shared.instance.started, |journal| journal.synced_at);
         let ago_ms = self.now.millis_since(saved);
         (self.shared.clock.wall_micros() / 1000).saturating_sub(ago_ms) / 1000
     }
 
     /// The script that runs, and for how many milliseconds it does.
     pub(in crate::commands) fn running_script(&self) -> Option<(Script, u64)> {
-        self.shared.running.script_and_age(self.now)
+        self.shared.scripts.running.script_and_age(self.now)
     }
 
     /// Seconds since the server started.
     pub(in crate::commands) fn uptime_secs(&self) -> u64 {
-        self.now.millis_since(self.shared.started) / 1000
+        self.now.millis_since(self.shared.instance.started) / 1000
     }
 
     /// Milliseconds until the quarantine ends, if there is one.
     pub(in crate::commands) fn quarantine_left_ms(&self) -> Option<u64> {
-        self.shared.quarantine.until(self.now).map(|until| until.millis_since(self.now))
+        self.shared.locks.quarantine.until(self.now).map(|until| until.millis_since(self.now))
     }
 }
 

@@ -65,8 +65,8 @@ const SERVER: &[Metric] = &[
         // As in Redis, which does not look again what it has found.
         show(if supervised == "auto" { "unknown" } else { &supervised })
     }),
-    fact("run_id", |seen| show(&seen.shared.run_id)),
-    fact("tcp_port", |seen| show(seen.shared.main_port())),
+    fact("run_id", |seen| show(&seen.shared.instance.run_id)),
+    fact("tcp_port", |seen| show(seen.shared.instance.main_port())),
     fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),
     gauge("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
     fact("uptime_in_days", |seen| show(seen.uptime_secs() / 86_400)),
@@ -142,19 +142,23 @@ const MEMORY: &[Metric] = &[
         show(seen.held(Held::Waits))
     }),
     gauge("used_memory_watches", "Bytes of keys that clients watch.", |seen| show(seen.held(Held::Watches))),
-    fact("used_memory_lua", |seen| show(seen.shared.interpreter.memory())),
-    fact("used_memory_lua_human", |seen| human(seen.shared.interpreter.memory() as u64)),
+    fact("used_memory_lua", |seen| show(seen.shared.scripts.interpreter.memory())),
+    fact("used_memory_lua_human", |seen| human(seen.shared.scripts.interpreter.memory() as u64)),
     gauge("used_memory_scripts", "Bytes of the texts of loaded scripts.", |seen| {
-        show(seen.shared.scripts.size().1)
+        show(seen.shared.scripts.cache.size().1)
     }),
-    fact("used_memory_scripts_human", |seen| human(seen.shared.scripts.size().1 as u64)),
-    fact("used_memory_scripts_eval", |seen| show(seen.shared.scripts.size().1)),
-    gauge("number_of_cached_scripts", "Scripts that are loaded.", |seen| show(seen.shared.scripts.size().0)),
-    fact("used_memory_vm_eval", |seen| show(seen.shared.interpreter.memory())),
+    fact("used_memory_scripts_human", |seen| human(seen.shared.scripts.cache.size().1 as u64)),
+    fact("used_memory_scripts_eval", |seen| show(seen.shared.scripts.cache.size().1)),
+    gauge("number_of_cached_scripts", "Scripts that are loaded.", |seen| {
+        show(seen.shared.scripts.cache.size().0)
+    }),
+    fact("used_memory_vm_eval", |seen| show(seen.shared.scripts.interpreter.memory())),
     gauge("number_of_functions", "Functions that can be called.", |seen| {
-        show(seen.shared.libraries.counts().1)
+        show(seen.shared.scripts.libraries.counts().1)
     }),
-    gauge("number_of_libraries", "Libraries that are loaded.", |seen| show(seen.shared.libraries.counts().0)),
+    gauge("number_of_libraries", "Libraries that are loaded.", |seen| {
+        show(seen.shared.scripts.libraries.counts().0)
+    }),
     gauge("maxmemory", "Bytes in use above which commands that could need more are refused.", |seen| {
         show(seen.shared.settings.memory_max())
     }),
@@ -218,7 +222,7 @@ const PERSISTENCE: &[Metric] = &[
     zero("aof_rewrites"),
     zero("aof_rewrites_consecutive_failures"),
     fact("aof_last_write_status", |seen| {
-        show(if seen.shared.quarantine.disk_error().is_some() { "err" } else { "ok" })
+        show(if seen.shared.locks.quarantine.disk_error().is_some() { "err" } else { "ok" })
     }),
     zero("aof_last_cow_size"),
     zero("module_fork_in_progress"),
@@ -229,7 +233,7 @@ const PERSISTENCE: &[Metric] = &[
     gauge("quarantine_left_ms", "Milliseconds until locks are granted again.", |seen| {
         show(seen.quarantine_left_ms().unwrap_or(0))
     }),
-    fact("quarantine_reason", |seen| show(seen.shared.quarantine.reason())),
+    fact("quarantine_reason", |seen| show(seen.shared.locks.quarantine.reason())),
     gauge("aof_current_size", "Bytes of the journal.", |seen| show(seen.journal(|journal| journal.bytes))),
     gauge("aof_base_size", "Bytes of the live keys when they were last copied to a new file.", |seen| {
         show(seen.journal(|journal| journal.copied_bytes))
@@ -242,7 +246,7 @@ const PERSISTENCE: &[Metric] = &[
 
 const STATS: &[Metric] = &[
     counter("total_connections_received", "Connections accepted.", |seen| {
-        show(seen.shared.metrics.connections.get())
+        show(seen.shared.stats.metrics.connections.get())
     }),
     counter("total_commands_processed", "Commands carried out.", |seen| show(seen.traffic[0])),
     gauge("instantaneous_ops_per_sec", "Commands carried out in a second.", |seen| {
@@ -261,7 +265,7 @@ const STATS: &[Metric] = &[
     never("instantaneous_input_repl_kbps", |_| show("0.00")),
     never("instantaneous_output_repl_kbps", |_| show("0.00")),
     counter("rejected_connections", "Connections refused because of maxclients.", |seen| {
-        show(seen.shared.metrics.rejected_connections.get())
+        show(seen.shared.stats.metrics.rejected_connections.get())
     }),
     zero("sync_full"),
     zero("sync_partial_ok"),
@@ -275,7 +279,7 @@ const STATS: &[Metric] = &[
     zero("total_eviction_exceeded_time"),
     zero("current_eviction_exceeded_time"),
     counter("client_query_buffer_limit_disconnections", "Clients closed for too long a request.", |seen| {
-        show(seen.shared.metrics.query_limit_disconnections.get())
+        show(seen.shared.stats.metrics.query_limit_disconnections.get())
     }),
     counter(
         "client_output_buffer_limit_disconnections",
@@ -311,30 +315,30 @@ const STATS: &[Metric] = &[
         show(seen.shared.registries.tracking.prefix_count())
     }),
     zero("unexpected_error_replies"),
-    counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),
+    counter("total_error_replies", "Error replies.", |seen| show(seen.shared.stats.metrics.errors.get())),
     zero("dump_payload_sanitizations"),
     gauge("running_script_seconds", "Seconds since the script that runs began; 0 if none runs.", |seen| {
         seconds(seen.running_script().map_or(0, |(_, age_ms)| age_ms))
     }),
     fact("running_script", |seen| seen.running_script().map_or_else(String::new, about_script)),
     counter("slow_scripts", "Scripts that have run for longer than busy-reply-threshold.", |seen| {
-        show(seen.shared.running.slow.get())
+        show(seen.shared.scripts.running.slow.get())
     }),
     counter(
         "acl_access_denied_auth",
         "Failed authentications, and commands refused without authentication.",
-        |seen| show(seen.shared.metrics.denied_auth.get()),
+        |seen| show(seen.shared.stats.metrics.denied_auth.get()),
     ),
     counter("acl_access_denied_cmd", "Commands refused because the user may not send them.", |seen| {
-        show(seen.shared.metrics.denied_command.get())
+        show(seen.shared.stats.metrics.denied_command.get())
     }),
     counter("acl_access_denied_key", "Commands refused because the user may not use a key.", |seen| {
-        show(seen.shared.metrics.denied_key.get())
+        show(seen.shared.stats.metrics.denied_key.get())
     }),
     counter(
         "acl_access_denied_channel",
         "Commands refused because the user may not use a channel.",
-        |seen| show(seen.shared.metrics.denied_channel.get()),
+        |seen| show(seen.shared.stats.metrics.denied_channel.get()),
     ),
 ];
 
@@ -361,14 +365,17 @@ const LOCKS: &[Metric] = &[
 fn about_script((script, age_ms): (Script, u64)) -> String {
     let (kind, client) = (if script.is_function() { "function" } else { "sha1" }, &script.client);
     let name = client.names.lock().name.clone();
-    format!("{kind}={},age_ms={age_ms},client={},addr={},name={name}", script.name, client.id, client.peer)
+    format!(
+        "{kind}={},age_ms={age_ms},client={},addr={},name={name}",
+        script.name, client.id, client.address.peer
+    )
 }
 
 const REPLICATION: &[Metric] = &[
     fact("role", |_| show("master")),
     zero("connected_slaves"),
     never("master_failover_state", |_| show("no-failover")),
-    fact("master_replid", |seen| show(&seen.shared.run_id)),
+    fact("master_replid", |seen| show(&seen.shared.instance.run_id)),
     never("master_replid2", |_| "0".repeat(40)),
     zero("master_repl_offset"),
     never("second_repl_offset", |_| show(-1)),

@@ -171,7 +171,7 @@ fn shutdown(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     if now {
-        call.shared.stops_now.store(true, Relaxed);
+        call.shared.stop.is_immediate.store(true, Relaxed);
     }
     call.shared.stop();
     Ok(Outcome::Close)
@@ -196,7 +196,7 @@ fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let (held, process) = (call.view.counts().bytes as u64, call.shared.process());
+    let (held, process) = (call.view.whole().counts().bytes as u64, call.shared.instance.process());
     let text = if held > 0 && process.resident_bytes > held.max(1 << 24).saturating_mul(16) {
         format!(
             "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
@@ -220,7 +220,7 @@ fn memory_malloc_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_purge(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.shared.interpreter.purge();
+    call.shared.scripts.interpreter.purge();
     call.reply.ok();
     Ok(Outcome::Replied)
 }
@@ -229,18 +229,18 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let shared = call.shared;
-    let held = call.view.counts().bytes as u64;
+    let held = call.view.whole().counts().bytes as u64;
     let ledger = shared.keyspace.ledger();
-    let process = shared.process();
+    let process = shared.instance.process();
     let mut keys = 0_u64;
     for database in 0..shared.keyspace.databases() {
-        keys = keys.saturating_add(call.view.known_size(database).0 as u64);
+        keys = keys.saturating_add(call.view.whole().known_size(database).0 as u64);
     }
     let buffers = crate::commands::admin::metrics::client_bytes(shared);
-    let scripts = shared.scripts.bytes() as u64;
+    let scripts = shared.scripts.cache.bytes() as u64;
     let allocated = total([held, buffers, scripts, ledger.total()]);
     let facts = [
-        ("peak.allocated", shared.metrics.peak_bytes.raise_to(allocated)),
+        ("peak.allocated", shared.stats.metrics.peak_bytes.raise_to(allocated)),
         ("total.allocated", allocated),
         ("replication.backlog", 0),
         ("clients.normal", buffers),

@@ -59,7 +59,9 @@ pub(crate) fn show(
     // Writing to a Vec cannot fail.
     let _ = match source {
         Source::Script => write!(line, "+{secs}.{micros:06} [{} lua]", session.database),
-        Source::Client => write!(line, "+{secs}.{micros:06} [{} {}]", session.database, session.client.peer),
+        Source::Client => {
+            write!(line, "+{secs}.{micros:06} [{} {}]", session.database, session.client.address.peer)
+        }
     };
     for word in redacted(command, request) {
         line.push(b' ');

@@ -20,8 +20,10 @@ pub(crate) fn may_write(shared: &Shared, command: &Command, request: Request<'_>
     let script = request.get(1).unwrap_or_default();
     let declared = match command.row.name {
         "EVAL" | "EVAL_RO" => header(script).ok().and_then(|header| header.may_write()),
-        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(script).and_then(|script| script.declared_writes()),
-        _ => shared.libraries.function(script).map(|callable| !callable.function().only_reads()),
+        "EVALSHA" | "EVALSHA_RO" => {
+            shared.scripts.cache.find(script).and_then(|script| script.declared_writes())
+        }
+        _ => shared.scripts.libraries.function(script).map(|callable| !callable.function().only_reads()),
     };
     declared.unwrap_or(!flags.has(Flags::READONLY))
 }

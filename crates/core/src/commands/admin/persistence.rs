@@ -74,7 +74,7 @@ fn rewrite(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn last_save(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let saved = journal(call.shared).map_or(call.shared.started, |log| log.status().synced_at);
+    let saved = journal(call.shared).map_or(call.shared.instance.started, |log| log.status().synced_at);
     let ago_ms = call.now.lock.millis_since(saved);
 
     call.reply.integer((call.now.wall().as_millis().saturating_sub(ago_ms) / 1000) as i64);

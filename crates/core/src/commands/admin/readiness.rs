@@ -18,13 +18,17 @@ const REASONS: &[Reason] = &[
     Reason {
         name: "stopping",
         says: |shared, _| {
-            shared.is_stopping.load(std::sync::atomic::Ordering::SeqCst).then(|| "stopping".into())
+            shared.stop.has_begun.load(std::sync::atomic::Ordering::SeqCst).then(|| "stopping".into())
         },
     },
     Reason {
         name: "journal",
         says: |shared, _| {
-            shared.quarantine.disk_error().map(|error| format!("the journal cannot be written: {error}"))
+            shared
+                .locks
+                .quarantine
+                .disk_error()
+                .map(|error| format!("the journal cannot be written: {error}"))
         },
     },
     Reason {
@@ -38,8 +42,8 @@ const REASONS: &[Reason] = &[
     Reason {
         name: "quarantine",
         says: |shared, now| {
-            let until = shared.quarantine.until(now)?;
-            let (left_ms, reason) = (until.millis_since(now), shared.quarantine.reason());
+            let until = shared.locks.quarantine.until(now)?;
+            let (left_ms, reason) = (until.millis_since(now), shared.locks.quarantine.reason());
             Some(format!("quarantine: no lock is granted or extended for another {left_ms} ms ({reason})"))
         },
     },
@@ -60,7 +64,7 @@ const REASONS: &[Reason] = &[
 
 /// The script that has run for longer than `busy-reply-threshold`.
 fn slow_script(shared: &Shared, now: LockTime) -> Option<String> {
-    let (script, age_ms) = shared.running.script_and_age(now)?;
+    let (script, age_ms) = shared.scripts.running.script_and_age(now)?;
     shared.settings.busy_millis().filter(|limit| age_ms >= *limit)?;
     let (client, kill) = (script.client.id, if script.is_function() { "FUNCTION" } else { "SCRIPT" });
     Some(format!(

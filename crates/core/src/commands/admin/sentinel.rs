@@ -122,7 +122,7 @@ fn sentinels(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn master_of(call: &mut Call<'_, '_>, facts: &ClusterFacts) {
     let (epoch, others) = (facts.epoch().to_string(), facts.others().len().to_string());
-    let since = call.now.lock.millis_since(call.shared.started).to_string();
+    let since = call.now.lock.millis_since(call.shared.instance.started).to_string();
     let own = [
         ("info-refresh", "0"),
         ("role-reported", "master"),

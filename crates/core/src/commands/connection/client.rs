@@ -204,7 +204,7 @@ impl<'a> Filter<'a> {
                 b"laddr" => filter.local = Some(value),
                 b"user" => {
                     let none = || Refusal::quoting("ERR No such user '", value, "'");
-                    filter.account = Some(call.shared.acl.find(value).ok_or_else(none)?);
+                    filter.account = Some(call.shared.access.acl.find(value).ok_or_else(none)?);
                 }
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_self = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_self = false,
@@ -217,9 +217,9 @@ impl<'a> Filter<'a> {
     fn fits(&self, client: &Client) -> bool {
         self.id.is_none_or(|id| client.id == id)
             && self.kind.is_none_or(|kind| client_list::Type::of(client) == kind)
-            && self.account.as_ref().is_none_or(|account| client.is_in_name_of(account))
-            && self.peer.is_none_or(|peer| client.peer.as_bytes() == peer)
-            && self.local.is_none_or(|local| client.local.as_bytes() == local)
+            && self.account.as_ref().is_none_or(|account| client.login.is_as(account))
+            && self.peer.is_none_or(|peer| client.address.peer.as_bytes() == peer)
+            && self.local.is_none_or(|local| client.address.local.as_bytes() == local)
     }
 }
 
@@ -254,11 +254,11 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn no_evict(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    switch(call, |client| &client.no_evict)
+    switch(call, |client| &client.options.no_evict)
 }
 
 fn no_touch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    switch(call, |client| &client.no_touch)
+    switch(call, |client| &client.options.no_touch)
 }
 
 fn switch(call: &mut Call<'_, '_>, flag: fn(&Client) -> &AtomicBool) -> Result<Outcome, Refusal> {

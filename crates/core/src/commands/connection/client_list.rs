@@ -46,14 +46,14 @@ pub(in crate::commands) fn about(
 ) -> String {
     let names = client.names.lock().clone();
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
-    let last = client.last_command.load(Relaxed);
+    let last = client.activity.last_command.load(Relaxed);
     let command = table().all().find(|command| command.index == last);
     let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
     let waited_for = client.waits_for(usize::MAX);
     let argv = total(waited_for.iter().map(|key| key.len() as u64).chain([words]));
     let waits_for = reader.map_or_else(String::new, |reader| waits_for(client, reader));
-    let script = match shared.running.script_and_age(now) {
+    let script = match shared.scripts.running.script_and_age(now) {
         Some((script, age_ms)) if script.client.id == client.id => {
             format!(" script={} script-age={}", script.name, age_ms / 1000)
         }
@@ -65,7 +65,8 @@ pub(in crate::commands) fn about(
         0 => String::new(),
         id => format!(" session={}", lock_sessions::name(id)),
     };
-    let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
+    let mut line =
+        format!("id={} addr={} laddr={} fd=-1", client.id, client.address.peer, client.address.local);
     // Writing to a String cannot fail.
     let _ = writeln!(
         line,
@@ -74,22 +75,22 @@ pub(in crate::commands) fn about(
          resp={} lib-name={} lib-ver={}{session}{waits_for}{script}",
         names.name,
         seconds(client.since.as_millis()),
-        seconds(client.last_active_ms.load(Relaxed)),
+        seconds(client.activity.last_active_ms.load(Relaxed)),
         flags(client, shared),
-        client.database.load(Relaxed),
+        client.activity.database.load(Relaxed),
         client.subscriptions(Kind::Channel),
         client.subscriptions(Kind::Pattern),
         client.subscriptions(Kind::Shard),
-        client.queued().map_or(-1, i64::from),
-        client.watching().0,
-        client.query_bytes.load(Relaxed),
-        client.query_room.load(Relaxed),
-        client.queued_bytes.load(Relaxed),
+        client.transaction.queued().map_or(-1, i64::from),
+        client.transaction.watching().0,
+        client.buffers.query_bytes.load(Relaxed),
+        client.buffers.query_room.load(Relaxed),
+        client.transaction.queued_bytes.load(Relaxed),
         u8::from(unsent > 0),
         unsent,
         total([client.held_bytes(), argv]),
         command.map_or("NULL", |command| command.name.as_str()),
-        client.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),
+        client.login.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),
         redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX)),
         if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
         names.library,
@@ -130,15 +131,15 @@ fn flags(client: &Client, shared: &Shared) -> String {
     for (flag, is_set) in [
         ('O', shared.monitors.contains(client.id)),
         ('P', client.is_subscribed()),
-        ('x', client.queued().is_some()),
+        ('x', client.transaction.queued().is_some()),
         ('b', client.is_blocked()),
         ('t', tracker.is_some()),
         ('R', tracker.is_some_and(|(is_broken, _)| is_broken)),
         ('B', tracker.is_some_and(|(_, is_broadcast)| is_broadcast)),
-        ('d', client.watching().1),
-        ('U', client.is_unix),
-        ('e', client.no_evict.load(Relaxed)),
-        ('T', client.no_touch.load(Relaxed)),
+        ('d', client.transaction.watching().1),
+        ('U', client.address.is_unix),
+        ('e', client.options.no_evict.load(Relaxed)),
+        ('T', client.options.no_touch.load(Relaxed)),
     ] {
         flags.extend(is_set.then_some(flag));
     }

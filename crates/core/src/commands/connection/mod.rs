@@ -83,7 +83,7 @@ fn auth(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let second = call.args.maybe_word();
     call.args.finish()?;
 
-    let is_open = call.shared.acl.default_account().user().needs_none();
+    let is_open = call.shared.access.acl.default_account().user().needs_none();
     if second.is_none() && is_open && !names_own_namespace(call, first) {
         return Err(Refusal::said(NO_PASSWORD_SET));
     }
@@ -112,32 +112,32 @@ pub(crate) fn is_login(request: Request<'_>) -> bool {
 
 fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
     if names_own_namespace(call, password) {
-        call.session.enter_as(Arc::clone(call.shared.acl.default_account()), true);
+        call.session.enter_as(Arc::clone(call.shared.access.acl.default_account()), true);
         return Ok(());
     }
     // Outside of EXEC the request would have waited.
-    let peer = &call.session.client.peer;
+    let peer = &call.session.client.address.peer;
     if call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
         return Err(Refusal::said(TOO_MANY));
     }
-    let Some(account) = call.shared.acl.authenticate(user, password) else {
-        call.shared.metrics.denied_auth.add(1);
+    let Some(account) = call.shared.access.acl.authenticate(user, password) else {
+        call.shared.stats.metrics.denied_auth.add(1);
         call.shared.login_failed(peer, call.now.lock);
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
         // Another name is not logged, because it may be a password by mistake.
-        let known = call.shared.acl.find(user).map(|account| account.name().clone());
-        call.shared.audit.failed_login(call.now, Author::of(call.session), known.as_deref());
-        if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
+        let known = call.shared.access.acl.find(user).map(|account| account.name().clone());
+        call.shared.access.audit.failed_login(call.now, Author::of(call.session), known.as_deref());
+        if let Some(times) = call.shared.log_limits.failed_logins.happened(call.now.lock) {
             let user = known.map_or_else(|| "(unknown)".to_owned(), |name| LogName(&name).to_string());
-            let (client, peer) = (call.session.client.id, &call.session.client.peer);
+            let (client, peer) = (call.session.client.id, &call.session.client.address.peer);
             tracing::warn!(client, peer, user, times, "A login has failed");
         }
         return Err(Refusal::said(WRONG_PASSWORD));
     };
     call.session.enter_as(account, true);
-    call.shared.audit.login(call.now, Author::of(call.session));
+    call.shared.access.audit.login(call.now, Author::of(call.session));
     Ok(())
 }
 
@@ -168,7 +168,7 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'"));
         }
     }
-    if !call.session.authenticated && !call.shared.acl.is_open() {
+    if !call.session.authenticated && !call.shared.access.acl.is_open() {
         return Err(Refusal::said(HELLO_NEEDS_AUTH));
     }
 
@@ -226,10 +226,10 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     transaction::discard_all(call.session, call.shared);
     let session = &mut *call.session;
     session.replies = Replies::On;
-    session.enter_as(Arc::clone(call.shared.acl.default_account()), call.shared.acl.is_open());
+    session.enter_as(Arc::clone(call.shared.access.acl.default_account()), call.shared.access.acl.is_open());
     session.client.names.lock().name.clear();
-    session.client.no_evict.store(false, Relaxed);
-    session.client.no_touch.store(false, Relaxed);
+    session.client.options.no_evict.store(false, Relaxed);
+    session.client.options.no_touch.store(false, Relaxed);
     select_database(session, 0);
     set_protocol(call, Protocol::Resp2);
 
@@ -248,5 +248,5 @@ fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn select_database(session: &mut Session, database: u16) {
     session.database = database;
-    session.client.database.store(database, Relaxed);
+    session.client.activity.database.store(database, Relaxed);
 }

@@ -29,7 +29,7 @@ const FLUSH_TYPE: Arg = one_of("flush-type", &[token("async", "ASYNC"), token("s
 fn flushall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     take_flush_type(&mut call.args)?;
 
-    call.view.clear_all();
+    call.view.whole().clear_all();
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -38,7 +38,8 @@ fn flushall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn flushdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     take_flush_type(&mut call.args)?;
 
-    call.view.clear(call.view.database());
+    let database = call.view.database();
+    call.view.whole().clear(database);
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -55,7 +56,7 @@ fn swapdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (first, second) = (in_range(first, call.shared)?, in_range(second, call.shared)?);
 
     if first != second {
-        call.view.swap(first, second);
+        call.view.whole().swap(first, second);
         call.shared.registries.lock_sessions.swap(first, second);
     }
 

@@ -36,7 +36,8 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const KEYS_PER_LOCK: u64 = 16;
 
 fn dbsize(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let (keys, _) = call.view.size(call.view.database())?;
+    let database = call.view.database();
+    let (keys, _) = call.view.whole().size(database)?;
 
     call.reply.count(keys);
     Ok(Outcome::Replied)
@@ -47,7 +48,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let mut found = Found::default();
     let takes_all = glob::is_all(pattern);
-    call.view.for_each_key(|name| {
+    call.view.whole().for_each_key(|name| {
         if takes_all || glob::matches(pattern, name) {
             found.add(name);
         }
@@ -58,11 +59,11 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let entropy = call.shared.random();
+    let entropy = call.shared.random.next();
 
     // CLIENT PAUSE keeps expired keys. RANDOMKEY answers an expired key then if there are no others.
     let accepts_ended = call.shared.pause.holds(|| true, call.now.lock).is_some();
-    match call.view.random_key(entropy, accepts_ended) {
+    match call.view.whole().random_key(entropy, accepts_ended) {
         Some(name) => call.reply.bulk(&name),
         None => call.reply.null(),
     }
@@ -86,7 +87,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let mut seen = 0_u64;
-        cursor = call.view.scan(cursor, keys, &mut |name, type_name| {
+        cursor = call.view.whole().scan(cursor, keys, &mut |name, type_name| {
             seen = seen.saturating_add(1);
             let fits = options.fits(name)
                 && wanted_type.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));

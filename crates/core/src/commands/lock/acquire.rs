@@ -191,7 +191,7 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
 /// # Errors
 /// There is a quarantine and the request does not wait, the journal cannot be written, or the server shuts down.
 fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
-    let quarantine = &call.shared.quarantine;
+    let quarantine = &call.shared.locks.quarantine;
     if !quarantine.is_on() {
         return Ok(false);
     }
@@ -219,15 +219,15 @@ fn finish(
         return Ok(Outcome::Replied);
     }
     if if_held.wait_ms == 0 || call.session.is_nested {
-        call.view.count_refused(&keys[0]);
+        call.view.locks().count_refused(&keys[0]);
         asking.refused(call.view, &keys[0], Some(&request.owner));
         let how = (if_held.says_why, &Reader::of(call.session));
         answer_refusal(call.view, &keys, how, &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.lock_waiters_max();
-    if keys.iter().any(|key| call.view.lock_queue_len(key) >= limit) {
-        call.view.count_refused(&keys[0]);
+    if keys.iter().any(|key| call.view.queues().lock_queue_len(key) >= limit) {
+        call.view.locks().count_refused(&keys[0]);
         return Err(Refusal::said(format!(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
         )));
@@ -245,13 +245,13 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
     // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.
     let mut answer = Vec::new();
     answer_unseen(says_why, &mut Reply::new(&mut answer, call.reply.protocol()));
-    let place = (call.view.lock_wait_number(&keys, &request.owner), WaitFor::Locks);
+    let place = (call.view.queues().lock_number(&keys, &request.owner), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
     let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);
     let serve = Waiting {
         client: Arc::clone(&call.session.client),
-        quarantine: Arc::clone(&call.shared.quarantine),
+        quarantine: Arc::clone(&call.shared.locks.quarantine),
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
         wait: Arc::clone(&wait),
         request,
@@ -264,7 +264,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
     };
     let ledger = call.shared.keyspace.ledger();
     let waiter = Arc::new(Waiter::new(ledger, Arc::clone(&wait), Vec::new(), Box::new(serve)));
-    call.shared.lock_waits.enter(&waiter);
+    call.shared.locks.waits.enter(&waiter);
     Outcome::Park { wait, waiter: Some(waiter) }
 }
 
@@ -272,7 +272,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
 fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     let shared: &Shared = call.shared;
     for key in keys {
-        call.view.each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
+        call.view.locks().each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
             if let Some(client) = session::told_of_contention(shared, client) {
                 session::tell_contended(&client, key, token);
             }

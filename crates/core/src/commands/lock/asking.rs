@@ -62,7 +62,7 @@ impl<'c> Asking<'c> {
         if is_fast {
             self.note(Rule::FastPolling, key);
         }
-        let hold = owner.and_then(|owner| view.hold_of(key, owner));
+        let hold = owner.and_then(|owner| view.locks().hold_of(key, owner));
         if hold.is_some_and(|hold| ![0, self.client.id].contains(&hold.client)) {
             self.note(Rule::SharedValue, key);
         }
@@ -90,7 +90,7 @@ impl<'c> Asking<'c> {
 
     #[cold]
     fn polls_no_more<'n>(self, view: &mut View<'_>, keys: impl Iterator<Item = &'n [u8]> + Clone) {
-        keys.clone().for_each(|key| view.count_polled(key, &self.client.polling));
+        keys.clone().for_each(|key| view.locks().count_polled(key, &self.client.polling));
         if self.client.polling.end() {
             keys.for_each(|key| watch::report_polled((self.shared, self.client, self.now), view, key));
         }
@@ -104,7 +104,7 @@ impl<'c> Asking<'c> {
         about: (&[u8], Option<&[u8]>),
         request: (Asked, &'static str),
     ) {
-        if view.has_lost(about.0) || view.wants_lock_events() {
+        if view.locks().has_lost(about.0) || view.wants_lock_events() {
             self.late_for_lost(view, about, request);
         }
     }
@@ -120,7 +120,7 @@ impl<'c> Asking<'c> {
             let outcome = if asked == Asked::Extend { Unmet::NotExtended } else { Unmet::NotReleased };
             view.note_unmet(outcome, key, owner);
         }
-        let Some(past) = view.note_late(key, owner, request) else { return };
+        let Some(past) = view.locks().note_late(key, owner, request) else { return };
         if !self.shared.settings.lints_locks() {
             return;
         }
@@ -131,7 +131,7 @@ impl<'c> Asking<'c> {
     }
 
     fn note(self, rule: Rule, key: &[u8]) {
-        self.shared.lock_lint.note(rule, key, self.client, self.now.lock);
+        self.shared.locks.lint.note(rule, key, self.client, self.now.lock);
     }
 }
 

@@ -32,10 +32,10 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let fair = fair::queue_of(call, name)?;
-    let held = call.view.held_key(name, Shown::First(usize::MAX));
-    let past = call.view.past_locks(name);
+    let held = call.view.locks().held_key(name, Shown::First(usize::MAX));
+    let past = call.view.locks().past(name);
     let mut queue: Vec<Bytes> = Vec::new();
-    for waiter in call.view.lock_waiters(name) {
+    for waiter in call.view.queues().lock_waiters(name) {
         queue.extend(waiter.serve.asker().map(|asker| asker.owner.clone()));
     }
     // Who waits in the queue of a fair lock polls it, too.
@@ -221,7 +221,7 @@ impl Teller<'_> {
         };
         let names = client.names.lock().clone();
         let library = format!("{} {}", names.library, names.library_version);
-        let known = [names.name.as_str(), library.trim(), client.peer.as_str()];
+        let known = [names.name.as_str(), library.trim(), client.address.peer.as_str()];
         let known: Vec<&str> = known.into_iter().filter(|part| !part.is_empty()).collect();
         if known.is_empty() { format!("client {id}") } else { known.join(", ") }
     }

@@ -26,7 +26,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let reader = Reader::of(call.session);
     let mut ends: Vec<PastLock> = Vec::new();
-    call.view.each_past_lock(|past| {
+    call.view.locks().each_past(|past| {
         let key = past.key.bytes();
         if options.fits(key) && reader.may_see(key) {
             ends.push(past.clone());
@@ -56,7 +56,7 @@ fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock)
     reply.integer(number(past.holder));
     reply.bulk(b"client");
     match shared.registries.clients.get(past.holder) {
-        Some(client) => answer_client(reply, client.id, &client.peer, &client.names.lock().clone()),
+        Some(client) => answer_client(reply, client.id, &client.address.peer, &client.names.lock().clone()),
         None => reply.null(),
     }
     reply.bulk(b"since");
@@ -73,7 +73,7 @@ fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock)
     maybe_integer(reply, Some(past.author).filter(|author| *author > 0));
     reply.bulk(b"by");
     match shared.registries.clients.get(past.author) {
-        Some(client) => answer_client(reply, client.id, &client.peer, &client.names.lock().clone()),
+        Some(client) => answer_client(reply, client.id, &client.address.peer, &client.names.lock().clone()),
         None => reply.null(),
     }
     let breaker = past.breaker.as_deref();

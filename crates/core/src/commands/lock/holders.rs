@@ -68,7 +68,7 @@ fn token(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    let token = call.view.token_of(name, value);
+    let token = call.view.locks().token_of(name, value);
 
     maybe_integer(&mut call.reply, token);
     Ok(Outcome::Replied)
@@ -78,7 +78,7 @@ fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     let queue = fair::queue_of(call, name)?;
-    let held = call.view.held_key(name, Shown::First(usize::MAX));
+    let held = call.view.locks().held_key(name, Shown::First(usize::MAX));
 
     match held {
         Some(mut held) if !queue.is_empty() => {
@@ -155,7 +155,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     while left > 0 {
         let (keys, mut found) = (left.min(KEYS_PER_LOCK), Vec::new());
         let (next, seen) =
-            call.view.scan_locks(cursor, keys, shown, &is_wanted, &mut |name, hash, held| {
+            call.view.locks().scan(cursor, keys, shown, &is_wanted, &mut |name, hash, held| {
                 found.push((Bytes::copy_from_slice(name), hash, held));
             })?;
         cursor = next;
@@ -191,8 +191,8 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let fair = fair::queue_of(call, name)?;
     // One holder is enough to know that it is held.
-    let kind = call.view.held_key(name, Shown::First(1)).map(|held| held.kind);
-    let queued: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
+    let kind = call.view.locks().held_key(name, Shown::First(1)).map(|held| held.kind);
+    let queued: Vec<Arc<Waiter>> = call.view.queues().lock_waiters(name).map(Arc::clone).collect();
     let clients = &call.shared.registries.clients;
     // Who waits in the queue of a fair lock polls it, too.
     let polled = kind.filter(|_| fair.is_empty());
@@ -260,7 +260,7 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let reader = Reader::of(call.session);
     let mut edges = Vec::new();
-    call.view.each_lock_queue(HOLDERS_SHOWN, |queue| {
+    call.view.locks().each_queue(HOLDERS_SHOWN, |queue| {
         if !is_shown(&reader, queue.key) {
             return;
         }
@@ -288,14 +288,14 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// The waits in the queues of Redisson's fair locks. They come last, because nobody knows when they have begun.
 fn fair_edges(call: &mut Call<'_, '_>, reader: &Reader) -> Result<Vec<Edge>, Refusal> {
     let (mut edges, mut cursor) = (Vec::new(), 0);
-    if call.view.counts().locks.held[LockKind::Reentrant.index()] == 0 {
+    if call.view.whole().counts().locks.held[LockKind::Reentrant.index()] == 0 {
         return Ok(edges);
     }
     loop {
         let (mut found, is_shown) = (Vec::new(), |name: &[u8]| is_shown(reader, name));
         let shown = Shown::First(HOLDERS_SHOWN);
         (cursor, _) =
-            call.view.scan_locks(cursor, KEYS_PER_LOCK, shown, &is_shown, &mut |name, _, held| {
+            call.view.locks().scan(cursor, KEYS_PER_LOCK, shown, &is_shown, &mut |name, _, held| {
                 found.push((Bytes::copy_from_slice(name), held));
             })?;
         for (name, held) in found {
@@ -392,7 +392,9 @@ impl<'r, 'o> Answer<'r, 'o> {
 
     fn client(&mut self, client: Option<&Client>) {
         match client {
-            Some(client) => answer_client(self.reply, client.id, &client.peer, &client.names.lock().clone()),
+            Some(client) => {
+                answer_client(self.reply, client.id, &client.address.peer, &client.names.lock().clone())
+            }
             None => self.reply.null(),
         }
     }

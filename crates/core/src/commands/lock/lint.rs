@@ -19,7 +19,7 @@ fn lint(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let resets = call.args.take("RESET");
     call.args.finish()?;
 
-    let lint = &call.shared.lock_lint;
+    let lint = &call.shared.locks.lint;
     let reader = Reader::of(call.session);
     if resets {
         lint.reset(|key| reader.may_see(key));

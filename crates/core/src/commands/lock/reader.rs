@@ -24,7 +24,7 @@ impl Reader {
 
     /// A client that another call answers.
     pub(in crate::commands) fn of_client(client: &Client) -> Self {
-        client.account().map_or(Self::UNLIMITED, |account| Self::of_account(&account))
+        client.login.account().map_or(Self::UNLIMITED, |account| Self::of_account(&account))
     }
 
     /// Whether it may see everything.

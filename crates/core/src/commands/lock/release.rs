@@ -23,7 +23,7 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
-    let is_released = call.view.end_hold(key, owner, EndReason::Released, is_meant);
+    let is_released = call.view.locks().end_hold(key, owner, EndReason::Released, is_meant);
     if !is_released {
         let asking = Asking::new(call.shared, call.session, call.now);
         asking.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
@@ -42,7 +42,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
-    let Some(hold) = call.view.hold_of(key, &owner) else {
+    let Some(hold) = call.view.locks().hold_of(key, &owner) else {
         let asking = Asking::new(call.shared, call.session, call.now);
         asking.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
@@ -52,7 +52,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
     if let Some(millis) = lease_ms {
         let deadline = call.now.deadline_in(number(millis));
-        call.view.renew(key, &owner, (Some(deadline), lease_ms), None);
+        call.view.locks().renew(key, &owner, (Some(deadline), lease_ms), None);
     }
 
     call.reply.map(2);
@@ -79,11 +79,11 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     let breaker = breaker_of(call.session, reason);
-    let is_broken = call.view.break_hold(name, token, breaker);
+    let is_broken = call.view.locks().break_hold(name, token, breaker);
     if is_broken {
         let (client, user) = (&call.session.client, LogName(call.session.account.name()));
         let (id, peer, key, said) =
-            (client.id, &client.peer, LogName(name), LogName(reason.unwrap_or_default()));
+            (client.id, &client.address.peer, LogName(name), LogName(reason.unwrap_or_default()));
         tracing::info!(client = id, %user, peer, %key, token, reason = %said, "A lock is broken");
         call.audit("break", |line| {
             line.text("key", name);
@@ -100,7 +100,7 @@ fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
     let user = session.account.name();
     Breaker {
         user: Bytes::copy_from_slice(&user[..user.len().min(NAME_BYTES_SHOWN)]),
-        peer: session.client.peer.as_str().into(),
+        peer: session.client.address.peer.as_str().into(),
         text: text.map(Bytes::copy_from_slice),
     }
 }

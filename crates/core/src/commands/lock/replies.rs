@@ -70,7 +70,7 @@ pub(super) fn answer_refusal(
         return answer_unseen(says_why, reply);
     }
     let seen = keys.iter().filter(|key| reader.may_learn(key));
-    let held = seen.into_iter().find_map(|key| view.held_key(key, Shown::First(1)));
+    let held = seen.into_iter().find_map(|key| view.locks().held_key(key, Shown::First(1)));
     answer_why(held.as_ref().map(|held| (held, view.now())), reply);
 }
 

@@ -43,7 +43,7 @@ pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<Lock
     // Another connection may have taken it over.
     session.lock_session.take_if(|own| own.client() != Some(client));
     session.lock_session.get_or_insert_with(|| {
-        let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        let id = shared.random.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
         session.client.lock_session.store(id, Relaxed);
         shared.registries.lock_sessions.begin(id, client)
     })
@@ -61,7 +61,7 @@ pub(super) fn hold(
     let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
     for key in keys {
         if !session.hold(view.database(), key.clone(), lock.clone()) {
-            view.end_session_lock(key, &lock, session);
+            view.locks().end_session(key, &lock, session);
         }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn end(session: &mut Session, shared: &Shared) {
 /// The connection of a holder, if it asked to be told that somebody waits for its lock.
 pub(super) fn told_of_contention(shared: &Shared, holder: ClientId) -> Option<Arc<Client>> {
     let client = shared.registries.clients.get(holder)?;
-    (client.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
+    (client.options.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
 }
 
 /// Tells the holder of a lock that somebody waits for it.
@@ -134,7 +134,8 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut count: usize = 0;
     for ((database, key), lock) in found.locks() {
         call.view.select(database);
-        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, &found, client)));
+        count =
+            count.saturating_add(usize::from(call.view.locks().attach_session(&key, &lock, &found, client)));
     }
     call.view.select(selected);
     call.session.client.lock_session.store(found.id, Relaxed);
@@ -151,7 +152,7 @@ fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.args.finish()?;
 
-    call.session.client.tells_contended.store(is_told, Relaxed);
+    call.session.client.options.tells_contended.store(is_told, Relaxed);
 
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -26,7 +26,7 @@ pub(in crate::commands) fn locks(view: &mut View<'_>, command: &Command, request
     let now = view.now().lock;
     let keys = command.positions(request).map(|at| request.word(at)).take(KEYS_MAX);
     let held = keys.filter_map(|key| {
-        let lock = view.held_lock(key, Shown::First(1))?;
+        let lock = view.locks().held(key, Shown::First(1))?;
         let holder = lock.holders.first()?;
         let owner = holder.owner.as_ref().map_or(&b"?"[..], |owner| &owner[..]);
         let mut word = format!("(lock {}: held by {}", LogName(key), LogName(owner));

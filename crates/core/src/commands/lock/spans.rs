@@ -24,12 +24,12 @@ pub(super) fn wait(view: &mut View<'_>, keys: &[Bytes], request: &LockRequest) -
     }
     let (mut links, mut first) = (Vec::new(), None);
     for key in keys.iter().take(LINKS_MAX) {
-        let Some(held) = view.held_lock(key, Shown::First(LINKS_MAX)) else { continue };
+        let Some(held) = view.locks().held(key, Shown::First(LINKS_MAX)) else { continue };
         let parents = held.holders.iter().filter_map(|holder| traceparent(&holder.meta));
         links.extend(parents.map(str::to_owned));
         first = first.or_else(|| held.holders.into_iter().next());
     }
-    let position = keys.first().map(|key| view.lock_queue_len(key).saturating_add(1));
+    let position = keys.first().map(|key| view.queues().lock_queue_len(key).saturating_add(1));
     tracing::debug_span!(
         target: SPANS,
         "wait",
@@ -89,8 +89,8 @@ fn make_taken(view: &mut View<'_>, key: &[u8], owner: Option<&[u8]>) {
     if !tracing::span_enabled!(target: SPANS, Level::DEBUG) {
         return;
     }
-    let Some(grant) = view.grant_of(key) else { return };
-    let kind = view.held_lock(key, Shown::First(1)).map(|held| held.kind.name());
+    let Some(grant) = view.locks().grant_of(key) else { return };
+    let kind = view.locks().held(key, Shown::First(1)).map(|held| held.kind.name());
     drop(tracing::debug_span!(
         target: SPANS,
         "grant",

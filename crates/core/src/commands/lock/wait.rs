@@ -82,7 +82,7 @@ impl Serve for Waiting {
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
                 if granted.is_new {
-                    view.count_wait(&keys[0], self.since, Waited::Granted);
+                    view.locks().count_wait(&keys[0], self.since, Waited::Granted);
                 }
                 spans::grant(keys, &self.request, granted.token, Some(&self.span));
                 self.granted.get_or_init(|| granted);
@@ -96,7 +96,7 @@ impl Serve for Waiting {
     fn end_unserved(&self, view: &mut View<'_>, how: WaitEnd) -> Option<Vec<u8>> {
         let is_abandoned = how == WaitEnd::Disconnected;
         let waited = if is_abandoned { Waited::Abandoned } else { Waited::Refused };
-        view.count_wait(&self.wait.keys[0], self.since, waited);
+        view.locks().count_wait(&self.wait.keys[0], self.since, waited);
         if is_abandoned {
             return None;
         }
@@ -112,7 +112,7 @@ impl Serve for Waiting {
         for key in &self.wait.keys {
             // Another connection of the owner may have asked for the lock since, and know of it.
             let is_unread = |hold: &Hold| hold.token == *token && hold.client == *client;
-            view.end_hold(key, owner, EndReason::Released, is_unread);
+            view.locks().end_hold(key, owner, EndReason::Released, is_unread);
         }
     }
 
@@ -170,7 +170,7 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
         return;
     }
     let at = (shared.clock.now(), shared.events());
-    let circle = shared.lock_waits.circle(&shared.keyspace, &shared.registries, waiter, at);
+    let circle = shared.locks.waits.circle(&shared.keyspace, &shared.registries, waiter, at);
     let Some(circle) = circle else { return };
     if policy == "warn" {
         watch::report_circle(shared, &describe(&circle, &Reader::UNLIMITED));
@@ -178,8 +178,8 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     }
     let Some(asker) = circle.youngest.serve.asker() else { return };
     if circle.youngest.wait.claim.take() {
-        shared.metrics.errors.add(1);
-        shared.metrics.error_codes.add("DEADLOCK");
+        shared.stats.metrics.errors.add(1);
+        shared.stats.metrics.error_codes.add("DEADLOCK");
         let text = describe(&circle, &Reader::of_client(asker.client));
         let mut answer = Vec::new();
         Reply::new(&mut answer, asker.client.protocol()).error(&format!("DEADLOCK {text}"));

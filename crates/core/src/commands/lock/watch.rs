@@ -65,7 +65,7 @@ const KEYS_PER_LOCK: u64 = 64;
 
 /// Logs what has become due. Returns when to call it again.
 pub(crate) fn watch_locks(shared: &Shared, now: Now) -> Due {
-    let watch = &shared.lock_watch;
+    let watch = &shared.locks.watch;
     let Due::Next(waits) = watch_waits(shared, now) else { return Due::More };
     let holds = watch_holds(shared, now);
     if let Some(left_out) = watch.waits.take_left_out(now.lock) {
@@ -89,7 +89,7 @@ fn watch_waits(shared: &Shared, now: Now) -> Due {
     let Some(since_ms) = now.lock.as_millis().checked_sub(long_ms) else {
         return Due::Next(Some(LockTime::from_millis(long_ms)));
     };
-    let overdue = shared.lock_waits.overdue(LockTime::from_millis(since_ms), WAITS_PER_TICK);
+    let overdue = shared.locks.waits.overdue(LockTime::from_millis(since_ms), WAITS_PER_TICK);
     overdue.waiters.iter().for_each(|waiter| report_wait(shared, waiter, now));
     match overdue.next_since {
         Some(_) if overdue.waiters.len() == WAITS_PER_TICK => Due::More,
@@ -99,7 +99,7 @@ fn watch_waits(shared: &Shared, now: Now) -> Due {
 
 /// Logs that requests wait for each other's locks.
 pub(super) fn report_circle(shared: &Shared, text: &str) {
-    if shared.lock_watch.waits.allows(shared.clock.now().lock) {
+    if shared.locks.watch.waits.allows(shared.clock.now().lock) {
         tracing::warn!(%text, "Requests wait for each other's locks");
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn report_circle(shared: &Shared, text: &str) {
 /// Logs that a request waits in the queue of a lock.
 fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
     let (wait, Some(asker)) = (&waiter.wait, waiter.serve.asker()) else { return };
-    if wait.claim.is_taken() || !shared.lock_watch.waits.allows(now.lock) {
+    if wait.claim.is_taken() || !shared.locks.watch.waits.allows(now.lock) {
         return;
     }
     waiter.serve.report();
@@ -126,7 +126,7 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
     // Of several locks the first that others hold.
     let mut held = None;
     for key in &keys {
-        let lock = view.held_lock(key, Shown::First(HOLDERS_MAX));
+        let lock = view.locks().held(key, Shown::First(HOLDERS_MAX));
         let is_others =
             |lock: &HeldLock| lock.holders.iter().any(|holder| holder.owner.as_ref() != Some(asker.owner));
         if lock.as_ref().is_some_and(is_others) {
@@ -134,9 +134,9 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
             break;
         }
     }
-    let ahead = view.lock_waiters(line.key).position(|other| other.wait.number == wait.number);
+    let ahead = view.queues().lock_waiters(line.key).position(|other| other.wait.number == wait.number);
     line.position = ahead.map(|ahead| ahead.saturating_add(1));
-    line.queue = Some(view.lock_queue_len(line.key));
+    line.queue = Some(view.queues().lock_queue_len(line.key));
     line.log(shared, held.as_ref(), now.lock);
     view.finish(&shared.registries);
 }
@@ -150,11 +150,11 @@ pub(super) fn report_polling(
     owner: Option<&[u8]>,
 ) {
     let now = now.lock;
-    if !shared.lock_watch.waits.allows(now) {
+    if !shared.locks.watch.waits.allows(now) {
         return client.polling.forget_report();
     }
     let since = client.polling.reported().1;
-    let held = view.held_key(key, Shown::First(HOLDERS_MAX));
+    let held = view.locks().held_key(key, Shown::First(HOLDERS_MAX));
     let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
     line.log(shared, held.as_ref(), now);
 }
@@ -163,7 +163,7 @@ pub(super) fn report_polling(
 #[cold]
 pub(super) fn report_polled((shared, client, now): (&Shared, &Client, Now), view: &View<'_>, key: &[u8]) {
     let (polled, since) = client.polling.reported();
-    if view.key_hash(key) == polled && shared.lock_watch.ends.allows(now.lock) {
+    if view.key_hash(key) == polled && shared.locks.watch.ends.allows(now.lock) {
         log_end(key, None, client, (since, now.lock), ("granted", None));
     }
 }
@@ -180,7 +180,7 @@ pub(super) fn log_end(
         key = %LogName(key),
         owner = owner.map(|owner| display(LogName(owner))),
         client = client.id,
-        peer = client.peer,
+        peer = client.address.peer,
         waited_ms = now.millis_since(since),
         outcome,
         token,
@@ -213,7 +213,7 @@ impl WaitLine<'_> {
             key = %LogName(key),
             owner = owner.map(|owner| display(LogName(owner))),
             client = client.id,
-            peer = client.peer,
+            peer = client.address.peer,
             name = name.as_deref(),
             waited_ms = now.millis_since(since),
             how,
@@ -243,7 +243,7 @@ fn left_ms(holder: Option<&LockHolder>, now: LockTime) -> Option<u64> {
 /// The address and the name of a client, as far as they are known.
 fn names(shared: &Shared, id: ClientId) -> (Option<String>, Option<String>) {
     let client = shared.registries.clients.get(id);
-    client.map_or((None, None), |client| (Some(client.peer.clone()), name_of(&client)))
+    client.map_or((None, None), |client| (Some(client.address.peer.clone()), name_of(&client)))
 }
 
 fn name_of(client: &Client) -> Option<String> {
@@ -256,7 +256,7 @@ fn name_of(client: &Client) -> Option<String> {
 /// A pass is about the grants that have become long since the pass before: so each is logged once, and nothing has to be
 /// remembered about it.
 fn watch_holds(shared: &Shared, now: Now) -> Option<LockTime> {
-    let (mut scan, long_ms) = (shared.lock_watch.scan.lock(), shared.settings.lock_held_warn_ms());
+    let (mut scan, long_ms) = (shared.locks.watch.scan.lock(), shared.settings.lock_held_warn_ms());
     if long_ms == 0 {
         *scan = Scan::default();
         return None;
@@ -283,7 +283,7 @@ fn watch_holds(shared: &Shared, now: Now) -> Option<LockTime> {
             let visit = |key: &[u8], held: HeldLock, first: Option<&Arc<Waiter>>| {
                 log_holds(shared, (key, &held, first), &since, now.lock);
             };
-            let step = view.scan_locks_since(cursor, KEYS_PER_LOCK, &mut is_meant, HOLDERS_MAX, visit);
+            let step = view.locks().scan_since(cursor, KEYS_PER_LOCK, &mut is_meant, HOLDERS_MAX, visit);
             view.finish(&shared.registries);
             step.ok()
         });
@@ -313,7 +313,7 @@ fn log_holds(
     let first = first.and_then(|waiter| waiter.serve.asker());
     let is_meant = |holder: &&LockHolder| holder.since.is_some_and(|time| since.contains(&time));
     for holder in held.holders.iter().filter(is_meant) {
-        if !shared.lock_watch.holds.allows(now) {
+        if !shared.locks.watch.holds.allows(now) {
             continue;
         }
         let (peer, name) = names(shared, holder.client);
@@ -331,7 +331,7 @@ fn log_holds(
             waiters = held.waiters,
             waiter = first.map(|asker| display(LogName(asker.owner))),
             waiter_client = first.map(|asker| asker.client.id),
-            waiter_peer = first.map(|asker| asker.client.peer.as_str()),
+            waiter_peer = first.map(|asker| asker.client.address.peer.as_str()),
             "A lock is held for long"
         );
     }

@@ -184,13 +184,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     /// learns of that.
     #[cold]
     fn start_again(&mut self) -> bool {
-        if !self.shared.running.give_up() {
+        if !self.shared.scripts.running.give_up() {
             return false;
         }
         self.starts_again = true;
-        self.session.called.flush(&self.shared.stats);
+        self.session.called.flush(&self.shared.stats.commands);
         for (index, times) in &self.reads {
-            self.shared.stats[usize::from(*index)].calls.take_back(*times);
+            self.shared.stats.commands[usize::from(*index)].calls.take_back(*times);
         }
         true
     }
@@ -201,7 +201,8 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         name: &str,
         function_call: Option<OwnedRequest>,
     ) -> Arc<dyn Watchdog> {
-        let (running, clock, now) = (&self.shared.running, &self.shared.clock, self.shared.clock.now().lock);
+        let (running, clock, now) =
+            (&self.shared.scripts.running, &self.shared.clock, self.shared.clock.now().lock);
         let client = Arc::clone(&self.session.client);
         running.begin(Script { name: name.to_owned(), function_call, client }, now);
         self.watched = Some(Watched(running));
@@ -227,7 +228,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             Ok(command)
         });
         let result = admitted.and_then(|command| {
-            let stats = &self.shared.stats;
+            let stats = &self.shared.stats.commands;
             if command.is_measured {
                 // The command may report the counters.
                 self.session.called.flush(stats);
@@ -257,7 +258,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 );
             }
             if result.is_err() {
-                self.shared.stats[usize::from(command.index)].failed.add(1);
+                self.shared.stats.commands[usize::from(command.index)].failed.add(1);
             }
             result
         });
@@ -298,7 +299,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         } else {
             self.may_grow |= flags.has(Flags::WRITE);
             if self.watched.is_some() && flags.has(Flags::WRITE) {
-                self.shared.running.note_write();
+                self.shared.scripts.running.note_write();
             }
             Ok(command)
         }
@@ -310,13 +311,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         self.session.account.is_unlimited()
             && !self.session.reads.may_be_tracked()
             && !self.shared.monitors.is_any()
-            && !self.shared.quarantine.is_on()
+            && !self.shared.locks.quarantine.is_on()
     }
 
     /// Counts a refused command. Returns the error for the script.
     #[cold]
     fn failed(&self, command: &Command, refusal: &Refusal) -> Vec<u8> {
-        self.shared.stats[usize::from(command.index)].failed.add(1);
+        self.shared.stats.commands[usize::from(command.index)].failed.add(1);
         refusal.line().to_vec()
     }
 
@@ -340,7 +341,7 @@ impl Calls for ScriptContext<'_, '_> {
             return None;
         }
         let command = listed.and_then(|place| table().listed(place))?;
-        self.session.called.note(command.index, &self.shared.stats);
+        self.session.called.note(command.index, &self.shared.stats.commands);
         let Entry::Occupied(found) = &mut self.view.counted(key) else { return Some(Ok(false)) };
         Some(is_held(found, value).map_err(|refusal| self.failed(command, &refusal)))
     }
@@ -356,7 +357,7 @@ impl Calls for ScriptContext<'_, '_> {
         };
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
-        self.session.called.note(get.index, &self.shared.stats);
+        self.session.called.note(get.index, &self.shared.stats.commands);
         let mut failing = get;
         // A script that compares the owner first does not take a lock from another one.
         self.view.set_end_reason(EndReason::Released);
@@ -366,7 +367,7 @@ impl Calls for ScriptContext<'_, '_> {
             Entry::Occupied(found) => {
                 let mut is_held = is_held(found, change.value);
                 if is_held == Ok(true) {
-                    self.session.called.note(changes.index, &self.shared.stats);
+                    self.session.called.note(changes.index, &self.shared.stats.commands);
                     if let Err(refusal) = change_entry(found, deadline, self.now) {
                         failing = changes;
                         is_held = Err(refusal);

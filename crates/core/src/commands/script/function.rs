@@ -84,7 +84,7 @@ fn called<'a>(args: &mut Args<'a>) -> Result<(Inputs<'a>, Request<'a>), Refusal>
 fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let called = called(&mut call.args);
-    let callable = call.shared.libraries.function(name);
+    let callable = call.shared.scripts.libraries.function(name);
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
     let function = callable.function();
@@ -102,7 +102,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     context.may_grow |= may_grow;
     context.note_asks_further(asks_further);
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
-    context.run(|context| call.shared.interpreter.call(invocation, context, &mut call.reply))
+    context.run(|context| call.shared.scripts.interpreter.call(invocation, context, &mut call.reply))
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -125,15 +125,15 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// Puts the libraries into the journal, if there is one. Every shard is locked.
 fn keep(shared: &Shared) {
     if let Some(log) = journal(shared) {
-        log.put_functions(shared.libraries.dump());
+        log.put_functions(shared.scripts.libraries.dump());
     }
 }
 
 impl Shared {
     /// Loads the libraries of a dump, at the start of a server. One that cannot be loaded is left out, which the log says.
     pub fn restore_functions(&self, dump: &Bytes) {
-        let client = Client::new(0, String::new(), String::new(), false, self.started);
-        let mut session = Session::new(Arc::new(client), Arc::clone(self.acl.default_account()), true);
+        let client = Client::new(0, String::new(), String::new(), false, self.instance.started);
+        let mut session = Session::new(Arc::new(client), Arc::clone(self.access.acl.default_account()), true);
         let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
         for text in texts(dump.clone()) {
             if let Err(refusal) = enter(&text, true, (&mut view, &mut session), self) {
@@ -153,23 +153,23 @@ fn enter<'k>(
     shared: &'k Shared,
 ) -> Result<String, Refusal> {
     let header = library(text).map_err(Refusal::Quoted)?;
-    if !replaces && shared.libraries.has(&header.name) {
+    if !replaces && shared.scripts.libraries.has(&header.name) {
         return Err(Refusal::said(format!("ERR Library '{}' already exists", header.name)));
     }
     let mut context = ScriptContext::new(view, session, shared, true);
-    let loaded = shared.interpreter.load(&text[header.body..], &mut context);
+    let loaded = shared.scripts.interpreter.load(&text[header.body..], &mut context);
     context.end();
     let loaded = loaded?;
     let entered = if loaded.functions.is_empty() {
         Err(Refusal::said("ERR No functions registered"))
     } else {
         let library = Library::new(header.name.clone(), loaded.id, loaded.functions, text);
-        shared.libraries.enter(library)
+        shared.scripts.libraries.enter(library)
     };
     // What has been replaced goes; or what could not take its place.
     match &entered {
-        Ok(old) => shared.interpreter.forget(&old.iter().map(|old| old.id).collect::<Vec<_>>()),
-        Err(_) => shared.interpreter.forget(&[loaded.id]),
+        Ok(old) => shared.scripts.interpreter.forget(&old.iter().map(|old| old.id).collect::<Vec<_>>()),
+        Err(_) => shared.scripts.interpreter.forget(&[loaded.id]),
     }
     entered?;
     Ok(header.name)
@@ -188,7 +188,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     }
 
-    let mut libraries = call.shared.libraries.list();
+    let mut libraries = call.shared.scripts.libraries.list();
     if let Some(pattern) = pattern {
         libraries.retain(|library| glob::matches_ignoring_case(pattern, library.name.as_bytes()));
     }
@@ -232,9 +232,9 @@ fn delete(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     call.args.finish()?;
 
-    let library = call.shared.libraries.remove(name);
+    let library = call.shared.scripts.libraries.remove(name);
     let library = library.ok_or_else(|| Refusal::said("ERR Library not found"))?;
-    call.shared.interpreter.forget(&[library.id]);
+    call.shared.scripts.interpreter.forget(&[library.id]);
     keep(call.shared);
 
     call.reply.ok();
@@ -249,9 +249,9 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
     }
 
-    let libraries = call.shared.libraries.flush();
+    let libraries = call.shared.scripts.libraries.flush();
     let ids: Vec<u32> = libraries.iter().map(|library| library.id).collect();
-    call.shared.interpreter.forget(&ids);
+    call.shared.scripts.interpreter.forget(&ids);
     keep(call.shared);
 
     call.reply.ok();
@@ -261,10 +261,10 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let (libraries, functions) = call.shared.libraries.counts();
+    let (libraries, functions) = call.shared.scripts.libraries.counts();
     // On a server with one thread a short call ends before another client can ask.
-    let since = call.shared.running.since();
-    let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
+    let since = call.shared.scripts.running.since();
+    let running = since.and_then(|since| Some((since, call.shared.scripts.running.script()?)));
     if running.as_ref().is_some_and(|(_, script)| !script.is_function()) {
         // A script that is not a function is not reported.
         return Err(busy(false));

@@ -25,7 +25,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
         let owner = known.lock.and_then(|lock| lock.owner(inputs, place));
         if !is_granted {
             // Of several keys the first counts.
-            call.view.count_refused(key);
+            call.view.locks().count_refused(key);
             return asking.refused(call.view, key, owner);
         }
         if let Entry::Occupied(mut found) = call.view.entry(key)
@@ -41,7 +41,7 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
 /// Notes a script that extends or releases locks which its owner does not hold any more.
 fn note_late(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, (asked, mark): (Asked, usize)) {
     let Some(lock) = known.lock else { return };
-    if !call.view.wants_lock_events() && !known.keys(inputs).any(|key| call.view.has_lost(key)) {
+    if !call.view.wants_lock_events() && !known.keys(inputs).any(|key| call.view.locks().has_lost(key)) {
         return;
     }
     let asking = Asking::new(call.shared, call.session, call.now);

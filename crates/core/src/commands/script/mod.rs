@@ -107,7 +107,7 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Offload);
     }
 
-    match call.shared.scripts.of_text(text) {
+    match call.shared.scripts.cache.of_text(text) {
         Some(script) => run(call, &script, inputs, Cached::Yes),
         None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
     }
@@ -121,7 +121,7 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let inputs = inputs(&mut call.args)?;
 
-    let script = call.shared.scripts.find(sha).ok_or(Refusal::NoScript)?;
+    let script = call.shared.scripts.cache.find(sha).ok_or(Refusal::NoScript)?;
     run(call, &script, inputs, Cached::Yes)
 }
 
@@ -161,9 +161,9 @@ fn run(
     };
     if cached == Cached::NotYet {
         if script.program.is_none() {
-            call.shared.interpreter.check(script, &call.shared.settings, call.session.may_block)?;
+            call.shared.scripts.interpreter.check(script, &call.shared.settings, call.session.may_block)?;
         }
-        call.shared.scripts.insert_evictable(script);
+        call.shared.scripts.cache.insert_evictable(script);
     }
     let is_read = call.command.row.flags.has(Flags::READONLY);
     if is_read && script.may_write() {
@@ -172,7 +172,7 @@ fn run(
     if call.session.is_short_of_memory && script.may_write() && !script.flags.allow_oom {
         return Err(Refusal::OutOfMemory);
     }
-    if call.shared.quarantine.is_on()
+    if call.shared.locks.quarantine.is_on()
         && let Some(known) = script.known
         && quarantine::answer_acquire(call, known)
     {
@@ -192,7 +192,7 @@ fn run(
     let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),
-        None => call.shared.interpreter.run(Run { script, inputs }, context, &mut call.reply),
+        None => call.shared.scripts.interpreter.run(Run { script, inputs }, context, &mut call.reply),
     });
     call.view.set_end_reason(EndReason::Deleted);
     let outcome = outcome?;
@@ -248,7 +248,7 @@ fn scans_large_values(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs
                 None => true,
             }
     };
-    is_large && (call.shared.interpreter.is_present() || call.session.may_leave())
+    is_large && (call.shared.scripts.interpreter.is_present() || call.session.may_leave())
 }
 
 /// Whether a request inside EXEC runs a script natively. A script that is not cached counts as interpreted. So does a
@@ -257,8 +257,8 @@ pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request
     let mut args = Args::new(request, command.name_words);
     let Ok(text) = args.word() else { return true };
     let script = match command.row.name {
-        "EVAL" | "EVAL_RO" => shared.scripts.of_text(text),
-        _ => shared.scripts.find(text),
+        "EVAL" | "EVAL_RO" => shared.scripts.cache.of_text(text),
+        _ => shared.scripts.cache.find(text),
     };
     let is_large = || has_many_patterns(shared) || shared.keyspace.largest_bytes() > LARGE_BYTES;
     match (script, inputs(&mut args)) {
@@ -289,11 +289,11 @@ pub(crate) fn asks_further(shared: &Shared, command: &Command, request: Request<
     let Ok(name) = args.word() else { return false };
     let script = match command.row.name {
         "FCALL" | "FCALL_RO" => {
-            let callable = shared.libraries.function(name);
+            let callable = shared.scripts.libraries.function(name);
             return callable.is_some_and(|callable| callable.library.asks_further.load(Relaxed));
         }
-        "EVAL" | "EVAL_RO" => shared.scripts.of_text(name),
-        _ => shared.scripts.find(name),
+        "EVAL" | "EVAL_RO" => shared.scripts.cache.of_text(name),
+        _ => shared.scripts.cache.find(name),
     };
     script.is_some_and(|script| {
         let computes = script.program.as_ref().is_some_and(|program| !program.names_no_other_keys());
@@ -350,7 +350,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Offload);
     }
 
-    let script = match call.shared.scripts.get(&digest(text)) {
+    let script = match call.shared.scripts.cache.get(&digest(text)) {
         Some(script) => script,
         None => {
             let script = Arc::new(Script::read(text)?);
@@ -358,12 +358,15 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
                 if call.session.may_leave() {
                     return Ok(Outcome::Offload);
                 }
-                call.shared.interpreter.check(&script, &call.shared.settings, call.session.may_block)?;
+                call.shared
+                    .scripts
+                    .interpreter
+                    .check(&script, &call.shared.settings, call.session.may_block)?;
             }
             script
         }
     };
-    call.shared.scripts.insert_permanent(&script);
+    call.shared.scripts.cache.insert_permanent(&script);
 
     call.reply.bulk(script.hex().as_bytes());
     Ok(Outcome::Replied)
@@ -372,7 +375,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn exists(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(call.args.len());
     for sha in call.args.rest() {
-        call.reply.integer(i64::from(call.shared.scripts.find(sha).is_some()));
+        call.reply.integer(i64::from(call.shared.scripts.cache.find(sha).is_some()));
     }
     Ok(Outcome::Replied)
 }
@@ -383,8 +386,8 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
 
-    call.shared.scripts.flush();
-    call.shared.interpreter.flush();
+    call.shared.scripts.cache.flush();
+    call.shared.scripts.interpreter.flush();
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -399,7 +402,7 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Ends the running script or function, if it has not written yet: SCRIPT KILL, FUNCTION KILL.
 pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Result<(), Refusal> {
-    shared.running.kill(is_function).map_err(|why| match why {
+    shared.scripts.running.kill(is_function).map_err(|why| match why {
         Unkillable::NoneRuns => Refusal::said("NOTBUSY No scripts in execution right now."),
         Unkillable::OtherKind => busy(!is_function),
         Unkillable::HasWritten => Refusal::said(
@@ -413,9 +416,9 @@ pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Re
 
 /// The error for requests that a script holds up, if one has run for longer than `busy-reply-threshold`.
 pub(crate) fn busy_now(shared: &Shared, now: LockTime) -> Option<Refusal> {
-    let millis = now.millis_since(shared.running.since()?);
+    let millis = now.millis_since(shared.scripts.running.since()?);
     let is_slow = shared.settings.busy_millis().is_some_and(|limit| millis >= limit);
-    is_slow.then(|| busy(shared.running.script().is_some_and(|script| script.is_function())))
+    is_slow.then(|| busy(shared.scripts.running.script().is_some_and(|script| script.is_function())))
 }
 
 /// The error that other clients get while a script runs for longer than `busy-reply-threshold`.

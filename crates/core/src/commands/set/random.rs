@@ -160,7 +160,7 @@ fn too_much() -> Refusal {
 
 /// A random number below `end`, uniformly distributed; 0 if `end` is 0.
 fn below(end: usize, shared: &Shared) -> usize {
-    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
+    (u128::from(shared.random.next()).saturating_mul(end as u128) >> 64) as usize
 }
 
 /// `count` different numbers below `end`, which is not less than `count`. Every choice is equally likely.

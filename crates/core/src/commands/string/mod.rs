@@ -184,7 +184,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         // Nil would say that the key was stored: a free key that calls wait for answers with the owner that is next.
         let is_free =
             options.condition == Condition::Absent && matches!(call.view.entry(name), Entry::Vacant(_));
-        let next = if is_free { call.view.lock_waiters(name).next() } else { None };
+        let next = if is_free { call.view.queues().lock_waiters(name).next() } else { None };
         match next.and_then(|waiter| waiter.serve.asker()) {
             Some(next) => call.reply.bulk(next.owner),
             None => drop(answer_value(call, name)?),

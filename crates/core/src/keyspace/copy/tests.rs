@@ -178,7 +178,7 @@ fn lock(view: &mut View<'_>, key: &[u8], random: &mut Random) {
     match random.below(4) {
         0 => {
             let lease = random.lease(now);
-            view.hold_exclusive(key, &owner, lease, (token, client), GrantDetails { session, meta });
+            view.locks().hold_exclusive(key, &owner, lease, (token, client), GrantDetails { session, meta });
         }
         1 => {
             let deadline = random.deadline(now);
@@ -186,7 +186,7 @@ fn lock(view: &mut View<'_>, key: &[u8], random: &mut Random) {
             let permits = 1;
             let holder =
                 Holder { token, client, permits, since, deadline, lease_ms, renewals, session, meta };
-            view.put_holder(key, LockKind::Permits(9), &owner, holder);
+            view.locks().put_holder(key, LockKind::Permits(9), &owner, holder);
         }
         2 => edit::<Lock>(view, key, |lock| lock.remove(&owner, crate::locks::EndReason::Released)),
         _ => {
@@ -204,8 +204,8 @@ fn call(keyspace: &Keyspace, random: &mut Random, now: Now) {
     for _ in 0..=random.below(3) {
         let key = format!("key {}", random.below(60)).into_bytes();
         match random.below(100) {
-            0 => view.swap(database, random.below(DATABASES.into()) as u16),
-            1 if random.below(6) == 0 => view.clear(database),
+            0 => view.whole().swap(database, random.below(DATABASES.into()) as u16),
+            1 if random.below(6) == 0 => view.whole().clear(database),
             2..=25 => drop(view.entry(&key).put(&random.word(), random.lease(now))),
             26..=35 => {
                 view.remove(&key);

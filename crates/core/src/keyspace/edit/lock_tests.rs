@@ -148,7 +148,7 @@ fn act(step: Step, millis: u64, view: &mut View<'_>, model: &mut Model) {
 
 fn agree(view: &mut View<'_>, model: &Model) {
     let mut names = Vec::new();
-    view.for_each_key(|name| names.push(name[0]));
+    view.whole().for_each_key(|name| names.push(name[0]));
     names.sort_unstable();
     assert_eq!(names, model.keys().copied().collect::<Vec<_>>(), "the keys that a scan returns");
     for (name, key) in model {

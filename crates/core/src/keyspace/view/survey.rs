@@ -8,7 +8,7 @@
 use redlatch_proto::clock::Deadline;
 use redlatch_proto::number::Mean;
 
-use super::View;
+use super::WholeKeyspace;
 use crate::locks::Grant;
 use crate::types::Object;
 
@@ -26,17 +26,17 @@ pub struct EntryRef<'v> {
     pub grant: Option<Grant>,
 }
 
-/// Random keys of each shard that [`View::average_ttl_ms`] samples.
+/// Random keys of each shard that [`WholeKeyspace::average_ttl_ms`] samples.
 const SAMPLES_PER_SHARD: u64 = 16;
 
-impl View<'_> {
+impl WholeKeyspace<'_, '_> {
     /// The mean time to live of the keys of a database that have one, in milliseconds; 0 if none has.
     ///
     /// An estimate: the mean over up to `SAMPLES_PER_SHARD` random keys of each shard, chosen by `entropy`. It is exact
     /// where all leases are equal; else its standard error is the leases' standard deviation over the square root of the
     /// number of samples. Shards that a long call holds are left out.
     pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> u64 {
-        let now = self.now;
+        let now = self.view.now;
         let mut mean_ms = Mean::default();
         self.each_free_shard(|held| {
             let shard = &held.shard;
@@ -57,8 +57,8 @@ impl View<'_> {
     /// Visits every entry of the database in the locked shards, expired or not, in no order. Counts neither hits nor
     /// accesses.
     pub fn survey(&mut self, mut visit: impl FnMut(EntryRef<'_>)) {
-        let database = self.database;
-        self.locked.each(|_, held| {
+        let database = self.view.database;
+        self.view.locked.each(|_, held| {
             let (shard, mut cursor) = (&held.shard, 0);
             loop {
                 cursor = shard.scan(database, cursor, &mut |id| {

@@ -33,6 +33,7 @@ fn scan_all(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> 
     let mut cursor = 0;
     loop {
         cursor = nothing_locked(keyspace, now)
+            .whole()
             .scan(cursor, keys, &mut |name, type_name| {
                 assert_eq!(type_name, "string");
                 *seen.entry(String::from_utf8_lossy(name).into_owned()).or_insert(0) += 1;
@@ -84,7 +85,7 @@ fn a_step_of_a_scan_visits_no_more_keys_than_asked() {
         put(&keyspace, 0, &format!("{n}"), Lease::Never);
     }
     let mut visits = 0;
-    let cursor = nothing_locked(&keyspace, at(0)).scan(0, 5, &mut |_, _| visits += 1).unwrap();
+    let cursor = nothing_locked(&keyspace, at(0)).whole().scan(0, 5, &mut |_, _| visits += 1).unwrap();
     assert!(cursor != 0 && visits == 5, "{visits} visits, then {cursor}");
 }
 
@@ -95,7 +96,7 @@ fn a_cursor_that_no_scan_returned_ends() {
     for start in [u64::MAX, u64::MAX - 2, 1 << 63, 1 << 40] {
         let mut cursor = start;
         let ends = (0..10).any(|_| {
-            cursor = nothing_locked(&keyspace, at(0)).scan(cursor, 10, &mut |_, _| {}).unwrap();
+            cursor = nothing_locked(&keyspace, at(0)).whole().scan(cursor, 10, &mut |_, _| {}).unwrap();
             cursor == 0
         });
         assert!(ends, "from {start}");
@@ -114,7 +115,7 @@ fn an_expired_key_is_neither_scanned_nor_chosen() {
 
     let mut view = View::lock(&keyspace, ShardSet::All, 0, at(11), Events::default());
     for entropy in 0..100_u64 {
-        let chosen = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15), false);
+        let chosen = view.whole().random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15), false);
         assert_eq!(chosen.as_deref(), Some(b"stays".as_slice()), "one key is left");
     }
 }
@@ -127,7 +128,8 @@ fn every_key_of_the_database_is_chosen_by_some_entropy() {
     }
     put(&keyspace, 1, "other", Lease::Never);
     let mut view = View::lock(&keyspace, ShardSet::All, 0, at(0), Events::default());
-    let choices = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), false));
+    let choices =
+        (0..5_000_u64).map(|n| view.whole().random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), false));
     let chosen: std::collections::BTreeSet<_> = choices.flatten().collect();
     assert_eq!(chosen.len(), 20);
     assert!(!chosen.contains(b"other".as_slice()));
