@@ -6,8 +6,9 @@
 //! Time    real: clients pause, and stall past their leases.
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub(crate) struct Orders {
     pub(crate) is_native: bool,
     /// Whether the server is killed and started again during the run: then connections end, and leases outlive a start.
     pub(crate) is_killed: bool,
+    /// Whether the server is attacked during the run: then clients log in, from an address of their own.
+    pub(crate) is_attacked: bool,
     pub(crate) history: String,
     pub(crate) seed: u64,
     pub(crate) lasts: Duration,
@@ -39,17 +42,19 @@ impl Orders {
             server: word(SERVER)?.parse().expect("an address"),
             is_native: word(NATIVE)? == "true",
             is_killed: word(KILLED)? == "true",
+            is_attacked: word(ATTACKED)? == "true",
             history: word(HISTORY)?,
             seed: word(SEED)?.parse().expect("a seed"),
             lasts: Duration::from_millis(word(MILLIS)?.parse().expect("milliseconds")),
         })
     }
 
-    pub(crate) fn environment(&self) -> [(&'static str, String); 6] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 7] {
         [
             (SERVER, self.server.to_string()),
             (NATIVE, self.is_native.to_string()),
             (KILLED, self.is_killed.to_string()),
+            (ATTACKED, self.is_attacked.to_string()),
             (HISTORY, self.history.clone()),
             (SEED, self.seed.to_string()),
             (MILLIS, self.lasts.as_millis().to_string()),
@@ -107,6 +112,7 @@ struct Client<'b> {
     server: SocketAddr,
     is_native: bool,
     is_killed: bool,
+    is_attacked: bool,
     link: Option<Link>,
     rng: Rng,
     book: &'b Mutex<File>,
@@ -126,6 +132,7 @@ impl<'b> Client<'b> {
             server: orders.server,
             is_native: orders.is_native,
             is_killed: orders.is_killed,
+            is_attacked: orders.is_attacked,
             link: None,
             rng: Rng::new(orders.seed * CLIENTS as u64 + number as u64),
             book,
@@ -308,11 +315,26 @@ impl<'b> Client<'b> {
     }
 
     fn link(&mut self) -> io::Result<&mut Link> {
-        if self.link.is_none() {
-            self.link = Some(Link::to(self.server)?);
+        while self.link.is_none() {
+            self.link = if self.is_attacked { log_in(self.server)? } else { Some(Link::to(self.server)?) };
         }
         Ok(self.link.as_mut().expect("it is open"))
     }
+}
+
+/// A connection that has logged in. `None` if the server has no place for it at present.
+fn log_in(server: SocketAddr) -> io::Result<Option<Link>> {
+    let mut link = Link::from(HONEST_ADDRESS, server)?;
+    match link.ask(&["AUTH", HONEST_USER, HONEST_PASSWORD]) {
+        Ok(OwnedFrame::SimpleString(_)) => return Ok(Some(link)),
+        Ok(OwnedFrame::Error(text)) if text.starts_with("ERR max number of clients") => {}
+        // A connection without a place may be closed before its request arrives.
+        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {}
+        Ok(other) => return Err(io::Error::other(format!("a login was answered {other:?}"))),
+        Err(error) => return Err(error),
+    }
+    sleep(RECONNECT);
+    Ok(None)
 }
 
 /// The lease and the wait of a call as text, empty where it has none.
@@ -360,6 +382,10 @@ fn answer(ask: Ask, form: Form, frame: &OwnedFrame) -> Option<Answer> {
         // With GET a refusal names the holder; a grant returns nil.
         (Ask::Acquire(_), OwnedFrame::Null) if form == Form::TellsHolder => Some(Answer::Yes),
         (Ask::Acquire(_) | Ask::Session | Ask::Token, OwnedFrame::Null) => Some(Answer::No),
+        // Attackers have filled the memory. What exists can be extended and released.
+        (Ask::Acquire(_) | Ask::Session, OwnedFrame::Error(text)) if text.starts_with("OOM ") => {
+            Some(Answer::No)
+        }
         (Ask::Look, OwnedFrame::Null) => Some(Answer::Nobody),
         (Ask::Acquire(_) | Ask::Look, OwnedFrame::BulkString(token)) => holder(token),
         (Ask::Extend(_), OwnedFrame::Array(_)) if is_native => Some(Answer::Yes),
@@ -385,7 +411,7 @@ pub(crate) fn now_ns() -> u64 {
 /// The lock whose grants are numbered.
 const FENCED: &str = "lock:fenced";
 pub(crate) const LOCKS: &[&str] = &["lock:one", "lock:two", "lock:three", FENCED];
-const FENCES: &str = "fences";
+pub(crate) const FENCES: &str = "fences";
 /// Threads of a process; the first one only reads holders.
 const CLIENTS: usize = 4;
 
@@ -396,6 +422,11 @@ pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
 pub(crate) const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
      return redis.call('del', KEYS[1]) else return 0 end";
 
+/// How clients log in to a server that is attacked: from another address than those who guess passwords.
+const HONEST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+pub(crate) const HONEST_USER: &str = "honest";
+pub(crate) const HONEST_PASSWORD: &str = "honest-password";
+
 /// From a lost connection to the next call.
 const RECONNECT: Duration = Duration::from_millis(2);
 /// How long a native request waits at most.
@@ -403,6 +434,7 @@ const WAIT_MS_MAX: usize = 60;
 
 const NATIVE: &str = "REDLATCH_MUTEX_NATIVE";
 const KILLED: &str = "REDLATCH_MUTEX_KILLED";
+const ATTACKED: &str = "REDLATCH_MUTEX_ATTACKED";
 const SERVER: &str = "REDLATCH_MUTEX_SERVER";
 const HISTORY: &str = "REDLATCH_MUTEX_HISTORY";
 const SEED: &str = "REDLATCH_MUTEX_SEED";

@@ -5,6 +5,7 @@
 //! Time    real; the caller gives the duration.
 
 use std::fs;
+use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,7 @@ use nix::unistd::Pid;
 use redis_protocol::resp2::types::OwnedFrame;
 
 use super::client::{Orders, now_ns};
-use super::history::{Answer, Ask, Call, read};
+use super::history::{Answer, Ask, Call, Grants, read};
 use crate::support::binary::Directory;
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
@@ -40,8 +41,16 @@ pub(crate) fn run(
     let is_native = prepare(servers[0]).map_err(|error| format!("a server that answers: {error}"))?;
     let (directory, rng) = (Directory::new(), Rng::new(seed));
     let is_killed = restart.is_some();
-    let mut run =
-        Run { directory, servers, is_native, is_killed, rng, members: Vec::new(), restarts: Vec::new() };
+    let mut run = Run {
+        directory,
+        servers,
+        is_native,
+        is_killed,
+        is_attacked: false,
+        rng,
+        members: Vec::new(),
+        restarts: Vec::new(),
+    };
     let end = Instant::now() + lasts;
     let mut next_kill = Instant::now() + KILL_EVERY;
     for _ in 0..PROCESSES {
@@ -79,6 +88,7 @@ struct Run<'r> {
     servers: &'r [SocketAddr],
     is_native: bool,
     is_killed: bool,
+    is_attacked: bool,
     rng: Rng,
     members: Vec<Member>,
     /// The moments before the server was killed, and after it had been started again.
@@ -102,9 +112,9 @@ impl Run<'_> {
     fn start(&mut self, mut command: Command, server: SocketAddr, lasts: Duration) -> Result<(), String> {
         let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
-        let Self { is_native, is_killed, .. } = *self;
+        let Self { is_native, is_killed, is_attacked, .. } = *self;
         let history_file = history.display().to_string();
-        let orders = Orders { server, is_native, is_killed, history: history_file, seed, lasts };
+        let orders = Orders { server, is_native, is_killed, is_attacked, history: history_file, seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();
         command.envs(orders.environment()).stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.spawn().map_err(|error| format!("{name}: {error}"))?;
@@ -124,11 +134,7 @@ impl Run<'_> {
         }
         // Only the first ones, which are this program: another takes the place of the one that is killed.
         if at < PROCESSES && self.rng.one_in(8) {
-            let before_ns = now_ns();
-            self.members[at].signal(Signal::SIGKILL)?;
-            // The system closes the connections of a process before it can be waited for.
-            self.members[at].process.wait().map_err(|error| error.to_string())?;
-            self.members[at].killed_ns = Some((before_ns, now_ns()));
+            self.members[at].end()?;
             return self.start_own(left);
         }
         self.members[at].signal(Signal::SIGSTOP)?;
@@ -155,7 +161,81 @@ impl Run<'_> {
     }
 }
 
+/// Processes of clients that log in to one server, which the caller attacks meanwhile.
+pub(crate) struct Besieged<'r> {
+    run: Run<'r>,
+    grants: Vec<Grants>,
+}
+
+impl<'r> Besieged<'r> {
+    /// # Errors
+    /// A process that does not start.
+    pub(crate) fn start(server: &'r SocketAddr, seed: u64) -> Result<Self, String> {
+        let mut run = Run {
+            directory: Directory::new(),
+            servers: std::slice::from_ref(server),
+            is_native: true,
+            is_killed: false,
+            is_attacked: true,
+            rng: Rng::new(seed),
+            members: Vec::new(),
+            restarts: Vec::new(),
+        };
+        for _ in 0..PROCESSES {
+            run.start_own(BESIEGED_MAX)?;
+        }
+        Ok(Self { run, grants: (0..PROCESSES).map(|_| Grants::default()).collect() })
+    }
+
+    /// How many locks the clients have been granted so far.
+    ///
+    /// # Errors
+    /// A process that has ended, or a history that cannot be read.
+    pub(crate) fn grants(&mut self) -> Result<usize, String> {
+        for (member, grants) in self.run.members.iter_mut().zip(&mut self.grants) {
+            member.check_that_it_runs()?;
+            // A process that has just started has no history.
+            let Ok(mut file) = fs::File::open(&member.history) else { continue };
+            let mut text = String::new();
+            let read =
+                file.seek(SeekFrom::Start(grants.offset as u64)).and_then(|_| file.read_to_string(&mut text));
+            read.map_err(|error| format!("a history: {error}"))?;
+            grants.read_on(&text);
+        }
+        Ok(self.grants.iter().map(|grants| grants.count).sum())
+    }
+
+    /// Kills the processes; returns their calls.
+    ///
+    /// # Errors
+    /// A process that has ended by itself: a connection was lost, or a request was answered with an error.
+    pub(crate) fn end(mut self) -> Result<Vec<Call>, String> {
+        for member in &mut self.run.members {
+            member.check_that_it_runs()?;
+            member.end()?;
+        }
+        self.run.gather()
+    }
+}
+
 impl Member {
+    /// Kills it, and notes between which moments its connections have ended.
+    fn end(&mut self) -> Result<(), String> {
+        let before_ns = now_ns();
+        self.signal(Signal::SIGKILL)?;
+        // The system closes the connections of a process before it can be waited for.
+        self.process.wait().map_err(|error| error.to_string())?;
+        self.killed_ns = Some((before_ns, now_ns()));
+        Ok(())
+    }
+
+    fn check_that_it_runs(&mut self) -> Result<(), String> {
+        match self.process.try_wait().map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(status) => Err(format!("a process of clients ended with {status}")),
+        }
+    }
+
     /// A process that has ended by itself is not reaped yet, so that its number is still its own.
     fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = i32::try_from(self.process.id()).map_err(|error| error.to_string())?;
@@ -200,5 +280,7 @@ pub(crate) fn python() -> Vec<Command> {
 
 /// From a start of the server to its next kill, about.
 const KILL_EVERY: Duration = Duration::from_secs(1);
+/// Longer than any siege: its processes are killed at its end.
+const BESIEGED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Processes of clients at a time, besides the other programs.
 const PROCESSES: usize = 2;

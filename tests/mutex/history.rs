@@ -14,7 +14,7 @@
 //! got ID NANOSECONDS holder TOKEN
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A request; a lease is in milliseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,6 +93,33 @@ pub(crate) fn got(id: &str, now_ns: u64, answer: &Answer) -> String {
         Answer::YesAfter { fence, waited_ms } => format!("yes {fence} {waited_ms}"),
     };
     format!("got {id} {now_ns} {answer}\n")
+}
+
+/// Counts the grants of a history while it is written.
+#[derive(Default)]
+pub(crate) struct Grants {
+    pub(crate) count: usize,
+    /// Bytes that have been read.
+    pub(crate) offset: usize,
+    asked: BTreeSet<String>,
+}
+
+impl Grants {
+    /// Reads what follows the offset, up to the end of its last whole line.
+    pub(crate) fn read_on(&mut self, text: &str) {
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        self.offset += whole.len();
+        for line in whole.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["sent", id, _, _, "acquire" | "session", ..] => {
+                    self.asked.insert((*id).to_owned());
+                }
+                ["got", id, _, answer, ..] if self.asked.remove(*id) && *answer == "yes" => self.count += 1,
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Parses the lines of one process into calls, in the order of sending.
@@ -191,6 +218,17 @@ fn a_written_history_reads_back() {
             call("next", Ask::Hangup, 18, None),
         ]
     );
+}
+
+#[test]
+fn grants_are_counted_once_and_releases_are_none() {
+    let mut grants = Grants::default();
+    let lines = "sent a 1 stock acquire x 5\ngot a 2 yes\nsent b 3 stock release x\ngot b 4 yes\n\
+                 sent c 5 stock acquire y 5\ngot c 6 no\nsent d 7 stock session z\ngot d 8 yes 4 0\nsent e 9 st";
+    let (first, _) = lines.split_at(40);
+    grants.read_on(first);
+    grants.read_on(&lines[grants.offset..]);
+    assert_eq!((grants.count, &lines[grants.offset..]), (2, "sent e 9 st"));
 }
 
 #[test]

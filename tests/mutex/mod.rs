@@ -2,7 +2,7 @@
 //!
 //! The server itself is killed every second as well (`killed`): it must still owe each lock to one client at a time.
 //! Native clients (`LOCK.*`, with a lease, with a wait, with a session) and unchanged ones (SET NX and scripts, redis-py's
-//! Lock) use the same locks.
+//! Lock) use the same locks. Beside attackers (`under_attack`) the clients must also get further locks.
 //!
 //! Belongs here  properties visible only from outside the process. `simulation.rs` proves mutual exclusion of the engine
 //!               under simulated time; this suite covers the layers between the engine and a client.
@@ -15,10 +15,11 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `MUTEX_SECONDS=60` | runs each for so long, and asserts promptness where the server is not killed |
+//! | `MUTEX_SECONDS=60` | runs each for so long, and asserts promptness where the server is neither killed nor attacked |
 //! | `MUTEX_SEED=7` | another seed for the clients; the scheduler stays random |
 //! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the runs on these servers, for comparison |
 
+mod attacks;
 pub(crate) mod broken;
 #[cfg(test)]
 mod cases;
@@ -26,6 +27,7 @@ pub(crate) mod checker;
 mod client;
 pub(crate) mod harness;
 mod history;
+mod under_attack;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;

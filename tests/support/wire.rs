@@ -4,11 +4,12 @@
 //! Knows   redis-protocol, whose codec serves both sides: the clients here, and the broken servers.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
+use socket2::{Domain, Socket, Type};
 
 use super::stream::REPLY_TIMEOUT;
 
@@ -22,6 +23,15 @@ impl Link {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Self::over(stream)
+    }
+
+    /// Connects from this address of the machine.
+    pub(crate) fn from(source: Ipv4Addr, address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((source, 0)).into())?;
+        socket.connect(&address.into())?;
+        socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        Self::over(socket.into())
     }
 
     pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
@@ -55,6 +65,11 @@ impl Link {
     /// Sends one request; [`Link::next`] reads its reply.
     pub(crate) fn send(&mut self, words: &[&str]) -> io::Result<()> {
         self.write(&OwnedFrame::Array(bulks(words)))
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
     }
 
     pub(crate) fn write(&mut self, frame: &OwnedFrame) -> io::Result<()> {
