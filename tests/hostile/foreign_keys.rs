@@ -60,7 +60,7 @@ const KEYLESS: &[(Tells, &str)] = &[
     (AsRedis, "acl|log slowlog|get monitor"),
     (Nothing, "slowlog|len slowlog|reset slowlog|help info"),
     (Nothing, "latency|histogram latency|history latency|latest latency|reset latency|help"),
-    (Nothing, "cluster|info cluster|myid cluster|nodes cluster|shards cluster|slots shutdown"),
+    (Nothing, "cluster|help cluster|info cluster|myid cluster|nodes cluster|shards cluster|slots shutdown"),
     (
         Nothing,
         "memory|doctor memory|malloc-stats memory|purge memory|stats memory|help module|list module|help",

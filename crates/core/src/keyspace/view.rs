@@ -20,8 +20,8 @@ use redlatch_proto::limits::SHARDS_MAX;
 
 use super::locked::{KeyHash, LockWait, Locked};
 use super::{Changes, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant};
-use crate::locks::EndReason;
 use crate::locks::history;
+use crate::locks::{Breaker, EndReason};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -348,6 +348,11 @@ impl<'k> View<'k> {
     /// Says why locks that the call removes from now on have ended.
     pub fn set_end_reason(&mut self, reason: EndReason) {
         self.changes.end_reason = reason;
+    }
+
+    /// Says who breaks the locks that the call removes from now on; `None`: nobody.
+    pub(crate) fn set_breaker(&mut self, breaker: Option<Breaker>) {
+        self.changes.set_breaker(breaker.map(Arc::new));
     }
 
     /// Whether LOCK.LINT notes what clients do wrong.

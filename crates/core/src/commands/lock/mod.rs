@@ -21,6 +21,7 @@ pub(in crate::commands) mod watch;
 
 use redlatch_proto::error::Refusal;
 pub use release::REASON_BYTES_MAX;
+pub(in crate::commands) use release::breaker_of;
 
 use crate::commands::row::{
     Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token, usage,

@@ -96,7 +96,8 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
+/// Who breaks a lock: the user and the address of the session.
+pub(in crate::commands) fn breaker_of(session: &Session, text: Option<&[u8]>) -> Breaker {
     let user = session.account.name();
     Breaker {
         user: Bytes::copy_from_slice(&user[..user.len().min(NAME_BYTES_SHOWN)]),

@@ -25,6 +25,7 @@ use redlatch_proto::resp::{Reply, Request};
 use smallvec::SmallVec;
 
 use crate::commands::help;
+use crate::commands::lock::breaker_of;
 use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, text, token};
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
@@ -180,14 +181,18 @@ fn run(
     }
     let only_reads = script.flags.no_writes || is_read;
     let mark = call.reply.written();
-    match script.known.map(|known| known.purpose) {
-        Some(Purpose::Break) => call.view.set_end_reason(EndReason::Broken),
+    let purpose = script.known.map(|known| known.purpose);
+    match purpose {
+        Some(Purpose::Break) => {
+            call.view.set_end_reason(EndReason::Broken);
+            call.view.set_breaker(Some(breaker_of(call.session, None)));
+        }
         Some(Purpose::Release) => call.view.set_end_reason(EndReason::Released),
         _ => {}
     }
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;
-    context.purpose = script.known.map(|known| known.purpose);
+    context.purpose = purpose;
     context.note_asks_further(&script.asks_further);
     let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
@@ -195,6 +200,9 @@ fn run(
         None => call.shared.scripts.interpreter.run(Run { script, inputs }, context, &mut call.reply),
     });
     call.view.set_end_reason(EndReason::Deleted);
+    if purpose == Some(Purpose::Break) {
+        call.view.set_breaker(None);
+    }
     let outcome = outcome?;
     call.now = call.view.now();
     if let Some(known) = script.known {
