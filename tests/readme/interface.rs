@@ -124,7 +124,7 @@ fn reply_fields() -> Vec<Names> {
     let server = Server::builder().tests(1).start_blocking().expect("a server starts");
     let connect = || Link::to(server.addr()).expect("a connection");
     let (mut test, mut waiting) = (connect(), connect());
-    let mut ask = |line: &str| test.ask(&line.split(' ').collect::<Vec<_>>()).expect("a reply");
+    let mut ask = |line: &str| test.ask_line(line).expect("a reply");
     ask("TEST.CLOCK FREEZE");
     ask("TEST.FAULT ADD COMMAND GET DO RESET");
     ask("SET lock mine NX PX 60000");
