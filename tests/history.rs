@@ -26,7 +26,7 @@ mod history {
         }
 
         fn ask(&mut self, line: &str) -> OwnedFrame {
-            self.0.ask(&line.split(' ').collect::<Vec<_>>()).expect("a reply")
+            self.0.ask_line(line).expect("a reply")
         }
 
         fn send(&mut self, line: &str) {

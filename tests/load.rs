@@ -17,7 +17,7 @@ use redlatch_cli::load::{self, Dialect, Failure, Hold, Keys, Live, Node, Plan, R
 use serde_json::Value;
 
 use crate::mutex::broken::{Broken, Fault};
-use crate::support::binary::{Directory, Running, ask, redlatch};
+use crate::support::binary::{self, Directory, Running, ask, redlatch};
 use crate::support::real::RealServer;
 
 fn plan(urls: &[&str], dialect: Dialect) -> Plan {
@@ -308,9 +308,7 @@ mod endings {
 
         /// Sends the signal; returns the exit code and the report.
         fn end(mut self, signal: &str) -> (Option<i32>, Value) {
-            let id = self.0.id().to_string();
-            let sent = std::process::Command::new("kill").args(["-s", signal, &id]).status().unwrap();
-            assert!(sent.success());
+            binary::signal(&self.0, signal);
             let mut report = String::new();
             std::io::Read::read_to_string(self.0.stdout.as_mut().unwrap(), &mut report).unwrap();
             (self.0.wait().unwrap().code(), serde_json::from_str(&report).unwrap())

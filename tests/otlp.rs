@@ -5,8 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
 
 use hyper::body::Incoming;
@@ -21,6 +20,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -30,6 +30,7 @@ use tonic::{Request, Response, Status};
 
 use crate::support::binary::{Directory, Running, redlatch};
 use crate::support::certificates::Authority;
+use crate::support::wire::Link;
 
 /// A collector that hands on what it gets.
 #[derive(Clone, Debug)]
@@ -89,34 +90,9 @@ impl Collector {
     }
 }
 
-/// A connection that sends requests and reads lines.
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn new(server: &Running) -> Self {
-        Self(BufReader::new(TcpStream::connect(server.address()).unwrap()))
-    }
-
-    fn send(&mut self, request: &str) {
-        self.0.get_mut().write_all(format!("{request}\r\n").as_bytes()).unwrap();
-    }
-
-    /// The first line of the next answer; the lines of an array are read with it.
-    fn receive(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        let lines = line.strip_prefix('*').and_then(|count| count.trim().parse::<i64>().ok()).unwrap_or(0);
-        (0..lines).for_each(|_| drop(self.receive()));
-        if line.starts_with('$') && !line.starts_with("$-1") {
-            self.0.read_line(&mut String::new()).unwrap();
-        }
-        line.trim_end().to_owned()
-    }
-
-    fn ask(&mut self, request: &str) -> String {
-        self.send(request);
-        self.receive()
-    }
+/// A connection to a server.
+fn client(server: &Running) -> Link {
+    Link::to(server.address().parse().unwrap()).unwrap()
 }
 
 /// What was received, once the server has ended.
@@ -169,7 +145,7 @@ fn owned((trace, span): (&str, &str)) -> (String, String) {
 }
 
 /// A server whose client B waits for the lock of A and gets it; then the server ends.
-fn hand_over(after: impl FnOnce(&mut Client)) -> (Spans, Vec<ExportTraceServiceRequest>) {
+fn hand_over(after: impl FnOnce(&mut Link)) -> (Spans, Vec<ExportTraceServiceRequest>) {
     let (collector, received) = Collector::start();
     hand_over_on(start(&format!("http://{collector}"), &[]), received, after)
 }
@@ -184,14 +160,15 @@ fn start(endpoint: &str, environment: &[(&str, &str)]) -> Running {
 fn hand_over_on(
     server: Running,
     received: mpsc::Receiver<ExportTraceServiceRequest>,
-    after: impl FnOnce(&mut Client),
+    after: impl FnOnce(&mut Link),
 ) -> (Spans, Vec<ExportTraceServiceRequest>) {
-    let [mut holder, mut waiter] = [(); 2].map(|()| Client::new(&server));
-    holder.ask(&format!("LOCK.ACQUIRE job A {}", meta(TRACE_A)));
-    waiter.send(&format!("LOCK.ACQUIRE job B WAIT 60000 {}", meta(TRACE_B)));
-    while holder.ask("LOCK.WAITERS job") == "*0" {}
-    assert_eq!(holder.ask("LOCK.RELEASE job A"), ":1");
-    assert!(waiter.receive().starts_with('*'), "it is granted");
+    let [mut holder, mut waiter] = [(); 2].map(|()| client(&server));
+    holder.ask_line(&format!("LOCK.ACQUIRE job A {}", meta(TRACE_A))).unwrap();
+    let wait = format!("LOCK.ACQUIRE job B WAIT 60000 {}", meta(TRACE_B));
+    waiter.send(&wait.split(' ').collect::<Vec<_>>()).unwrap();
+    while holder.ask_line("LOCK.WAITERS job").unwrap() == OwnedFrame::Array(Vec::new()) {}
+    assert_eq!(holder.ask_line("LOCK.RELEASE job A").unwrap(), OwnedFrame::Integer(1));
+    assert!(matches!(waiter.next().unwrap(), OwnedFrame::Array(_)), "it is granted");
     after(&mut holder);
     drop((holder, waiter));
     server.signal("TERM");
@@ -245,8 +222,8 @@ fn a_command_is_a_child_of_its_connection_and_the_clients_spans_link_to_it() {
 fn a_bad_traceparent_is_ignored_and_long_names_are_cut() {
     let (long, bad) = ("k".repeat(500), format!("00-{}-{}-01", "0".repeat(32), TRACE_A.1));
     let (spans, _) = hand_over(|client| {
-        let granted = client.ask(&format!("LOCK.ACQUIRE {long} C META traceparent {bad}"));
-        assert!(granted.starts_with('*'), "{granted}");
+        let granted = client.ask_line(&format!("LOCK.ACQUIRE {long} C META traceparent {bad}")).unwrap();
+        assert!(matches!(granted, OwnedFrame::Array(_)), "{granted:?}");
     });
     let grant = spans.only("grant", ("owner", "C"));
     let cut = format!("{}...", "k".repeat(64));
@@ -262,10 +239,10 @@ fn a_collector_that_is_away_is_a_line_of_the_log_and_no_reply_waits_for_it() {
     let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let endpoint = format!("http://{away}");
     let mut server = start(&endpoint, &[]);
-    let mut client = Client::new(&server);
+    let mut pinging = client(&server);
     // More spans than the queue has room for.
     for _ in 0..5_000 {
-        assert_eq!(client.ask("PING"), "+PONG");
+        assert_eq!(pinging.ask_line("PING").unwrap().as_str(), Some("PONG"));
     }
     server.wait_for("Spans cannot be sent to the collector");
     server.signal("TERM");
@@ -304,7 +281,7 @@ fn a_second_signal_ends_the_process_before_a_collector_has_answered() {
     // Connections are accepted, and nobody reads them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut server = start(&format!("http://{}", silent.local_addr().unwrap()), &[]);
-    assert_eq!(Client::new(&server).ask("PING"), "+PONG");
+    assert_eq!(client(&server).ask_line("PING").unwrap().as_str(), Some("PONG"));
     server.signal("TERM");
     server.wait_for("The last spans are sent");
     server.signal("TERM");

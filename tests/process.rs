@@ -176,7 +176,7 @@ mod settings {
     #[test]
     fn a_verbose_log_tells_what_operators_look_for_and_no_password() {
         let mut server = Running::start(redlatch().args(["--port", "auto", "--loglevel", "verbose"]));
-        let mut victim = TcpStream::connect(server.address()).unwrap();
+        let mut victim = server.connect();
         victim.write_all(b"CLIENT ID\r\n").unwrap();
         let mut id = [0; 16];
         let read = victim.read(&mut id).unwrap();
@@ -246,7 +246,7 @@ mod settings {
         let arguments = ["--port", "auto", "--lock-wait-warn", "20", "--lock-held-warn", "20"];
         let mut server = Running::start(redlatch().args(arguments));
         server.ask("LOCK.ACQUIRE job A LEASE 60000");
-        let mut waiter = TcpStream::connect(server.address()).unwrap();
+        let mut waiter = server.connect();
         waiter.write_all(b"LOCK.ACQUIRE job B WAIT 60000\r\n").unwrap();
         let line = server.wait_for("A request waits for a lock for long");
         assert!(line.contains(" key=job owner=B ") && line.contains(" holder=A "), "{line}");
@@ -373,12 +373,12 @@ mod ends {
     fn signals_and_shutdown_exit_with_0_and_close_connections() {
         for signal in ["TERM", "INT", "SHUTDOWN"] {
             let server = Running::start(redlatch().args(["--port", "auto"]));
-            let mut idle = TcpStream::connect(server.address()).unwrap();
+            let mut idle = server.connect();
             idle.write_all(b"PING\r\n").unwrap();
             let mut answer = [0; 7];
             idle.read_exact(&mut answer).unwrap();
             if signal == "SHUTDOWN" {
-                let mut other = TcpStream::connect(server.address()).unwrap();
+                let mut other = server.connect();
                 other.write_all(b"SHUTDOWN NOSAVE\r\n").unwrap();
             } else {
                 server.signal(signal);
@@ -394,11 +394,6 @@ mod journal {
 
     fn start(directory: &Directory) -> Running {
         Running::start(redlatch().args(["--port", "auto", "--dir"]).arg(directory.root()))
-    }
-
-    fn kill(server: Running) {
-        server.signal("KILL");
-        server.end();
     }
 
     #[test]
@@ -419,7 +414,7 @@ mod journal {
             info = server.ask("INFO persistence");
         }
         assert!(!info.contains("\r\naof_base_size:0\r\n"), "{info}");
-        kill(server);
+        server.kill();
         assert_eq!(start(&directory).ask("GET lock:stock\r\nGET count"), "$2\r\nme\r\n$1\r\n1\r\n");
     }
 
@@ -430,10 +425,10 @@ mod journal {
         let server = start(&directory);
         let text = "#!lua name=a\\nredis.register_function('one', function() return 1 end)";
         assert_eq!(server.ask(&format!("FUNCTION LOAD \"{text}\"")), "$1\r\na\r\n");
-        kill(server);
+        server.kill();
         let server = start(&directory);
         assert_eq!(server.ask("FCALL one 0\r\nFUNCTION DELETE a"), ":1\r\n+OK\r\n");
-        kill(server);
+        server.kill();
         assert_eq!(start(&directory).ask("FCALL one 0"), "-ERR Function not found\r\n");
     }
 }
@@ -648,7 +643,7 @@ mod subcommands {
         for threshold in ["0", "1"] {
             let arguments = ["--port", "auto", "--busy-reply-threshold", threshold];
             let mut server = Running::start(redlatch().args(arguments));
-            let mut author = TcpStream::connect(server.address()).unwrap();
+            let mut author = server.connect();
             author.write_all(b"EVAL 'while true do end' 0\r\n").unwrap();
             while !server.ask("FUNCTION STATS").starts_with("-BUSY") {}
             if threshold == "1" {
@@ -718,7 +713,7 @@ mod users {
         );
         let server = Running::start(redlatch().arg(&file));
         assert!(server.ask("PING").starts_with("-NOAUTH"));
-        let mut alice = connect(&server);
+        let mut alice = server.connect();
         assert_eq!(line(&mut alice, "AUTH alice 'se cret'"), "+OK\r\n");
         assert_eq!(line(&mut alice, "SET lock:1 x"), "+OK\r\n");
         assert!(line(&mut alice, "SET other x").starts_with("-NOPERM"));
@@ -757,7 +752,7 @@ mod users {
         let directory = Directory::new();
         let file = directory.write("users.acl", "user alice on >one ~* +@all\nuser carol on >one ~* +@all\n");
         let server = Running::start(redlatch().args(["--port", "auto", "--aclfile", &file]));
-        let (mut alice, mut carol) = (connect(&server), connect(&server));
+        let (mut alice, mut carol) = (server.connect(), server.connect());
         assert_eq!(line(&mut alice, "AUTH alice one"), "+OK\r\n");
         assert_eq!(line(&mut carol, "AUTH carol one"), "+OK\r\n");
 
@@ -810,10 +805,6 @@ mod users {
         assert_eq!(outside(), "-NOAU");
         assert_eq!(line(&mut inside, "ACL SETUSER default nopass"), "+OK\r\n");
         assert_eq!(outside(), "-DENI");
-    }
-
-    fn connect(server: &Running) -> TcpStream {
-        TcpStream::connect(server.address()).unwrap()
     }
 
     /// Sends a request and returns the first line of the reply.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::support::bare::{EXTEND, RELEASE};
 use super::support::engine::EngineTarget;
-use super::support::target::{Link, Target, Wait};
+use super::support::target::{Link, Target};
 use super::support::words::{request, words};
 
 /// How long the quarantine of most tests lasts.
@@ -53,9 +53,7 @@ impl Restarted {
     }
 
     fn heard(&mut self, link: Link) -> String {
-        let mut bytes = Vec::new();
-        self.target.receive(link, Wait::Briefly, &mut bytes);
-        String::from_utf8_lossy(&bytes).trim_end().replace("\r\n", " ")
+        self.target.heard(link).trim_end().replace("\r\n", " ")
     }
 
     fn pass(&mut self, millis: u64) {

@@ -6,6 +6,8 @@
 //! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew, on every page.
 
 mod clients;
+#[cfg(feature = "cli")]
+mod interface;
 #[cfg(feature = "http")]
 mod metrics;
 mod promises;
@@ -40,8 +42,13 @@ const SECTIONS: &[Section] = &[
 /// A file that is generated as a whole, and what makes its text.
 type Generated = (&'static str, fn() -> String);
 
-const FILES: &[Generated] =
-    &[(race::PLOT, race::drawing), (race::TABLE, race::tables), (race::CLUSTER_TABLES, race::cluster_tables)];
+const FILES: &[Generated] = &[
+    #[cfg(feature = "cli")]
+    (interface::FILE, interface::list),
+    (race::PLOT, race::drawing),
+    (race::TABLE, race::tables),
+    (race::CLUSTER_TABLES, race::cluster_tables),
+];
 
 /// The limit for the README: short enough to read in one sitting.
 const README_BYTES_MAX: usize = 15_000;

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use crate::support::binary::{Running, redlatch};
+use crate::support::binary::{Running, redlatch, signal};
 use crate::support::real::RealServer;
 use crate::support::stream::Peer;
 use crate::support::words::request;
@@ -73,11 +73,6 @@ impl Holder {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
     /// Closes its standard input and waits for its end; returns the exit code, and what it said on its error stream.
@@ -256,8 +251,7 @@ mod holding {
         let mut second = second.stdout(Stdio::piped()).spawn().unwrap();
         // It has connected, and caught its signals before.
         while server.ask("LOCK.WAITERS lock:a") == "*0\r\n" {}
-        let id = second.id().to_string();
-        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        signal(&second, "TERM");
         assert_eq!(second.wait().unwrap().code(), Some(143));
         assert_eq!(first.end().0, Some(0));
         assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n");
@@ -337,7 +331,7 @@ mod signals {
         );
         let mut holder = Holder::start(run(&url(&server), &["lock:a", "--", "bash", "-c", &script]));
         for name in names {
-            holder.signal(name);
+            signal(&holder.process, name);
             assert_eq!(holder.line(), name);
         }
         assert_eq!(holder.end().0, Some(0));
@@ -351,7 +345,7 @@ mod signals {
             &["lock:a", "--", "sh", "-c", "echo ready; echo $$; tail -f /dev/null"],
         ));
         let command = holder.line();
-        holder.signal("TERM");
+        signal(&holder.process, "TERM");
         let mut rest = String::new();
         holder.lines.read_to_string(&mut rest).unwrap();
         assert_eq!(holder.end().0, Some(143));
@@ -370,7 +364,7 @@ mod signals {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_redlatch")]).args(inner);
         let mut holder = Holder::start(command);
-        holder.signal("HUP");
+        signal(&holder.process, "HUP");
         drop(holder.process.stdin.take());
         let mask = holder.line().trim_start_matches("SigIgn:").trim().to_owned();
         assert_eq!(u64::from_str_radix(&mask, 16).unwrap() & 1, 1, "{mask}");

@@ -31,7 +31,7 @@ mod terminals {
     use redlatch_core::svg::Svg;
 
     use super::*;
-    use crate::support::binary::ask;
+    use crate::support::binary::{ask, signal};
 
     const ROWS: u16 = 20;
     const COLUMNS: u16 = 110;
@@ -193,8 +193,7 @@ mod terminals {
         screen.wait_for(&["commands/s"]);
         drop(server);
         screen.wait_for(&["closed", "refused", "reset"]);
-        let id = screen.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+        signal(&screen.process, "TERM");
         assert_eq!(screen.end().0, Some(0));
     }
 

@@ -11,6 +11,7 @@ rm -rf "$work"
 mkdir -p "$work"
 module=redlatch.dev/redlatchtest
 
+../interface.py go
 unformatted="$(gofmt -l .)"
 [ -z "$unformatted" ] || { echo "gofmt: $unformatted"; exit 1; }
 go vet ./...

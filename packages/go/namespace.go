@@ -43,22 +43,44 @@ type Filter struct {
 	Count   int
 }
 
-// Event is something that happened. At is the namespace's clock in Unix milliseconds, Real the machine's in microseconds.
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventConnect    EventKind = "connect"
+	EventDisconnect EventKind = "disconnect"
+	EventRequest    EventKind = "request"
+	EventReply      EventKind = "reply"
+	EventGranted    EventKind = "granted"
+	EventRenewed    EventKind = "renewed"
+	EventReleased   EventKind = "released"
+	EventExpired    EventKind = "expired"
+	EventRefused    EventKind = "refused"
+	EventWaits      EventKind = "waits"
+	EventMissed     EventKind = "missed"
+	EventFault      EventKind = "fault"
+)
+
+// Event is something that happened. At is the namespace's clock in Unix milliseconds, Real the machine's in microseconds. Request is
+// the number of the request that it belongs to, Lease is in milliseconds.
 type Event struct {
 	ID      int64
-	Kind    string
+	Kind    EventKind
 	At      int64
 	Real    int64
 	Node    int
 	Client  any
 	Name    string
 	Library string
+	Request int64
 	Command string
 	Args    []string
 	Key     string
 	Reply   any
 	Token   int64
 	Holder  string
+	Lease   int64
 	Fault   int
 	Text    string
 }

@@ -11,6 +11,7 @@ cd "$(dirname "$0")"
 rm -rf "$work"
 mkdir -p "$work"
 
+../interface.py java
 mvn --batch-mode --quiet -Dbuild.folder="$work/build" install
 cp -r examples "$work/examples"
 cd "$work/examples"

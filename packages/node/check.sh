@@ -14,6 +14,7 @@ packages="$PWD"
 rm -rf "$work"
 mkdir -p "$work/project"
 
+../interface.py node
 node build.mjs "$program" "$work"
 cp -r test/. "$work/project"
 cp -r examples "$work/project/examples"

@@ -249,22 +249,40 @@ export interface HistoryFilter {
   count?: number;
 }
 
+export type EventKind =
+  | "connect"
+  | "disconnect"
+  | "request"
+  | "reply"
+  | "granted"
+  | "renewed"
+  | "released"
+  | "expired"
+  | "refused"
+  | "waits"
+  | "missed"
+  | "fault";
+
 /** Something that happened. `at` is the namespace's clock; `real` the machine's, in microseconds. */
 export interface Event {
   id: number;
-  kind: string;
+  kind: EventKind;
   at: number;
   real: number;
   node: number;
   client?: number;
   name?: string;
   library?: string;
+  /** The id of the request that it belongs to. */
+  request?: number;
   command?: string;
   args?: string[];
   key?: string;
-  reply?: unknown;
+  reply?: string;
   token?: number;
   holder?: string;
+  /** Milliseconds. */
+  lease?: number;
   fault?: number;
   text?: string;
 }

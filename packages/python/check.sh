@@ -11,6 +11,7 @@ readonly SHOP="$CARGO_TARGET_DIR/ci/python-package"
 readonly PYTHON="$SHOP/venv/bin/python"
 export CARGO_TARGET_DIR
 
+../interface.py python
 [ -x "$PYTHON" ] || python3 -m venv "$SHOP/venv"
 "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
 

@@ -52,11 +52,6 @@ fn reboot(directory: &Directory) {
     });
 }
 
-fn kill(mut server: Running) {
-    server.process.kill().unwrap();
-    server.end();
-}
-
 fn pttl(server: &Running, key: &str) -> i64 {
     server.ask(&format!("PTTL {key}")).trim().strip_prefix(':').unwrap().parse().unwrap()
 }
@@ -66,7 +61,7 @@ fn after_another_boot_nothing_is_granted_until_the_horizon() {
     let directory = Directory::new();
     let server = start(&directory);
     assert_eq!(server.ask("SET held me NX PX 30000\r\nSET released me NX PX 30000"), "+OK\r\n+OK\r\n");
-    kill(server);
+    server.kill();
     reboot(&directory);
     let server = start(&directory);
     assert!(server.said.contains("keys=2"), "{}", server.said);
@@ -82,7 +77,7 @@ fn after_another_boot_nothing_is_granted_until_the_horizon() {
     );
     assert!((1..=36_000).contains(&pttl(&server, "any")), "a key that may be held");
     // A kill does not end it.
-    kill(server);
+    server.kill();
     let server = start(&directory);
     assert_eq!(info(&server, "quarantine_active"), 1);
     assert!((1..=left).contains(&info(&server, "quarantine_left_ms")));
@@ -130,7 +125,7 @@ fn a_damaged_journal_restores_what_comes_before_and_waits() {
     for key in ["a", "b", "c"] {
         assert_eq!(server.ask(&format!("SET {key} me NX PX 30000")), "+OK\r\n");
     }
-    kill(server);
+    server.kill();
     let file = &files(&directory)[0];
     let mut bytes = fs::read(file).unwrap();
     let at = bytes.windows(3).rposition(|bytes| bytes == b"\x01cb" || bytes[1..] == *b"me").unwrap();
@@ -140,7 +135,7 @@ fn a_damaged_journal_restores_what_comes_before_and_waits() {
     assert!(server.said.contains("The journal is damaged"), "{}", server.said);
     assert!(info(&server, "quarantine_left_ms") > 60_000, "the horizon may be in what cannot be read");
     assert_eq!(server.ask("GET a\r\nGET c\r\nSET c other NX PX 1000"), "$2\r\nme\r\n$-1\r\n$-1\r\n");
-    kill(server);
+    server.kill();
     assert_eq!(info(&start(&directory), "quarantine_active"), 1);
 }
 
@@ -154,7 +149,7 @@ fn a_directory_in_use_a_newer_version_and_another_server_are_refused_by_name() {
     };
     assert_eq!(refused(), "redlatch: dir 'DIR/data': another server uses it");
     assert_eq!(server.ask("PING"), "+PONG\r\n");
-    kill(server);
+    server.kill();
     let original = fs::read(directory.path("data/journal-1")).unwrap();
     directory.write("data/journal-1", "redlatch journal 3\nwhatever comes then");
     assert_eq!(
@@ -203,6 +198,6 @@ fn the_journal_stays_small_while_a_lock_is_taken_again_and_again() {
     while files(&directory).len() > 1 {
         assert_eq!(peer.ask(b"PING\r\n"), "+PONG");
     }
-    kill(server);
+    server.kill();
     assert_eq!(start(&directory).ask("STRLEN key"), ":10000\r\n");
 }

@@ -15,6 +15,7 @@ use std::process::Command;
 
 use crate::support::binary::{Directory, Running, redlatch};
 use crate::support::stream::Peer;
+use crate::support::words::info_field;
 
 /// A server on this directory.
 fn command(directory: &Directory) -> Command {
@@ -37,7 +38,5 @@ fn peer(server: &Running) -> Peer {
 
 /// The number in a field of INFO.
 fn info(server: &Running, field: &str) -> u64 {
-    let text = server.ask("INFO");
-    let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    found.unwrap_or_else(|| panic!("{field}: {text}")).trim().parse().unwrap()
+    info_field(&server.ask("INFO"), field)
 }

@@ -1,7 +1,5 @@
 //! The fixture of every hostile test: a server, a well-behaved bystander, and peers that may misbehave.
 
-use std::io::Read;
-
 use redlatch::Server;
 
 pub(crate) use crate::support::stream::{Peer, REPLY_TIMEOUT};
@@ -50,12 +48,7 @@ impl Fixture {
     }
 
     pub(crate) fn info(&mut self, field: &str) -> u64 {
-        self.bystander.send(b"INFO\r\n");
-        let head = self.bystander.line();
-        let length: usize = head[1..].parse().expect("a bulk string");
-        let mut text = vec![0; length + 2];
-        self.bystander.0.read_exact(&mut text).expect("its bytes");
-        info_field(std::str::from_utf8(&text).expect("INFO is text"), field)
+        info_field(&self.bystander.text(b"INFO\r\n"), field)
     }
 }
 

@@ -9,7 +9,7 @@ use redlatch_core::commands::table::Keys;
 use redlatch_core::commands::{Command, table};
 
 use crate::support::engine::EngineTarget;
-use crate::support::target::{Link, Target, Wait};
+use crate::support::target::{Link, Target};
 use crate::support::words::{request, words};
 
 /// What a command without keys tells.
@@ -177,13 +177,7 @@ impl World {
 
     fn tell(&mut self, link: Link, words: &[Vec<u8>]) -> String {
         self.target.send(link, &request(words));
-        self.heard(link)
-    }
-
-    fn heard(&mut self, link: Link) -> String {
-        let mut bytes = Vec::new();
-        self.target.receive(link, Wait::Briefly, &mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.target.heard(link)
     }
 
     /// What the reader hears of this request, and of what others do after it.
@@ -195,7 +189,7 @@ impl World {
             self.say(self.admin, line);
         }
         self.target.advance(std::time::Duration::from_millis(2));
-        told.push_str(&self.heard(self.reader));
+        told.push_str(&self.target.heard(self.reader));
         told
     }
 }

@@ -1,6 +1,5 @@
 //! Wrong passwords: from an address with many, the next login is looked at later, on the server's clock.
 
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 use redlatch::{Server, WallTime};
@@ -37,11 +36,7 @@ fn use_up(server: &Server) {
 fn until_held(known: &mut Peer, count: u64) {
     let started = Instant::now();
     loop {
-        known.send(b"INFO clients\r\n");
-        let length: usize = known.line()[1..].parse().unwrap();
-        let mut text = vec![0; length + 2];
-        known.0.read_exact(&mut text).unwrap();
-        let held = info_field(std::str::from_utf8(&text).unwrap(), "blocked_clients");
+        let held = info_field(&known.text(b"INFO clients\r\n"), "blocked_clients");
         if held == count {
             return;
         }

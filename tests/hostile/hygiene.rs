@@ -1,22 +1,11 @@
 //! One reply per request, in order, and no request byte at the start of a reply line.
 
-use std::io::Read;
-
 use super::fixture::{Fixture, Peer};
 use crate::support::words::request;
 
 /// All bytes up to the reply to a final ECHO.
 fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
-    peer.send(&[requests, b"ECHO this-is-the-end\r\n"].concat());
-    let end = b"$15\r\nthis-is-the-end\r\n";
-    let mut heard = Vec::new();
-    while !heard.ends_with(end) {
-        let mut byte = [0];
-        peer.0.read_exact(&mut byte).unwrap();
-        heard.push(byte[0]);
-    }
-    heard.truncate(heard.len() - end.len());
-    String::from_utf8(heard).unwrap()
+    String::from_utf8(peer.answers(requests).unwrap()).unwrap()
 }
 
 #[test]

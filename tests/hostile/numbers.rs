@@ -1,8 +1,6 @@
 //! Numbers at the edges of integer and float ranges, in every argument of every command. In a test build an arithmetic
 //! overflow panics, and a command that panics sends no reply.
 
-use std::io::Read;
-
 use redlatch_core::commands::table;
 
 use super::fixture::{Fixture, Peer};
@@ -31,14 +29,7 @@ fn fill(peer: &mut Peer) {
 
 /// Sends all requests at once, and reads all replies.
 fn is_answered(peer: &mut Peer, requests: &str) {
-    peer.send(format!("{requests}ECHO this-is-the-end\r\n").as_bytes());
-    let end = b"$15\r\nthis-is-the-end\r\n";
-    let mut heard = Vec::new();
-    while !heard.ends_with(end) {
-        let mut byte = [0];
-        peer.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after:\n{requests}"));
-        heard.push(byte[0]);
-    }
+    peer.answers(requests.as_bytes()).unwrap_or_else(|error| panic!("{error} after:\n{requests}"));
 }
 
 #[test]

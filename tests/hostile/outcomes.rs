@@ -1,6 +1,5 @@
 //! The table of outcomes: requests, the reply, and whether the connection is closed; and its check.
 
-use std::io::Read;
 use std::net::SocketAddr;
 
 use super::fixture::Peer;
@@ -67,20 +66,12 @@ pub(crate) const ENDLESS: &[(&[u8], &[u8])] = &[
 pub(crate) fn assert_outcome(address: SocketAddr, bytes: &[u8], answer: &[u8], end: Outcome) {
     let mut peer = Peer::to(address);
     let said = bytes[..bytes.len().min(40)].escape_ascii();
-    peer.send(bytes);
-    let mut heard = vec![];
-    if end == Open {
-        peer.send(b"ECHO goes-on\r\n");
-        let end = b"$7\r\ngoes-on\r\n";
-        while !heard.ends_with(end) {
-            let mut byte = [0];
-            peer.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{said}: {error}"));
-            heard.push(byte[0]);
-        }
-        heard.truncate(heard.len() - end.len());
+    let heard = if end == Open {
+        peer.answers(bytes).unwrap_or_else(|error| panic!("{said}: {error}"))
     } else {
-        heard = peer.rest();
-    }
+        peer.send(bytes);
+        peer.rest()
+    };
     assert_eq!(heard.escape_ascii().to_string(), answer.escape_ascii().to_string(), "{said}");
 }
 

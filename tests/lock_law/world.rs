@@ -48,7 +48,13 @@ impl World {
         let journal = Arc::clone(&log) as Arc<dyn Journal>;
         let target = EngineTarget::start_with_tests_and(layout(Some(journal)));
         assert_eq!(u64::try_from(target.unix_ms()), Ok(START_UNIX_MS));
-        let mut world = Self {
+        let mut world = Self::over(target, log);
+        world.connect();
+        world
+    }
+
+    fn over(target: EngineTarget, log: Arc<Log>) -> Self {
+        Self {
             target,
             log,
             links: BTreeMap::new(),
@@ -59,9 +65,7 @@ impl World {
             unlocks: 0,
             events: "0".to_owned(),
             moments: Vec::new(),
-        };
-        world.connect();
-        world
+        }
     }
 
     /// Connects every role. Releases are remembered from now on.
@@ -215,18 +219,8 @@ impl World {
         let keyspace = empty();
         self.replay(&mut keyspace.replay(), first);
         keyspace.assert_laws();
-        let mut world = Self {
-            target: EngineTarget::restarted(keyspace, self.target.now(), 1_000),
-            log: Arc::new(Log::new(Fault::None)),
-            links: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            heard: BTreeMap::new(),
-            answer: None,
-            selected: BTreeMap::new(),
-            unlocks: 0,
-            events: "0".to_owned(),
-            moments: Vec::new(),
-        };
+        let target = EngineTarget::restarted(keyspace, self.target.now(), 1_000);
+        let mut world = Self::over(target, Arc::new(Log::new(Fault::None)));
         let link = world.target.connect();
         world.links.insert(Role::Watcher, link);
         world.ask(Role::Watcher, &["HELLO", "3"]);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncWriteExt, DuplexStream};
 
 use crate::support::stream::StreamClient;
 
@@ -82,15 +82,6 @@ impl Client {
                 () = clock.advance(TOO_LONG) => {}
             }
         }
-    }
-
-    /// The whole text of a bulk string.
-    async fn text(&mut self, words: &[&str]) -> String {
-        let head = self.ask(words).await;
-        let bytes: usize = head.strip_prefix('$').expect(&head).parse().unwrap();
-        let mut text = vec![0; bytes + 2];
-        self.0.read_exact(&mut text).await.unwrap();
-        String::from_utf8(text).unwrap()
     }
 
     /// A key in another shard than those that a slow script holds.

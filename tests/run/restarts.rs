@@ -37,12 +37,6 @@ impl Socket {
         command.args(&arguments[1..]);
         command
     }
-
-    /// Ends a server at once, so that it says nothing to its clients.
-    fn kill(mut server: Running) {
-        server.process.kill().unwrap();
-        server.process.wait().unwrap();
-    }
 }
 
 /// A command whose lines are read one by one.
@@ -95,7 +89,7 @@ fn run_goes_on_waiting_when_the_server_restarts() {
         socket.ask("LOCK.ACQUIRE lock:a other");
         let mut waits = Lines::start(socket.command(&[limit, RAN].concat()));
         while socket.ask("LOCK.WAITERS lock:a") == "*0\r\n" {}
-        Socket::kill(server);
+        server.kill();
         waits.wait_for_retry("");
         let _server = socket.start();
         assert_eq!(waits.line(), "ran");
@@ -172,7 +166,7 @@ fn wait_goes_on_when_the_server_restarts() {
         let mut waits = Lines::start(socket.command(limit));
         // It has asked once.
         while !socket.ask("INFO commandstats").contains("cmdstat_exists:") {}
-        Socket::kill(server);
+        server.kill();
         waits.wait_for_retry("");
         let _server = socket.start();
         assert_eq!(waits.line(), "lock:a is free");
@@ -193,7 +187,7 @@ fn watch_goes_on_when_the_server_restarts_and_says_what_it_missed() {
     };
     let (what, key, _) = event(&mut watches);
     assert_eq!((what.as_str(), key.as_str()), ("held", "lock:a"));
-    Socket::kill(server);
+    server.kill();
     watches.wait_for_retry("");
     let _server = socket.start();
     let (what, _, missed) = event(&mut watches);

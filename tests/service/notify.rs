@@ -2,10 +2,10 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::binary::{Directory, Running, redlatch, refusal};
+use crate::support::binary::{Directory, Running, redlatch, refusal, signal};
 
 /// Longer than any message takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,10 +50,6 @@ fn supervised(by: &str, socket: &str) -> Command {
     let mut command = redlatch();
     command.args(["--port", "auto", "--supervised", by]).env("NOTIFY_SOCKET", socket);
     command
-}
-
-fn signal(process: &Child, name: &str) {
-    assert!(Command::new("kill").args(["-s", name, &process.id().to_string()]).status().unwrap().success());
 }
 
 #[test]

@@ -12,10 +12,6 @@ fn start(timeout: &str) -> Running {
     Running::start(redlatch().args(["--port", "auto", "--shutdown-timeout", timeout]))
 }
 
-fn connect(server: &Running) -> TcpStream {
-    TcpStream::connect(server.address()).unwrap()
-}
-
 /// Waits until so many calls wait.
 fn await_blocked(server: &Running, count: usize) {
     while !server.ask("INFO clients").contains(&format!("blocked_clients:{count}\r\n")) {
@@ -25,7 +21,7 @@ fn await_blocked(server: &Running, count: usize) {
 
 /// A client that reads the first byte of long replies, and no more.
 fn slow_reader(server: &Running) -> TcpStream {
-    let mut client = connect(server);
+    let mut client = server.connect();
     client.write_all(b"SETRANGE v 8000000 x\r\n").unwrap();
     client.write_all(&b"GET v\r\n".repeat(16)).unwrap();
     let mut answer = [0; 10];
@@ -44,7 +40,7 @@ fn calls_that_wait_are_told_before_their_connections_close() {
         let mut clients: Vec<_> = waits
             .iter()
             .map(|request| {
-                let mut client = connect(&server);
+                let mut client = server.connect();
                 client.write_all(format!("{request}\r\n").as_bytes()).unwrap();
                 client
             })
@@ -53,7 +49,7 @@ fn calls_that_wait_are_told_before_their_connections_close() {
         if end == "TERM" {
             server.signal(end);
         } else {
-            connect(&server).write_all(b"SHUTDOWN\r\n").unwrap();
+            server.connect().write_all(b"SHUTDOWN\r\n").unwrap();
         }
         for (client, request) in clients.iter_mut().zip(waits) {
             let mut said = String::new();
@@ -210,7 +206,7 @@ fn shutdown_now_waits_for_nobody() {
         let server = Running::start(redlatch().args(arguments));
         // Connections go to the threads in turn.
         let _slow = [(); 3].map(|()| slow_reader(&server));
-        connect(&server).write_all(b"SHUTDOWN NOW\r\n").unwrap();
+        server.connect().write_all(b"SHUTDOWN NOW\r\n").unwrap();
         assert_eq!(server.end(), Some(0), "{threads} threads");
     }
 }

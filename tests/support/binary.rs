@@ -99,13 +99,22 @@ impl Running {
         address.split('"').next().unwrap_or_default().to_owned()
     }
 
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address()).unwrap()
+    }
+
     pub(crate) fn ask(&self, request: &str) -> String {
-        ask(TcpStream::connect(self.address()).unwrap(), request)
+        ask(self.connect(), request)
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+        signal(&self.process, name);
+    }
+
+    /// Ends it at once, and waits for that.
+    pub(crate) fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.end();
     }
 
     /// Waits for the end; returns the exit code.
@@ -125,6 +134,11 @@ impl Drop for Running {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(process: &Child, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &process.id().to_string()]).status().unwrap().success());
 }
 
 /// Sends one inline request and QUIT; returns all that is answered to the first.

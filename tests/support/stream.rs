@@ -49,6 +49,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamClient<S> {
         self.line().await
     }
 
+    /// Sends one request, and returns the text of the bulk string that answers it.
+    pub(crate) async fn text(&mut self, words: &[&str]) -> String {
+        let head = self.ask(words).await;
+        let mut text = vec![0; bulk_bytes(&head) + 2];
+        self.0.read_exact(&mut text).await.expect("its bytes");
+        String::from_utf8(text).expect("text")
+    }
+
     /// Sends bytes; returns so many lines, none of which may be an error.
     pub(crate) async fn ask_lines(&mut self, bytes: &str, count: usize) -> Vec<String> {
         self.send(bytes).await;
@@ -114,12 +122,33 @@ impl Peer {
 
     /// The next bulk string's length; its bytes are dropped.
     pub(crate) fn bulk(&mut self) -> usize {
-        let head = self.line();
-        let length: usize = head.strip_prefix('$').and_then(|n| n.parse().ok()).expect("a bulk string");
+        let length = bulk_bytes(&self.line());
         let copied =
             std::io::copy(&mut Read::by_ref(&mut self.0).take(length as u64 + 2), &mut std::io::sink());
         assert_eq!(copied.expect("its bytes"), length as u64 + 2);
         length
+    }
+
+    /// Sends a request, and returns the text of the bulk string that answers it.
+    pub(crate) fn text(&mut self, request: &[u8]) -> String {
+        let mut text = vec![0; bulk_bytes(&self.ask(request)) + 2];
+        self.0.read_exact(&mut text).expect("its bytes");
+        String::from_utf8(text).expect("text")
+    }
+
+    /// Sends bytes and an ECHO; returns all that comes before the reply to the ECHO.
+    pub(crate) fn answers(&mut self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        self.send(bytes);
+        self.send(b"ECHO this-is-the-end\r\n");
+        let end = b"$15\r\nthis-is-the-end\r\n";
+        let mut heard = Vec::new();
+        while !heard.ends_with(end) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte)?;
+            heard.push(byte[0]);
+        }
+        heard.truncate(heard.len() - end.len());
+        Ok(heard)
     }
 
     /// All bytes until the server closes.
@@ -132,6 +161,12 @@ impl Peer {
         }
         rest
     }
+}
+
+/// The length that the first line of a bulk string announces.
+fn bulk_bytes(head: &str) -> usize {
+    let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
+    length.unwrap_or_else(|| panic!("no bulk string: {head}"))
 }
 
 /// Longer than any reply takes: a wait of this length is a defect.

@@ -54,5 +54,11 @@ pub(crate) trait Target {
             }
         }
     }
+    /// What the server has sent, as text.
+    fn heard(&mut self, link: Link) -> String {
+        let mut bytes = Vec::new();
+        self.receive(link, Wait::Briefly, &mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
     fn advance(&mut self, step: Duration);
 }

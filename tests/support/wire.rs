@@ -51,6 +51,11 @@ impl Link {
         self.next()
     }
 
+    /// Sends the words of a line and waits for the answer.
+    pub(crate) fn ask_line(&mut self, line: &str) -> io::Result<OwnedFrame> {
+        self.ask(&line.split(' ').collect::<Vec<_>>())
+    }
+
     /// Sends one request and resets the connection: whether it arrived is unknown.
     pub(crate) fn ask_and_cut(mut self, words: &[&str]) -> io::Result<()> {
         self.send(words)?;

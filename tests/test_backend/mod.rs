@@ -58,12 +58,5 @@ async fn bulk(client: &mut Client, words: &[&str]) -> Option<String> {
 
 /// Waits until so many clients wait for something.
 async fn until_blocked(test: &mut Client, count: usize) {
-    while !info(test).await.contains(&format!("blocked_clients:{count}\r\n")) {}
-}
-
-async fn info(client: &mut Client) -> String {
-    let length: usize = client.ask(&["INFO", "clients"]).await[1..].parse().unwrap();
-    let mut text = vec![0; length + 2];
-    client.0.read_exact(&mut text).await.unwrap();
-    String::from_utf8(text).unwrap()
+    while !test.text(&["INFO", "clients"]).await.contains(&format!("blocked_clients:{count}\r\n")) {}
 }

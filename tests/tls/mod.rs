@@ -129,6 +129,15 @@ impl Client {
         Ok(())
     }
 
+    /// The text of the bulk string that answers a request.
+    async fn text(&mut self, request: &str) -> String {
+        self.say(format!("{request}\r\n")).await.unwrap();
+        let bytes: usize = self.line().await[1..].parse().unwrap();
+        let mut text = vec![0; bytes + 2];
+        self.0.read_exact(&mut text).await.unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     async fn ask(&mut self, request: &str, expected: &str) {
         self.say(format!("{request}\r\n")).await.unwrap();
         self.hear(expected).await.unwrap();

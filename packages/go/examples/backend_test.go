@@ -183,6 +183,22 @@ func TestFaults(t *testing.T) {
 	equal(t, <-late, 0)
 }
 
+func TestGrantsAndRefusals(t *testing.T) {
+	redlatch := server.Namespace(t)
+	client := connect(t, redlatch, 1)
+	client.SetNX(ctx, "lock:stock", "one", time.Minute)
+	client.SetNX(ctx, "lock:stock", "two", time.Minute)
+	events := redlatch.History(redlatchtest.Filter{Key: "lock:stock"})
+	equal(t, len(events), 6)
+	granted, refused := events[1], events[4]
+	equal(t, granted.Kind, redlatchtest.EventGranted)
+	equal(t, granted.Holder, "one")
+	equal(t, granted.Lease, time.Minute.Milliseconds())
+	equal(t, granted.Request, events[0].ID)
+	equal(t, refused.Kind, redlatchtest.EventRefused)
+	equal(t, refused.Holder, "two")
+}
+
 func TestHistory(t *testing.T) {
 	redlatch := server.Namespace(t)
 	client := connect(t, redlatch, 1)
@@ -192,6 +208,7 @@ func TestHistory(t *testing.T) {
 	equal(t, redlatch.Calls(redlatchtest.Filter{Key: "lock:*"})["DEL"], 1)
 	events := redlatch.History(redlatchtest.Filter{Command: "DEL", Count: 1})
 	equal(t, len(events), 1)
+	equal(t, events[0].Kind, redlatchtest.EventRequest)
 	equal(t, events[0].Key, "lock:stock")
 	findings := redlatch.Check()
 	equal(t, len(findings), 1)

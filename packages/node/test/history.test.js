@@ -16,6 +16,16 @@ test("requests are recorded, counted and drawn", async ({ redlatch }) => {
   expect(await redlatch.timeline({ format: "html" })).toContain("<table>");
 });
 
+test("a grant and a refusal are events", async ({ redlatch }) => {
+  const client = new Redis(redlatch.url);
+  onTestFinished(() => client.disconnect());
+  for (const value of ["one", "two"]) await client.set("lock:stock", value, "PX", 30_000, "NX");
+  const events = await redlatch.history({ key: "lock:stock" });
+  const [granted, refused] = events.filter(({ kind }) => kind === "granted" || kind === "refused");
+  expect(granted).toMatchObject({ kind: "granted", holder: "one", lease: 30_000, request: events[0].id });
+  expect(refused).toMatchObject({ kind: "refused", holder: "two" });
+});
+
 test("the checker finds a lock that is deleted without a comparison", async ({ redlatch }) => {
   const client = new Redis(redlatch.url);
   onTestFinished(() => client.disconnect());

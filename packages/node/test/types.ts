@@ -17,11 +17,14 @@ test("types", async ({ redlatch }) => {
   const events: Event[] = await namespace.history({ since: 1 });
   const findings: Finding[] = await namespace.check();
   const html: string = await namespace.timeline({ format: "html" });
+  const leases: Array<number | undefined> = events.filter(({ kind }) => kind === "granted").map(({ lease }) => lease);
+  // @ts-expect-error A kind that there is not.
+  const grunted = events.filter(({ kind }) => kind === "grunted");
   // @ts-expect-error A condition that there is not.
   await namespace.faults.dropReply({ comand: "SET" });
   // @ts-expect-error A format that there is not.
   await namespace.timeline({ format: "pdf" });
-  void [next, hits, nodes, events, findings, html];
+  void [next, hits, nodes, leases, grunted, findings, html];
 });
 
 export async function use(): Promise<string> {

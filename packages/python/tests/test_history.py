@@ -18,6 +18,14 @@ def test_the_history_has_requests_and_replies(redlatch, connect):
     assert len(redlatch.history(count=1)) == 1
 
 
+def test_a_grant_and_a_refusal_are_events(redlatch, connect):
+    for value in ("worker-1", "worker-2"):
+        connect(redlatch).set("lock:stock", value, nx=True, px=30_000)
+    granted, refused = (event for event in redlatch.history(key="lock:stock") if event["kind"] in ("granted", "refused"))
+    assert (granted["kind"], granted["holder"], granted["lease"]) == ("granted", "worker-1", 30_000)
+    assert (refused["kind"], refused["holder"]) == ("refused", "worker-2") and "lease" not in refused
+
+
 def test_calls_are_counted(redlatch, connect):
     client = connect(redlatch)
     for _ in range(3):

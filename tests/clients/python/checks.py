@@ -1,5 +1,6 @@
 """What every Python client here shares: where the server is, how a check reports, a race of workers."""
 
+import asyncio
 import os
 import sys
 import threading
@@ -85,6 +86,39 @@ def race(round_of):
     for thread in threads:
         thread.join()
     till.check(WORKERS * ROUNDS)
+
+
+def race_under(lock):
+    """A `race` in which `lock()` is a context manager that holds the lock."""
+
+    def round_of(critical):
+        with lock():
+            critical()
+
+    race(round_of)
+
+
+async def race_of_tasks(lock):
+    """In WORKERS tasks, ROUNDS times, under what `lock()` returns: an asynchronous context manager."""
+    till = Till()
+
+    async def work():
+        for _ in range(ROUNDS):
+            async with lock():
+                seen = till.enter()
+                await asyncio.sleep(0.001)
+                till.leave(seen)
+
+    await asyncio.gather(*(work() for _ in range(WORKERS)))
+    till.check(WORKERS * ROUNDS)
+
+
+def expiry_hands_over(acquire, wait, lease_ms=LEASE_MS):
+    """One client acquires by `acquire`, and does not release; another one waits by `wait`. Both are true if they hold it."""
+    watch = Stopwatch()
+    check("acquire a short lease", acquire())
+    check("expiry hands over", wait())
+    check("not before the lease ended", watch.ms() >= lease_ms, watch.ms())
 
 
 class Stopwatch:

@@ -11,7 +11,7 @@ import redis
 from portalocker import LockFlags
 from portalocker.exceptions import AlreadyLocked, LockLostError
 
-from checks import HOST, PORT, Stopwatch, check, done, later, race, refused
+from checks import HOST, PORT, Stopwatch, check, done, later, race_under, refused
 
 client = redis.Redis(host=HOST, port=PORT, decode_responses=True)
 
@@ -98,12 +98,5 @@ check("a holder that does not answer is replaced", watch.ms() >= 300 and modes("
 heir.release()
 holder.kill()
 holder.wait()
-
-
-def round_of(critical):
-    with lock("race"):
-        critical()
-
-
-race(round_of)
+race_under(lambda: lock("race"))
 done()

@@ -6,7 +6,7 @@ import redis
 import redis_lock
 from redis_lock import Lock, NotAcquired, NotExpirable
 
-from checks import HOST, PORT, Stopwatch, check, done, later, race, refused
+from checks import HOST, PORT, Stopwatch, check, done, expiry_hands_over, later, race_under, refused
 
 client = redis.Redis(host=HOST, port=PORT)
 
@@ -46,11 +46,8 @@ redis_lock.reset_all(client)
 check("reset_all frees every lock", not client.keys("lock:*"))
 check("and leaves signals that lapse", 0 < client.pttl("lock-signal:left") <= 1_000)
 
-watch = Stopwatch()
 lapsed, heir = Lock(client, "lease", expire=1), Lock(client, "lease", expire=1)
-check("acquire a short lease", lapsed.acquire())
-check("expiry hands over", heir.acquire() and heir.get_owner_id() == heir.id)
-check("not before the lease ended", watch.ms() >= 1_000, watch.ms())
+expiry_hands_over(lapsed.acquire, lambda: heir.acquire() and heir.get_owner_id() == heir.id, 1_000)
 check("the lapsed holder cannot extend", refused(NotAcquired, lapsed.extend))
 check("the lapsed holder cannot release", refused(NotAcquired, lapsed.release) and heir.locked())
 heir.release()
@@ -60,12 +57,5 @@ with Lock(client, "kept", expire=1, auto_renewal=True) as kept:
     time.sleep(1.7)
     check("renewal keeps a short lease", kept.get_owner_id() == kept.id)
 check("and it is released after the work", not kept.locked())
-
-
-def round_of(critical):
-    with Lock(client, "race", expire=10):
-        critical()
-
-
-race(round_of)
+race_under(lambda: Lock(client, "race", expire=10))
 done()

@@ -8,7 +8,7 @@ import redis_lock.asyncio
 from redis_lock import RedisLock, RedisSpinLock
 from redis_lock.exceptions import ExtendFailedError, LockNotOwnedError
 
-from checks import HOST, PORT, ROUNDS, WORKERS, Stopwatch, Till, check, done, later, race, refused
+from checks import HOST, PORT, Stopwatch, check, done, later, race_of_tasks, race_under, refused
 
 client = redis.Redis(host=HOST, port=PORT)
 
@@ -47,11 +47,7 @@ def ownership(kind):
     listeners = dict(client.pubsub_numsub("rlock-channel:stock"))
     check(f"{name}: no subscription is left", listeners == {b"rlock-channel:stock": 0}, listeners)
 
-    def round_of(critical):
-        with lock("race"):
-            critical()
-
-    race(round_of)
+    race_under(lambda: lock("race"))
 
 
 async def tasks():
@@ -72,17 +68,7 @@ async def tasks():
     check("asyncio: and is woken by the release", await waiter)
     await second.release()
 
-    till = Till()
-
-    async def work():
-        for _ in range(ROUNDS):
-            async with lock("race"):
-                seen = till.enter()
-                await asyncio.sleep(0.001)
-                till.leave(seen)
-
-    await asyncio.gather(*(work() for _ in range(WORKERS)))
-    till.check(WORKERS * ROUNDS)
+    await race_of_tasks(lambda: lock("race"))
     await client.aclose()
 
 

@@ -5,7 +5,7 @@ import asyncio
 import redis.asyncio as redis
 from redis.exceptions import LockError, LockNotOwnedError
 
-from checks import HOST, LEASE_MS, PORT, ROUNDS, WORKERS, Stopwatch, Till, check, done
+from checks import HOST, LEASE_MS, PORT, Stopwatch, check, done, race_of_tasks
 
 
 async def refused(error, awaitable):
@@ -53,17 +53,7 @@ async def main():
     check("the lapsed holder cannot release", await refused(LockNotOwnedError, lapsed.release()))
     await heir.release()
 
-    till = Till()
-
-    async def work():
-        for _ in range(ROUNDS):
-            async with lock("race"):
-                seen = till.enter()
-                await asyncio.sleep(0.001)
-                till.leave(seen)
-
-    await asyncio.gather(*(work() for _ in range(WORKERS)))
-    till.check(WORKERS * ROUNDS)
+    await race_of_tasks(lambda: lock("race"))
     await client.aclose()
     done()
 

@@ -6,7 +6,7 @@ import threading
 import redis
 from redis.exceptions import ConnectionError, LockNotOwnedError, RedisError
 
-from checks import HOST, check, done, race, refused
+from checks import HOST, check, done, race_under, refused
 
 TLS_PORT = int(os.environ["REDLATCH_TLS_PORT"])
 FILES = os.environ["REDLATCH_TLS_FILES"]
@@ -58,12 +58,5 @@ listener.get_message(timeout=5)
 client.publish("news", "hello")
 message = listener.get_message(timeout=5)
 check("a message is pushed", message and message["data"] == b"hello", message)
-
-
-def round_of(critical):
-    with connect().lock("till", timeout=10, sleep=0.005):
-        critical()
-
-
-race(round_of)
+race_under(lambda: connect().lock("till", timeout=10, sleep=0.005))
 done()

@@ -6,7 +6,7 @@ import signal
 import redis
 from pottery import Redlock, ReleaseUnlockedLock
 
-from checks import HOST, LEASE_MS, PORTS, Stopwatch, check, done, race, refused
+from checks import HOST, LEASE_MS, PORTS, Stopwatch, check, done, race_under, refused
 
 PIDS = [int(pid) for pid in os.environ["REDLATCH_PIDS"].split(",")]
 check("five servers", len(PORTS) == len(PIDS) == 5)
@@ -58,12 +58,5 @@ lapsed = lock("lease", LEASE_MS / 1000)
 check("acquire on four of five", lapsed.acquire())
 check("expiry hands over", lock("lease").acquire(timeout=5))
 check("not before the lease ended", watch.ms() >= LEASE_MS, watch.ms())
-
-
-def round_of(critical):
-    with lock("race"):
-        critical()
-
-
-race(round_of)
+race_under(lambda: lock("race"))
 done()

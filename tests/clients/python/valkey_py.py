@@ -6,7 +6,7 @@ import valkey
 import valkey.asyncio
 from valkey.exceptions import LockError, LockNotOwnedError
 
-from checks import HOST, LEASE_MS, PORT, ROUNDS, WORKERS, Stopwatch, Till, check, done, later, race, refused
+from checks import HOST, LEASE_MS, PORT, check, done, expiry_hands_over, later, race_of_tasks, race_under, refused
 
 client = valkey.Valkey(host=HOST, port=PORT)
 
@@ -35,21 +35,11 @@ released.join()
 second.release()
 check("release", client.exists("stock") == 0 and refused(LockError, second.release))
 
-watch = Stopwatch()
 lapsed, heir = lock("lease", LEASE_MS / 1000), lock("lease")
-check("acquire a short lease", lapsed.acquire())
-check("expiry hands over", heir.acquire(blocking_timeout=5))
-check("not before the lease ended", watch.ms() >= LEASE_MS, watch.ms())
+expiry_hands_over(lapsed.acquire, lambda: heir.acquire(blocking_timeout=5))
 check("the lapsed holder cannot release", refused(LockNotOwnedError, lapsed.release) and heir.owned())
 heir.release()
-
-
-def round_of(critical):
-    with lock("race"):
-        critical()
-
-
-race(round_of)
+race_under(lambda: lock("race"))
 
 
 async def tasks():
@@ -71,17 +61,7 @@ async def tasks():
     await held.release()
     check("asyncio: and is served by the release", await waiter)
 
-    till = Till()
-
-    async def work():
-        for _ in range(ROUNDS):
-            async with lock("race"):
-                seen = till.enter()
-                await asyncio.sleep(0.001)
-                till.leave(seen)
-
-    await asyncio.gather(*(work() for _ in range(WORKERS)))
-    till.check(WORKERS * ROUNDS)
+    await race_of_tasks(lambda: lock("race"))
     await client.aclose()
 
 

@@ -93,7 +93,8 @@ pub enum Field {
 }
 
 impl EventKind {
-    const ALL: [Self; 12] = [
+    /// All kinds.
+    pub const ALL: [Self; 12] = [
         Self::Connect,
         Self::Disconnect,
         Self::Request,

@@ -90,6 +90,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All modes.
+    pub const ALL: [Self; 3] = [Self::Running, Self::Frozen, Self::Auto];
+
     /// Its name in replies.
     pub const fn name(self) -> &'static str {
         match self {
@@ -184,6 +187,9 @@ pub enum NodeState {
 }
 
 impl NodeState {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Up, Self::Paused, Self::Crashed];
+
     /// Its name in replies.
     pub const fn name(self) -> &'static str {
         match self {

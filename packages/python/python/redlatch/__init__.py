@@ -7,7 +7,7 @@ pytest finds the fixtures `redlatch`, `redlatch_aio` and `redlatch_server` by it
 from ._namespace import Clock, Conditions, Fault, Faults, Namespace, Nodes
 from ._resp import CommandError
 from ._server import Server, StartError, find_binary
-from ._types import ClockState, Deadline, Event, FaultState, Finding, NodeState
+from ._types import ClockState, Deadline, Event, EventKind, FaultState, Finding, NamespaceState, NodeState
 
 __all__ = [
     "Clock",
@@ -16,11 +16,13 @@ __all__ = [
     "Conditions",
     "Deadline",
     "Event",
+    "EventKind",
     "Fault",
     "FaultState",
     "Faults",
     "Finding",
     "Namespace",
+    "NamespaceState",
     "NodeState",
     "Nodes",
     "Server",

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from ._namespace import Namespace
 from ._resp import Connection
+from ._types import NamespaceState
 
 #: Seconds until a start, a reply or an end counts as failed.
 TIMEOUT = 30.0
@@ -126,9 +127,9 @@ class Server:
         self.start()
         return Namespace(self, name or f"python-{secrets.token_hex(8)}")
 
-    def namespaces(self) -> list[dict[str, Any]]:
-        """All namespaces: `name`, `clients`, `keys`, `mode` of each."""
-        found: list[dict[str, Any]] = self.call("TEST.NAMESPACE", "LIST")
+    def namespaces(self) -> list[NamespaceState]:
+        """All namespaces."""
+        found: list[NamespaceState] = self.call("TEST.NAMESPACE", "LIST")
         return found
 
     def drop(self, name: str) -> bool:

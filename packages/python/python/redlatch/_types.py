@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
-class Deadline(TypedDict, total=False):
-    """Something that falls due: `at` in Unix milliseconds, `in` in milliseconds."""
+#: Something that falls due: `at` in Unix milliseconds, `in` in milliseconds. A wait has a `client`, a lease a `key`.
+Deadline = TypedDict(
+    "Deadline",
+    {"at": int, "in": int, "what": str, "key": str, "client": int, "node": int},
+    total=False,
+)
 
-    at: int
-    what: str
-    key: str
-    client: str
-    node: int
+#: What happened.
+EventKind = Literal[
+    "connect",
+    "disconnect",
+    "request",
+    "reply",
+    "granted",
+    "renewed",
+    "released",
+    "expired",
+    "refused",
+    "waits",
+    "missed",
+    "fault",
+]
 
 
 class ClockState(TypedDict):
     """The clock of a namespace. `now` is Unix time, `lock` the monotonic clock; both in milliseconds."""
 
-    mode: str
+    mode: Literal["running", "frozen", "auto"]
     now: int
     lock: int
     deadlines: list[Deadline]
@@ -29,11 +43,20 @@ class NodeState(TypedDict):
 
     node: int
     port: int
-    state: str
+    state: Literal["up", "paused", "crashed"]
     skew: int
     partitions: list[str]
     clients: int
     keys: int
+
+
+class NamespaceState(TypedDict):
+    """A namespace of a server. `mode` is that of its clock."""
+
+    name: str
+    clients: int
+    keys: int
+    mode: Literal["running", "frozen", "auto"]
 
 
 class FaultState(TypedDict):
@@ -49,7 +72,7 @@ class Event(TypedDict, total=False):
     """Something that happened: `at` in Unix milliseconds of the namespace's clock, `real` in microseconds of the machine's."""
 
     id: int
-    kind: str
+    kind: EventKind
     at: int
     real: int
     node: int
@@ -63,6 +86,7 @@ class Event(TypedDict, total=False):
     reply: str
     token: int
     holder: str
+    lease: int
     fault: int
     text: str
 

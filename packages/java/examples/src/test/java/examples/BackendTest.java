@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.redlatch.junit.Clock;
 import dev.redlatch.junit.CommandException;
+import dev.redlatch.junit.EventKind;
 import dev.redlatch.junit.Fault;
 import dev.redlatch.junit.Faults;
 import dev.redlatch.junit.Nodes;
@@ -160,6 +161,20 @@ class BackendTest {
         assertEquals("1", redlatch.call("GET", "counter"));
         redlatch.clock().advance(Duration.ofMillis(1_001));
         assertEquals(0L, delayed.join());
+    }
+
+    @Test
+    void aGrantAndARefusalAreEvents(Redlatch redlatch) {
+        for (String value : List.of("one", "two")) {
+            redlatch.call("SET", "lock:stock", value, "PX", 30_000, "NX");
+        }
+        List<Map<String, Object>> events = redlatch.history("KEY", "lock:stock");
+        Map<String, Object> granted = events.get(1);
+        Map<String, Object> refused = events.get(4);
+        assertEquals(EventKind.GRANTED, granted.get("kind"));
+        assertEquals(30_000L, granted.get("lease"));
+        assertEquals(EventKind.REFUSED, refused.get("kind"));
+        assertEquals("two", refused.get("holder"));
     }
 
     @Test

@@ -59,7 +59,7 @@ public final class Clock {
         return time("STEP-WALL", by.toMillis());
     }
 
-    /** The map of mode, now, lock and deadlines. */
+    /** Its state: mode, now, lock, deadlines. Of a deadline: at, in, what, key, client, node. */
     public Map<String, Object> show() {
         return Replies.map(call("SHOW"));
     }

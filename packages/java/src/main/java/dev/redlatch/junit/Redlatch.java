@@ -88,7 +88,12 @@ public final class Redlatch implements AutoCloseable {
         return new Nodes(this);
     }
 
-    /** What happened, oldest first: requests, replies, expiries, grants, faults, clients. */
+    /**
+     * What happened, oldest first: requests, replies, expiries, grants, faults, clients.
+     *
+     * <p>The fields of an event: id, kind, at, real, node, client, name, library, request, command, args, key, reply, token, holder,
+     * lease, fault, text. {@link EventKind} has the kinds.
+     */
     public List<Map<String, Object>> history(String... filter) {
         return Replies.maps(call(words("TEST.HISTORY", filter)));
     }
