@@ -5,7 +5,6 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
-    clippy::disallowed_methods,
     reason = "numbers come from our own rows, and from positions in a bounded request"
 )]
 
