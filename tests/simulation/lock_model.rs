@@ -394,7 +394,12 @@ impl Model {
             bulk(&text)
         ));
         if let Some(by) = holder.by.filter(|by| self.connections[*by].is_resp3) {
-            let push = format!(">4\r\n{}{}:{token}\r\n{}", bulk("lock-lost"), bulk(key), bulk(&name));
+            let lost = format!("{}{}:{token}\r\n{}", bulk("lock-lost"), bulk(key), bulk(&name));
+            // No client gives a reason, all are the same user, and a session of a simulation has the address `w`.
+            let push = match reason {
+                Reason::Broken => format!(">7\r\n{lost}_\r\n{}{}", bulk("default"), bulk("w")),
+                _ => format!(">4\r\n{lost}"),
+            };
             self.connections[by].told.pushes.push(push);
         }
     }
