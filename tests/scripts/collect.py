@@ -49,8 +49,8 @@ GO = [
 DEBIAN = ["php-symfony-lock", "php-illuminate-cache", "php-illuminate-redis"]
 CRATES = ["rslock@0.10.0", "redlock@2.0.0", "redis-lock@0.5.1"]
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
-OWN = [SOURCE / "client", SOURCE / "load"]
+CRATES_OF_OURS = Path(__file__).resolve().parents[2] / "crates"
+OWN = [CRATES_OF_OURS / "client/src", CRATES_OF_OURS / "cli/src/load"]
 
 TEXT_SUFFIXES = {".py", ".js", ".cjs", ".mjs", ".ts", ".lua", ".java", ".go", ".rs", ".rb", ".php", ".ex", ".cs"}
 FILE_BYTES_MAX = 4_000_000
@@ -59,7 +59,7 @@ FILE_BYTES_MAX = 4_000_000
 def wanted():
     """The SHA-1s that the table names."""
     found = set()
-    for path in sorted((SOURCE / "scripts").rglob("*.rs")):
+    for path in sorted((CRATES_OF_OURS / "core/src/scripts").rglob("*.rs")):
         found.update(re.findall(r'"([0-9a-f]{40})"', path.read_text()))
     return found
 
