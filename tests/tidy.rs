@@ -55,10 +55,10 @@ const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests
 const STATISTICS: &[&str] = &[
     "core/src/commands/admin/mod.rs", "core/src/keyspace/counts.rs", "core/src/keyspace/view/survey.rs",
     "core/src/locks/counts.rs", "core/src/locks/lint.rs", "core/src/state/acl/log.rs",
-    "core/src/state/latency.rs", "core/src/state/log_limiter.rs", "core/src/state/metrics.rs",
-    "core/src/state/polling.rs", "core/src/state/slowlog.rs", "server/src/http/api.rs",
-    "server/src/http/contention.rs", "server/src/http/metrics.rs", "server/src/http/sampler.rs",
-    "server/src/probe.rs",
+    "core/src/state/latency.rs", "core/src/state/log_limiter.rs", "core/src/state/login_delays.rs",
+    "core/src/state/metrics.rs", "core/src/state/polling.rs", "core/src/state/slowlog.rs",
+    "server/src/http/api.rs", "server/src/http/contention.rs", "server/src/http/metrics.rs",
+    "server/src/http/sampler.rs", "server/src/probe.rs",
 ];
 /// The modules of each layer of the core, bottom first, as its `lib.rs` draws them.
 const LAYERS: &[&[&str]] = &[

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redlatch_client::{Client, Held, Holder};
-use redlatch_proto::log_name::{is_hidden, text_or_escapes};
+use redlatch_proto::log_name::{push_json, text_or_escapes};
 use serde_json::{Value, json};
 
 use super::table::{self, Column, Fit};
@@ -214,15 +214,7 @@ pub(super) fn utc(unix_ms: u64) -> String {
 /// JSON as a terminal may show it: hidden characters are escapes, which JSON has in texts alone.
 pub(super) fn json_text(value: &Value) -> String {
     let mut text = String::new();
-    for character in value.to_string().chars() {
-        if is_hidden(character) {
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                let _ = write!(text, "\\u{unit:04x}");
-            }
-        } else {
-            text.push(character);
-        }
-    }
+    value.to_string().chars().for_each(|character| push_json(&mut text, character));
     text
 }
 
@@ -277,7 +269,7 @@ mod tests {
     fn hidden_characters_of_json_are_escapes_that_read_back() {
         let value = json!({ "a": "\u{1b}[2J\u{202e}\u{9b}\u{e0041}\n" });
         let text = json_text(&value);
-        assert!(!text.chars().any(is_hidden), "{text:?}");
+        assert!(!text.chars().any(redlatch_proto::log_name::is_hidden), "{text:?}");
         assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), value);
     }
 

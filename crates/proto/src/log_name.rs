@@ -53,6 +53,19 @@ pub fn text_or_escapes(bytes: &[u8]) -> String {
     std::str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned)
 }
 
+/// Appends a character to a text of JSON: one that a reader cannot see as JSON's escape. Quotes and backslashes are the
+/// caller's to escape.
+pub fn push_json(out: &mut String, character: char) {
+    if !is_hidden(character) {
+        out.push(character);
+        return;
+    }
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        // Writing to a String cannot fail.
+        let _ = fmt::Write::write_fmt(out, format_args!("\\u{unit:04x}"));
+    }
+}
+
 /// Whether a character controls a terminal, has no width, or turns the text after it around.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()

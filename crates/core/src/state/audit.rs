@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use redlatch_proto::clock::{LockTime, Now};
+use redlatch_proto::log_name::push_json;
 
 use crate::state::clients::ClientId;
 use crate::state::log_limiter::LineBudget;
@@ -208,14 +209,8 @@ fn push_text(out: &mut String, text: &[u8]) {
         for character in chunk.valid().chars() {
             match character {
                 '"' | '\\' => out.extend(['\\', character]),
-                // Also what JSON allows and a terminal obeys.
-                _ if redlatch_proto::log_name::is_hidden(character) => {
-                    for unit in character.encode_utf16(&mut [0; 2]) {
-                        // Writing to a String cannot fail.
-                        let _ = write!(out, "\\u{unit:04x}");
-                    }
-                }
-                _ => out.push(character),
+                // Also what JSON allows and a terminal obeys is an escape.
+                _ => push_json(out, character),
             }
         }
         for byte in chunk.invalid() {

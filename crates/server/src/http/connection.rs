@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -143,14 +144,20 @@ where
         let (context, place) = (Arc::clone(context), Arc::clone(place));
         async move { Ok::<_, Infallible>(place.during(answer(&context, peer, request)).await) }
     });
-    http1::Builder::new()
+    let stream = TokioIo::new(TimedStream::new(stream, Arc::clone(place)));
+    bounded(HEAD_WAIT_MAX).serve_connection(stream, service).await
+}
+
+/// HTTP/1 within the limits of every connection. `head_wait`: how long the head of a request may take.
+pub(super) fn bounded(head_wait: Duration) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WAIT_MAX)
+        .header_read_timeout(head_wait)
         .max_header_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(TimedStream::new(stream, Arc::clone(place))), service)
-        .await
+        .max_buf_size(BUFFER_BYTES_MAX);
+    builder
 }
 
 #[cfg(test)]

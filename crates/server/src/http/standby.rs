@@ -7,16 +7,15 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use redlatch_core::commands::Shared;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::access::{check_host, check_reader};
-use super::limits::{BUFFER_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use super::connection::bounded;
 use super::refusal::Refusal;
 use super::responses::{Body, finished, text, whole};
 use super::{addresses_and_names, metrics};
@@ -52,14 +51,8 @@ impl Standby {
         let service = service_fn(|request: Request<Incoming>| async move {
             Ok::<_, Infallible>(finished(self.response(&request, leads)))
         });
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(CONNECTION_MAX)
-            .max_header_size(HEAD_BYTES_MAX)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(BUFFER_BYTES_MAX)
-            .keep_alive(false)
-            .serve_connection(TokioIo::new(stream), service);
+        let mut http = bounded(CONNECTION_MAX);
+        let served = http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
         // The peer may be gone.
         let _ = timeout(CONNECTION_MAX, served).await;
     }
@@ -157,7 +150,7 @@ mod tests {
             (host.replace("GET", "POST"), 405),
             (get("/healthz", ""), 200),
             ("\u{1}\r\n\r\n".to_owned(), 400),
-            (get("/metrics", &"x: y\r\n".repeat(HEADERS_MAX + 1)), 431),
+            (get("/metrics", &"x: y\r\n".repeat(super::super::limits::HEADERS_MAX + 1)), 431),
         ] {
             let said = answer(&standby, &request).await;
             assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {said}");
