@@ -9,21 +9,21 @@ use super::harness::{Etcd, Network, Node, wait_until};
 use crate::support::wire::Link;
 
 /// Members of etcd, on the first hosts. The nodes are on the next two.
-const MEMBERS: usize = 3;
+pub(super) const MEMBERS: usize = 3;
 
-struct World {
-    leader: Node,
-    standby: Node,
+pub(super) struct World {
+    pub(super) leader: Node,
+    pub(super) standby: Node,
     etcd: Etcd,
-    network: Network,
+    pub(super) network: Network,
 }
 
 /// The hosts of the nodes.
-const LEADER: usize = MEMBERS;
+pub(super) const LEADER: usize = MEMBERS;
 const STANDBY: usize = MEMBERS + 1;
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let network = Network::new(MEMBERS as u8 + 2);
         let etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
         let mut leader = Node::start_on(&network.hosts[LEADER], &etcd, &[]);

@@ -17,7 +17,7 @@ fn bulk(value: &str) -> Option<OwnedFrame> {
 }
 
 /// A node that leads, and a standby.
-fn pair(etcd: &Etcd, more: &[&str]) -> (Node, Node) {
+pub(super) fn pair(etcd: &Etcd, more: &[&str]) -> (Node, Node) {
     let mut first = Node::start(etcd, more);
     first.wait_for("This node leads");
     let mut second = Node::start(etcd, more);

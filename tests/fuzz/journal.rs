@@ -84,7 +84,7 @@ fn read(files: Vec<(u64, &[u8])>) -> Option<(Ending, Vec<Vec<Mutation>>)> {
         records.push(mutations.to_vec());
     });
     let found = found.ok()?;
-    replay.finish(found.now);
+    replay.finish(found.now, 0);
     keyspace.assert_laws();
     Some((found.ending, records))
 }

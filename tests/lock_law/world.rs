@@ -193,7 +193,7 @@ impl World {
         let (keyspace, now) = (empty(), self.target.now());
         let mut replay = keyspace.replay();
         self.replay(&mut replay, 0);
-        let replayed = replay.finish(now.lock);
+        let replayed = replay.finish(now.lock, 0);
         keyspace.raise_tokens(replayed.token);
         let highest = self.clients.keys().max().copied().unwrap_or_default();
         self.target = EngineTarget::restarted(keyspace, now, u64::try_from(highest).expect("a number"));

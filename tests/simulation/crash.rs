@@ -272,7 +272,7 @@ fn start(world: &WorldHandle) {
         expected.is_damaged |= may_be_torn;
     }
     let resume = resumed(&mut found, machine, &terms, defect);
-    replay.finish(resume.now);
+    replay.finish(resume.now, 0);
     keyspace.raise_tokens(resume.token);
     let begin = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
     let Ok(log) = Log::start(Box::new(files), begin) else {

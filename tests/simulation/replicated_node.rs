@@ -83,7 +83,7 @@ fn lead(port: &Arc<Port>, term: &Term) {
     if port.defect() == Defect::JumpsAhead && found.opened.is_some() {
         resume.now = resume.now + 2_000;
     }
-    replay.finish(resume.now);
+    replay.finish(resume.now, TAKEOVER_MS);
     keyspace.raise_tokens(resume.token);
     let start = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
     let log = Arc::new(Log::start(Box::new(term.clone()), start).expect("nothing is written yet"));

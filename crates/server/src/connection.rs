@@ -129,6 +129,10 @@ impl<S: Peer> Connection<S> {
                 }
             }
             Processing::Offloaded(_) => {
+                if self.io.client.is_cut() {
+                    // The peer is told now, although the script goes on.
+                    let _ = Pin::new(&mut self.io.stream).poll_shutdown(cx)?;
+                }
                 self.io.finish_unless_short();
                 return Poll::Pending;
             }

@@ -47,6 +47,11 @@ pub(super) trait Place: Debug + Send + Sync {
         boot::machine()
     }
 
+    /// For how many milliseconds from now connections to the server before this one may be open.
+    fn session_grace_ms(&self) -> u64 {
+        0
+    }
+
     /// Files above which the live keys are copied before the server serves: each start begins one.
     fn files_max(&self) -> usize {
         3
@@ -79,6 +84,7 @@ impl Recovered {
             None => shared,
         };
         shared.registries.clients.raise_ids(self.replayed.client);
+        shared.registries.lock_sessions.restore(self.replayed.session_locks);
         if let Some(dump) = &self.functions {
             shared.restore_functions(dump);
         }
@@ -156,7 +162,7 @@ pub(super) fn recover(
     // Read as late as possible: what passes until the clock goes on makes every lease longer.
     let machine = place.machine();
     let resume = recovery::resume(&found, machine, &terms);
-    let replayed = replay.finish(resume.now);
+    let replayed = replay.finish(resume.now, place.session_grace_ms());
     keyspace.raise_tokens(resume.token);
     let start = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
     let functions = start.functions.clone();

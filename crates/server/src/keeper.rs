@@ -2,6 +2,8 @@
 //! cannot be trusted.
 //!
 //! Owns    the clients whose replies wait for the disk.
+//! Rule    while another node may lead, no connection is open whose session has a lock: the other node ends the sessions that
+//!         it knows from the log, later than that.
 //! Rule    a sync and a copy run on threads for blocking work, which last as long as there is something to do. While one sync
 //!         runs, replies gather for the next one. On a slow disk the next one waits a while for the clients that the last one
 //!         has answered, since they are about to send again: otherwise every other sync would serve few of them.
@@ -30,6 +32,9 @@ const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 const HEARTBEATS: u32 = 4;
 /// The time after a commit that etcd has not taken, until it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// How often a server that another node may have replaced looks for connections of sessions: a lock is granted by a reply that
+/// was on its way.
+const DOUBT_EVERY: Duration = Duration::from_millis(20);
 /// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
 const SLOW_SYNC: Duration = Duration::from_millis(2);
 
@@ -122,7 +127,11 @@ impl Keeper {
     /// Keeps the journal until the server has ended and its connections are closed.
     pub(super) async fn run(self: Arc<Self>, context: ServerContext) {
         let mut copying = None;
-        if self.keep(&context, &mut copying).await.is_err() {
+        let kept = tokio::select! {
+            kept = self.keep(&context, &mut copying) => kept,
+            () = self.close_doubtful_sessions(&context), if self.is_watched => Ok(()),
+        };
+        if kept.is_err() {
             context.stop();
             context.drained().await;
         }
@@ -184,6 +193,25 @@ impl Keeper {
                 synced = Instant::now();
             }
             self.wake();
+        }
+    }
+
+    /// Closes the connections of sessions with locks whenever another node may have taken the place of this server. Never ends.
+    async fn close_doubtful_sessions(&self, context: &ServerContext) {
+        let registries = &context.engine.shared().registries;
+        loop {
+            let believed = Duration::from_millis(self.log.believed_for_ms(boot::millis()));
+            if !believed.is_zero() {
+                tokio::time::sleep(believed).await;
+                continue;
+            }
+            let holders = registries.lock_sessions.holders().into_iter();
+            let holders: Vec<_> = holders.filter_map(|holder| registries.clients.get(holder)).collect();
+            if !holders.is_empty() {
+                tracing::warn!(connections = holders.len(), "Sessions end, because another node may lead");
+            }
+            holders.iter().for_each(|client| client.cut("another node may lead"));
+            tokio::time::sleep(DOUBT_EVERY).await;
         }
     }
 

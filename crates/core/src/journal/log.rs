@@ -288,6 +288,12 @@ impl Log {
             && (self.proven.load(SeqCst) >= owed.proven || boot_ms() < self.believed_until_ms.load(SeqCst))
     }
 
+    /// For how many milliseconds from this reading of the clock of the boot no other server can have taken the place of this
+    /// one: 0 once one may have.
+    pub fn believed_for_ms(&self, boot_ms: u64) -> u64 {
+        self.believed_until_ms.load(SeqCst).saturating_sub(boot_ms)
+    }
+
     /// Whether a reply waits for a sync.
     pub fn needs_sync(&self) -> bool {
         self.must_sync.load(SeqCst) > self.synced.load(SeqCst)

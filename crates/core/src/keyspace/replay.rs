@@ -11,10 +11,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, LockTime, Now};
 
-use super::shard::Shard;
+use super::shard::{EntryId, Shard};
 use super::{Keyspace, ShardState};
 use crate::journal::{Edit, LockEdit, Mutation};
 use crate::state::clients::ClientId;
+use crate::state::lock_sessions::{RestoredLock, SessionLock};
 use crate::sync::MutexGuard;
 use crate::types::lock::Holder;
 use crate::types::{Lock, Object, Typed};
@@ -30,12 +31,14 @@ pub struct Replay<'k> {
 }
 
 /// What the mutations of a replay have named.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Replayed {
     /// The highest fencing token; 0: none.
     pub token: u64,
     /// The highest number of a client; 0: none.
     pub client: ClientId,
+    /// The locks of sessions that are held in the end.
+    pub session_locks: Vec<RestoredLock>,
 }
 
 impl Keyspace {
@@ -112,15 +115,16 @@ impl Replay<'_> {
     }
 
     /// Ends the replay. The locks of sessions get the deadlines that they would have if the connections of the sessions had
-    /// ended at `now`, because no connection outlives its server.
-    pub fn finish(mut self, now: LockTime) -> Replayed {
+    /// ended `grace_ms` after `now`, because no connection outlives its server by more than that.
+    pub fn finish(mut self, now: LockTime, grace_ms: u64) -> Replayed {
         self.at(now);
+        let mut session_locks = Vec::new();
         for held in &mut self.held {
             held.shard.advance(self.now);
             held.places.keep_from(self.now);
-            end_sessions(self.keyspace, &mut held.shard, self.now);
+            end_sessions(self.keyspace, &mut held.shard, self.now + grace_ms, &mut session_locks);
         }
-        self.highest
+        Replayed { session_locks, ..self.highest.clone() }
     }
 
     /// The shard of a key, at the time of the replay, and the hash of the key.
@@ -221,30 +225,43 @@ impl Drop for Replay<'_> {
     }
 }
 
-/// Gives the locks of sessions in a shard the deadlines that begin when their connections end. A lock that has a deadline
-/// has lost its connection before.
-fn end_sessions(keyspace: &Keyspace, shard: &mut Shard, now: LockTime) {
-    for (id, delay_ms) in shard.session_grants(|key| keyspace.hash(key)) {
+/// Gives the locks of sessions in a shard the deadlines that begin when their connections end, at `end`, and collects these
+/// locks. A lock that has a deadline has lost its connection before.
+fn end_sessions(keyspace: &Keyspace, shard: &mut Shard, end: LockTime, ended: &mut Vec<RestoredLock>) {
+    for (id, session, delay_ms) in shard.session_grants(|key| keyspace.hash(key)) {
         if shard.deadline(id).is_none() {
-            shard.set_deadline(id, Some(Deadline::at(now + delay_ms)));
+            shard.set_deadline(id, Some(Deadline::at(end + delay_ms)));
         }
+        let Some(grant) = shard.granted(id) else { continue };
+        let owner = Bytes::copy_from_slice(shard.value(id));
+        ended.push(restored(shard, id, session, SessionLock { owner, token: grant.token, delay_ms }));
     }
     for id in shard.lock_ids() {
         let hash = keyspace.hash(shard.key(id));
         let Some(lock) = shard.object_mut(id).and_then(Lock::of_mut) else { continue };
         let of_sessions: Vec<(Bytes, Holder)> = lock
             .holders()
-            .filter(|(_, holder)| holder.deadline.is_none())
-            .filter_map(|(owner, holder)| {
-                let (_, delay_ms) = holder.session?;
-                let deadline = Some(Deadline::at(now + delay_ms));
-                Some((owner.clone(), Holder { deadline, lease_ms: None, ..holder.clone() }))
-            })
+            .filter(|(_, holder)| holder.session.is_some())
+            .map(|(owner, holder)| (owner.clone(), holder.clone()))
             .collect();
         let kind = lock.kind();
-        of_sessions.into_iter().for_each(|(owner, holder)| lock.put(kind, &owner, holder));
+        let mut found = Vec::new();
+        for (owner, holder) in of_sessions {
+            let Some((session, delay_ms)) = holder.session else { continue };
+            found.push((session, SessionLock { owner: owner.clone(), token: holder.token, delay_ms }));
+            if holder.deadline.is_none() {
+                let deadline = Some(Deadline::at(end + delay_ms));
+                lock.put(kind, &owner, Holder { deadline, lease_ms: None, ..holder });
+            }
+        }
         let latest = lock.latest_deadline();
         let id = shard.rearm(id, hash);
         shard.set_deadline(id, latest);
+        ended.extend(found.into_iter().map(|(session, lock)| restored(shard, id, session, lock)));
     }
+}
+
+fn restored(shard: &Shard, id: EntryId, session: u64, lock: SessionLock) -> RestoredLock {
+    let key = Bytes::copy_from_slice(shard.key(id));
+    RestoredLock { session, database: shard.db(id), key, lock }
 }

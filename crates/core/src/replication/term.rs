@@ -128,6 +128,11 @@ impl Term {
         self.0.epoch
     }
 
+    /// How long the log stands still before another node takes over, in milliseconds.
+    pub fn takeover_ms(&self) -> u64 {
+        self.0.cluster.agreed.takeover_ms
+    }
+
     /// The sequence number of the next entry of the log.
     pub fn head(&self) -> u64 {
         self.0.state.lock().head
@@ -391,7 +396,7 @@ impl Storage for Term {
     /// Four fifths of `takeover`: the clocks of two nodes may differ by a fifth of it. What was written just before a sync is
     /// tried in that sync first. So the head moves after the sync has begun, and a standby counts from a later moment.
     fn believed_ms(&self) -> Option<u64> {
-        Some(self.0.cluster.agreed.takeover_ms / 5 * 4)
+        Some(self.takeover_ms() / 5 * 4)
     }
 
     fn has_grown(&self) -> bool {

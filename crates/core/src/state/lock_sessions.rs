@@ -100,6 +100,16 @@ impl State {
     }
 }
 
+/// A lock of a session that a server before this one had begun.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RestoredLock {
+    /// The number of the session.
+    pub session: u64,
+    pub database: u16,
+    pub key: Bytes,
+    pub lock: SessionLock,
+}
+
 /// Bytes of the names of a lock.
 fn name_bytes(key: &Bytes, lock: &SessionLock) -> usize {
     heap::shared(key) + heap::shared(&lock.owner)
@@ -120,12 +130,33 @@ impl LockSessions {
 
     /// Begins a session of a client. `id` must be random.
     pub fn begin(&self, id: u64, client: ClientId) -> Arc<LockSession> {
-        let (locks, charge) = (BTreeMap::new(), self.ledger.open(Kind::LockSessions));
-        let mut state = State { client: Some(client), locks, name_bytes: 0, charge };
-        state.recharge(0);
-        let session = Arc::new(LockSession { id, state: Mutex::new(state) });
+        let session = self.new_session(id, Some(client));
         self.by_id.insert(id, Arc::clone(&session));
         session
+    }
+
+    fn new_session(&self, id: u64, client: Option<ClientId>) -> Arc<LockSession> {
+        let (locks, charge) = (BTreeMap::new(), self.ledger.open(Kind::LockSessions));
+        let mut state = State { client, locks, name_bytes: 0, charge };
+        state.recharge(0);
+        Arc::new(LockSession { id, state: Mutex::new(state) })
+    }
+
+    /// Adds locks that outlive their connections, which a server before this one had: a client may attach to their sessions.
+    pub fn restore(&self, locks: Vec<RestoredLock>) {
+        for RestoredLock { session, database, key, lock } in locks {
+            let session = Arc::clone(&self.by_id.entry(session).or_insert_with(|| self.new_session(session, None)));
+            session.hold(database, key, lock);
+        }
+    }
+
+    /// The clients whose connections have locks.
+    pub fn holders(&self) -> Vec<ClientId> {
+        let holder = |session: &LockSession| {
+            let state = session.state.lock();
+            state.client.filter(|_| !state.locks.is_empty())
+        };
+        self.by_id.iter().filter_map(|session| holder(&session)).collect()
     }
 
     /// The session of that number.
@@ -211,5 +242,23 @@ mod tests {
         sessions.attach(&session, 3);
         assert!(sessions.detach(&session, 3));
         assert!(sessions.is_empty() && !session.hold(0, key, lock(6)));
+    }
+
+    #[test]
+    fn a_restored_session_waits_for_a_connection_and_ends_with_its_last_lock() {
+        let (sessions, key) = (LockSessions::default(), Bytes::from_static(b"k"));
+        let lock = |token| SessionLock { owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
+        let restored = |token| RestoredLock { session: 7, database: 0, key: key.clone(), lock: lock(token) };
+        sessions.restore(vec![restored(5), restored(6)]);
+        let session = sessions.get(7).expect("it is restored");
+        assert_eq!((session.client(), session.locks().len(), sessions.holders()), (None, 2, vec![]));
+        sessions.attach(&session, 3);
+        assert_eq!(sessions.holders(), [3]);
+        sessions.forget(7, 0, &key, 5);
+        sessions.forget(7, 0, &key, 6);
+        assert_eq!((sessions.len(), sessions.holders()), (1, vec![]), "it has a connection");
+        sessions.restore(vec![RestoredLock { session: 8, ..restored(7) }]);
+        sessions.forget(8, 0, &key, 7);
+        assert_eq!(sessions.len(), 1);
     }
 }

@@ -39,6 +39,12 @@ impl Place for EtcdPlace {
         Machine { boot: None, boot_ms: 0 }
     }
 
+    /// The leader before closes the connections of sessions before this node takes over. If it is late with that, or a client
+    /// takes its time to come back, the locks last so much longer.
+    fn session_grace_ms(&self) -> u64 {
+        self.term.takeover_ms()
+    }
+
     /// Any number: nothing is committed during that copy, and another node would take over. Live keys are copied while the
     /// server serves.
     fn files_max(&self) -> usize {

@@ -12,6 +12,7 @@ use crate::journal::{
 };
 use crate::keyspace::{Entry, Layout, Lease, ShardSet, View};
 use crate::locks::{Grant, GrantDetails};
+use crate::state::lock_sessions::{RestoredLock, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
@@ -306,8 +307,16 @@ fn the_locks_of_sessions_end_after_a_replay_as_if_their_connections_had() {
         let key = Bytes::from_static(b"shared");
         replay.apply(&Mutation::Edit { database, key, edit: Edit::Lock(edit) });
     }
-    let highest = replay.finish(LockTime::from_millis(1_000));
-    assert_eq!((highest.token, highest.client), (7, 41));
+    let replayed = replay.finish(LockTime::from_millis(900), 100);
+    assert_eq!((replayed.token, replayed.client), (7, 41));
+    let restored = |session, key: &'static [u8], owner: &'static [u8], (token, delay_ms)| {
+        let (key, owner) = (Bytes::from_static(key), Bytes::from_static(owner));
+        RestoredLock { session, database, key, lock: SessionLock { owner, token, delay_ms } }
+    };
+    let mut session_locks = replayed.session_locks;
+    session_locks.sort_by_key(|restored| restored.session);
+    let expected = [restored(1, b"single", b"owner", (7, 200)), restored(2, b"shared", b"a", (6, 300))];
+    assert_eq!(session_locks, expected, "a client may attach to these sessions");
     keyspace.assert_laws();
     assert_eq!(keyspace.next_token(), 8);
 
@@ -392,7 +401,7 @@ fn a_place_is_copied_once_though_its_shard_takes_many_steps() {
         let (key, number) = (Bytes::from_static(b"lock"), Some(3));
         replay.apply(&Mutation::Place { database: 0, key, owner, number });
     }
-    replay.finish(LockTime::from_millis(1));
+    replay.finish(LockTime::from_millis(1), 0);
     let (mut cursor, mut steps) = (CopyCursor::default(), 0);
     while keyspace.copy(&mut cursor, LockTime::from_millis(2)) == Copied::Some {
         steps += 1;

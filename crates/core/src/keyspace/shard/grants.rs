@@ -188,14 +188,14 @@ impl Shard {
         self.granted.details.get(&(self.arena.table(id.0), Bytes::copy_from_slice(self.key(id))))
     }
 
-    /// The entries whose grants belong to sessions, each with the milliseconds that it outlives the connection of its
-    /// session. `hash` is the hash that keys are stored with.
-    pub fn session_grants(&self, hash: impl Fn(&[u8]) -> u64) -> Vec<(EntryId, u64)> {
+    /// The entries whose grants belong to sessions, each with the number of its session and the milliseconds that it outlives
+    /// the connection of the session. `hash` is the hash that keys are stored with.
+    pub fn session_grants(&self, hash: impl Fn(&[u8]) -> u64) -> Vec<(EntryId, u64, u64)> {
         let of_sessions = self.granted.details.iter().filter_map(|((table, key), details)| {
-            let (_, delay_ms) = details.session?;
+            let (session, delay_ms) = details.session?;
             let table = &self.tables[usize::from(*table)].table;
             let id = table.find(hash(key) as u32, |id| self.arena.key(id) == key)?;
-            Some((EntryId(id), delay_ms))
+            Some((EntryId(id), session, delay_ms))
         });
         of_sessions.collect()
     }
