@@ -3,6 +3,7 @@
 //! The same defects, and two more, are tried in `simulation::replicating`.
 
 use std::net::SocketAddr;
+use std::thread::sleep;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -20,11 +21,13 @@ use super::harness::{Etcd, Host, Node};
 use super::live::{start, stop_for_a_while, strike_leader};
 use crate::mutex::check_run;
 use crate::mutex::checker::Verdict;
-use crate::mutex::harness::python;
+use crate::mutex::harness::{Told, python};
 
 /// How long a broken cluster is watched per attempt, and how many attempts: a defect needs two clients that meet.
 const ROUND: Duration = Duration::from_secs(4);
 const ROUNDS_MAX: u32 = 20;
+/// How long a leader is stopped: another takes over after a second, and ends sessions after one more.
+const LONGER_THAN_SESSIONS: Duration = Duration::from_millis(2_500);
 
 /// Watches clusters until the checker finds what is wrong with one.
 fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
@@ -46,21 +49,21 @@ fn behind(fault: Fault) -> (Etcd, Gateway) {
 }
 
 /// Runs clients through two nodes, while `strike` harms the one that leads.
-fn watch(name: &str, endpoints: &str, mut strike: impl FnMut(&mut Node)) -> Verdict {
+fn watch((name, told): (&str, Told), endpoints: &str, mut strike: impl FnMut(&mut Node)) -> Verdict {
     let mut nodes = start(endpoints, &[Host::local(), Host::local()]);
     let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
     let mut restart = || {
         strike_leader(&mut nodes, |nodes, leader| strike(&mut nodes[leader]));
         Ok(())
     };
-    check_run(name, &addresses, ROUND, python(), &mut restart)
+    check_run(name, &addresses, ROUND, python(), (told, &mut restart))
 }
 
 #[test]
 #[ignore = "needs etcd"]
 fn a_cluster_behind_a_whole_gateway_is_not_caught() {
     let (_etcd, gateway) = behind(Fault::None);
-    let verdict = watch("cluster behind a gateway", &gateway.endpoint(), stop_for_a_while);
+    let verdict = watch(("cluster behind a gateway", Told::Late), &gateway.endpoint(), stop_for_a_while);
     assert!(verdict.unsafe_findings().is_empty(), "{:?}", verdict.unsafe_findings());
     assert!(verdict.grants > 0, "{verdict:?}");
 }
@@ -70,7 +73,7 @@ fn a_cluster_behind_a_whole_gateway_is_not_caught() {
 fn commits_without_the_fence_are_caught() {
     must_be_caught("commits without the fence", || {
         let (_etcd, gateway) = behind(Fault::NoFence);
-        watch("cluster without the fence", &gateway.endpoint(), stop_for_a_while)
+        watch(("cluster without the fence", Told::Late), &gateway.endpoint(), stop_for_a_while)
     });
 }
 
@@ -79,7 +82,7 @@ fn commits_without_the_fence_are_caught() {
 fn replies_before_the_commit_are_caught() {
     must_be_caught("replies before the commit", || {
         let (_etcd, gateway) = behind(Fault::EarlyReplies);
-        watch("cluster with early replies", &gateway.endpoint(), |leader| {
+        watch(("cluster with early replies", Told::Late), &gateway.endpoint(), |leader| {
             leader.signal(Signal::SIGKILL);
             gateway.lose_commits();
             leader.restart();
@@ -93,11 +96,25 @@ fn a_lock_time_that_does_not_go_on_is_caught() {
     must_be_caught("lock time ahead of that of the leader before", || {
         let etcd = Etcd::start_one(&[]);
         let mut jumps = 0;
-        watch("cluster with another lock time", &etcd.endpoints(), |leader| {
+        watch(("cluster with another lock time", Told::Late), &etcd.endpoints(), |leader| {
             leader.signal(Signal::SIGKILL);
             jumps += 1;
             set_lock_time(&etcd, jumps);
             leader.restart();
+        })
+    });
+}
+
+/// A process that does not run closes no connection: its sessions are still open when another node ends them.
+#[test]
+#[ignore = "needs etcd"]
+fn sessions_that_a_deposed_leader_keeps_are_caught() {
+    must_be_caught("sessions that a deposed leader keeps", || {
+        let etcd = Etcd::start_one(&[]);
+        watch(("cluster with a leader that is stopped for long", Told::First), &etcd.endpoints(), |leader| {
+            leader.signal(Signal::SIGSTOP);
+            sleep(LONGER_THAN_SESSIONS);
+            leader.signal(Signal::SIGCONT);
         })
     });
 }

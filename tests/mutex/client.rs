@@ -6,7 +6,7 @@
 //! Time    real: clients pause, and stall past their leases.
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,7 @@ use redis_protocol::resp2::types::OwnedFrame;
 
 use super::history::{Answer, Ask, got, sent};
 use crate::support::rng::Rng;
+use crate::support::stream::REPLY_TIMEOUT;
 use crate::support::wire::Link;
 
 /// The parameters of the process.
@@ -27,6 +28,8 @@ pub(crate) struct Orders {
     pub(crate) is_native: bool,
     /// Whether the server is killed and started again during the run: then connections end, and leases outlive a start.
     pub(crate) is_killed: bool,
+    /// Whether clients are told of the end of a connection before a session of it may end.
+    pub(crate) is_told: bool,
     /// Whether the server is attacked during the run: then clients log in, from an address of their own.
     pub(crate) is_attacked: bool,
     pub(crate) history: String,
@@ -42,6 +45,7 @@ impl Orders {
             server: word(SERVER)?.parse().expect("an address"),
             is_native: word(NATIVE)? == "true",
             is_killed: word(KILLED)? == "true",
+            is_told: word(TOLD)? == "true",
             is_attacked: word(ATTACKED)? == "true",
             history: word(HISTORY)?,
             seed: word(SEED)?.parse().expect("a seed"),
@@ -49,11 +53,12 @@ impl Orders {
         })
     }
 
-    pub(crate) fn environment(&self) -> [(&'static str, String); 7] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 8] {
         [
             (SERVER, self.server.to_string()),
             (NATIVE, self.is_native.to_string()),
             (KILLED, self.is_killed.to_string()),
+            (TOLD, self.is_told.to_string()),
             (ATTACKED, self.is_attacked.to_string()),
             (HISTORY, self.history.clone()),
             (SEED, self.seed.to_string()),
@@ -112,6 +117,7 @@ struct Client<'b> {
     server: SocketAddr,
     is_native: bool,
     is_killed: bool,
+    is_told: bool,
     is_attacked: bool,
     link: Option<Link>,
     rng: Rng,
@@ -119,8 +125,8 @@ struct Client<'b> {
     /// Unique among all clients of the run.
     name: String,
     calls: u64,
-    /// When the last answer arrived.
-    heard_ns: u64,
+    /// A moment at which the connection was certainly open: the last answer, or later.
+    open_ns: u64,
     /// The lock that was asked for last until the connection ends.
     session: Option<(&'static str, String)>,
     held: Option<Held>,
@@ -132,13 +138,14 @@ impl<'b> Client<'b> {
             server: orders.server,
             is_native: orders.is_native,
             is_killed: orders.is_killed,
+            is_told: orders.is_told,
             is_attacked: orders.is_attacked,
             link: None,
             rng: Rng::new(orders.seed * CLIENTS as u64 + number as u64),
             book,
             name: format!("{}-{number}", std::process::id()),
             calls: 0,
-            heard_ns: now_ns(),
+            open_ns: now_ns(),
             session: None,
             held: None,
         }
@@ -188,11 +195,12 @@ impl<'b> Client<'b> {
     }
 
     fn act_in_session(&mut self, lock: &'static str, token: String) -> io::Result<()> {
-        let ask = match self.rng.below(4) {
+        // A fault meets a session only if it lasts.
+        let ask = match self.rng.below(if self.is_told { 200 } else { 4 }) {
             0 => return self.hang_up(lock, &token),
-            1 => Ask::Look,
-            2 => Ask::Token,
-            _ => Ask::Release,
+            1 => Ask::Release,
+            even if even % 2 == 0 => Ask::Token,
+            _ => Ask::Look,
         };
         self.call(lock, ask, &token)?;
         if ask != Ask::Release {
@@ -201,9 +209,9 @@ impl<'b> Client<'b> {
         Ok(())
     }
 
-    /// Ends the connection, and thereby the lock. Where servers are killed, it may have ended since the last answer.
+    /// Ends the connection, and thereby the lock. Where servers are killed, it may have ended before.
     fn hang_up(&mut self, lock: &str, token: &str) -> io::Result<()> {
-        let from_ns = if self.is_killed { self.heard_ns } else { now_ns() };
+        let from_ns = if self.is_killed { self.open_ns } else { now_ns() };
         let id = self.announce_at(from_ns, lock, Ask::Hangup, token)?;
         self.link = None;
         self.write(&got(&id, now_ns(), &Answer::Yes))
@@ -236,7 +244,7 @@ impl<'b> Client<'b> {
         let (lock, lease_ms) = (self.rng.pick(LOCKS), self.lease_ms());
         let token = format!("{}-{}", self.name, self.calls);
         let until = Instant::now() + Duration::from_millis(lease_ms);
-        let is_session = self.is_native_on(lock) && self.rng.one_in(6);
+        let is_session = self.is_native_on(lock) && self.rng.one_in(if self.is_told { 3 } else { 6 });
         let is_granted = if is_session {
             self.session = Some((lock, token.clone()));
             self.call(lock, Ask::Session, &token)? != Answer::No
@@ -278,8 +286,8 @@ impl<'b> Client<'b> {
         let frame = self.ask(lock, ask, token, form)?;
         let answer = answer(ask, form, &frame)
             .ok_or_else(|| io::Error::other(format!("{ask:?} of {lock} was answered {frame:?}")))?;
-        self.heard_ns = now_ns();
-        self.write(&got(&id, self.heard_ns, &answer))?;
+        self.open_ns = now_ns();
+        self.write(&got(&id, self.open_ns, &answer))?;
         Ok(answer)
     }
 
@@ -295,7 +303,22 @@ impl<'b> Client<'b> {
 
     fn ask(&mut self, lock: &str, ask: Ask, token: &str, form: Form) -> io::Result<OwnedFrame> {
         let (lease, wait) = numbers(ask, form);
-        self.link()?.ask(&words(lock, ask, token, form, (&lease, &wait)))
+        self.link()?.send(&words(lock, ask, token, form, (&lease, &wait)))?;
+        let begun = Instant::now();
+        loop {
+            let now_ns = now_ns();
+            match self.link()?.next() {
+                // A connection that had been closed before would not have kept the client waiting.
+                Err(error)
+                    if matches!(error.kind(), TimedOut | WouldBlock)
+                        && self.is_told
+                        && begun.elapsed() < REPLY_TIMEOUT =>
+                {
+                    self.open_ns = now_ns;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Records that a call is about to be sent; returns its id.
@@ -317,6 +340,9 @@ impl<'b> Client<'b> {
     fn link(&mut self) -> io::Result<&mut Link> {
         while self.link.is_none() {
             self.link = if self.is_attacked { log_in(self.server)? } else { Some(Link::to(self.server)?) };
+            if let Some(link) = self.link.as_mut().filter(|_| self.is_told) {
+                link.set_patience(LOOK_EVERY);
+            }
         }
         Ok(self.link.as_mut().expect("it is open"))
     }
@@ -427,6 +453,8 @@ const HONEST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 pub(crate) const HONEST_USER: &str = "honest";
 pub(crate) const HONEST_PASSWORD: &str = "honest-password";
 
+/// How often a client that waits looks whether its connection is open.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// From a lost connection to the next call.
 const RECONNECT: Duration = Duration::from_millis(2);
 /// How long a native request waits at most.
@@ -434,6 +462,7 @@ const WAIT_MS_MAX: usize = 60;
 
 const NATIVE: &str = "REDLATCH_MUTEX_NATIVE";
 const KILLED: &str = "REDLATCH_MUTEX_KILLED";
+const TOLD: &str = "REDLATCH_MUTEX_TOLD";
 const ATTACKED: &str = "REDLATCH_MUTEX_ATTACKED";
 const SERVER: &str = "REDLATCH_MUTEX_SERVER";
 const HISTORY: &str = "REDLATCH_MUTEX_HISTORY";

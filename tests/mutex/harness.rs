@@ -25,6 +25,15 @@ use crate::support::wire::Link;
 /// Kills the server and starts it again at its address.
 pub(crate) type Restart<'r> = &'r mut dyn FnMut() -> Result<(), String>;
 
+/// When clients learn that a server which is killed, or replaced, has ended their sessions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Told {
+    /// Before anybody else is granted a lock of the session: their connections are closed.
+    First,
+    /// At any time: a process that is stopped, or a link that is down, closes no connection.
+    Late,
+}
+
 /// Runs clients on the server for a duration, with a kill of the server every second or so if it can be restarted; returns
 /// their calls. `others` are programs that take part, besides those of this program. Where several servers serve the same
 /// locks, the processes have them in turn, and the other programs the first one.
@@ -36,16 +45,17 @@ pub(crate) fn run(
     seed: u64,
     lasts: Duration,
     others: Vec<Command>,
-    mut restart: Option<Restart<'_>>,
+    mut restart: Option<(Told, Restart<'_>)>,
 ) -> Result<Vec<Call>, String> {
     let is_native = prepare(servers[0]).map_err(|error| format!("a server that answers: {error}"))?;
     let (directory, rng) = (Directory::new(), Rng::new(seed));
-    let is_killed = restart.is_some();
+    let (is_killed, is_told) = (restart.is_some(), matches!(restart, Some((Told::First, _))));
     let mut run = Run {
         directory,
         servers,
         is_native,
         is_killed,
+        is_told,
         is_attacked: false,
         rng,
         members: Vec::new(),
@@ -66,7 +76,7 @@ pub(crate) fn run(
             break;
         }
         run.strike(left)?;
-        if let Some(restart) = restart.as_mut().filter(|_| Instant::now() >= next_kill) {
+        if let Some((_, restart)) = restart.as_mut().filter(|_| Instant::now() >= next_kill) {
             let before_ns = now_ns();
             restart()?;
             run.restarts.push((before_ns, now_ns()));
@@ -88,6 +98,7 @@ struct Run<'r> {
     servers: &'r [SocketAddr],
     is_native: bool,
     is_killed: bool,
+    is_told: bool,
     is_attacked: bool,
     rng: Rng,
     members: Vec<Member>,
@@ -112,9 +123,16 @@ impl Run<'_> {
     fn start(&mut self, mut command: Command, server: SocketAddr, lasts: Duration) -> Result<(), String> {
         let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
-        let Self { is_native, is_killed, is_attacked, .. } = *self;
-        let history_file = history.display().to_string();
-        let orders = Orders { server, is_native, is_killed, is_attacked, history: history_file, seed, lasts };
+        let orders = Orders {
+            server,
+            is_native: self.is_native,
+            is_killed: self.is_killed,
+            is_told: self.is_told,
+            is_attacked: self.is_attacked,
+            history: history.display().to_string(),
+            seed,
+            lasts,
+        };
         let name = command.get_program().to_string_lossy().into_owned();
         command.envs(orders.environment()).stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.spawn().map_err(|error| format!("{name}: {error}"))?;
@@ -153,7 +171,9 @@ impl Run<'_> {
             // One that was killed early has written nothing.
             let text = fs::read_to_string(&member.history).unwrap_or_default();
             let its_calls = read(&text)?;
-            let ends = member.killed_ns.iter().chain(&self.restarts);
+            // Clients that are told note these ends themselves.
+            let restarts = self.restarts.iter().filter(|_| !self.is_told);
+            let ends = member.killed_ns.iter().chain(restarts);
             calls.extend(ends.flat_map(|end| hangups(&its_calls, *end)));
             calls.extend(its_calls);
         }
@@ -176,6 +196,7 @@ impl<'r> Besieged<'r> {
             servers: std::slice::from_ref(server),
             is_native: true,
             is_killed: false,
+            is_told: false,
             is_attacked: true,
             rng: Rng::new(seed),
             members: Vec::new(),

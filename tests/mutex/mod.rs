@@ -42,6 +42,7 @@ use crate::support::server::{Server, free_port};
 use broken::{Broken, FAULTS};
 use checker::{LATE_MS_MAX, Law, Verdict, check};
 use client::Orders;
+use harness::Told;
 
 /// Not a test: the entry point of the client processes that a run starts.
 #[test]
@@ -141,7 +142,7 @@ mod killed {
         };
         let lasts = lasts().max(KILLED_FOR);
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let calls = harness::run(&[address], seed(), lasts, harness::python(), Some(&mut restart));
+        let calls = harness::run(&[address], seed(), lasts, harness::python(), Some((Told::First, &mut restart)));
         let calls = calls.expect("a whole run");
         let verdict = check(&calls);
         report(&format!("{name}, killed {kills} times"), &verdict);
@@ -203,7 +204,7 @@ pub(crate) fn check_run(
     servers: &[SocketAddr],
     lasts: Duration,
     others: Vec<Command>,
-    restart: harness::Restart<'_>,
+    restart: (Told, harness::Restart<'_>),
 ) -> Verdict {
     let verdict = check(&harness::run(servers, seed(), lasts, others, Some(restart)).expect("a whole run"));
     report(name, &verdict);

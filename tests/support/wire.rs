@@ -40,7 +40,6 @@ impl Link {
     }
 
     /// Waits for an answer no longer than this.
-    #[cfg(feature = "etcd")]
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.stream.set_read_timeout(Some(patience)).expect("a patience above zero");
     }
