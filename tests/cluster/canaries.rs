@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::broken::{Fault, Gateway};
 use super::harness::{Etcd, Host, Node};
-use super::live::{start, stop_for_a_while, strike_leader};
+use super::live::{LONGER_THAN_SESSIONS, start, stop_for_a_while, strike_leader};
 use crate::mutex::check_run;
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
@@ -26,8 +26,6 @@ use crate::mutex::harness::{Told, python};
 /// How long a broken cluster is watched per attempt, and how many attempts: a defect needs two clients that meet.
 const ROUND: Duration = Duration::from_secs(4);
 const ROUNDS_MAX: u32 = 20;
-/// How long a leader is stopped: another takes over after a second, and ends sessions after one more.
-const LONGER_THAN_SESSIONS: Duration = Duration::from_millis(2_500);
 
 /// Watches clusters until the checker finds what is wrong with one.
 fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
