@@ -75,7 +75,11 @@ fn a_session_outlives_its_leader() {
     let (attached, count) = attach(&standby, &long_id);
     assert_eq!(count, 1);
     for key in ["short", "long"] {
-        assert_eq!(standby.ask(&["PTTL", key]), Some(OwnedFrame::Integer(-1)), "{key} lasts as its connection");
+        assert_eq!(
+            standby.ask(&["PTTL", key]),
+            Some(OwnedFrame::Integer(-1)),
+            "{key} lasts as its connection"
+        );
         assert_eq!(standby.acquire(key, "you"), None, "{key} is held");
     }
     wait_until("the end of a session without a connection", || standby.acquire("lost", "you").is_some());
@@ -107,7 +111,8 @@ fn a_leader_that_was_stopped_closes_the_connections_of_sessions_when_it_goes_on(
     let (mut held, id) = hold(&leader, "lock", "0");
     let token = leader.acquire("other", "you").expect("a lock that is free");
     leader.signal(Signal::SIGSTOP);
-    let granted = || standby.ask(&["LOCK.ACQUIRE", "lock", "you", "LEASE", "60000"]).and_then(|it| token_in(&it));
+    let granted =
+        || standby.ask(&["LOCK.ACQUIRE", "lock", "you", "LEASE", "60000"]).and_then(|it| token_in(&it));
     let mut later = None;
     wait_until("a grant by the other node", || {
         later = granted();

@@ -147,6 +147,28 @@ fn kills_under_load_lose_no_acknowledged_lock() {
 }
 
 #[test]
+fn a_session_outlives_a_kill_for_its_delay() {
+    let directory = Directory::new();
+    let mut server = start(&directory);
+    let mut holder = peer(&server);
+    for (key, delay_ms) in [("long", 60_000), ("short", 0)] {
+        holder.send(format!("LOCK.ACQUIRE {key} me SESSION DELAY {delay_ms}\r\n").as_bytes());
+        assert_eq!(reply(&mut holder.0).unwrap()[1], "token");
+    }
+    assert!(holder.ask(b"LOCK.SESSION ID\r\n").starts_with('$'));
+    let id = holder.line();
+    server.process.kill().unwrap();
+    server.end();
+    let server = start(&directory);
+    let mut holder = peer(&server);
+    assert_eq!(holder.ask(b"EXISTS long short\r\n"), ":1", "the lock with a delay is there");
+    assert_eq!(holder.ask(format!("LOCK.SESSION ATTACH {id}\r\n").as_bytes()), ":1");
+    assert_eq!(holder.ask(b"PTTL long\r\n"), ":-1", "it lasts as long as its connection again");
+    assert_eq!(holder.ask(b"LOCK.TOKEN long me\r\n"), ":1");
+    assert_eq!(holder.ask(b"LOCK.RELEASE long me\r\n"), ":1");
+}
+
+#[test]
 fn an_end_in_good_order_under_load_loses_nothing() {
     let directory = Directory::new();
     for mode in ["everysec", "always"] {

@@ -142,7 +142,8 @@ mod killed {
         };
         let lasts = lasts().max(KILLED_FOR);
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        let calls = harness::run(&[address], seed(), lasts, harness::python(), Some((Told::First, &mut restart)));
+        let calls =
+            harness::run(&[address], seed(), lasts, harness::python(), Some((Told::First, &mut restart)));
         let calls = calls.expect("a whole run");
         let verdict = check(&calls);
         report(&format!("{name}, killed {kills} times"), &verdict);

@@ -4,6 +4,7 @@
 //!         *sent* the request. The server counts the lease from the execution, which is later than the sending, and its
 //!         lock time is never faster than the client's clock, so that this belief ends first. A belief that were
 //!         measured from the reply would outlast the lease by the way of the reply.
+//!         A client believes in a session for as long as its connection is open, and for the delay after that.
 //! Laws    beliefs in one lock do not overlap; fencing tokens and counters are above every one that was acknowledged
 //!         before the request was sent.
 
@@ -37,6 +38,14 @@ pub(super) enum Kind {
     Hash,
     /// LOCK.ACQUIRE, with a fencing token.
     Native,
+    /// The same lock, for as long as the connection is open.
+    Session,
+}
+
+impl Kind {
+    fn is_native(self) -> bool {
+        matches!(self, Self::Native | Self::Session)
+    }
 }
 
 /// A lock that a client has been granted.
@@ -45,8 +54,10 @@ pub(super) struct Hold {
     pub(super) kind: Kind,
     pub(super) key: String,
     pub(super) owner: String,
-    /// The last millisecond of the belief.
+    /// The last millisecond of the belief. That in a session ends with its connection.
     pub(super) until_ms: u64,
+    /// For how long the client believes in a session without a connection.
+    delay_ms: u64,
     /// Whether a loss of power has come between, after which the server may have forgotten it.
     pub(super) may_be_lost: bool,
     /// Whether its lease is above `horizon-max-lease`: a server in memory mode does not wait for its end.
@@ -158,6 +169,15 @@ impl Client {
     /// Chooses and sends the next request, if there is one.
     pub(super) fn act(&mut self, who: usize, now_ms: u64, told: &Told, rng: &mut Rng) {
         let op = match &self.hold {
+            Some(Hold { kind: Kind::Session, until_ms: u64::MAX, .. }) => match rng.below(30) {
+                0 => Op::Release,
+                1 => self.write(who, rng),
+                _ => return,
+            },
+            Some(Hold { kind: Kind::Session, .. }) => {
+                self.hold.take_if(|hold| hold.until_ms < now_ms);
+                return;
+            }
             Some(hold) => {
                 let is_late = hold.until_ms < now_ms;
                 match rng.below(8) {
@@ -208,9 +228,24 @@ impl Client {
 
     fn acquire(&mut self, who: usize, rng: &mut Rng) -> Op {
         self.owners += 1;
-        let kind = rng.pick(&[Kind::Plain, Kind::Plain, Kind::Hash, Kind::Native]);
-        let key = format!("{kind:?}:{}", rng.below(LOCKS));
-        Op::Acquire { kind, key, owner: format!("{who}-{}", self.owners), lease_ms: lease(rng) }
+        let also = if self.is_replicated { Kind::Session } else { Kind::Plain };
+        let kind = rng.pick(&[Kind::Plain, Kind::Hash, Kind::Native, also]);
+        let named = if kind == Kind::Session { Kind::Native } else { kind };
+        let key = format!("{named:?}:{}", rng.below(LOCKS));
+        let lease_ms = if kind == Kind::Session { rng.pick(&[0, 0, 300, 2_000]) } else { lease(rng) };
+        Op::Acquire { kind, key, owner: format!("{who}-{}", self.owners), lease_ms }
+    }
+
+    /// Its connection has ended.
+    pub(super) fn lose_session(&mut self, now_ms: u64) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.kind == Kind::Session) {
+            hold.until_ms = hold.until_ms.min((now_ms + hold.delay_ms).saturating_sub(1));
+        }
+    }
+
+    /// Its server may not tell it in time that its session has ended: it does not count on it.
+    pub(super) fn give_session_up(&mut self) {
+        self.hold.take_if(|hold| hold.kind == Kind::Session);
     }
 
     fn write(&mut self, who: usize, rng: &mut Rng) -> Op {
@@ -233,6 +268,9 @@ impl Client {
             }
             Op::Acquire { kind: Kind::Hash, key, owner, lease_ms } => {
                 format!("EVAL SCRIPT 1 {key} {lease_ms} {owner}")
+            }
+            Op::Acquire { kind: Kind::Session, key, owner, lease_ms } => {
+                format!("LOCK.ACQUIRE {key} {owner} SESSION DELAY {lease_ms} WAIT {}", 1 + rng.below(3_000))
             }
             Op::Acquire { kind: Kind::Native, key, owner, lease_ms } if rng.one_in(2) => {
                 format!("LOCK.ACQUIRE {key} {owner} LEASE {lease_ms} WAIT {}", 1 + rng.below(3_000))
@@ -260,7 +298,7 @@ impl Client {
                     (Kind::Native, Op::Extend { lease_ms }) => {
                         format!("LOCK.EXTEND {key} {owner} LEASE {lease_ms}")
                     }
-                    (Kind::Native, _) => format!("LOCK.RELEASE {key} {owner}"),
+                    (Kind::Native | Kind::Session, _) => format!("LOCK.RELEASE {key} {owner}"),
                     (_, _) => format!("EVAL SCRIPT 1 {key} {owner}"),
                 }
             }
@@ -285,16 +323,20 @@ impl Client {
                 let is_granted = match kind {
                     Kind::Plain => reply == "+OK\r\n",
                     Kind::Hash => reply == "$-1\r\n",
-                    Kind::Native => reply.contains("$5\r\ntoken\r\n"),
+                    Kind::Native | Kind::Session => reply.contains("$5\r\ntoken\r\n"),
                 };
                 if !is_granted {
                     return Ok(None);
                 }
-                if kind == Kind::Native {
+                if kind.is_native() {
                     told.token(token_in(reply)?, floor)?;
                 }
-                let (until_ms, is_long) = (sent_ms + self.trusted_ms(lease_ms), lease_ms > LEASE_MS_MAX);
-                self.hold = Some(Hold { kind, key, owner, until_ms, may_be_lost, is_long });
+                let (trusted_ms, is_long) = (self.trusted_ms(lease_ms), lease_ms > LEASE_MS_MAX);
+                let (until_ms, delay_ms) = match kind {
+                    Kind::Session => (u64::MAX, trusted_ms),
+                    _ => (sent_ms + trusted_ms, 0),
+                };
+                self.hold = Some(Hold { kind, key, owner, until_ms, delay_ms, may_be_lost, is_long });
             }
             Op::Extend { lease_ms } => {
                 let until_ms = sent_ms + self.trusted_ms(lease_ms);

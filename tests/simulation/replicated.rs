@@ -20,6 +20,7 @@ use redlatch_core::journal::recovery::{Ending, Found, Resume};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch_core::replication::etcd::{EtcdError, Transaction};
 use redlatch_core::state::clients::Client as Peer;
+use redlatch_core::state::lock_sessions::RestoredLock;
 use redlatch_core::state::settings::Settings;
 use redlatch_proto::clock::{Clock, LockTime, Now};
 use redlatch_proto::resp::Request as Words;
@@ -43,7 +44,7 @@ pub(super) const TAKEOVER_MS: u64 = 1_000;
 const RUN_MS: u64 = 20_000;
 const FAULTS_MS: u64 = 13_000;
 /// How long a fault lasts at most.
-const FAULT_MS_MAX: u64 = 3_000;
+const FAULT_MS_MAX: u64 = 4_000;
 /// How long something takes between a node and etcd that is late, at most.
 const LATE_MS_MAX: u64 = 700;
 /// How long a node that reaches etcd again is hidden from most clients.
@@ -52,6 +53,8 @@ const HIDDEN_MS: u64 = 600;
 const SILENCE_MS_MAX: u64 = 1_000;
 /// Real time at the beginning of a run.
 const BEGIN_MS: u64 = 1_700_000_000_000;
+/// How long a reply is on its way at most.
+const DELIVERY_MS_MAX: u64 = 5;
 /// How long a node waits for etcd.
 const TIMEOUT_MS: u64 = 400;
 /// By how many millionths the clocks of the nodes differ from real time.
@@ -71,6 +74,8 @@ pub(super) enum Defect {
     JumpsAhead,
     /// Replies that tell of nothing new leave at once.
     ReadsWithoutProof,
+    /// A leader that another node may have replaced leaves the connections of sessions open.
+    KeepsSessions,
 }
 
 pub(super) const DEFECTS: &[Defect] = &[
@@ -79,6 +84,7 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect::CommitsWithoutHead,
     Defect::JumpsAhead,
     Defect::ReadsWithoutProof,
+    Defect::KeepsSessions,
 ];
 
 /// What a node blocks for.
@@ -341,6 +347,7 @@ impl World {
                 Job::None
             }
         };
+        self.close_doubtful_sessions();
         self.look_after_waits();
         job
     }
@@ -447,11 +454,15 @@ impl World {
             let leader = self.nodes[link.node].leader.as_ref();
             leader.is_some_and(|(number, _)| *number == link.leader)
         };
-        let Some(link) = self.links[who].filter(is_open).or_else(|| self.connect(who)) else {
+        let open = self.links[who].filter(is_open);
+        let now_ms = self.now_ms();
+        if open.is_none() {
+            self.clients[who].lose_session(now_ms);
+        }
+        let Some(link) = open.or_else(|| self.connect(who)) else {
             return self.schedule_within(150, Event::Act(who));
         };
         self.links[who] = Some(link);
-        let now_ms = self.now_ms();
         self.clients[who].act(who, now_ms, &self.told, &mut self.rng);
         let Some(request) = &self.clients[who].request else {
             let delay_ms = 20 + self.rng.below_u64(400);
@@ -540,8 +551,33 @@ impl World {
             if self.links[who] == Some(link) {
                 self.clients[who].request.iter_mut().for_each(|request| request.is_answered = true);
             }
-            let delay_ms = 1 + self.rng.below_u64(5);
+            let delay_ms = 1 + self.rng.below_u64(DELIVERY_MS_MAX);
             self.schedule(delay_ms, Event::Deliver(who, link, reply));
+        }
+    }
+
+    /// Closes the connections of sessions of leaders that another node may have replaced.
+    fn close_doubtful_sessions(&mut self) {
+        if self.defect == Defect::KeepsSessions {
+            return;
+        }
+        let now_ms = self.now_ms();
+        for node in 0..NODES {
+            let boot_ms = self.boot_ms(node);
+            let Node { leader: Some((_, server)), open, paused_until_ms, .. } = &self.nodes[node] else {
+                continue;
+            };
+            if *paused_until_ms > now_ms || server.log.believed_for_ms(boot_ms) > 0 {
+                continue;
+            }
+            let holders = server.engine.shared().registries.lock_sessions.holders();
+            let holds = |connection: &Connection| holders.contains(&connection.session.client.id);
+            let of_holders = server.connections.iter().zip(open).enumerate().filter(|(_, (it, _))| holds(it));
+            let ended: Vec<_> = of_holders.filter_map(|(who, (_, link))| Some((who, (*link)?))).collect();
+            for (who, link) in ended {
+                self.close(who, link);
+                self.schedule_within(3, Event::Reset(who, link));
+            }
         }
     }
 
@@ -604,14 +640,19 @@ impl World {
     /// The connection of a client is gone, and its request is not answered.
     fn lose(&mut self, who: usize) {
         (self.links[who], self.open[who], self.clients[who].request) = (None, None, None);
+        let now_ms = self.now_ms();
+        self.clients[who].lose_session(now_ms);
         self.schedule_within(200, Event::Act(who));
     }
 
     fn reset(&mut self, who: usize, link: Link) {
+        if self.links[who] != Some(link) {
+            return;
+        }
         // A reply that is on its way arrives.
-        let is_answered = self.clients[who].request.as_ref().is_some_and(|request| request.is_answered);
-        if self.links[who] == Some(link) && !is_answered {
-            self.lose(who);
+        match self.clients[who].request.as_ref().is_some_and(|request| request.is_answered) {
+            true => self.schedule(DELIVERY_MS_MAX, Event::Reset(who, link)),
+            false => self.lose(who),
         }
     }
 
@@ -632,9 +673,11 @@ impl World {
             return;
         }
         // Another node takes over while many of them end.
-        let fault_ms = match self.rng.one_in(2) {
-            true => TAKEOVER_MS + self.rng.below_u64(400),
-            false => self.rng.below_u64(FAULT_MS_MAX),
+        let fault_ms = match self.rng.below(3) {
+            0 => TAKEOVER_MS + self.rng.below_u64(400),
+            // It gives sessions an end, too.
+            1 => 2 * TAKEOVER_MS + self.rng.below_u64(FAULT_MS_MAX - 2 * TAKEOVER_MS),
+            _ => self.rng.below_u64(FAULT_MS_MAX),
         };
         let until_ms = now_ms + fault_ms;
         let leads = |node: &usize| self.nodes[*node].leader.as_ref().map(|(number, _)| *number);
@@ -643,7 +686,7 @@ impl World {
         let node = leader.filter(|_| !self.rng.one_in(3)).unwrap_or(any);
         match self.rng.below(9) {
             0..2 => self.kill(node),
-            2..4 => self.nodes[node].paused_until_ms = until_ms,
+            2..4 => self.pause(node, until_ms),
             4 => self.nodes[node].cut_until_ms = until_ms,
             5 => self.isolate(node, until_ms),
             6 => self.nodes.iter_mut().for_each(|node| node.cut_until_ms = until_ms),
@@ -655,6 +698,16 @@ impl World {
         }
         let delay_ms = 100 + self.rng.below_u64(2_500);
         self.schedule(delay_ms, Event::Fault);
+    }
+
+    /// A node is stopped: meanwhile it tells no client that a session has ended.
+    fn pause(&mut self, node: usize, until_ms: u64) {
+        self.nodes[node].paused_until_ms = until_ms;
+        for (client, link) in self.clients.iter_mut().zip(&self.links) {
+            if link.is_some_and(|link| link.node == node) {
+                client.give_session_up();
+            }
+        }
     }
 
     /// The node is cut from etcd, and for longer from all clients but the readers. Meanwhile the others may be slow.
@@ -705,7 +758,7 @@ impl World {
         keyspace: Keyspace,
         log: Arc<Log>,
         clock: Arc<ServerClock>,
-        (found, resume): (&Found, &Resume),
+        (found, resume, session_locks): (&Found, &Resume, Vec<RestoredLock>),
     ) {
         if let Err(why) = self.check_start(&keyspace, clock.now(), found, resume) {
             self.broken = Some(format!("node {node}: {why}: {found:?}, {resume:?}"));
@@ -715,6 +768,7 @@ impl World {
         let shared = Shared::new(keyspace, Settings::default(), clock, self.leaders)
             .with_log(Arc::clone(&log))
             .with_interpreter(INTERPRETER);
+        shared.registries.lock_sessions.restore(session_locks);
         let engine = Engine::new(Arc::new(shared));
         let now = engine.shared().clock.now();
         let connections = (0..CLIENTS).map(|_| connect(&engine, now)).collect();
@@ -741,7 +795,8 @@ impl World {
         if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, self.now_ms())) {
             return Err(lost);
         }
-        match self.state.take().map(|before| living(&before, now)) {
+        let state = without_sessions(state);
+        match self.state.take().map(|before| without_sessions(living(&before, now))) {
             Some(before) if before != state => Err(format!("the state was {before:?} and is {state:?}")),
             _ => Ok(()),
         }
@@ -759,6 +814,13 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// A state without the keys that may be locks of sessions: each leader gives them an end of its own. Beliefs in them are checked
+/// for themselves.
+fn without_sessions(mut state: State) -> State {
+    state.retain(|(_, key), _| !key.starts_with(b"Native"));
+    state
 }
 
 /// A connection to a server.

@@ -83,7 +83,7 @@ fn lead(port: &Arc<Port>, term: &Term) {
     if port.defect() == Defect::JumpsAhead && found.opened.is_some() {
         resume.now = resume.now + 2_000;
     }
-    replay.finish(resume.now, TAKEOVER_MS);
+    let session_locks = replay.finish(resume.now, TAKEOVER_MS).session_locks;
     keyspace.raise_tokens(resume.token);
     let start = recovery::beginning(&found, &resume, machine, &terms, keyspace.tokens());
     let log = Arc::new(Log::start(Box::new(term.clone()), start).expect("nothing is written yet"));
@@ -101,7 +101,8 @@ fn lead(port: &Arc<Port>, term: &Term) {
     if port.is_dead() {
         return;
     }
-    port.world.lock().serve(port.node, keyspace, Arc::clone(&log), Arc::clone(&clock), (&found, &resume));
+    let started = (&found, &resume, session_locks);
+    port.world.lock().serve(port.node, keyspace, Arc::clone(&log), Arc::clone(&clock), started);
     let is_released = keep(port, &log, &*clock) && log.stop(clock.now().lock, port.boot_ms()).is_ok();
     if is_released {
         // If it fails, the others wait.

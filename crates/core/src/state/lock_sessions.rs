@@ -145,7 +145,8 @@ impl LockSessions {
     /// Adds locks that outlive their connections, which a server before this one had: a client may attach to their sessions.
     pub fn restore(&self, locks: Vec<RestoredLock>) {
         for RestoredLock { session, database, key, lock } in locks {
-            let session = Arc::clone(&self.by_id.entry(session).or_insert_with(|| self.new_session(session, None)));
+            let session =
+                Arc::clone(&self.by_id.entry(session).or_insert_with(|| self.new_session(session, None)));
             session.hold(database, key, lock);
         }
     }
