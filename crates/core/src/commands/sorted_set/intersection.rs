@@ -170,8 +170,7 @@ fn intersection(
     sources: &[Source<'_>],
     aggregate: Aggregate,
 ) -> Result<SortedSet, Refusal> {
-    let mut stored = SortedSet::new(view.seed());
-    let Some((first, others)) = sources.split_first() else { return Ok(stored) };
+    let Some((first, others)) = sources.split_first() else { return Ok(SortedSet::new(view.seed())) };
     if first.len.saturating_mul(others.len()) > LOOKUPS_MAX {
         return Err(Refusal::said("ERR value is out of range"));
     }
@@ -184,10 +183,8 @@ fn intersection(
             found.is_some()
         });
     }
-    for (member, score) in &members {
-        stored.insert(member, *score);
-    }
-    Ok(stored)
+    let entries = members.iter().map(|(member, score)| (member.as_bytes(), *score));
+    Ok(SortedSet::of(entries, view.seed()))
 }
 
 /// Maximum number of members that one request looks up: the same set may be named many times. Redis has no such bound.
