@@ -66,6 +66,21 @@ fn before_authentication_the_limits_are_those_of_redis_to_the_byte() {
 }
 
 #[test]
+fn an_intersection_looks_up_a_bounded_number_of_members() {
+    const MEMBERS: usize = 1 << 10;
+    const SOURCES: usize = (1 << 16) + 2;
+    let mut fixture = Fixture::with(&[]);
+    let mut peer = fixture.peer();
+    let members: String = (0..MEMBERS).map(|member| format!(" {member}")).collect();
+    assert_eq!(peer.ask(format!("SADD t{members}\r\n").as_bytes()), format!(":{MEMBERS}"));
+    let names = "$1\r\nt\r\n".repeat(SOURCES);
+    let request = format!("*{}\r\n$11\r\nZINTERSTORE\r\n$1\r\nd\r\n$5\r\n{SOURCES}\r\n{names}", SOURCES + 3);
+    assert_eq!(peer.ask(request.as_bytes()), "-ERR value is out of range");
+    assert_eq!(peer.ask(b"ZINTERSTORE d 2 t t\r\n"), format!(":{MEMBERS}"));
+    fixture.goes_on();
+}
+
+#[test]
 fn a_client_that_leaves_more_unread_than_its_class_may_is_dropped_and_counted() {
     const VALUE: usize = MIB / 16;
     let mut fixture = Fixture::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);

@@ -268,6 +268,10 @@ pub(crate) const WAYS: &[Way] =
             model.overwrite(Other, Some("v"));
             model.put(&place("s"), Some("v"), None);
         }),
+        way("ZINTERSTORE over it", &["o: ZADD z 1 m", "o: ZINTERSTORE k 1 z"], |model| {
+            model.overwrite(Other, None);
+            model.put(&place("z"), None, None);
+        }),
         way("ZRANGESTORE over it", &["o: ZADD z 1 m", "o: ZRANGESTORE k z 0 -1"], |model| {
             model.overwrite(Other, None);
             model.put(&place("z"), None, None);

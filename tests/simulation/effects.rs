@@ -117,6 +117,8 @@ pub(crate) const COMMANDS: &[&str] = &[
     "ZMPOP 2 z z MIN COUNT n",
     "ZPOPMAX z",
     "ZPOPMIN z n",
+    "ZINTERSTORE z 2 z z WEIGHTS s s AGGREGATE MAX",
+    "ZINTERSTORE z 2 z t",
     "ZRANGESTORE z z 0 i",
     "ZREM z m m",
     "ZREMRANGEBYLEX z [a [c",

@@ -33,7 +33,10 @@ pub(super) enum Specification {
 pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
     match keys {
         Keys::Nowhere => Vec::new(),
-        Keys::Counted { count } => vec![Specification::Counted { begin: count }],
+        Keys::Counted { destination, count } => {
+            let destination = destination.map(|begin| Specification::Range { begin, last: 0, step: 1 });
+            destination.into_iter().chain([Specification::Counted { begin: count }]).collect()
+        }
         // RENAME, COPY: two adjacent keys are used in different ways.
         Keys::Range { first, last, step: 1 } if last > first as i32 => {
             (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
@@ -136,6 +139,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("xtrim", &[&["RW", "delete"]]),
     ("zcard", &[&["RO"]]),
     ("zincrby", &[&["RW", "access", "update"]]),
+    ("zinterstore", &[&["OW", "update"], &["RO", "access"]]),
     ("zmpop", &[&["RW", "access", "delete"]]),
     ("zpopmax", &[&["RW", "access", "delete"]]),
     ("zpopmin", &[&["RW", "access", "delete"]]),

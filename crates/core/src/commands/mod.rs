@@ -125,6 +125,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_set::ROWS,
     sorted_set::range::ROWS,
     sorted_set::pop::ROWS,
+    sorted_set::intersection::ROWS,
     stream::ROWS,
     set::ROWS,
     set::random::ROWS,

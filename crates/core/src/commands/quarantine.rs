@@ -251,7 +251,7 @@ mod tests {
         "hset", "incr", "incrbyfloat", "linsert", "lmove", "lock.extend", "lock.guard",
         "lock.session|attach", "lpush", "lpushx", "lset", "move", "mset", "psetex", "rename", "renamenx",
         "rpoplpush", "rpush", "rpushx", "sadd", "setex", "setrange", "smove", "swapdb", "xadd", "zadd",
-        "zrangestore",
+        "zinterstore", "zrangestore",
     ];
 
     #[test]

@@ -8,8 +8,9 @@
     reason = "numbers come from our own rows, and from positions in a bounded request"
 )]
 
-use std::iter::StepBy;
+use std::iter::{Chain, StepBy};
 use std::ops::Range;
+use std::option;
 use std::sync::LazyLock;
 
 use crate::commands::row::{Arg, Flags, Kind, Row, usage};
@@ -53,13 +54,15 @@ pub enum Keys {
     },
     /// Word `count` is the number of keys that follow it.
     Counted {
+        /// A key before that number, which the command writes.
+        destination: Option<usize>,
         /// The word that counts them.
         count: usize,
     },
 }
 
 /// Where the keys of a request are.
-pub type Positions = StepBy<Range<usize>>;
+pub type Positions = Chain<option::IntoIter<usize>, StepBy<Range<usize>>>;
 
 impl Keys {
     /// True if there is exactly one key.
@@ -241,7 +244,7 @@ impl Command {
                 request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
             // A script locks the shards of keys that its request does not name itself.
-            Keys::Counted { count } if request.get(count) == Some(b"1") => {
+            Keys::Counted { destination: None, count } if request.get(count) == Some(b"1") => {
                 request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
             _ => {
@@ -266,20 +269,23 @@ impl Command {
         words: usize,
         get: impl Fn(usize) -> Option<&'a [u8]>,
     ) -> Positions {
+        let mut before = None;
         let (first, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
-            Keys::Counted { count } => {
+            Keys::Counted { destination, count } => {
                 let keys = get(count).and_then(redlatch_proto::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
-                (count + 1, if end <= words { end } else { 0 }, 1)
+                let is_possible = keys > 0 && end <= words;
+                before = destination.filter(|_| is_possible);
+                (count + 1, if is_possible { end } else { 0 }, 1)
             }
         };
-        (first..end.max(first)).step_by(step)
+        before.into_iter().chain((first..end.max(first)).step_by(step))
     }
 }
 
@@ -304,7 +310,11 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
         let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
         let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {
-            (Kind::KeyCount, _) => return Keys::Counted { count: at },
+            // ZINTERSTORE: a key, then the number of others.
+            (Kind::KeyCount, Keys::Range { first, .. }) => {
+                return Keys::Counted { destination: Some(first), count: at };
+            }
+            (Kind::KeyCount, _) => return Keys::Counted { destination: None, count: at },
             (Kind::Key, Keys::Nowhere) => found = Keys::Range { first: at, last, step: 1 },
             // RENAME, COPY: more keys right behind the first.
             (Kind::Key, Keys::Range { first, last: before, step }) if at as i32 == before + 1 => {

@@ -36,6 +36,20 @@ impl SortedSet {
         Self { form: Form::Small(Small::default()), seed }
     }
 
+    /// A set of entries with different members. It has their final form from the beginning, since a large set keeps the
+    /// sign of a zero and a small one does not.
+    pub fn of<'a>(entries: impl ExactSizeIterator<Item = (&'a [u8], f64)> + Clone, seed: Seed) -> Self {
+        let mut set = Self::new(seed);
+        let is_long = |(member, _): (&[u8], f64)| member.len() > SMALL_BYTES_MAX;
+        if entries.len() > SMALL_MEMBERS_MAX || entries.clone().any(is_long) {
+            set.become_skiplist();
+        }
+        for (member, score) in entries {
+            set.insert(member, score);
+        }
+        set
+    }
+
     /// Adds `member`, or changes its score. Returns its previous score, if it was a member.
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
         if let Form::Small(small) = &mut self.form {

@@ -239,7 +239,8 @@ fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refus
 fn describe(reply: &mut Reply<'_>, command: &Command) {
     let (first, last, step) = match key_specs::routed_by(command) {
         Keys::Range { first, last, step } => (first, last, step),
-        Keys::Nowhere | Keys::Counted { .. } => (0, 0, 0),
+        Keys::Counted { destination: Some(at), .. } => (at, at as i32, 1),
+        Keys::Nowhere | Keys::Counted { destination: None, .. } => (0, 0, 0),
     };
     reply.array(10);
     reply.bulk(command.name.as_bytes());

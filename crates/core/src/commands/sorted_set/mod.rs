@@ -2,6 +2,7 @@
 //!
 //! Source  Redis 7.0 `t_zset.c`; WITHSCORE of ZRANK and ZREVRANK of Valkey 9.1.
 
+pub(in crate::commands) mod intersection;
 pub(in crate::commands) mod pop;
 pub(in crate::commands) mod range;
 

@@ -366,7 +366,7 @@ fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// Stores a set under a key, whatever the key held, and answers its length. An empty set removes the key.
-fn store(call: &mut Call<'_, '_>, name: &[u8], set: SortedSet, event: &'static str) {
+pub(in crate::commands) fn store(call: &mut Call<'_, '_>, name: &[u8], set: SortedSet, event: &'static str) {
     call.reply.count(set.len());
     if !set.is_empty() {
         call.view.entry(name).put_object(set.into(), Lease::Never);
