@@ -15,4 +15,5 @@ mod growth;
 mod harness;
 mod live;
 mod partitions;
+mod restored;
 mod takeover;

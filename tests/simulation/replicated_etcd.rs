@@ -21,10 +21,12 @@ use redlatch_proto::clock::LockTime;
 use super::crash_server::ServerClock;
 use super::replicated::{Defect, Wait, WorldHandle};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     keys: BTreeMap<Bytes, (Bytes, i64)>,
     revision: i64,
+    /// Its id; 0: it tells none.
+    pub(super) id: u64,
 }
 
 impl Store {
@@ -59,7 +61,7 @@ impl Store {
                 }
             }
         }
-        Answer { revision: self.revision, has_succeeded, reads }
+        Answer { etcd: self.id, revision: self.revision, has_succeeded, reads }
     }
 
     /// How many keys there are.

@@ -9,6 +9,7 @@ use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::journal::recovery::{self, Machine, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::restored::Memory;
 use redlatch_core::replication::standby::{SightError, Standby};
 use redlatch_core::replication::term::Term;
 use redlatch_proto::clock::{Clock, LockTime};
@@ -40,7 +41,7 @@ pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
         }
     };
     let member = Member { id: format!("{}-{incarnation}", port.node), addresses: Vec::new() };
-    let mut standby = Standby::new(cluster, member);
+    let mut standby = Standby::new(cluster, member, Memory::default());
     loop {
         match standby.look(&**port, || port.boot()) {
             Ok(sight) if sight.is_due => {
@@ -68,6 +69,7 @@ fn lead(port: &Arc<Port>, term: &Term) {
         fresh: LockTime::from_millis(port.wall_ms()),
         startup_guard_ms: 0,
         lease_ms_max: LEASE_MS_MAX,
+        lacks: term.lacks(),
     };
     let mut keyspace = Keyspace::new(layout(None), || {});
     let mut replay = keyspace.replay();

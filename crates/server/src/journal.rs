@@ -12,7 +12,7 @@ use bytes::Bytes;
 use redlatch_core::commands::Shared;
 use redlatch_core::journal::Mode;
 use redlatch_core::journal::log::{Log, Storage};
-use redlatch_core::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
+use redlatch_core::journal::recovery::{self, Ending, Found, Lacks, Machine, Resume, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
@@ -45,6 +45,11 @@ pub(super) trait Place: Debug + Send + Sync {
     /// The machine whose clock is that of the files.
     fn machine(&self) -> Machine {
         boot::machine()
+    }
+
+    /// What is known of the promises that the files lack, if they are an older state of themselves.
+    fn lacks(&self) -> Option<Lacks> {
+        None
     }
 
     /// Files above which the live keys are copied before the server serves: each start begins one.
@@ -134,6 +139,7 @@ pub(super) fn recover(
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
         startup_guard_ms: settings.integer("startup-guard") as u64,
         lease_ms_max: settings.integer("horizon-max-lease") as u64,
+        lacks: place.lacks(),
     };
     let files = place.files()?;
     let is_crowded = files.len() > place.files_max();
