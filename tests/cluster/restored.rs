@@ -1,7 +1,7 @@
 //! etcd is restored from a snapshot, as its disaster recovery is: locks that were granted after the snapshot are not granted again
 //! before they have ended, and tokens go on.
 //!
-//! The rules are tried one by one in `simulation::replicated_terms`, and with faults in `simulation::restoring`.
+//! The rules are tried one by one in `simulation::replicated_terms`, and with faults in `simulation::replicating`.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -80,7 +80,8 @@ fn go_through(mut etcd: Etcd) {
     assert!(granted - asked >= LEASE, "the lock was held");
     assert!(token > late, "{token} after {late}");
     // The quarantine does not come again.
-    let (first, second) = if leader.leads() { (&mut leader, &mut standby) } else { (&mut standby, &mut leader) };
+    let (first, second) =
+        if leader.leads() { (&mut leader, &mut standby) } else { (&mut standby, &mut leader) };
     first.signal(Signal::SIGTERM);
     assert_eq!(first.end(), Some(0));
     second.wait_for("This node leads");

@@ -4,71 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use redlatch_core::journal::item::Horizon;
 use redlatch_core::journal::log::{Log, Start, Storage, SyncError};
-use redlatch_core::journal::recovery::{Lacks, Promised};
+use redlatch_core::journal::recovery::Promised;
 use redlatch_core::journal::{Journal, Mode, Mutation, Record};
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
-use redlatch_core::replication::etcd::{Answer, Etcd, EtcdError, Operation, Transaction};
+use redlatch_core::replication::etcd::{Operation, Transaction};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{Sight, SightError, Standby};
 use redlatch_core::replication::term::{BUFFERED_BYTES_MAX, ENTRY_BYTES_MAX, Term, TermError};
 use redlatch_proto::clock::LockTime;
 
-use super::replicated_etcd::Store;
-
-/// What becomes of the next transaction.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Next {
-    #[default]
-    Answered,
-    Lost,
-    Unanswered,
-}
-
-/// An etcd that answers at once.
-#[derive(Debug, Default)]
-struct Near {
-    store: Mutex<Store>,
-    next: Mutex<Next>,
-    last: Mutex<Transaction>,
-    forgotten: Mutex<i64>,
-}
-
-impl Near {
-    fn put(&self, key: &[u8], value: &'static str) {
-        let (key, value) = (key.to_vec().into(), value.into());
-        self.store
-            .lock()
-            .apply(&Transaction { then: vec![Operation::Put { key, value }], ..Default::default() });
-    }
-
-    fn value(&self, key: &Bytes) -> Bytes {
-        let read = Operation::Read { key: key.clone(), end: None, limit: 1 };
-        let answer = self.store.lock().apply(&Transaction { then: vec![read], ..Default::default() });
-        answer.reads[0][0].value.clone()
-    }
-
-    fn delete(&self, key: &[u8]) {
-        let delete = Operation::Delete { key: key.to_vec().into(), end: None };
-        self.store.lock().apply(&Transaction { then: vec![delete], ..Default::default() });
-    }
-}
-
-impl Etcd for Near {
-    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
-        *self.last.lock() = transaction.clone();
-        let next = std::mem::take(&mut *self.next.lock());
-        let answer = (next != Next::Lost).then(|| self.store.lock().apply(transaction));
-        answer.filter(|_| next == Next::Answered).ok_or(EtcdError::Unknown("lost".to_owned()))
-    }
-
-    fn compact(&self, revision: i64) -> Result<(), EtcdError> {
-        *self.forgotten.lock() = revision;
-        Ok(())
-    }
-}
+use super::replicated_etcd::{Near, Next, Store};
 
 const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16 };
 
@@ -206,7 +153,9 @@ fn accept(etcd: &Arc<Near>, standby: &mut Standby, expected: Promised) -> Term {
     assert_eq!(accepted, Ok(Some(expected)));
     assert!(look(standby, etcd, 9_000).is_due, "nobody leads");
     let next = standby.seize(Arc::clone(etcd) as _).unwrap().unwrap();
-    assert_eq!(next.lacks(), Some(Lacks { promised: expected, quarantine_ms: None }));
+    let lacks = next.lacks().expect("it was accepted");
+    assert_eq!((lacks.promised, lacks.quarantine_ms), (expected, None));
+    assert!(lacks.restores > 0);
     next
 }
 

@@ -27,7 +27,8 @@ impl Options {
     pub(super) fn of(mut request: Request) -> Result<Self, Fault> {
         let found = request.directives.iter().rposition(|directive| directive.name == "quarantine");
         let quarantine = found.map(|at| request.directives.remove(at).words.join(" "));
-        let read = |text: String| duration::read(&text).map_err(|fault| format!("--quarantine '{text}': {fault}"));
+        let read =
+            |text: String| duration::read(&text).map_err(|fault| format!("--quarantine '{text}': {fault}"));
         Ok(Self { quarantine: quarantine.map(read).transpose()?, request })
     }
 }

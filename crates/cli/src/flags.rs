@@ -18,7 +18,8 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, accept_restored, harness, load_command, load_flags, lock_flags, replay, run, test_flags, timeline, top, views,
+    Fault, accept_restored, harness, load_command, load_flags, lock_flags, replay, run, test_flags, timeline,
+    top, views,
 };
 
 /// The action that the arguments ask for.
@@ -70,7 +71,8 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
             serve(&lossy(&arguments[1..])).map(Action::CheckConfig)
         }
         Some("cluster")
-            if arguments.get(1).is_some_and(|word| word == "accept-restored") && !asks_for_help(arguments) =>
+            if arguments.get(1).is_some_and(|word| word == "accept-restored")
+                && !asks_for_help(arguments) =>
         {
             let options = serve(&lossy(&arguments[2..])).and_then(accept_restored::Options::of);
             Ok(options.map_or_else(Action::Misused, Action::AcceptRestored))

@@ -78,6 +78,8 @@ pub struct Terms {
 /// Promises that a journal lacks which was restored from an older state.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Lacks {
+    /// How often it was restored, this time included.
+    pub restores: u64,
     /// What is known of them, at least.
     pub promised: Promised,
     /// How long nothing is granted, in milliseconds. `None`: until what was promised has ended, for the longest lease and for
@@ -119,8 +121,8 @@ pub struct Resume {
 
 const DAMAGED: &str = "the journal is damaged";
 const RESTORED: &str = "the log was restored from an older state";
-/// By how many tokens a server goes on that does not know which ones were given out: more than a fast one gives out in a
-/// hundred days. There are eight thousand such steps below 2^53, from where on some languages round.
+/// How many tokens there are between two restores: more than a fast server gives out in a hundred days. There is room for
+/// eight thousand restores below 2^53, from where on some languages round.
 const TOKENS_LACKED: u64 = 1 << 40;
 
 /// Receives the effects of one record, with the instant at which they were decided.
@@ -347,7 +349,7 @@ pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
 impl Lacks {
     /// How a server goes on from an older state, which by itself would go on like this.
     fn resume(self, resume: Resume, found: &Found, start: &Terms) -> Resume {
-        let Self { promised, quarantine_ms } = self;
+        let Self { restores, promised, quarantine_ms } = self;
         let now = resume.now.max(promised.now);
         let lease_ms = found.horizon.lease_ms_max.max(start.lease_ms_max);
         let until = match quarantine_ms {
@@ -356,7 +358,9 @@ impl Lacks {
         };
         let until = resume.quarantine.map_or(until, |(earlier, _)| earlier.max(until));
         let token = resume.token.max(found.horizon.tokens_until).max(promised.token);
-        let token = token.saturating_add(TOKENS_LACKED);
+        // Of an earlier restore, no node that is left may know how far it went.
+        let floor = restores.saturating_mul(TOKENS_LACKED);
+        let token = if token < floor { floor } else { token.saturating_add(TOKENS_LACKED) };
         Resume { now, quarantine: Some((until, RESTORED)), token, ..resume }
     }
 }

@@ -121,8 +121,8 @@ impl Restored {
 
     /// What the next leader has to make up for, if it was accepted.
     pub(super) fn lacks(&self) -> Option<Lacks> {
-        let Self { promised, quarantine_ms, .. } = *self;
-        (self.state == RestoredState::Accepted).then_some(Lacks { promised, quarantine_ms })
+        let Self { count: restores, state, promised, quarantine_ms } = *self;
+        (state == RestoredState::Accepted).then_some(Lacks { restores, promised, quarantine_ms })
     }
 
     /// With what a node remembers of a later log.
@@ -137,7 +137,11 @@ impl Restored {
 ///
 /// # Errors
 /// A sentence about what is in etcd; or etcd has not answered, or has refused.
-pub fn accept(etcd: &dyn Etcd, keys: &Keys, quarantine_ms: Option<u64>) -> Result<Option<Promised>, AcceptError> {
+pub fn accept(
+    etcd: &dyn Etcd,
+    keys: &Keys,
+    quarantine_ms: Option<u64>,
+) -> Result<Option<Promised>, AcceptError> {
     let read = |key| Operation::Read { key, end: None, limit: 1 };
     let then = [keys.cluster(), keys.epoch(), keys.restored()].map(read).to_vec();
     for _ in 0..TRIES {

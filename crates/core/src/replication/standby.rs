@@ -89,7 +89,8 @@ impl Standby {
     pub fn look(&mut self, etcd: &dyn Etcd, now: impl FnOnce() -> Duration) -> Result<Sight, SightError> {
         let keys = &self.cluster.keys;
         let read = |key| Operation::Read { key, end: None, limit: 1 };
-        let then = [keys.cluster(), keys.epoch(), keys.head(), keys.restored(), keys.etcd()].map(read).to_vec();
+        let then =
+            [keys.cluster(), keys.epoch(), keys.head(), keys.restored(), keys.etcd()].map(read).to_vec();
         // Whether the condition holds is a question beside the others.
         let conditions = self.memory.last_entry(keys).into_iter().collect();
         let answer = etcd.transact(&Transaction { conditions, otherwise: then.clone(), then })?;

@@ -266,7 +266,8 @@ mod tests {
             {"response_range":{"header":{},"kvs":[{"key":"YQ==","mod_revision":"9","version":"1"}],"count":"1"}},
             {"response_range":{"header":{}}}]}"#;
         let found = KeyValue { key: Bytes::from_static(b"a"), value: Bytes::new(), mod_revision: 9 };
-        let expected = Answer { etcd: u64::MAX, revision: 12, has_succeeded: true, reads: vec![vec![found], vec![]] };
+        let expected =
+            Answer { etcd: u64::MAX, revision: 12, has_succeeded: true, reads: vec![vec![found], vec![]] };
         assert_eq!(answer(body), Ok(expected));
         assert!(!answer(br#"{"header":{}}"#).unwrap().has_succeeded);
         for other in ["", "{}", "[]", r#"{"header":{"revision":"x"}}"#] {

@@ -59,7 +59,8 @@ impl Splices {
         let Some((mut stream, address)) = self.connect(door).await else {
             if door == Door::Plain {
                 let trouble = self.leader.borrow().trouble.clone();
-                let reason = trouble.map_or(NO_LEADER.to_owned(), |trouble| format!("-MASTERDOWN {trouble}\r\n"));
+                let reason =
+                    trouble.map_or(NO_LEADER.to_owned(), |trouble| format!("-MASTERDOWN {trouble}\r\n"));
                 turn_away(client, &reason).await;
             }
             return;

@@ -41,10 +41,7 @@ mod tests {
         let trouble = Some("no etcd".to_owned());
         let leader = Leader { epoch: 2, addresses: addresses(None, Some("a:1")), trouble };
         assert_eq!(text(&leader), "standby: a:1 leads");
-        assert_eq!(
-            text(&Leader { addresses: Vec::new(), ..leader }),
-            "standby: no node leads: no etcd"
-        );
+        assert_eq!(text(&Leader { addresses: Vec::new(), ..leader }), "standby: no node leads: no etcd");
         assert_eq!(text(&Leader::default()), "standby: no node leads");
     }
 }

@@ -351,16 +351,17 @@ fn an_older_state_goes_on_behind_all_that_may_have_been_promised_since() {
     let found = found(&memory).0;
     let token = found.horizon.tokens_until;
     let on = |lacks| resume(&found, LATER, &Terms { mode: Mode::Always, lacks: Some(lacks), ..TERMS });
-    let unknown = on(Lacks::default());
+    let unknown = on(Lacks { restores: 1, ..Lacks::default() });
     assert!(unknown.restores && unknown.token > token + 1_000_000_000);
+    assert!(on(Lacks { restores: 2, ..Lacks::default() }).token > unknown.token + 1_000_000_000);
     assert_eq!(quarantine_ms(&unknown), Some(unknown.now.as_millis() + 60_000 + GRACE_MS));
     let promised = Promised { now: at(500_000), until: at(900_000), token: 7 << 40 };
-    let known = on(Lacks { promised, quarantine_ms: None });
+    let known = on(Lacks { restores: 1, promised, quarantine_ms: None });
     assert_eq!((known.now, quarantine_ms(&known), known.token), (at(500_000), Some(900_000), 8 << 40));
-    let short = on(Lacks { promised, quarantine_ms: Some(10) });
+    let short = on(Lacks { restores: 1, promised, quarantine_ms: Some(10) });
     assert_eq!(quarantine_ms(&short), Some(500_010), "whoever accepts it knows better");
     let (nothing, _) = self::found(&Memory::default());
-    let terms = Terms { lacks: Some(Lacks { promised, quarantine_ms: None }), ..TERMS };
+    let terms = Terms { lacks: Some(Lacks { restores: 1, promised, quarantine_ms: None }), ..TERMS };
     assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &terms)), Some(900_000), "also where nothing is left");
 }
 
