@@ -229,10 +229,12 @@ mod crashing {
 
 mod replicating {
     use super::*;
-    use replicated::{DEFECTS, Defect};
+    use replicated::{DEFECTS, Defect, RESTORE_DEFECTS};
 
     /// Runs of the law, unless `REPLICATED_RUNS=3000` says otherwise.
     const RUNS: u64 = 150;
+    /// Runs in which etcd is restored, each of which lasts longer, unless `RESTORED_RUNS=300` says otherwise.
+    const RESTORED_RUNS: u64 = 40;
     /// Runs in which a canary must be caught once: most faults find a broken node at a time at which it harms nobody.
     const CANARY_RUNS: u64 = 2_000;
 
@@ -250,6 +252,25 @@ mod replicating {
             }
         }
         println!("{leaders} leaders, {replies} replies");
+    }
+
+    #[test]
+    fn a_restored_etcd_grants_no_lock_again() {
+        let mut leaders = 0;
+        for seed in seeds_of("RESTORED_RUNS", RESTORED_RUNS) {
+            match replicated::run_with_restores(seed, Defect::None) {
+                Ok(stats) => leaders += stats.leaders,
+                Err(why) => panic!("replay with SEED={seed}: {why}"),
+            }
+        }
+        println!("{leaders} leaders");
+    }
+
+    #[test]
+    fn every_node_that_accepts_a_restored_etcd_is_caught() {
+        assert_caught_once(RESTORE_DEFECTS, CANARY_RUNS, |seed, defect| {
+            replicated::run_with_restores(seed, defect).map(drop)
+        });
     }
 
     #[test]

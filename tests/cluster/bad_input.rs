@@ -15,7 +15,6 @@ fn settings_that_exclude_a_cluster_are_refused() {
         (&["--enable-test-commands", "local"][..], "enable-test-commands 'local'"),
         (&["--nodes", "2"], "nodes '2'"),
         (&["--enable-debug-command", "local"], "enable-debug-command 'local'"),
-        (&["--startup-guard", "1000"], "startup-guard '1000'"),
         (&["--appendonly", "yes"], "appendonly, appendfsync"),
         (&["--cluster-prefix", ""], "cluster-prefix ''"),
         (&["--cluster-etcd-cert", "x"], "cluster-etcd-cert, cluster-etcd-key"),

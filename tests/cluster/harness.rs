@@ -198,8 +198,7 @@ impl Etcd {
     /// Starts a member, on its files if it has run before.
     pub(crate) fn restart(&mut self, number: usize) {
         let url = |member: &Member, port: u16| self.url(member, port);
-        let peers: Vec<_> =
-            (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", url(m, m.peer))).collect();
+        let peers = self.peers();
         let member = &self.members[number];
         let mut command = Command::new(program());
         command
@@ -209,12 +208,48 @@ impl Etcd {
             .args(["--advertise-client-urls", &url(member, member.client)])
             .args(["--listen-peer-urls", &url(member, member.peer)])
             .args(["--initial-advertise-peer-urls", &url(member, member.peer)])
-            .args(["--initial-cluster", &peers.join(",")])
+            .args(["--initial-cluster", &peers])
             .args(["--heartbeat-interval", "50", "--election-timeout", "500"])
             .args(&self.more);
         let mut command = member.host.command(command);
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.members[number].process = Some(process.expect("etcd starts"));
+    }
+
+    /// The members, as `--initial-cluster` wants them.
+    fn peers(&self) -> String {
+        let named = (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", self.url(m, m.peer)));
+        named.collect::<Vec<_>>().join(",")
+    }
+
+    /// Saves a snapshot; returns the name of its file.
+    pub(crate) fn save(&self) -> String {
+        let file = self.directory.path("snapshot.db");
+        // One member alone is asked.
+        let mut command = Command::new(program().with_file_name("etcdctl"));
+        command.args(["--endpoints", &self.url(&self.members[0], self.members[0].client)]);
+        let saved = command.args(["snapshot", "save", &file]).env("ETCDCTL_API", "3").output();
+        assert!(saved.expect("etcdctl is beside etcd").status.success(), "a snapshot");
+        file
+    }
+
+    /// Ends all members, and starts them again from a snapshot. `token`: the name of the cluster of etcd.
+    pub(crate) fn restore(&mut self, snapshot: &str, token: &str) {
+        for number in 0..self.members.len() {
+            self.signal(number, Signal::SIGKILL);
+            let data = self.directory.path(&format!("m{number}"));
+            std::fs::remove_dir_all(&data).expect("its files");
+            let member = &self.members[number];
+            let mut command = Command::new(program().with_file_name("etcdctl"));
+            command
+                .args(["snapshot", "restore", snapshot, "--name", &format!("m{number}"), "--data-dir", &data])
+                .args(["--initial-cluster", &self.peers(), "--initial-cluster-token", token])
+                .args(["--initial-advertise-peer-urls", &self.url(member, member.peer)]);
+            let restored = command.env("ETCDCTL_API", "3").output().expect("etcdctl is beside etcd");
+            assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+        }
+        (0..self.members.len()).for_each(|number| self.restart(number));
+        self.wait();
     }
 
     /// Waits until a write succeeds.

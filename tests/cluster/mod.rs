@@ -15,5 +15,6 @@ mod growth;
 mod harness;
 mod live;
 mod partitions;
+mod restored;
 mod sessions;
 mod takeover;

@@ -248,6 +248,7 @@ fn start(world: &WorldHandle) {
             fresh: LockTime::from_millis(locked.wall_ms()),
             startup_guard_ms: 0,
             lease_ms_max: LEASE_MS_MAX,
+            lacks: None,
         };
         let (defect, real_ms) = (locked.defect, locked.now_ms());
         (life, files, locked.disk.files(), machine, terms, defect, real_ms)

@@ -3,6 +3,8 @@
 //! Faults  kills and pauses of nodes; nodes that are cut from etcd while clients reach them; an etcd that answers nobody;
 //!         transactions that are late, lost, refused or there twice, and answers that are lost; clean stops; clocks of
 //!         different rates; steps of the wall clock; clients that give up and go to another node.
+//! Restore the store of etcd is put back to what it was some seconds before, once or twice, if a run asks for it. The nodes then
+//!         remember what they have seen also after a kill. Beliefs and tokens keep their laws; what was written since is lost.
 //! Laws    those of [`super::crash_clients`]; every lock in which a client believes is there when a node begins to serve;
 //!         what was committed at the end of a leader is there; lock time never runs ahead; nobody waits in quarantine;
 //!         reads and writes of every key are linearizable; once the faults have ended, requests are answered.
@@ -12,13 +14,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch_core::commands::Shared;
 use redlatch_core::engine::Engine;
 use redlatch_core::journal::log::{Log, Owed};
 use redlatch_core::journal::recovery::{Ending, Found, Resume};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
+use redlatch_core::replication::cluster::Keys;
 use redlatch_core::replication::etcd::{EtcdError, Transaction};
+use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::state::clients::Client as Peer;
 use redlatch_core::state::lock_sessions::RestoredLock;
 use redlatch_core::state::settings::Settings;
@@ -29,8 +34,8 @@ use super::crash_clients::{Client, Hold, Op, REGISTERS, Told, lost_hold};
 use super::crash_server::{Connection, Server, ServerClock, passed_ms};
 use super::linearizable::{self, Operation};
 use super::parts::{State, living, standing, state_of};
-use super::replicated_etcd::{Store, Turn, Wake};
-use super::replicated_node;
+use super::replicated_etcd::{Near, Store, Turn, Wake};
+use super::replicated_node::{self, PREFIX};
 use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
@@ -51,6 +56,12 @@ const LATE_MS_MAX: u64 = 700;
 const HIDDEN_MS: u64 = 600;
 /// How long nobody is answered at most at the end of a run.
 const SILENCE_MS_MAX: u64 = 1_000;
+/// How long a run lasts in which etcd is restored: the longest lease and the grace of the quarantine pass in it.
+const RESTORE_RUN_MS: u64 = 48_000;
+/// How often an operator looks whether a restored log waits.
+const OPERATOR_EVERY_MS: u64 = 500;
+/// How long nothing is granted at most at the end of such a run: what a client holds that has gone away.
+const GRANTLESS_MS_MAX: u64 = 9_000;
 /// Real time at the beginning of a run.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long a reply is on its way at most.
@@ -64,6 +75,8 @@ const FASTER_PPM_MAX: u64 = 50_000;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Defect {
     None,
+    /// A node accepts a restored log by itself, without a quarantine.
+    AcceptsRestored,
     /// Replies do not wait for the commit.
     AnswersBeforeCommit,
     /// A leader commits in the epoch of another node.
@@ -72,11 +85,16 @@ pub(super) enum Defect {
     CommitsWithoutHead,
     /// Lock time jumps ahead when another node takes over.
     JumpsAhead,
+    /// A leader begins on a restored log without a quarantine and without other tokens.
+    LacksNothing,
     /// Replies that tell of nothing new leave at once.
     ReadsWithoutProof,
     /// A leader that another node may have replaced leaves the connections of sessions open.
     KeepsSessions,
 }
+
+/// Those that show where etcd is restored.
+pub(super) const RESTORE_DEFECTS: &[Defect] = &[Defect::AcceptsRestored, Defect::LacksNothing];
 
 pub(super) const DEFECTS: &[Defect] = &[
     Defect::AnswersBeforeCommit,
@@ -112,10 +130,16 @@ enum Event {
     GiveUp(usize, Link, u64),
     /// The pause of a node ends.
     Go(usize, u64),
-    /// A transaction of a node arrives at etcd.
-    Request(usize, u64, Transaction),
+    /// Somebody looks whether a restored log is to be accepted.
+    Operate,
+    /// A transaction of a node arrives at etcd, if that is still the one that it was sent to.
+    Request(usize, u64, (Transaction, u64)),
     /// The end of a leader closes a connection.
     Reset(usize, Link),
+    /// The state of etcd becomes that of the snapshot.
+    Restore,
+    /// The state of etcd is saved.
+    Save,
     Start(usize),
 }
 
@@ -153,6 +177,7 @@ struct Node {
     /// Whether it is to end in good order.
     stops: bool,
     leader: Option<(u64, Server)>,
+    memory: Memory,
     /// Which connection of each client its server has.
     open: [Option<Link>; CLIENTS],
 }
@@ -167,6 +192,10 @@ pub(super) struct World {
     events: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     store: Store,
+    /// What was saved of it, and how often it was restored.
+    saved: Option<Store>,
+    pub(super) restores: u64,
+    run_ms: u64,
     /// How long most things take between a node and etcd.
     way_ms_max: u64,
     nodes: Vec<Node>,
@@ -194,13 +223,36 @@ pub(super) type WorldHandle = Arc<Mutex<World>>;
 pub(super) struct Stats {
     pub(super) leaders: u64,
     pub(super) replies: u64,
+    /// When a client was granted a lock or an extension last.
+    pub(super) granted_ms: u64,
     /// Keys of etcd in the end.
     pub(super) keys: usize,
 }
 
 /// Runs one world. Returns what has happened, or the first broken law.
 pub(super) fn run(seed: u64, defect: Defect) -> Result<Stats, String> {
-    let world = Arc::new(Mutex::new(World::new(seed, defect)));
+    run_world(World::new(seed, defect))
+}
+
+/// Runs one world in which etcd is restored.
+pub(super) fn run_with_restores(seed: u64, defect: Defect) -> Result<Stats, String> {
+    let mut world = World::new(seed, defect);
+    world.run_ms = RESTORE_RUN_MS;
+    world.store.id = 1;
+    let save_ms = 2_000 + world.rng.below_u64(6_000);
+    let restore_ms = save_ms + world.rng.below_u64(5_000);
+    world.schedule(save_ms, Event::Save);
+    world.schedule(restore_ms, Event::Restore);
+    if world.rng.one_in(3) {
+        let again_ms = restore_ms + world.rng.below_u64(4_000);
+        world.schedule(again_ms, Event::Restore);
+    }
+    world.schedule(OPERATOR_EVERY_MS, Event::Operate);
+    run_world(world)
+}
+
+fn run_world(world: World) -> Result<Stats, String> {
+    let world = Arc::new(Mutex::new(world));
     loop {
         let job = world.lock().step();
         match job {
@@ -255,6 +307,7 @@ impl World {
             hidden_until_ms: 0,
             stops: false,
             leader: None,
+            memory: Memory::default(),
             open: [None; CLIENTS],
         });
         let nodes = nodes.collect();
@@ -268,6 +321,9 @@ impl World {
             events: BTreeMap::new(),
             scheduled: 0,
             store: Store::default(),
+            saved: None,
+            restores: 0,
+            run_ms: RUN_MS,
             way_ms_max,
             nodes,
             killed: Vec::new(),
@@ -325,7 +381,7 @@ impl World {
     fn step(&mut self) -> Job {
         let Some(((at_ms, number), event)) = self.events.pop_first() else { return Job::Over };
         self.real_ms.fetch_max(at_ms, SeqCst);
-        if self.now_ms() > BEGIN_MS + RUN_MS {
+        if self.now_ms() > BEGIN_MS + self.run_ms {
             return Job::Over;
         }
         if let Some(node) = event.node()
@@ -361,8 +417,13 @@ impl World {
             Event::Fault => self.fault(),
             Event::Flush(node, leader) => self.flush(node, leader),
             Event::GiveUp(who, link, sent_ms) => self.give_up(who, link, sent_ms),
-            Event::Request(node, wait, transaction) => self.request(node, wait, &transaction),
+            Event::Operate => self.operate(),
+            // The connections of the etcd before are gone.
+            Event::Request(_, _, (_, restores)) if restores != self.restores => {}
+            Event::Request(node, wait, (transaction, _)) => self.request(node, wait, &transaction),
             Event::Reset(who, link) => self.reset(who, link),
+            Event::Restore => self.restore(),
+            Event::Save => self.saved = (self.store.len() > 3).then(|| self.store.clone()),
             Event::Start(_) | Event::Answer(..) | Event::Go(..) => unreachable!("a job"),
         }
     }
@@ -385,6 +446,7 @@ impl World {
         match wait {
             Wait::Pause(millis) => self.schedule(millis, Event::Go(node, number)),
             Wait::Etcd(transaction) => {
+                let transaction = (transaction, self.restores);
                 let timeout = Err(EtcdError::Unknown("a time-out".to_owned()));
                 self.schedule(TIMEOUT_MS, Event::Answer(node, number, timeout));
                 if self.rng.one_in(12) {
@@ -415,6 +477,39 @@ impl World {
         let is_late = self.nodes[node].slow_until_ms > self.now_ms() || self.rng.one_in(12);
         let way_ms = if is_late { LATE_MS_MAX } else { self.way_ms_max };
         Some(cut_ms + self.rng.below_u64(way_ms))
+    }
+
+    /// etcd is what it was when it was saved, under its name or another one. Nodes that do not remember what came later can know
+    /// by the name alone.
+    fn restore(&mut self) {
+        let Some(saved) = self.saved.clone() else { return };
+        let number = |text: Option<Bytes>| String::from_utf8_lossy(&text?).parse::<u64>().ok();
+        let head = number(saved.value(&Keys::under(PREFIX).head())).unwrap_or(0);
+        let all_know = self.nodes.iter().all(|node| node.memory.head > head);
+        self.store = saved;
+        self.restores += 1;
+        if !all_know || self.rng.one_in(3) {
+            self.store.id += self.restores;
+        }
+    }
+
+    /// Accepts a restored log, once a node has found it.
+    fn operate(&mut self) {
+        self.schedule(OPERATOR_EVERY_MS, Event::Operate);
+        let keys = Keys::under(PREFIX);
+        if self.store.value(&keys.restored()).is_some_and(|text| text.starts_with(b"state waiting")) {
+            let etcd = Near::of(std::mem::take(&mut self.store));
+            let accepted = restored::accept(&etcd, &keys, None);
+            self.store = etcd.into_store();
+            if let Err(error) = accepted {
+                self.broken = Some(format!("it is not accepted: {error}"));
+            }
+        }
+    }
+
+    /// What a node remembers of the log.
+    pub(super) fn memory(&mut self, node: usize) -> &mut Memory {
+        &mut self.nodes[node].memory
     }
 
     fn request(&mut self, node: usize, wait: u64, transaction: &Transaction) {
@@ -613,6 +708,8 @@ impl World {
         match self.clients[who].hear(reply, now_ms, &mut self.told) {
             Ok(Some(hold)) => self.believe(who, &hold),
             Ok(None) => {}
+            // What was counted since the snapshot is lost.
+            Err(why) if self.restores > 0 && why.starts_with("counter") => {}
             Err(why) => self.broken = Some(format!("client {who}: {why}")),
         }
         self.schedule_within(120, Event::Act(who));
@@ -621,6 +718,7 @@ impl World {
     /// A client believes in a lock from now on: no other does.
     fn believe(&mut self, who: usize, hold: &Hold) {
         let now_ms = self.now_ms();
+        self.stats.granted_ms = now_ms - BEGIN_MS;
         let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
         let theirs = others.filter_map(|(other, client)| Some((other, client.hold.as_ref()?)));
         let other = { theirs }.find(|(_, theirs)| theirs.key == hold.key && theirs.until_ms >= now_ms);
@@ -769,6 +867,9 @@ impl World {
             .with_log(Arc::clone(&log))
             .with_interpreter(INTERPRETER);
         shared.registries.lock_sessions.restore(session_locks);
+        if let Some((until, reason)) = resume.quarantine {
+            shared.begin_quarantine(until, reason);
+        }
         let engine = Engine::new(Arc::new(shared));
         let now = engine.shared().clock.now();
         let connections = (0..CLIENTS).map(|_| connect(&engine, now)).collect();
@@ -784,8 +885,14 @@ impl World {
         found: &Found,
         resume: &Resume,
     ) -> Result<(), String> {
-        if resume.quarantine.is_some() || found.ending == Ending::Damaged {
+        if found.ending == Ending::Damaged {
             return Err("the log counts as damaged".to_owned());
+        }
+        if self.restores > 0 {
+            return Ok(());
+        }
+        if resume.quarantine.is_some() {
+            return Err("nobody waits in quarantine".to_owned());
         }
         let ahead = self.clock.as_ref().map(|clock| clock.now().lock).filter(|before| resume.now > *before);
         if let Some(before) = ahead.filter(|_| self.defect == Defect::None) {
@@ -804,13 +911,19 @@ impl World {
 
     /// The laws at the end of a run.
     fn check_end(&self) -> Result<(), String> {
-        for (register, history) in self.histories.iter().enumerate() {
+        for (register, history) in self.histories.iter().enumerate().filter(|_| self.restores == 0) {
             linearizable::check(history).map_err(|why| format!("shared:{register}: {why}"))?;
         }
         let silence_ms = self.now_ms() - self.answered_ms;
         // A canary must break more than this.
         if silence_ms > SILENCE_MS_MAX && self.defect == Defect::None {
             return Err(format!("nobody was answered for {silence_ms} ms"));
+        }
+        if self.restores > 0 && self.defect == Defect::None {
+            let idle_ms = self.now_ms() - BEGIN_MS - self.stats.granted_ms;
+            if idle_ms > GRANTLESS_MS_MAX {
+                return Err(format!("nothing was granted for {idle_ms} ms"));
+            }
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A model of etcd, and the network between it and a node.
 //!
-//! Owns    the keys, the transactions that are on their way, and the thread of each node: one thread runs at a time.
+//! Owns    the keys, the transactions that are on their way, and the thread of each node: one thread runs at a time; and
+//!         [`Near`], an etcd without a network.
 //! Faults  are made by [`super::replicated`]: transactions and answers that are late or lost, and transactions that arrive
 //!         twice.
 //! Rule    a node blocks in each call. Its thread then gives the turn back, and goes on when the world wakes it.
@@ -16,15 +17,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch_core::replication::etcd::{Answer, Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
+use redlatch_core::replication::restored::Memory;
 use redlatch_proto::clock::LockTime;
 
 use super::crash_server::ServerClock;
 use super::replicated::{Defect, Wait, WorldHandle};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     keys: BTreeMap<Bytes, (Bytes, i64)>,
     revision: i64,
+    /// Its id; 0: it tells none.
+    pub(super) id: u64,
 }
 
 impl Store {
@@ -59,7 +63,11 @@ impl Store {
                 }
             }
         }
-        Answer { revision: self.revision, has_succeeded, reads }
+        Answer { etcd: self.id, revision: self.revision, has_succeeded, reads }
+    }
+
+    pub(super) fn value(&self, key: &Bytes) -> Option<Bytes> {
+        self.keys.get(key).map(|(value, _)| value.clone())
     }
 
     /// How many keys there are.
@@ -70,6 +78,64 @@ impl Store {
 
 fn is_in(key: &Bytes, first: &Bytes, end: Option<&Bytes>) -> bool {
     end.map_or(key == first, |end| (first..end).contains(&key))
+}
+
+/// What becomes of the next transaction.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Next {
+    #[default]
+    Answered,
+    Lost,
+    Unanswered,
+}
+
+/// An etcd that answers at once.
+#[derive(Debug, Default)]
+pub(super) struct Near {
+    pub(super) store: Mutex<Store>,
+    pub(super) next: Mutex<Next>,
+    pub(super) last: Mutex<Transaction>,
+    pub(super) forgotten: Mutex<i64>,
+}
+
+impl Near {
+    pub(super) fn of(store: Store) -> Self {
+        Self { store: Mutex::new(store), ..Self::default() }
+    }
+
+    pub(super) fn into_store(self) -> Store {
+        self.store.into_inner()
+    }
+
+    pub(super) fn put(&self, key: &[u8], value: &'static str) {
+        let (key, value) = (key.to_vec().into(), value.into());
+        self.store
+            .lock()
+            .apply(&Transaction { then: vec![Operation::Put { key, value }], ..Default::default() });
+    }
+
+    pub(super) fn value(&self, key: &Bytes) -> Bytes {
+        self.store.lock().value(key).expect("a key that is there")
+    }
+
+    pub(super) fn delete(&self, key: &[u8]) {
+        let delete = Operation::Delete { key: key.to_vec().into(), end: None };
+        self.store.lock().apply(&Transaction { then: vec![delete], ..Default::default() });
+    }
+}
+
+impl Etcd for Near {
+    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
+        *self.last.lock() = transaction.clone();
+        let next = std::mem::take(&mut *self.next.lock());
+        let answer = (next != Next::Lost).then(|| self.store.lock().apply(transaction));
+        answer.filter(|_| next == Next::Answered).ok_or(EtcdError::Unknown("lost".to_owned()))
+    }
+
+    fn compact(&self, revision: i64) -> Result<(), EtcdError> {
+        *self.forgotten.lock() = revision;
+        Ok(())
+    }
 }
 
 /// The thread of a node, as the world has it.
@@ -192,6 +258,18 @@ impl Port {
     /// [`Port::boot_ms`], as the time since its origin.
     pub(super) fn boot(&self) -> Duration {
         Duration::from_millis(self.boot_ms())
+    }
+
+    /// Notes what the node remembers, as in its directory.
+    pub(super) fn remember(&self, memory: Memory) {
+        if !self.is_dead() {
+            *self.world.lock().memory(self.node) = memory;
+        }
+    }
+
+    /// What it remembers.
+    pub(super) fn memory(&self) -> Memory {
+        *self.world.lock().memory(self.node)
     }
 
     /// Waits, or until the journal asks for a sync. Returns false if the node was killed.

@@ -9,6 +9,7 @@ use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::journal::recovery::{self, Machine, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{SightError, Standby};
 use redlatch_core::replication::term::Term;
 use redlatch_proto::clock::{Clock, LockTime};
@@ -18,6 +19,7 @@ use super::parts::{DATABASES, layout};
 use super::replicated::{Defect, TAKEOVER_MS};
 use super::replicated_etcd::Port;
 
+pub(super) const PREFIX: &str = "locks/";
 /// How often a standby looks, and how often a leader commits without a request.
 const LOOK_EVERY_MS: u64 = 100;
 const HEARTBEAT_MS: u64 = 300;
@@ -30,7 +32,7 @@ pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
     id[..8].copy_from_slice(&incarnation.to_le_bytes());
     let agreed = Agreed { takeover_ms: TAKEOVER_MS, databases: DATABASES };
     let cluster = loop {
-        match Cluster::join(&**port, Keys::under("locks/"), agreed.clone(), id) {
+        match Cluster::join(&**port, Keys::under(PREFIX), agreed.clone(), id) {
             Ok(cluster) => break cluster,
             Err(JoinError::Etcd(_)) => {}
             Err(error) => return port.fail(&error.to_string()),
@@ -40,14 +42,24 @@ pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
         }
     };
     let member = Member { id: format!("{}-{incarnation}", port.node), addresses: Vec::new() };
-    let mut standby = Standby::new(cluster, member);
+    let mut standby = Standby::new(cluster.clone(), member.clone(), port.memory());
     loop {
-        match standby.look(&**port, || port.boot()) {
+        let sight = standby.look(&**port, || port.boot());
+        port.remember(*standby.memory());
+        match sight {
             Ok(sight) if sight.is_due => {
                 // Without an answer, the next look tells.
                 if let Ok(Some(term)) = standby.seize(Arc::clone(port) as _) {
                     lead(port, &term);
+                    standby = Standby::new(cluster.clone(), member.clone(), port.memory());
                 }
+            }
+            Ok(sight) if sight.is_restored && port.world.lock().restores == 0 => {
+                return port.fail("the log counts as restored");
+            }
+            Ok(sight) if sight.is_restored && port.defect() == Defect::AcceptsRestored => {
+                // If it fails, the next look tells.
+                let _ = restored::accept(&**port, &cluster.keys, Some(0));
             }
             Ok(_) | Err(SightError::Etcd(_)) => {}
             Err(error) => return port.fail(&error.to_string()),
@@ -68,6 +80,7 @@ fn lead(port: &Arc<Port>, term: &Term) {
         fresh: LockTime::from_millis(port.wall_ms()),
         startup_guard_ms: 0,
         lease_ms_max: LEASE_MS_MAX,
+        lacks: term.lacks().filter(|_| port.defect() != Defect::LacksNothing),
     };
     let mut keyspace = Keyspace::new(layout(None), || {});
     let mut replay = keyspace.replay();
@@ -101,9 +114,14 @@ fn lead(port: &Arc<Port>, term: &Term) {
     if port.is_dead() {
         return;
     }
+    // Without an answer, the next leader begins with a quarantine, too.
+    let _ = term.end_restore();
+    if port.is_dead() {
+        return;
+    }
     let started = (&found, &resume, session_locks);
     port.world.lock().serve(port.node, keyspace, Arc::clone(&log), Arc::clone(&clock), started);
-    let is_released = keep(port, &log, &*clock) && log.stop(clock.now().lock, port.boot_ms()).is_ok();
+    let is_released = keep(port, term, &log, &*clock) && log.stop(clock.now().lock, port.boot_ms()).is_ok();
     if is_released {
         // If it fails, the others wait.
         let _ = term.release();
@@ -111,7 +129,7 @@ fn lead(port: &Arc<Port>, term: &Term) {
 }
 
 /// Commits until the term is over. Returns whether the node is to stop.
-fn keep(port: &Port, log: &Log, clock: &dyn Clock) -> bool {
+fn keep(port: &Port, term: &Term, log: &Log, clock: &dyn Clock) -> bool {
     let (mut copy, mut is_copied, mut pause_ms) = (CopyCursor::default(), false, HEARTBEAT_MS);
     loop {
         if !port.pause(pause_ms) {
@@ -132,7 +150,9 @@ fn keep(port: &Port, log: &Log, clock: &dyn Clock) -> bool {
                 log.end_copy();
             }
         }
-        match log.sync(clock.now().lock, port.boot_ms()) {
+        let synced = log.sync(clock.now().lock, port.boot_ms());
+        port.remember(Memory { promised: log.promised(clock.now().lock), ..term.memory() });
+        match synced {
             Ok(()) if port.is_dead() => return false,
             Ok(()) => {
                 port.world.lock().leave(port.node);

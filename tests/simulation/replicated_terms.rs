@@ -4,63 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use redlatch_core::journal::item::Horizon;
 use redlatch_core::journal::log::{Log, Start, Storage, SyncError};
+use redlatch_core::journal::recovery::Promised;
 use redlatch_core::journal::{Journal, Mode, Mutation, Record};
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
-use redlatch_core::replication::etcd::{Answer, Etcd, EtcdError, Operation, Transaction};
+use redlatch_core::replication::etcd::{Operation, Transaction};
+use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{Sight, SightError, Standby};
 use redlatch_core::replication::term::{BUFFERED_BYTES_MAX, ENTRY_BYTES_MAX, Term, TermError};
 use redlatch_proto::clock::LockTime;
 
-use super::replicated_etcd::Store;
-
-/// What becomes of the next transaction.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Next {
-    #[default]
-    Answered,
-    Lost,
-    Unanswered,
-}
-
-/// An etcd that answers at once.
-#[derive(Debug, Default)]
-struct Near {
-    store: Mutex<Store>,
-    next: Mutex<Next>,
-    last: Mutex<Transaction>,
-    forgotten: Mutex<i64>,
-}
-
-impl Near {
-    fn put(&self, key: &[u8], value: &'static str) {
-        let (key, value) = (key.to_vec().into(), value.into());
-        self.store
-            .lock()
-            .apply(&Transaction { then: vec![Operation::Put { key, value }], ..Default::default() });
-    }
-
-    fn delete(&self, key: &[u8]) {
-        let delete = Operation::Delete { key: key.to_vec().into(), end: None };
-        self.store.lock().apply(&Transaction { then: vec![delete], ..Default::default() });
-    }
-}
-
-impl Etcd for Near {
-    fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
-        *self.last.lock() = transaction.clone();
-        let next = std::mem::take(&mut *self.next.lock());
-        let answer = (next != Next::Lost).then(|| self.store.lock().apply(transaction));
-        answer.filter(|_| next == Next::Answered).ok_or(EtcdError::Unknown("lost".to_owned()))
-    }
-
-    fn compact(&self, revision: i64) -> Result<(), EtcdError> {
-        *self.forgotten.lock() = revision;
-        Ok(())
-    }
-}
+use super::replicated_etcd::{Near, Next, Store};
 
 const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16 };
 
@@ -70,7 +25,7 @@ fn join(etcd: &Near) -> Result<Cluster, JoinError> {
 
 fn standby(etcd: &Near, id: &str) -> Standby {
     let member = Member { id: id.to_owned(), addresses: vec![format!("{id}:6379")] };
-    Standby::new(join(etcd).expect("it is the cluster of the test"), member)
+    Standby::new(join(etcd).expect("it is the cluster of the test"), member, Memory::default())
 }
 
 fn look(standby: &mut Standby, etcd: &Near, at_ms: u64) -> Sight {
@@ -174,6 +129,130 @@ fn a_released_epoch_and_one_of_the_node_itself_are_taken_at_once() {
     assert!(matches!(second.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
     etcd.put(b"a/cluster", "another");
     assert!(matches!(third.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
+}
+
+/// A term of a node, and the state of etcd after its first two entries. Two more follow.
+fn restorable(etcd: &Arc<Near>) -> (Term, Store) {
+    let term = term(etcd);
+    let write = || {
+        term.write(b"what is granted").unwrap();
+        term.sync().unwrap();
+    };
+    term.begin(1).unwrap();
+    write();
+    write();
+    let snapshot = etcd.store.lock().clone();
+    write();
+    write();
+    (term, snapshot)
+}
+
+/// Accepts what was restored; returns the next term.
+fn accept(etcd: &Arc<Near>, standby: &mut Standby, expected: Promised) -> Term {
+    let accepted = restored::accept(&**etcd, &Keys::under("a/"), None);
+    assert_eq!(accepted, Ok(Some(expected)));
+    assert!(look(standby, etcd, 9_000).is_due, "nobody leads");
+    let next = standby.seize(Arc::clone(etcd) as _).unwrap().unwrap();
+    let lacks = next.lacks().expect("it was accepted");
+    assert_eq!((lacks.promised, lacks.quarantine_ms), (expected, None));
+    assert!(lacks.restores > 0);
+    next
+}
+
+#[test]
+fn a_log_that_is_older_than_what_a_node_remembers_is_led_by_nobody_until_that_is_accepted() {
+    let etcd = Arc::new(Near::default());
+    let (old, snapshot) = restorable(&etcd);
+    let (mut second, mut fresh) = (standby(&etcd, "second"), standby(&etcd, "fresh"));
+    let promised = Promised { now: at(50), until: at(90), token: 7 };
+    second.note_promised(promised);
+    assert!(!look(&mut second, &etcd, 0).is_restored);
+    *etcd.store.lock() = snapshot;
+    let seen = look(&mut second, &etcd, 5_000);
+    assert_eq!((seen.is_restored, seen.is_due, seen.leader), (true, false, None));
+    let seen = look(&mut fresh, &etcd, 5_000);
+    assert!(seen.is_restored && !seen.is_due, "it knows from the second");
+    old.write(b"more").unwrap();
+    assert!(old.sync().is_err(), "the old leader is deposed");
+    assert_eq!(old.memory().head, 4);
+    let mut first = Standby::new(
+        join(&etcd).unwrap(),
+        Member { id: "first".to_owned(), addresses: Vec::new() },
+        Memory { promised: Promised { token: 9, ..Promised::default() }, ..old.memory() },
+    );
+    assert!(look(&mut first, &etcd, 5_000).is_restored);
+    let next = accept(&etcd, &mut fresh, Promised { token: 9, ..promised });
+    for standby in [&mut first, &mut second] {
+        assert!(!look(standby, &etcd, 9_000).is_restored, "it has been accepted");
+    }
+    next.end_restore().unwrap();
+    next.release().unwrap();
+    assert!(look(&mut first, &etcd, 9_001).is_due);
+    let after = first.seize(Arc::clone(&etcd) as _).unwrap().unwrap();
+    assert_eq!(after.lacks(), None, "the quarantine is in the log");
+}
+
+#[test]
+fn a_restored_log_is_found_whatever_was_written_to_it_since() {
+    let etcd = Arc::new(Near::default());
+    let (old, snapshot) = restorable(&etcd);
+    let mut second = standby(&etcd, "second");
+    look(&mut second, &etcd, 0);
+    *etcd.store.lock() = snapshot;
+    // A node without a memory leads on it, and goes further.
+    let mut fresh = standby(&etcd, "fresh");
+    look(&mut fresh, &etcd, 0);
+    assert!(look(&mut fresh, &etcd, 1_000).is_due);
+    let next = fresh.seize(Arc::clone(&etcd) as _).unwrap().unwrap();
+    for _ in 0..9 {
+        next.beat().unwrap();
+    }
+    assert!(next.head() > old.head());
+    assert!(look(&mut second, &etcd, 0).is_restored, "an entry is another one");
+    assert!(matches!(next.beat(), Err(TermError::Deposed)));
+    accept(&etcd, &mut fresh, Promised::default());
+    assert!(!look(&mut second, &etcd, 0).is_restored);
+}
+
+#[test]
+fn another_etcd_is_found_by_nodes_that_remember_nothing() {
+    let etcd = Arc::new(Near::default());
+    etcd.store.lock().id = 5;
+    let (_, snapshot) = restorable(&etcd);
+    *etcd.store.lock() = snapshot.clone();
+    etcd.store.lock().id = 6;
+    let mut fresh = standby(&etcd, "fresh");
+    assert!(look(&mut fresh, &etcd, 0).is_restored);
+    accept(&etcd, &mut fresh, Promised::default());
+    assert!(!look(&mut standby(&etcd, "later"), &etcd, 0).is_restored, "the log is in this etcd now");
+    // The same snapshot once more, in the same etcd: only a node that was there knows.
+    *etcd.store.lock() = snapshot;
+    etcd.store.lock().id = 5;
+    assert!(!look(&mut standby(&etcd, "later"), &etcd, 0).is_restored);
+    assert!(look(&mut fresh, &etcd, 0).is_restored);
+    accept(&etcd, &mut fresh, Promised::default());
+}
+
+#[test]
+fn entries_that_were_removed_and_copied_keys_are_no_restore() {
+    let etcd = Arc::new(Near::default());
+    let (term, _) = restorable(&etcd);
+    let mut second = standby(&etcd, "second");
+    look(&mut second, &etcd, 0);
+    term.begin(2).unwrap();
+    term.sync().unwrap();
+    term.remove_before(2).unwrap();
+    assert!(!look(&mut second, &etcd, 1).is_restored);
+    assert_eq!(second.memory().head, 5);
+    // An operator has moved all keys but `etcd` to another etcd, which has given them other revisions.
+    etcd.delete(&Keys::under("a/").etcd());
+    for key in [Keys::under("a/").log(4), Keys::under("a/").head()] {
+        let value = etcd.value(&key);
+        let put = Operation::Put { key, value };
+        etcd.store.lock().apply(&Transaction { then: vec![put], ..Default::default() });
+    }
+    etcd.store.lock().id = 6;
+    assert!(!look(&mut second, &etcd, 2).is_restored);
 }
 
 #[test]

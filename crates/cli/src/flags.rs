@@ -18,12 +18,15 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, harness, load_command, load_flags, lock_flags, replay, run, test_flags, timeline, top, views,
+    Fault, accept_restored, harness, load_command, load_flags, lock_flags, replay, run, test_flags, timeline,
+    top, views,
 };
 
 /// The action that the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Action {
+    /// Let the nodes of a cluster lead again after a restore of etcd.
+    AcceptRestored(accept_restored::Options),
     /// Say whether the server would start with these settings.
     CheckConfig(Request),
     /// Ask a running server whether it is alive.
@@ -64,10 +67,15 @@ pub(super) struct Request {
 pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
-        Some("check-config")
-            if !arguments.iter().any(|argument| argument == "--help" || argument == "-h") =>
-        {
+        Some("check-config") if !asks_for_help(arguments) => {
             serve(&lossy(&arguments[1..])).map(Action::CheckConfig)
+        }
+        Some("cluster")
+            if arguments.get(1).is_some_and(|word| word == "accept-restored")
+                && !asks_for_help(arguments) =>
+        {
+            let options = serve(&lossy(&arguments[2..])).and_then(accept_restored::Options::of);
+            Ok(options.map_or_else(Action::Misused, Action::AcceptRestored))
         }
         Some("-h" | "--help" | "help" | "check-config" | "health" | "completions" | "man") => {
             subcommand(arguments)
@@ -77,6 +85,10 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
         }
         _ => serve(&lossy(arguments)).map(Action::Serve),
     }
+}
+
+fn asks_for_help(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|argument| argument == "--help" || argument == "-h")
 }
 
 fn lossy(arguments: &[OsString]) -> Vec<String> {
@@ -238,7 +250,7 @@ fn command() -> Command {
 }
 
 /// Adds the file and the flags of all settings.
-fn with_settings(command: Command) -> Command {
+pub(super) fn with_settings(command: Command) -> Command {
     let file = Arg::new("file")
         .value_name("FILE")
         .help("Settings in redis.conf's syntax; - reads the standard input.");

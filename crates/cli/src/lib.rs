@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept_restored;
 mod check_config;
 mod child;
 mod descriptors;
@@ -72,6 +73,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     let (program, rest) = arguments.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
+        Action::AcceptRestored(options) => return accept_restored::accept(&options),
         Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Load(options) => return Ok(load_command::run(options).into()),

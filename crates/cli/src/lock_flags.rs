@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::flags::Action;
+use super::flags::{Action, with_settings};
 use super::place::{Place, with_trust};
 use super::run::{IfHeld, Kind, OnLost, Options};
 use super::views::{Question, View};
@@ -42,17 +42,27 @@ pub(super) fn commands() -> Vec<Command> {
             .about("Looks at all locks again and again, and writes what was taken or is free since the last look.")
             .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN."))
             .arg(time("interval", "The time between two looks.", "1s")),
-        Command::new("cluster").about("Says which node of a cluster leads, and since when.").arg(
-            Arg::new("what")
-                .value_name("WHAT")
-                .required(true)
-                .value_parser(PossibleValuesParser::new(["status"]))
-                .help("What to say."),
-        ),
     ];
-    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.");
-    let views = views.map(|command| with_url(command.arg(json()).after_help(VIEW_CODES)));
-    std::iter::once(with_url(run())).chain(views).collect()
+    let views = views.map(view);
+    std::iter::once(with_url(run())).chain(views).chain([cluster()]).collect()
+}
+
+/// A subcommand that asks a server.
+fn view(command: Command) -> Command {
+    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.");
+    with_url(command.arg(json).after_help(VIEW_CODES))
+}
+
+fn cluster() -> Command {
+    let status = Command::new("status").about("Says which node leads, and since when.");
+    let accept = Command::new("accept-restored")
+        .about("Lets nodes lead again after etcd was restored from a snapshot.")
+        .arg(time("quarantine", "How long nothing is granted.", "for the longest lease that is known"))
+        .after_help(ACCEPT_HELP);
+    Command::new("cluster")
+        .about("Says which node of a cluster leads, and lets it go on after a restore of etcd.")
+        .subcommand_required(true)
+        .subcommands([view(status), with_settings(accept)])
 }
 
 fn run() -> Command {
@@ -156,6 +166,8 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     if name == "run" {
         return options(matches).map(Action::Run);
     }
+    // The other subcommand of `cluster` is read as the flags of a node are.
+    let matches = matches.subcommand().map_or(matches, |(_, status)| status);
     let text = |name| matches.get_one::<String>(name).cloned();
     let time = |name| matches.get_one::<Duration>(name).copied();
     let key = || matches.get_one::<OsString>("key").map(|key| key.as_bytes().to_vec()).unwrap_or_default();
@@ -249,6 +261,11 @@ limit, once it has answered at all; a server that has never answered is given up
 When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most a third of the lease, and
 a little more. SIGKILL follows after --kill-grace. So with a lease of three times --kill-grace the command has ended
 before the server grants the lock to anybody else.";
+
+const ACCEPT_HELP: &str = "\
+Reads the settings of a node, and asks the same etcd. What was written after the snapshot is lost, and locks that were granted
+after it are not known: the next node that leads grants nothing until they have ended. See docs/replication.md. Exits with 0
+or 1; 64 for bad options.";
 
 const VIEW_CODES: &str =
     "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if no server could be asked.";

@@ -124,12 +124,12 @@ impl Served {
         }
     }
 
-    /// Whether it has ended because a sync of its journal has failed.
+    /// Whether it has ended because a sync of its journal has failed, or etcd does not let it take part in the cluster.
     pub(super) fn has_failed(&self) -> bool {
         match self {
             Self::Alone(server) => server.has_failed(),
             // A node that does not lead any more goes on.
-            Self::Node(_) => false,
+            Self::Node(node) => node.has_failed(),
         }
     }
 

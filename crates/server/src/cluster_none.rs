@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redlatch_core::state::settings::Settings;
 
@@ -51,4 +52,15 @@ impl Node {
     pub async fn finished(&self) {
         match self.0 {}
     }
+
+    pub fn has_failed(&self) -> bool {
+        match self.0 {}
+    }
+}
+
+/// # Errors
+/// Always.
+pub async fn accept_restored(settings: &Settings, _: Option<Duration>) -> Result<bool, String> {
+    check(settings)?;
+    Err("cluster-etcd: names no endpoint".to_owned())
 }

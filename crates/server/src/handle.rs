@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+#[cfg(feature = "etcd")]
+use redlatch_core::journal::recovery::Promised;
 use redlatch_core::keyspace::{Lease, ShardSet, View};
 use redlatch_core::state::clients::ClientId;
 use tokio::io::DuplexStream;
@@ -137,6 +139,13 @@ impl Server {
     pub fn reload_certificates(&self) -> Result<(), String> {
         let Some((_, tls)) = &self.tls else { return Ok(()) };
         self.context.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
+    }
+
+    /// What this server has promised, if it keeps a journal.
+    #[cfg(feature = "etcd")]
+    pub(super) fn promised(&self) -> Promised {
+        let log = self.context.keeper().map(|keeper| &keeper.log);
+        log.map_or_else(Promised::default, |log| log.promised(self.context.clock().now().lock))
     }
 
     /// Has the audit log leave a file that was renamed, as SIGHUP does.

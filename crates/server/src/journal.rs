@@ -12,7 +12,7 @@ use bytes::Bytes;
 use redlatch_core::commands::Shared;
 use redlatch_core::journal::Mode;
 use redlatch_core::journal::log::{Log, Storage};
-use redlatch_core::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
+use redlatch_core::journal::recovery::{self, Ending, Found, Lacks, Machine, Resume, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
@@ -50,6 +50,11 @@ pub(super) trait Place: Debug + Send + Sync {
     /// For how many milliseconds from now connections to the server before this one may be open.
     fn session_grace_ms(&self) -> u64 {
         0
+    }
+
+    /// What is known of the promises that the files lack, if they are an older state of themselves.
+    fn lacks(&self) -> Option<Lacks> {
+        None
     }
 
     /// Files above which the live keys are copied before the server serves: each start begins one.
@@ -140,6 +145,7 @@ pub(super) fn recover(
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
         startup_guard_ms: settings.integer("startup-guard") as u64,
         lease_ms_max: settings.integer("horizon-max-lease") as u64,
+        lacks: place.lacks(),
     };
     let files = place.files()?;
     let is_crowded = files.len() > place.files_max();

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
 
 use super::item::{self, Horizon, Item, Opened};
+use super::recovery::Promised;
 use super::{Journal, Mode, Mutation, Mutations, Record, frame};
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
@@ -124,6 +125,8 @@ struct State {
     token: u64,
     /// The end of the last lease that did not wait for the disk.
     promised_until: LockTime,
+    /// The end of the last lease of any length.
+    leased_until: LockTime,
     leases: RecentLeases,
     /// The horizon on the disk, and that of the sync that runs, if one runs: the earlier one counts.
     durable: Horizon,
@@ -210,6 +213,7 @@ impl Log {
             token: horizon.token,
             // Leases of before the restart may be running.
             promised_until: LockTime::from_millis(horizon.until.as_millis().saturating_sub(GRACE_MS)),
+            leased_until: LockTime::from_millis(0),
             leases: RecentLeases::default(),
             durable: Horizon { until: LockTime::from_millis(0), tokens_until: 0, ..horizon },
             syncing: None,
@@ -518,6 +522,13 @@ impl Log {
         Ok(())
     }
 
+    /// What this server has promised, and may until the next sync but one.
+    pub fn promised(&self, now: LockTime) -> Promised {
+        let state = self.state.lock();
+        let until = state.durable.until.max(state.promised_until).max(state.leased_until);
+        Promised { now, until, token: state.durable.tokens_until.max(state.token) }
+    }
+
     /// What the log says of itself.
     pub fn status(&self) -> Status {
         let state = self.state.lock();
@@ -606,6 +617,9 @@ impl Log {
             && (lease_ms == 0 || is_lease && record.now.millis_since(state.synced_at) <= GRACE_MS);
         if is_lease {
             state.promised_until = state.promised_until.max(record.lasts_until);
+        }
+        if record.lasts_until < LockTime::MAX {
+            state.leased_until = state.leased_until.max(record.lasts_until);
         }
         match self.mode {
             Mode::Always => true,

@@ -71,6 +71,39 @@ pub struct Terms {
     pub startup_guard_ms: u64,
     /// The longest lease that does not wait for the disk, in milliseconds.
     pub lease_ms_max: u64,
+    /// What is known of the promises that the journal lacks, if it is an older state of itself.
+    pub lacks: Option<Lacks>,
+}
+
+/// Promises that a journal lacks which was restored from an older state.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Lacks {
+    /// How often it was restored, this time included.
+    pub restores: u64,
+    /// What is known of them, at least.
+    pub promised: Promised,
+    /// How long nothing is granted, in milliseconds. `None`: until what was promised has ended, for the longest lease and for
+    /// the startup guard.
+    pub quarantine_ms: Option<u64>,
+}
+
+/// What a server has promised.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Promised {
+    /// Lock time.
+    pub now: LockTime,
+    /// No lease ends later.
+    pub until: LockTime,
+    /// The highest fencing token.
+    pub token: u64,
+}
+
+impl Promised {
+    /// What both tell.
+    pub fn max(self, other: Self) -> Self {
+        let (now, until) = (self.now.max(other.now), self.until.max(other.until));
+        Self { now, until, token: self.token.max(other.token) }
+    }
 }
 
 /// How a server goes on.
@@ -87,6 +120,10 @@ pub struct Resume {
 }
 
 const DAMAGED: &str = "the journal is damaged";
+const RESTORED: &str = "the log was restored from an older state";
+/// How many tokens there are between two restores: more than a fast server gives out in a hundred days. There is room for
+/// eight thousand restores below 2^53, from where on some languages round.
+const TOKENS_LACKED: u64 = 1 << 40;
 
 /// Receives the effects of one record, with the instant at which they were decided.
 type Apply<'a> = dyn FnMut(LockTime, &[Mutation]) + 'a;
@@ -305,6 +342,31 @@ fn items(mut body: Bytes, seed: Seed) -> Result<Option<Vec<Item>>, Unreadable> {
 
 /// How a server goes on from what was found.
 pub fn resume(found: &Found, machine: Machine, start: &Terms) -> Resume {
+    let resume = resume_whole(found, machine, start);
+    start.lacks.map_or(resume, |lacks| lacks.resume(resume, found, start))
+}
+
+impl Lacks {
+    /// How a server goes on from an older state, which by itself would go on like this.
+    fn resume(self, resume: Resume, found: &Found, start: &Terms) -> Resume {
+        let Self { restores, promised, quarantine_ms } = self;
+        let now = resume.now.max(promised.now);
+        let lease_ms = found.horizon.lease_ms_max.max(start.lease_ms_max);
+        let until = match quarantine_ms {
+            Some(millis) => now + millis,
+            None => promised.until.max(now + start.startup_guard_ms.max(lease_ms + GRACE_MS)),
+        };
+        let until = resume.quarantine.map_or(until, |(earlier, _)| earlier.max(until));
+        let token = resume.token.max(found.horizon.tokens_until).max(promised.token);
+        // Of an earlier restore, no node that is left may know how far it went.
+        let floor = restores.saturating_mul(TOKENS_LACKED);
+        let token = if token < floor { floor } else { token.saturating_add(TOKENS_LACKED) };
+        Resume { now, quarantine: Some((until, RESTORED)), token, ..resume }
+    }
+}
+
+/// As [`resume`], if nothing lacks.
+fn resume_whole(found: &Found, machine: Machine, start: &Terms) -> Resume {
     let is_damaged = found.ending == Ending::Damaged;
     // The horizon that counts may be in a part that cannot be read.
     let damage_ms =

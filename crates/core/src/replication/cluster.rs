@@ -48,6 +48,16 @@ impl Keys {
         self.named(&format!("log/{sequence:016x}"))
     }
 
+    /// The id of the etcd that the log is in, as etcd calls itself.
+    pub fn etcd(&self) -> Bytes {
+        self.named("etcd")
+    }
+
+    /// Whether the log is an older state of itself, and how often it was.
+    pub fn restored(&self) -> Bytes {
+        self.named("restored")
+    }
+
     /// The end of the keys of the log.
     pub(super) fn log_end(&self) -> Bytes {
         // The byte behind the slash.

@@ -66,6 +66,8 @@ pub struct KeyValue {
 /// The answer to a transaction.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
+    /// The id of the etcd that has answered: another one after a restore under another name; 0: unknown.
+    pub etcd: u64,
     /// The revision of the store after it.
     pub revision: i64,
     pub has_succeeded: bool,

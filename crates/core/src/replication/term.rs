@@ -16,9 +16,11 @@ use bytes::{Buf, Bytes};
 
 use super::cluster::{Cluster, Member};
 use super::etcd::{Answer, Compare, Etcd, EtcdError, Operation, Transaction};
+use super::restored::{Memory, Restored, RestoredState};
 use super::standby::{first, head_text, sequence};
 use crate::journal::frame;
 use crate::journal::log::Storage;
+use crate::journal::recovery::Lacks;
 use crate::sync::Mutex;
 
 /// Bytes of the journal in one entry at most: etcd refuses requests above 1.5 MiB, and an answer that takes long would
@@ -56,6 +58,7 @@ struct Inner {
     cluster: Cluster,
     /// The revision at which this node has put the epoch.
     epoch: i64,
+    restored: Restored,
     state: Mutex<State>,
     /// Locked from one commit to its answer.
     committing: Mutex<()>,
@@ -65,6 +68,8 @@ struct Inner {
 struct State {
     /// The sequence number of the next entry.
     head: u64,
+    /// What a node remembers that has seen this term up to now.
+    memory: Memory,
     /// What is not committed, the earliest first.
     entries: VecDeque<Entry>,
     buffered: usize,
@@ -118,9 +123,43 @@ impl From<TermError> for io::Error {
 }
 
 impl Term {
-    pub(super) fn new(etcd: Arc<dyn Etcd>, cluster: Cluster, epoch: i64, head: u64) -> Self {
-        let state = Mutex::new(State { head, forgettable: epoch, ..State::default() });
-        Self(Arc::new(Inner { etcd, cluster, epoch, state, committing: Mutex::new(()) }))
+    pub(super) fn new(
+        etcd: Arc<dyn Etcd>,
+        cluster: Cluster,
+        epoch: i64,
+        (head, memory): (u64, Memory),
+        restored: Restored,
+    ) -> Self {
+        let state = Mutex::new(State { head, memory, forgettable: epoch, ..State::default() });
+        Self(Arc::new(Inner { etcd, cluster, epoch, restored, state, committing: Mutex::new(()) }))
+    }
+
+    /// What is known of the promises that the log lacks, if it was restored and that was accepted.
+    pub fn lacks(&self) -> Option<Lacks> {
+        self.0.restored.lacks()
+    }
+
+    /// The first file of a term is committed: the quarantine after a restore is in the log. If this fails, the next leader
+    /// begins with another one.
+    ///
+    /// # Errors
+    /// [`TermError`]
+    pub fn end_restore(&self) -> Result<(), TermError> {
+        if self.lacks().is_none() {
+            return Ok(());
+        }
+        let done = Restored { state: RestoredState::Done, ..self.0.restored };
+        let answer = self.0.etcd.transact(&Transaction {
+            conditions: vec![self.is_mine()],
+            then: vec![Operation::Put { key: self.0.cluster.keys.restored(), value: done.text() }],
+            otherwise: Vec::new(),
+        })?;
+        if answer.has_succeeded { Ok(()) } else { Err(TermError::Deposed) }
+    }
+
+    /// What this node remembers of the log.
+    pub fn memory(&self) -> Memory {
+        self.0.state.lock().memory
     }
 
     /// The epoch of the term.
@@ -131,6 +170,11 @@ impl Term {
     /// How long the log stands still before another node takes over, in milliseconds.
     pub fn takeover_ms(&self) -> u64 {
         self.0.cluster.agreed.takeover_ms
+    }
+
+    /// The id of the cluster.
+    pub fn cluster_id(&self) -> [u8; 20] {
+        self.0.cluster.id
     }
 
     /// The sequence number of the next entry of the log.
@@ -230,21 +274,24 @@ impl Term {
             then: vec![put(keys.head(), head_text(head + 1)), put(keys.log(head), value)],
             otherwise: vec![read(keys.epoch()), read(keys.head())],
         })?;
-        if !answer.has_succeeded {
-            self.is_committed(&answer, head)?;
-        }
-        self.0.state.lock().head = head + 1;
+        let revision = match answer.has_succeeded {
+            true => answer.revision,
+            false => self.committed_at(&answer, head)?,
+        };
+        let mut state = self.0.state.lock();
+        state.head = head + 1;
+        state.memory = Memory { head: head + 1, revision, ..state.memory };
         Ok(())
     }
 
-    /// Whether an earlier try has committed the entry of that number.
-    fn is_committed(&self, answer: &Answer, head: u64) -> Result<(), TermError> {
+    /// The revision at which an earlier try has committed the entry of that number.
+    fn committed_at(&self, answer: &Answer, head: u64) -> Result<i64, TermError> {
         if first(answer, 0).map(|epoch| epoch.mod_revision) != Some(self.0.epoch) {
             return Err(TermError::Deposed);
         }
-        let found = first(answer, 1).and_then(sequence);
         // Nobody else can have moved the head in this epoch.
-        if found == Some(head + 1) { Ok(()) } else { Err(TermError::Foreign("the head was moved")) }
+        let moved = first(answer, 1).filter(|found| sequence(found) == Some(head + 1));
+        moved.map(|head| head.mod_revision).ok_or(TermError::Foreign("the head was moved"))
     }
 
     /// The condition that the epoch is that of this term.

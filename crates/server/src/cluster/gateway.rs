@@ -3,6 +3,9 @@
 //! Source  etcd's `rpc.proto` in the JSON form of protocol buffers: bytes are base64, 64-bit integers are strings, and a
 //!         field with its default value is left out. The codes of errors are those of gRPC.
 
+use std::num::ParseIntError;
+use std::str::FromStr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -90,7 +93,8 @@ pub(super) fn answer(body: &[u8]) -> Result<Answer, EtcdError> {
     let answer: TxnResponse = parsed(body)?;
     let ranges = answer.responses.into_iter().filter_map(|response| response.range);
     let reads = ranges.map(|range| range.kvs.into_iter().map(KeyValue::from).collect()).collect();
-    Ok(Answer { revision: answer.header.revision, has_succeeded: answer.succeeded, reads })
+    let Header { cluster_id: etcd, revision } = answer.header;
+    Ok(Answer { etcd, revision, has_succeeded: answer.succeeded, reads })
 }
 
 /// Reads the token that a login has got.
@@ -169,6 +173,8 @@ struct TxnResponse {
 #[derive(Deserialize)]
 struct Header {
     #[serde(default, deserialize_with = "integer")]
+    cluster_id: u64,
+    #[serde(default, deserialize_with = "integer")]
     revision: i64,
 }
 
@@ -200,12 +206,14 @@ impl From<RangeKeyValue> for KeyValue {
     }
 }
 
-fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+fn integer<'de, D: Deserializer<'de>, N: Deserialize<'de> + FromStr<Err = ParseIntError>>(
+    from: D,
+) -> Result<N, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Integer {
+    enum Integer<N> {
         Text(String),
-        Number(i64),
+        Number(N),
     }
     match Integer::deserialize(from)? {
         Integer::Text(text) => text.parse().map_err(serde::de::Error::custom),
@@ -253,12 +261,13 @@ mod tests {
 
     #[test]
     fn an_answer_may_leave_out_every_default() {
-        let body = br#"{"header":{"revision":"12","raft_term":"3"},"succeeded":true,"responses":[
+        let body = br#"{"header":{"cluster_id":"18446744073709551615","revision":"12","raft_term":"3"},"succeeded":true,"responses":[
             {"response_put":{"header":{"revision":"12"}}},
             {"response_range":{"header":{},"kvs":[{"key":"YQ==","mod_revision":"9","version":"1"}],"count":"1"}},
             {"response_range":{"header":{}}}]}"#;
         let found = KeyValue { key: Bytes::from_static(b"a"), value: Bytes::new(), mod_revision: 9 };
-        let expected = Answer { revision: 12, has_succeeded: true, reads: vec![vec![found], vec![]] };
+        let expected =
+            Answer { etcd: u64::MAX, revision: 12, has_succeeded: true, reads: vec![vec![found], vec![]] };
         assert_eq!(answer(body), Ok(expected));
         assert!(!answer(br#"{"header":{}}"#).unwrap().has_succeeded);
         for other in ["", "{}", "[]", r#"{"header":{"revision":"x"}}"#] {

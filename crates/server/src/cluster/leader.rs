@@ -1,6 +1,8 @@
 //! Who leads, as a node knows it, and the addresses of nodes as they are written in etcd.
 
+use redlatch_core::journal::recovery::Promised;
 use redlatch_core::replication::cluster::Member;
+use redlatch_core::replication::restored::Values;
 use redlatch_core::state::cluster::ClusterNode;
 
 use super::splice::Door;
@@ -12,6 +14,8 @@ pub(super) struct Leader {
     pub(super) epoch: i64,
     /// The addresses of the leader; none: nobody leads.
     pub(super) addresses: Vec<String>,
+    /// Why nobody leads, if this node knows.
+    pub(super) trouble: Option<String>,
 }
 
 impl Leader {
@@ -35,10 +39,15 @@ pub(super) fn address_in(addresses: &[String], door: Door) -> Option<&str> {
 }
 
 /// The text of `node/<id>`. `beat` changes with each time that it is written: a text that stays is that of a node that has
-/// ended.
-pub(super) fn node_text(member: &Member, beat: u64) -> String {
+/// ended. `promised`: what this node knows of the promises of leaders.
+pub(super) fn node_text(member: &Member, beat: u64, promised: &Promised) -> String {
     let lines: String = member.addresses.iter().map(|address| format!("address {address}\n")).collect();
-    format!("{lines}beat {beat}\n")
+    format!("{lines}beat {beat}\n{}", Values::of_promised(promised))
+}
+
+/// The promises in a text of `node/<id>`.
+pub(super) fn promised_in_node(text: &[u8]) -> Promised {
+    Values::read(&String::from_utf8_lossy(text)).promised()
 }
 
 /// The addresses in a text of `node/<id>`.
@@ -77,9 +86,11 @@ mod tests {
             (Some("a:1"), Some("a:2"))
         );
         let member = Member { id: "x".to_owned(), addresses: addresses(None, Some("a:2")) };
-        let text = node_text(&member, 7);
+        let promised = Promised { token: 5, ..Promised::default() };
+        let text = node_text(&member, 7, &promised);
         assert_eq!(addresses_in_node(text.as_bytes()), member.addresses);
-        let leader = Leader { epoch: 3, addresses: member.addresses };
+        assert_eq!(promised_in_node(text.as_bytes()), promised);
+        let leader = Leader { epoch: 3, addresses: member.addresses, trouble: None };
         assert_eq!(leader.address(Door::Tls), Some((3, "a:2".to_owned())));
         assert_eq!(leader.address(Door::Plain), None);
         assert_eq!(Leader::default().address(Door::Plain), None);

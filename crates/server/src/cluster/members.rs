@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use redlatch_core::journal::recovery::Promised;
 use redlatch_core::replication::cluster::{Keys, Member};
 use redlatch_core::replication::etcd::{EtcdError, Operation, Transaction};
 use redlatch_core::state::cluster::ClusterFacts;
@@ -37,26 +38,40 @@ pub(super) struct Members {
     pub(super) facts: Arc<ClusterFacts>,
     /// The entry of each node, and since when it is the same.
     seen: Mutex<HashMap<Bytes, (Bytes, Instant)>>,
+    /// What this node knows of the promises of leaders. Each node tells the others, for the case that etcd is restored.
+    promised: Mutex<Promised>,
 }
 
 impl Members {
     pub(super) fn new(name: String, keys: Keys, me: Member) -> Self {
         let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)));
-        Self { keys, me, facts, seen: Mutex::default() }
+        Self { keys, me, facts, seen: Mutex::default(), promised: Mutex::default() }
     }
 
-    /// Rewrites the entry of this node and reads those of the others, for ever.
-    pub(super) async fn beat(&self, etcd: &EtcdClient) {
+    /// Rewrites the entry of this node and reads those of the others, for ever. `after` follows each time.
+    pub(super) async fn beat(&self, etcd: &EtcdClient, after: impl Fn()) {
         for beat in 0.. {
             if let Err(error) = self.beat_once(etcd, beat).await {
                 tracing::debug!(%error, "the list of nodes is not read");
             }
+            after();
             sleep(BEAT_EVERY).await;
         }
     }
 
+    /// What this node knows of the promises of leaders.
+    pub(super) fn promised(&self) -> Promised {
+        *self.promised.lock()
+    }
+
+    /// A leader has promised this.
+    pub(super) fn note_promised(&self, promised: Promised) {
+        let mut known = self.promised.lock();
+        *known = known.max(promised);
+    }
+
     async fn beat_once(&self, etcd: &EtcdClient, beat: u64) -> Result<(), EtcdError> {
-        let (key, value) = (self.keys.node(&self.me.id), leader::node_text(&self.me, beat).into());
+        let (key, value) = (self.keys.node(&self.me.id), self.text(beat));
         let (first, end) = self.keys.nodes();
         let mut then = vec![
             Operation::Put { key, value },
@@ -73,6 +88,7 @@ impl Members {
                 _ => now,
             };
             let id = found.key.strip_prefix(&*self.keys.nodes().0).map(String::from_utf8_lossy);
+            self.note_promised(leader::promised_in_node(&found.value));
             if let Some(id) = id.filter(|id| *id != self.me.id && now - since < LISTED_FOR) {
                 let addresses = leader::addresses_in_node(&found.value);
                 listed.push(leader::node(&Member { id: id.into_owned(), addresses }));
@@ -82,6 +98,10 @@ impl Members {
         *seen = still;
         self.facts.set_others(listed);
         Ok(())
+    }
+
+    fn text(&self, beat: u64) -> Bytes {
+        leader::node_text(&self.me, beat, &self.promised()).into()
     }
 
     /// The keys of entries that have stayed the same for long. A node that was paused writes its own again.

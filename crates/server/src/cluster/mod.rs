@@ -11,10 +11,11 @@ mod leader;
 mod listen;
 mod members;
 mod node;
+mod notebook;
 mod place;
 mod sockets;
 mod splice;
 mod standby_http;
 
 pub(super) use node::check;
-pub use node::{Node, OnLead};
+pub use node::{Node, OnLead, accept_restored};

@@ -5,9 +5,9 @@
 //! Rule    a standby never gives up: while etcd does not answer it asks again, and says so once in the log.
 //! Time    the monotonic clock of the process.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use redlatch_core::commands::Shared;
 use redlatch_core::journal::item;
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
 use redlatch_core::replication::etcd::{Etcd, EtcdError};
+use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
 use redlatch_core::state::cluster::ClusterFacts;
@@ -29,6 +30,7 @@ use super::endpoint::Endpoint;
 use super::leader::{self, Leader};
 use super::listen::Acceptor;
 use super::members::Members;
+use super::notebook::Notebook;
 use super::place::EtcdPlace;
 use super::sockets::{self, Sockets};
 use super::splice::Splices;
@@ -54,6 +56,10 @@ const SHOW_EVERY: Duration = Duration::from_millis(500);
 /// How long after the beginning of a term `+switch-master` is published. Its subscribers have come back by then.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 
+/// What a node says of a log that was restored from an older state.
+const RESTORED: &str = "etcd was restored from an older state: locks that were granted since may still be held, and no node \
+                        leads until 'redlatch cluster accept-restored' accepts that";
+
 /// Called with the server of each term, before it is known to lead.
 pub type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
 
@@ -69,9 +75,12 @@ struct Inner {
     on_lead: OnLead,
     sockets: Sockets,
     etcd: EtcdClient,
-    cluster: Cluster,
+    keys: Keys,
     me: Member,
     members: Members,
+    /// What this node remembers of the log, and where it keeps that.
+    memory: Mutex<Memory>,
+    notebook: Notebook,
     leader: watch::Sender<Leader>,
     /// The last leader that this node has seen in etcd. It may be this one.
     previous: Mutex<Option<Member>>,
@@ -83,6 +92,8 @@ struct Inner {
     hint: Notify,
     stop: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
+    /// Whether it ends because it may not take part in the cluster.
+    has_failed: AtomicBool,
 }
 
 impl Node {
@@ -95,25 +106,28 @@ impl Node {
         let inherited = std::mem::take(&mut builder.inherited);
         let settings = builder.again().blueprint().settings()?;
         check(&settings).map_err(StartError::Unusable)?;
-        has_no_journal(&settings.text("dir")).map_err(StartError::Unusable)?;
-        // A directory without a journal stays as it is: the journal is in etcd.
+        let dir = settings.text("dir");
+        has_no_journal(&dir).map_err(StartError::Unusable)?;
+        // The journal is in etcd.
         let builder = builder.set("dir", "");
         let shared = shared(&builder)?;
         let etcd = client(&settings).map_err(StartError::Unusable)?;
         let sockets = Sockets::open(&settings, inherited)?;
         let id = item::id_text(&fresh_id());
         let me = Member { id, addresses: announced(&settings, &sockets)? };
-        let cluster = join(&settings, &etcd).await?;
-        let members = Members::new(settings.text("cluster-name"), cluster.keys.clone(), me.clone());
+        let keys = Keys::under(&settings.text("cluster-prefix"));
+        let members = Members::new(settings.text("cluster-name"), keys.clone(), me.clone());
         let inner = Arc::new(Inner {
             builder,
             threads,
             on_lead,
             sockets,
             etcd,
-            cluster,
+            keys,
             me,
             members,
+            memory: Mutex::default(),
+            notebook: Notebook::in_directory(&dir),
             settings,
             leader: watch::Sender::new(Leader::default()),
             previous: Mutex::default(),
@@ -122,11 +136,12 @@ impl Node {
             hint: Notify::new(),
             stop: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
+            has_failed: AtomicBool::new(false),
         });
+        // What etcd refuses at once is said by the start.
+        let cluster = inner.join().await.map_err(StartError::Unusable)?;
         inner.accept(shared)?;
-        tokio::spawn(Arc::clone(&inner).watch());
-        tokio::spawn(Arc::clone(&inner).beat());
-        tokio::spawn(Arc::clone(&inner).run());
+        tokio::spawn(Arc::clone(&inner).run(cluster));
         Ok(Self { inner })
     }
 
@@ -150,6 +165,11 @@ impl Node {
     pub async fn stopped(&self) {
         // The channel cannot close, because its sender lives in `self`.
         let _ = self.inner.stop.subscribe().wait_for(|stop| *stop).await;
+    }
+
+    /// Whether it has ended because it may not take part in the cluster. The log says why.
+    pub fn has_failed(&self) -> bool {
+        self.inner.has_failed.load(Relaxed)
     }
 
     /// Resolves when the node has been ended, and another one may lead.
@@ -182,41 +202,112 @@ impl Inner {
     /// Asks etcd for hints that something has changed, for ever.
     async fn watch(self: Arc<Self>) {
         loop {
-            self.etcd.watch(&self.cluster.keys.epoch(), || self.hint.notify_one()).await;
+            self.etcd.watch(&self.keys.epoch(), || self.hint.notify_one()).await;
             sleep(WATCH_AGAIN).await;
         }
     }
 
-    /// Shows this node to the others, for ever.
-    async fn beat(self: Arc<Self>) {
-        self.members.beat(&self.etcd).await;
+    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, for ever.
+    async fn beat(self: Arc<Self>, cluster: [u8; 20]) {
+        let write = || {
+            let remembered = *self.memory.lock();
+            self.notebook.write(&Memory { promised: self.members.promised(), ..remembered }, &cluster);
+        };
+        self.members.beat(&self.etcd, write).await;
     }
 
-    /// Takes one role after the other until the node ends.
-    async fn run(self: Arc<Self>) {
+    /// Joins the cluster. `None`: etcd does not answer.
+    ///
+    /// # Errors
+    /// A sentence about the setting that keeps this node out.
+    async fn join(&self) -> Result<Option<Cluster>, String> {
+        let agreed = Agreed {
+            takeover_ms: self.settings.integer("cluster-takeover").unsigned_abs(),
+            databases: self.settings.integer("databases") as u16,
+        };
+        let (keys, etcd) = (self.keys.clone(), self.etcd.clone());
+        let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
+        let Ok(joined) = joined.await else { return Ok(None) };
+        match joined {
+            Ok(cluster) => Ok(Some(cluster)),
+            Err(JoinError::Etcd(error @ EtcdError::Unknown(_))) => {
+                if self.is_new_trouble(&error.to_string()) {
+                    tracing::warn!(%error, "The node waits for etcd");
+                }
+                Ok(None)
+            }
+            Err(JoinError::Etcd(error)) => Err(format!("cluster-etcd: {error}")),
+            Err(error) => Err(format!("cluster-prefix '{}': {error}", self.settings.text("cluster-prefix"))),
+        }
+    }
+
+    /// Notes why nobody leads. Returns whether there was no trouble before.
+    fn is_new_trouble(&self, trouble: &str) -> bool {
+        let trouble = trouble.replace(char::is_control, " ");
+        let mut is_new = false;
+        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble).is_none());
+        is_new
+    }
+
+    /// Takes one role after the other until the node ends. `cluster`: what it has joined, if etcd has answered.
+    async fn run(self: Arc<Self>, cluster: Option<Cluster>) {
+        let mut stop = self.stop.subscribe();
+        let joined = async {
+            let mut cluster = Ok(cluster);
+            while let Ok(None) = cluster {
+                sleep(JOIN_AGAIN).await;
+                cluster = self.join().await;
+            }
+            cluster
+        };
+        let joined = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => Ok(None),
+            joined = joined => joined,
+        };
+        match joined {
+            Ok(Some(cluster)) => self.serve(cluster).await,
+            Ok(None) => {}
+            Err(reason) => {
+                tracing::error!(reason, "This node may not join the cluster");
+                self.has_failed.store(true, Relaxed);
+            }
+        }
+        self.stop.send_replace(true);
+        self.has_ended.send_replace(true);
+    }
+
+    /// Takes part in the cluster until the node ends.
+    async fn serve(self: &Arc<Self>, cluster: Cluster) {
+        *self.memory.lock() = self.notebook.read(&cluster.id);
+        self.members.note_promised(self.memory.lock().promised);
+        let watching = tokio::spawn(Arc::clone(self).watch());
+        let beating = tokio::spawn(Arc::clone(self).beat(cluster.id));
         let mut stop = self.stop.subscribe();
         loop {
             let term = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
-                term = self.stand_by() => term,
+                term = self.stand_by(&cluster) => term,
             };
             if self.lead(term).await {
                 break;
             }
         }
-        self.stop.send_replace(true);
+        watching.abort();
+        beating.abort();
+        self.notebook.write(&self.memory.lock(), &cluster.id);
         self.members.leave(&self.etcd).await;
-        self.has_ended.send_replace(true);
     }
 
     /// A standby, until it may lead.
-    async fn stand_by(&self) -> Term {
-        let mut standby = standby::Standby::new(self.cluster.clone(), self.me.clone());
+    async fn stand_by(&self, cluster: &Cluster) -> Term {
+        let mut standby = standby::Standby::new(cluster.clone(), self.me.clone(), *self.memory.lock());
         let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
-        let (origin, mut is_troubled) = (Instant::now(), false);
+        let origin = Instant::now();
         loop {
             let etcd: Arc<dyn Etcd> = Arc::new(self.etcd.clone());
+            standby.note_promised(self.members.promised());
             let looked = spawn_blocking(move || {
                 let looked = look(&mut standby, &etcd, origin);
                 (standby, looked)
@@ -224,21 +315,19 @@ impl Inner {
             // The task ends only with the runtime, or by a panic that the hook has reported.
             let Ok((same, looked)) = looked.await else { return std::future::pending().await };
             standby = same;
+            *self.memory.lock() = *standby.memory();
             match looked {
                 Ok((sight, term)) => {
-                    if std::mem::take(&mut is_troubled) {
-                        tracing::info!("etcd answers again");
-                    }
                     self.note(&sight, term.is_some());
                     if let Some(term) = term {
                         return term;
                     }
                 }
-                Err(error) if !is_troubled => {
-                    is_troubled = true;
-                    tracing::warn!(%error, "This standby does not know who leads");
+                Err(error) => {
+                    if self.is_new_trouble(&error.to_string()) {
+                        tracing::warn!(%error, "This standby does not know who leads");
+                    }
                 }
-                Err(_) => {}
             }
             tokio::select! {
                 () = sleep(pause) => {}
@@ -258,7 +347,8 @@ impl Inner {
             }
             _ => Vec::new(),
         };
-        let leader = Leader { epoch: sight.epoch, addresses };
+        let trouble = sight.is_restored.then(|| RESTORED.to_owned());
+        let leader = Leader { epoch: sight.epoch, addresses, trouble };
         self.leader.send_if_modified(|known| {
             let is_new = *known != leader;
             if is_new && !leader.addresses.is_empty() {
@@ -267,6 +357,14 @@ impl Inner {
                     epoch = leader.epoch,
                     "Another node leads"
                 );
+            }
+            match (&known.trouble, &leader.trouble) {
+                (before, Some(trouble)) if *before != leader.trouble => {
+                    tracing::error!(head = sight.head, "{trouble}");
+                }
+                (Some(before), None) if before == RESTORED => tracing::warn!("The restored log is accepted"),
+                (Some(_), None) => tracing::info!("etcd answers again"),
+                _ => {}
             }
             *known = leader;
             is_new
@@ -299,17 +397,22 @@ impl Inner {
             }
             Err(_) => return true,
         };
-        self.members.facts.set_term(epoch, term.head());
+        self.keep_in_mind(&server, &term);
+        let begun_anew = term.clone();
+        if !matches!(spawn_blocking(move || begun_anew.end_restore()).await, Ok(Ok(()))) {
+            tracing::warn!("The next leader begins with a quarantine, too");
+        }
         *self.server.lock() = Some(Arc::clone(&server));
         self.leads.send_replace(true);
-        self.leader.send_replace(Leader { epoch, addresses: self.sockets.local_addresses() });
+        let addresses = self.sockets.local_addresses();
+        self.leader.send_replace(Leader { epoch, addresses, trouble: None });
         let took_ms = begun.elapsed().as_millis() as u64;
         tracing::info!(epoch, took_ms, "This node leads");
         let mut stop = self.stop.subscribe();
         let shows = async {
             loop {
                 sleep(SHOW_EVERY).await;
-                self.members.facts.set_term(epoch, term.head());
+                self.keep_in_mind(&server, &term);
             }
         };
         let tells = async {
@@ -328,6 +431,7 @@ impl Inner {
             server.stop_now();
         }
         server.finished().await;
+        self.keep_in_mind(&server, &term);
         self.leader.send_replace(Leader::default());
         self.leads.send_replace(false);
         self.server.lock().take();
@@ -338,6 +442,13 @@ impl Inner {
         self.release(term).await;
         tracing::info!(epoch, "This node has handed over");
         true
+    }
+
+    /// Notes how far a term is, and what its server has promised.
+    fn keep_in_mind(&self, server: &Server, term: &Term) {
+        self.members.facts.set_term(term.epoch(), term.head());
+        self.members.note_promised(server.promised());
+        *self.memory.lock() = Memory { promised: self.members.promised(), ..term.memory() };
     }
 
     /// Tells the subscribers of `+switch-master` that another address leads, as a Sentinel does.
@@ -352,7 +463,7 @@ impl Inner {
 
     /// The server of a term, which goes on from the log.
     fn server(&self, term: Term) -> Result<Server, StartError> {
-        let place = EtcdPlace { term, cluster: self.cluster.id };
+        let place = EtcdPlace { term };
         let builder = self.builder.again().inherited(self.sockets.shared()?);
         let server = builder
             .replicated(Box::new(place), Arc::clone(&self.members.facts))
@@ -385,7 +496,6 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     let excluded = [
         ("enable-test-commands", "no", "a node of a cluster has no test commands"),
         ("nodes", "1", "a node of a cluster is one node"),
-        ("startup-guard", "0", "a node of a cluster goes on from etcd"),
     ];
     for (name, off, reason) in excluded {
         if settings.text(name) != off {
@@ -417,6 +527,19 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     }
 }
 
+/// Accepts that the log in etcd is an older state of itself: the next leader begins with a quarantine, which lasts so long if
+/// that is said. Returns whether a node had found that the log is older. Needs a runtime.
+///
+/// # Errors
+/// A sentence about a setting, or about what is in etcd.
+pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) -> Result<bool, String> {
+    let (etcd, keys) = (client(settings)?, Keys::under(&settings.text("cluster-prefix")));
+    let quarantine_ms = quarantine.map(|quarantine| quarantine.as_millis() as u64);
+    let accepted = spawn_blocking(move || restored::accept(&etcd, &keys, quarantine_ms)).await;
+    let accepted = accepted.map_err(|error| error.to_string())?;
+    Ok(accepted.map_err(|error| error.to_string())?.is_some())
+}
+
 /// Bytes of a prefix at most: it is in every request.
 const PREFIX_BYTES_MAX: usize = 256;
 
@@ -432,34 +555,6 @@ fn client(settings: &Settings) -> Result<EtcdClient, String> {
     // Half of it: a leader tries another endpoint before it is replaced.
     let answer_max = (millis(settings, "cluster-takeover") / 2).min(ANSWER_MAX);
     Ok(EtcdClient::new(endpoints, trust, login, answer_max))
-}
-
-/// Joins the cluster. While etcd does not answer, it is asked again.
-async fn join(settings: &Settings, etcd: &EtcdClient) -> Result<Cluster, StartError> {
-    let agreed = Agreed {
-        takeover_ms: settings.integer("cluster-takeover").unsigned_abs(),
-        databases: settings.integer("databases") as u16,
-    };
-    let prefix = settings.text("cluster-prefix");
-    let mut is_told = false;
-    loop {
-        let (keys, agreed, etcd) = (Keys::under(&prefix), agreed.clone(), etcd.clone());
-        let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
-        let joined = joined.await.map_err(io::Error::other)?;
-        match joined {
-            Ok(cluster) => return Ok(cluster),
-            Err(JoinError::Etcd(error @ EtcdError::Unknown(_))) => {
-                if !std::mem::replace(&mut is_told, true) {
-                    tracing::warn!(%error, "The node waits for etcd");
-                }
-                sleep(JOIN_AGAIN).await;
-            }
-            Err(JoinError::Etcd(error)) => {
-                return Err(StartError::Unusable(format!("cluster-etcd: {error}")));
-            }
-            Err(error) => return Err(StartError::Unusable(format!("cluster-prefix '{prefix}': {error}"))),
-        }
-    }
 }
 
 /// The time between two tries to join.

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use redlatch_core::journal::log::Storage;
-use redlatch_core::journal::recovery::Machine;
+use redlatch_core::journal::recovery::{Lacks, Machine};
 use redlatch_core::replication::term::Term;
 
 use crate::journal::Place;
@@ -12,13 +12,11 @@ use crate::journal::Place;
 #[derive(Debug)]
 pub(super) struct EtcdPlace {
     pub(super) term: Term,
-    /// The id of the cluster.
-    pub(super) cluster: [u8; 20],
 }
 
 impl Place for EtcdPlace {
     fn server(&self) -> [u8; 20] {
-        self.cluster
+        self.term.cluster_id()
     }
 
     fn name(&self, number: u64) -> String {
@@ -43,6 +41,10 @@ impl Place for EtcdPlace {
     /// takes its time to come back, the locks last so much longer.
     fn session_grace_ms(&self) -> u64 {
         self.term.takeover_ms()
+    }
+
+    fn lacks(&self) -> Option<Lacks> {
+        self.term.lacks()
     }
 
     /// Any number: nothing is committed during that copy, and another node would take over. Live keys are copied while the

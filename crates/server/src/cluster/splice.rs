@@ -58,7 +58,10 @@ impl Splices {
     ) {
         let Some((mut stream, address)) = self.connect(door).await else {
             if door == Door::Plain {
-                turn_away(client, NO_LEADER).await;
+                let trouble = self.leader.borrow().trouble.clone();
+                let reason =
+                    trouble.map_or(NO_LEADER.to_owned(), |trouble| format!("-MASTERDOWN {trouble}\r\n"));
+                turn_away(client, &reason).await;
             }
             return;
         };
@@ -140,7 +143,7 @@ mod tests {
 
     fn leader(epoch: i64, listener: &TcpListener) -> Leader {
         let address = listener.local_addr().unwrap().to_string();
-        Leader { epoch, addresses: addresses(Some(&address), None) }
+        Leader { epoch, addresses: addresses(Some(&address), None), trouble: None }
     }
 
     #[tokio::test]
@@ -164,8 +167,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_splice_ends_when_another_node_leads_or_none() {
-        for next in [Leader::default(), Leader { epoch: 2, addresses: addresses(Some("127.0.0.1:1"), None) }]
-        {
+        let other = Leader { epoch: 2, addresses: addresses(Some("127.0.0.1:1"), None), trouble: None };
+        for next in [Leader::default(), other] {
             let (listener, leads, mut client, task) = spliced(Duration::from_secs(60)).await;
             leads.send_replace(leader(1, &listener));
             // The old leader does nothing: it may be stopped.
@@ -178,11 +181,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_waits_in_vain_is_told_why() {
-        let (_listener, _leads, mut client, task) = spliced(Duration::ZERO).await;
-        let mut told = String::new();
-        client.read_to_string(&mut told).await.unwrap();
-        assert_eq!(told, NO_LEADER);
-        drop(client);
-        task.await.unwrap();
+        for (trouble, expected) in [(None, NO_LEADER), (Some("no etcd"), "-MASTERDOWN no etcd\r\n")] {
+            let (_listener, leads, mut client, task) = spliced(Duration::from_millis(1)).await;
+            leads.send_modify(|leader| leader.trouble = trouble.map(str::to_owned));
+            let mut told = String::new();
+            client.read_to_string(&mut told).await.unwrap();
+            assert_eq!(told, expected);
+            drop(client);
+            task.await.unwrap();
+        }
     }
 }

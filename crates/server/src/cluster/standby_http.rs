@@ -24,9 +24,10 @@ pub(super) fn answer(accepted: Accepted, standby: Arc<Standby>, leader: Leader, 
 }
 
 fn text(leader: &Leader) -> String {
-    match leader.address(Door::Plain).or_else(|| leader.address(Door::Tls)) {
-        Some((_, address)) => format!("standby: {address} leads"),
-        None => "standby: no node leads".to_owned(),
+    match (leader.address(Door::Plain).or_else(|| leader.address(Door::Tls)), &leader.trouble) {
+        (Some((_, address)), _) => format!("standby: {address} leads"),
+        (None, Some(trouble)) => format!("standby: no node leads: {trouble}"),
+        (None, None) => "standby: no node leads".to_owned(),
     }
 }
 
@@ -37,8 +38,10 @@ mod tests {
 
     #[test]
     fn a_standby_says_who_leads() {
-        let leader = Leader { epoch: 2, addresses: addresses(None, Some("a:1")) };
+        let trouble = Some("no etcd".to_owned());
+        let leader = Leader { epoch: 2, addresses: addresses(None, Some("a:1")), trouble };
         assert_eq!(text(&leader), "standby: a:1 leads");
+        assert_eq!(text(&Leader { addresses: Vec::new(), ..leader }), "standby: no node leads: no etcd");
         assert_eq!(text(&Leader::default()), "standby: no node leads");
     }
 }

@@ -56,6 +56,7 @@ const TERMS: Terms = Terms {
     fresh: at(77_000),
     startup_guard_ms: 0,
     lease_ms_max: 60_000,
+    lacks: None,
 };
 
 const fn at(millis: u64) -> LockTime {
@@ -339,6 +340,29 @@ fn an_empty_new_file_and_a_journal_of_others() {
     );
     let guarded = Terms { startup_guard_ms: 5, ..TERMS };
     assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &guarded)), Some(77_005));
+}
+
+#[test]
+fn an_older_state_goes_on_behind_all_that_may_have_been_promised_since() {
+    let memory = Memory::default();
+    let log = log(Mode::Always, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.sync(at(10_200), 600).unwrap();
+    let found = found(&memory).0;
+    let token = found.horizon.tokens_until;
+    let on = |lacks| resume(&found, LATER, &Terms { mode: Mode::Always, lacks: Some(lacks), ..TERMS });
+    let unknown = on(Lacks { restores: 1, ..Lacks::default() });
+    assert!(unknown.restores && unknown.token > token + 1_000_000_000);
+    assert!(on(Lacks { restores: 2, ..Lacks::default() }).token > unknown.token + 1_000_000_000);
+    assert_eq!(quarantine_ms(&unknown), Some(unknown.now.as_millis() + 60_000 + GRACE_MS));
+    let promised = Promised { now: at(500_000), until: at(900_000), token: 7 << 40 };
+    let known = on(Lacks { restores: 1, promised, quarantine_ms: None });
+    assert_eq!((known.now, quarantine_ms(&known), known.token), (at(500_000), Some(900_000), 8 << 40));
+    let short = on(Lacks { restores: 1, promised, quarantine_ms: Some(10) });
+    assert_eq!(quarantine_ms(&short), Some(500_010), "whoever accepts it knows better");
+    let (nothing, _) = self::found(&Memory::default());
+    let terms = Terms { lacks: Some(Lacks { restores: 1, promised, quarantine_ms: None }), ..TERMS };
+    assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &terms)), Some(900_000), "also where nothing is left");
 }
 
 /// A log that goes on from what was found, in a new file.
