@@ -15,6 +15,7 @@ mod growth;
 mod harness;
 mod live;
 mod partitions;
+mod reach;
 mod restored;
 mod sessions;
 mod takeover;

@@ -32,8 +32,8 @@ const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 const HEARTBEATS: u32 = 4;
 /// The time after a commit that etcd has not taken, until it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
-/// How often a server that another node may have replaced looks for connections of sessions: a lock is granted by a reply that
-/// was on its way.
+/// How often a server that another node may have replaced looks for connections of sessions: a reply that was on its way may
+/// have granted a lock.
 const DOUBT_EVERY: Duration = Duration::from_millis(20);
 /// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
 const SLOW_SYNC: Duration = Duration::from_millis(2);
@@ -196,7 +196,7 @@ impl Keeper {
         }
     }
 
-    /// Closes the connections of sessions with locks whenever another node may have taken the place of this server. Never ends.
+    /// Closes the connections of sessions with locks whenever another node may have taken the place of this server, for ever.
     async fn close_doubtful_sessions(&self, context: &ServerContext) {
         let registries = &context.engine.shared().registries;
         loop {

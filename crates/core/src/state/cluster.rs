@@ -1,6 +1,6 @@
 //! What commands say of a cluster: its name, its nodes, and the term of this one.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,6 +31,8 @@ pub struct ClusterFacts {
     commits: AtomicU64,
     commit_micros: AtomicU64,
     is_late: AtomicBool,
+    unreached_by: AtomicUsize,
+    is_asked_to_hand_over: AtomicBool,
 }
 
 impl ClusterFacts {
@@ -38,8 +40,18 @@ impl ClusterFacts {
     pub fn new(name: String, me: ClusterNode) -> Self {
         let (epoch, head) = (AtomicI64::new(0), AtomicU64::new(0));
         let (commits, commit_micros) = (AtomicU64::new(0), AtomicU64::new(0));
-        let is_late = AtomicBool::new(false);
-        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros, is_late }
+        Self {
+            name,
+            me,
+            others: Mutex::default(),
+            epoch,
+            head,
+            commits,
+            commit_micros,
+            is_late: AtomicBool::new(false),
+            unreached_by: AtomicUsize::new(0),
+            is_asked_to_hand_over: AtomicBool::new(false),
+        }
     }
 
     /// The other nodes, by their ids.
@@ -76,6 +88,28 @@ impl ClusterFacts {
     /// Notes whether etcd takes the log. Returns what it was before.
     pub fn set_late(&self, is_late: bool) -> bool {
         self.is_late.swap(is_late, Relaxed)
+    }
+
+    /// How many of the others do not reach this node.
+    pub fn unreached_by(&self) -> usize {
+        self.unreached_by.load(Relaxed)
+    }
+
+    /// Notes how many of the others do not reach this node.
+    pub fn set_unreached_by(&self, count: usize) {
+        self.unreached_by.store(count, Relaxed);
+    }
+
+    /// Another node is to lead, if there is one. Returns false if there is none.
+    pub fn ask_to_hand_over(&self) -> bool {
+        let is_possible = !self.others.lock().is_empty();
+        self.is_asked_to_hand_over.fetch_or(is_possible, Relaxed);
+        is_possible
+    }
+
+    /// Whether another node is to lead. The answer is given once.
+    pub fn takes_hand_over(&self) -> bool {
+        self.is_asked_to_hand_over.swap(false, Relaxed)
     }
 
     /// A commit has succeeded, and has taken so long.

@@ -5,6 +5,7 @@ use redlatch_core::replication::cluster::Member;
 use redlatch_core::replication::restored::Values;
 use redlatch_core::state::cluster::ClusterNode;
 
+use super::reach::Report;
 use super::splice::Door;
 
 /// Who leads, as a node knows it. Default: nobody.
@@ -39,10 +40,20 @@ pub(super) fn address_in(addresses: &[String], door: Door) -> Option<&str> {
 }
 
 /// The text of `node/<id>`. `beat` changes with each time that it is written: a text that stays is that of a node that has
-/// ended. `promised`: what this node knows of the promises of leaders.
-pub(super) fn node_text(member: &Member, beat: u64, promised: &Promised) -> String {
+/// ended. `promised`: what this node knows of the promises of leaders. `report`: what it knows of the way to the leader.
+pub(super) fn node_text(member: &Member, beat: u64, promised: &Promised, report: Report) -> String {
     let lines: String = member.addresses.iter().map(|address| format!("address {address}\n")).collect();
-    format!("{lines}beat {beat}\n{}", Values::of_promised(promised))
+    let unreached = report.unreached.map_or(String::new(), |epoch| format!("unreached {epoch}\n"));
+    let clients = if report.has_clients { "clients yes\n" } else { "" };
+    format!("{lines}beat {beat}\n{unreached}{clients}{}", Values::of_promised(promised))
+}
+
+/// What a text of `node/<id>` says of the way to the leader.
+pub(super) fn report_in_node(text: &[u8]) -> Report {
+    let text = String::from_utf8_lossy(text);
+    let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
+    let unreached = value("unreached ").and_then(|epoch| epoch.parse().ok());
+    Report { unreached, has_clients: value("clients ") == Some("yes") }
 }
 
 /// The promises in a text of `node/<id>`.
@@ -87,7 +98,9 @@ mod tests {
         );
         let member = Member { id: "x".to_owned(), addresses: addresses(None, Some("a:2")) };
         let promised = Promised { token: 5, ..Promised::default() };
-        let text = node_text(&member, 7, &promised);
+        let report = Report { unreached: Some(9), has_clients: true };
+        let text = node_text(&member, 7, &promised, report);
+        assert_eq!(report_in_node(text.as_bytes()), report);
         assert_eq!(addresses_in_node(text.as_bytes()), member.addresses);
         assert_eq!(promised_in_node(text.as_bytes()), promised);
         let leader = Leader { epoch: 3, addresses: member.addresses, trouble: None };

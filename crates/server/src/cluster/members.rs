@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::client::EtcdClient;
 use super::leader;
+use super::reach::{Reach, Report};
 
 /// How often a node rewrites its entry.
 const BEAT_EVERY: Duration = Duration::from_secs(2);
@@ -38,6 +39,12 @@ pub(super) struct Members {
     pub(super) facts: Arc<ClusterFacts>,
     /// The entry of each node, and since when it is the same.
     seen: Mutex<HashMap<Bytes, (Bytes, Instant)>>,
+    /// What the nodes that are listed tell of the way to the leader.
+    reports: Mutex<Vec<Report>>,
+    /// What this node knows of that.
+    pub(super) reach: Arc<Reach>,
+    /// The entries that had an address of this node when it came.
+    rivals: Mutex<Option<HashMap<Bytes, Bytes>>>,
     /// What this node knows of the promises of leaders. Each node tells the others, for the case that etcd is restored.
     promised: Mutex<Promised>,
 }
@@ -45,18 +52,38 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn new(name: String, keys: Keys, me: Member) -> Self {
         let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)));
-        Self { keys, me, facts, seen: Mutex::default(), promised: Mutex::default() }
+        let (seen, reports, promised) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { keys, me, facts, seen, reports, reach: Arc::default(), rivals: Mutex::default(), promised }
     }
 
-    /// Rewrites the entry of this node and reads those of the others, for ever. `after` follows each time.
+    /// Rewrites the entry of this node and reads those of the others. `after` follows each time. Resolves when it turns out that
+    /// another node had an address of this one before, and lives.
     pub(super) async fn beat(&self, etcd: &EtcdClient, after: impl Fn()) {
         for beat in 0.. {
             if let Err(error) = self.beat_once(etcd, beat).await {
                 tracing::debug!(%error, "the list of nodes is not read");
             }
             after();
+            if self.has_rival() {
+                return;
+            }
             sleep(BEAT_EVERY).await;
         }
+    }
+
+    /// Whether an entry with an address of this node, which was there before it, has changed since.
+    fn has_rival(&self) -> bool {
+        let (seen, mut rivals) = (self.seen.lock(), self.rivals.lock());
+        if seen.is_empty() {
+            return false;
+        }
+        let is_rival = |(key, (value, _)): &(&Bytes, &(Bytes, Instant))| {
+            let theirs = leader::addresses_in_node(value);
+            **key != self.keys.node(&self.me.id) && theirs.iter().any(|at| self.me.addresses.contains(at))
+        };
+        let found = || seen.iter().filter(is_rival).map(|(key, (value, _))| (key.clone(), value.clone()));
+        let rivals = rivals.get_or_insert_with(|| found().collect());
+        found().any(|(key, value)| rivals.get(&key).is_some_and(|before| *before != value))
     }
 
     /// What this node knows of the promises of leaders.
@@ -80,7 +107,7 @@ impl Members {
         then.extend(self.ended().into_iter().map(|key| Operation::Delete { key, end: None }));
         let answer = etcd.transaction(&Transaction { then, ..Transaction::default() }).await?;
         let (now, mut seen) = (Instant::now(), self.seen.lock());
-        let mut listed = Vec::new();
+        let (mut listed, mut reports) = (Vec::new(), Vec::new());
         let mut still = HashMap::new();
         for found in answer.reads.into_iter().flatten() {
             let since = match seen.get(&found.key) {
@@ -92,16 +119,27 @@ impl Members {
             if let Some(id) = id.filter(|id| *id != self.me.id && now - since < LISTED_FOR) {
                 let addresses = leader::addresses_in_node(&found.value);
                 listed.push(leader::node(&Member { id: id.into_owned(), addresses }));
+                reports.push(leader::report_in_node(&found.value));
             }
             still.insert(found.key, (found.value, since));
         }
         *seen = still;
         self.facts.set_others(listed);
+        let epoch = self.facts.epoch();
+        let unreached =
+            reports.iter().filter(|report| report.unreached.is_some_and(|it| it == epoch)).count();
+        self.facts.set_unreached_by(unreached);
+        *self.reports.lock() = reports;
         Ok(())
     }
 
     fn text(&self, beat: u64) -> Bytes {
-        leader::node_text(&self.me, beat, &self.promised()).into()
+        leader::node_text(&self.me, beat, &self.promised(), self.reach.report()).into()
+    }
+
+    /// What the others tell of the way to the leader.
+    pub(super) fn reports(&self) -> Vec<Report> {
+        self.reports.lock().clone()
     }
 
     /// The keys of entries that have stayed the same for long. A node that was paused writes its own again.

@@ -13,6 +13,7 @@ mod members;
 mod node;
 mod notebook;
 mod place;
+mod reach;
 mod sockets;
 mod splice;
 mod standby_http;

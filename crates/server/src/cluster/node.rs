@@ -32,6 +32,7 @@ use super::listen::Acceptor;
 use super::members::Members;
 use super::notebook::Notebook;
 use super::place::EtcdPlace;
+use super::reach;
 use super::sockets::{self, Sockets};
 use super::splice::Splices;
 use crate::clock::SystemClock;
@@ -84,6 +85,8 @@ struct Inner {
     leader: watch::Sender<Leader>,
     /// The last leader that this node has seen in etcd. It may be this one.
     previous: Mutex<Option<Member>>,
+    /// The other node that leads, by its epoch.
+    sighted: Mutex<Option<(i64, Member)>>,
     /// Whether this node leads: its own server accepts clients then.
     leads: watch::Sender<bool>,
     /// The server of the term.
@@ -131,6 +134,7 @@ impl Node {
             settings,
             leader: watch::Sender::new(Leader::default()),
             previous: Mutex::default(),
+            sighted: Mutex::default(),
             leads: watch::Sender::new(false),
             server: Mutex::default(),
             hint: Notify::new(),
@@ -195,6 +199,7 @@ impl Inner {
             keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
             is_protected: is_open && self.settings.is_protected(),
             http: Arc::new(Standby::new(shared)),
+            reach: Arc::clone(&self.members.reach),
         };
         acceptor.serve(&self.sockets)
     }
@@ -207,13 +212,25 @@ impl Inner {
         }
     }
 
-    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, for ever.
+    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, until it turns out that it
+    /// may not take part.
     async fn beat(self: Arc<Self>, cluster: [u8; 20]) {
         let write = || {
             let remembered = *self.memory.lock();
             self.notebook.write(&Memory { promised: self.members.promised(), ..remembered }, &cluster);
         };
         self.members.beat(&self.etcd, write).await;
+        tracing::error!(
+            addresses = self.me.addresses.join(", "),
+            "cluster-announce: another node that runs announces an address of this one"
+        );
+        self.has_failed.store(true, Relaxed);
+        self.stop.send_replace(true);
+    }
+
+    /// Asks the leader now and then, for ever.
+    async fn reach(self: Arc<Self>) {
+        self.members.reach.watch(&self.settings, || self.sighted.lock().clone()).await;
     }
 
     /// Joins the cluster. `None`: etcd does not answer.
@@ -283,25 +300,27 @@ impl Inner {
         self.members.note_promised(self.memory.lock().promised);
         let watching = tokio::spawn(Arc::clone(self).watch());
         let beating = tokio::spawn(Arc::clone(self).beat(cluster.id));
+        let reaching = tokio::spawn(Arc::clone(self).reach());
         let mut stop = self.stop.subscribe();
+        let mut rest = Duration::ZERO;
         loop {
             let term = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
-                term = self.stand_by(&cluster) => term,
+                term = self.stand_by(&cluster, rest) => term,
             };
-            if self.lead(term).await {
-                break;
-            }
+            rest = match self.lead(term).await {
+                Some(rest) => rest,
+                None => break,
+            };
         }
-        watching.abort();
-        beating.abort();
+        [watching, beating, reaching].iter().for_each(|task| task.abort());
         self.notebook.write(&self.memory.lock(), &cluster.id);
         self.members.leave(&self.etcd).await;
     }
 
-    /// A standby, until it may lead.
-    async fn stand_by(&self, cluster: &Cluster) -> Term {
+    /// A standby, until it may lead, which is not before this time has passed.
+    async fn stand_by(&self, cluster: &Cluster, rest: Duration) -> Term {
         let mut standby = standby::Standby::new(cluster.clone(), self.me.clone(), *self.memory.lock());
         let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let origin = Instant::now();
@@ -309,7 +328,7 @@ impl Inner {
             let etcd: Arc<dyn Etcd> = Arc::new(self.etcd.clone());
             standby.note_promised(self.members.promised());
             let looked = spawn_blocking(move || {
-                let looked = look(&mut standby, &etcd, origin);
+                let looked = look(&mut standby, &etcd, (origin, origin.elapsed() >= rest));
                 (standby, looked)
             });
             // The task ends only with the runtime, or by a panic that the hook has reported.
@@ -337,6 +356,7 @@ impl Inner {
     }
 
     fn note(&self, sight: &Sight, is_mine: bool) {
+        *self.sighted.lock() = sight.leader.clone().filter(|_| !is_mine).map(|leader| (sight.epoch, leader));
         if let Some(leader) = &sight.leader {
             *self.previous.lock() = Some(leader.clone());
         }
@@ -371,8 +391,8 @@ impl Inner {
         });
     }
 
-    /// Leads until the term ends. Returns whether the node ends, too.
-    async fn lead(self: &Arc<Self>, term: Term) -> bool {
+    /// Leads until the term ends. Returns for how long this node leaves the lead to others; `None`: it ends.
+    async fn lead(self: &Arc<Self>, term: Term) -> Option<Duration> {
         let (epoch, begun) = (term.epoch(), Instant::now());
         tracing::info!(epoch, head = term.head(), "This node takes over");
         let (node, of_server) = (Arc::clone(self), term.clone());
@@ -392,10 +412,9 @@ impl Inner {
             Ok(Err(error)) => {
                 tracing::error!(%error, "This node cannot lead");
                 self.release(term).await;
-                sleep(millis(&self.settings, "cluster-takeover")).await;
-                return false;
+                return Some(millis(&self.settings, "cluster-takeover"));
             }
-            Err(_) => return true,
+            Err(_) => return None,
         };
         self.keep_in_mind(&server, &term);
         let begun_anew = term.clone();
@@ -408,27 +427,10 @@ impl Inner {
         self.leader.send_replace(Leader { epoch, addresses, trouble: None });
         let took_ms = begun.elapsed().as_millis() as u64;
         tracing::info!(epoch, took_ms, "This node leads");
-        let mut stop = self.stop.subscribe();
-        let shows = async {
-            loop {
-                sleep(SHOW_EVERY).await;
-                self.keep_in_mind(&server, &term);
-            }
-        };
-        let tells = async {
-            sleep(TELL_AFTER).await;
-            self.tell_switch(&server);
-            std::future::pending().await
-        };
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => server.stop(),
-            () = server.stopped() => {}
-            () = shows => {}
-            () = tells => {}
-        }
-        let is_deposed = server.has_failed();
-        if is_deposed {
-            server.stop_now();
+        let goes_on = self.is_replaced(&server, &term).await;
+        match server.has_failed() {
+            true => server.stop_now(),
+            false => server.stop(),
         }
         server.finished().await;
         self.keep_in_mind(&server, &term);
@@ -437,11 +439,35 @@ impl Inner {
         self.server.lock().take();
         if server.has_failed() {
             tracing::warn!(epoch, "This node does not lead any more");
-            return *self.stop.borrow();
+            return (!*self.stop.borrow()).then_some(Duration::ZERO);
         }
         self.release(term).await;
         tracing::info!(epoch, "This node has handed over");
-        true
+        goes_on.then_some(reach::REST)
+    }
+
+    /// Resolves when the term is to end. Returns whether the node goes on, because another one is to lead.
+    async fn is_replaced(&self, server: &Server, term: &Term) -> bool {
+        let mut stop = self.stop.subscribe();
+        let asked = async {
+            while !self.members.facts.takes_hand_over() {
+                sleep(SHOW_EVERY).await;
+                self.keep_in_mind(server, term);
+            }
+            tracing::info!(epoch = term.epoch(), "This node was asked to hand over");
+        };
+        let tells = async {
+            sleep(TELL_AFTER).await;
+            self.tell_switch(server);
+            std::future::pending().await
+        };
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => false,
+            () = server.stopped() => false,
+            () = asked => true,
+            () = reach::hand_over_is_due(server, || self.members.reports(), term.epoch()) => true,
+            () = tells => true,
+        }
     }
 
     /// Notes how far a term is, and what its server has promised.
@@ -484,10 +510,10 @@ impl Inner {
 fn look(
     standby: &mut standby::Standby,
     etcd: &Arc<dyn Etcd>,
-    origin: Instant,
+    (origin, may_lead): (Instant, bool),
 ) -> Result<(Sight, Option<Term>), SightError> {
     let sight = standby.look(&**etcd, || origin.elapsed())?;
-    let term = if sight.is_due { standby.seize(Arc::clone(etcd))? } else { None };
+    let term = if sight.is_due && may_lead { standby.seize(Arc::clone(etcd))? } else { None };
     Ok((sight, term))
 }
 
