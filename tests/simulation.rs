@@ -206,8 +206,6 @@ mod crashing {
 
     /// Runs of the law, unless `CRASH_RUNS=10000` says otherwise.
     const RUNS: u64 = 80;
-    /// Runs in which etcd is restored, each of which lasts longer, unless `RESTORED_RUNS=300` says otherwise.
-    const RESTORED_RUNS: u64 = 40;
     /// Runs in which a canary must be caught once: most crashes of a broken server harm nobody.
     const CANARY_RUNS: u64 = 500;
 

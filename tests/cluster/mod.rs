@@ -16,4 +16,5 @@ mod harness;
 mod live;
 mod partitions;
 mod restored;
+mod slow;
 mod takeover;

@@ -3,8 +3,8 @@
 //! Faults  kills and pauses of nodes; nodes that are cut from etcd while clients reach them; an etcd that answers nobody;
 //!         transactions that are late, lost, refused or there twice, and answers that are lost; clean stops; clocks of
 //!         different rates; steps of the wall clock; clients that give up and go to another node.
-//! Restore the store of etcd is put back to what it was some seconds before, once or twice, if a run asks for it. The nodes then
-//!         remember what they have seen also after a kill. Beliefs and tokens keep their laws; what was written since is lost.
+//! Restore the store of etcd is put back to what it was some seconds before, once or twice, if a run asks for it. The nodes
+//!         remember what they have seen also after a kill. Beliefs and tokens keep their laws; what was written is lost.
 //! Laws    those of [`super::crash_clients`]; every lock in which a client believes is there when a node begins to serve;
 //!         what was committed at the end of a leader is there; lock time never runs ahead; nobody waits in quarantine;
 //!         reads and writes of every key are linearizable; once the faults have ended, requests are answered.
@@ -472,8 +472,8 @@ impl World {
         Some(cut_ms + self.rng.below_u64(way_ms))
     }
 
-    /// etcd is what it was when it was saved, under its name or another one. Nodes that do not remember what came later can know
-    /// by the name alone.
+    /// etcd is what it was when it was saved, under its name or another one. Nodes that do not remember what came later can
+    /// know by the name alone.
     fn restore(&mut self) {
         let Some(saved) = self.saved.clone() else { return };
         let number = |text: Option<Bytes>| String::from_utf8_lossy(&text?).parse::<u64>().ok();

@@ -171,7 +171,7 @@ impl Standby {
         Ok(!etcd.transact(&Transaction { conditions, ..Transaction::default() })?.has_succeeded)
     }
 
-    /// Tells the other nodes that the log is older than what was there, and what this node remembers. Whoever leads is deposed.
+    /// Tells the other nodes that the log is older than what was there, and what this node remembers. A leader is deposed.
     fn tell_restored(&self, etcd: &dyn Etcd, seen: &Seen, is_older: bool) -> Result<(), EtcdError> {
         let (revision, before) = &seen.restored;
         let told = if is_older { before.with(&self.memory) } else { *before };

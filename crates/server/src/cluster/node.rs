@@ -156,6 +156,18 @@ impl Node {
         self.inner.server.lock().clone()
     }
 
+    /// Asks other endpoints of etcd from now on: the text of `cluster-etcd`.
+    ///
+    /// # Errors
+    /// A sentence about the setting. Those in use stay.
+    pub fn set_endpoints(&self, text: &str) -> Result<(), String> {
+        let endpoints = Endpoint::parse_all(text)?;
+        let authorities = self.inner.settings.text("cluster-etcd-ca-cert");
+        check_trust(&endpoints, &authorities)?;
+        self.inner.etcd.set_endpoints(endpoints);
+        Ok(())
+    }
+
     /// Ends the node: a leader answers its clients as at any end, and hands over.
     pub fn stop(&self) {
         self.inner.stop.send_replace(true);
@@ -439,8 +451,9 @@ impl Inner {
             tracing::warn!(epoch, "This node does not lead any more");
             return *self.stop.borrow();
         }
-        self.release(term).await;
-        tracing::info!(epoch, "This node has handed over");
+        if self.release(term).await {
+            tracing::info!(epoch, "This node has handed over");
+        }
         true
     }
 
@@ -472,11 +485,14 @@ impl Inner {
         Ok(server)
     }
 
-    async fn release(&self, term: Term) {
+    /// Gives the epoch back. Returns whether another node may lead at once.
+    async fn release(&self, term: Term) -> bool {
         let released = tokio::time::timeout(RELEASE_MAX, spawn_blocking(move || term.release())).await;
-        if !matches!(released, Ok(Ok(Ok(())))) {
+        let is_released = matches!(released, Ok(Ok(Ok(()))));
+        if !is_released {
             tracing::warn!("The epoch is not given back: another node leads only after cluster-takeover");
         }
+        is_released
     }
 }
 
@@ -521,7 +537,11 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
         return Err(format!("cluster-prefix '{prefix}': must be 1 to {PREFIX_BYTES_MAX} ASCII characters"));
     }
     let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
-    match endpoints.iter().any(Endpoint::is_tls) && settings.text("cluster-etcd-ca-cert").is_empty() {
+    check_trust(&endpoints, &settings.text("cluster-etcd-ca-cert"))
+}
+
+fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> {
+    match endpoints.iter().any(Endpoint::is_tls) && authorities.is_empty() {
         true => Err("cluster-etcd-ca-cert: must be set for an endpoint with https".to_owned()),
         false => Ok(()),
     }
