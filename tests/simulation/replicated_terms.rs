@@ -131,6 +131,22 @@ fn a_released_epoch_and_one_of_the_node_itself_are_taken_at_once() {
     assert!(matches!(third.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
 }
 
+#[test]
+fn a_node_that_gives_way_waits_twice_as_long_also_after_a_hand_over() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    let mut second = standby(&etcd, "second");
+    second.give_way(true);
+    assert!(!look(&mut second, &etcd, 0).is_due);
+    assert!(!look(&mut second, &etcd, 1_999).is_due);
+    assert!(look(&mut second, &etcd, 2_000).is_due);
+    term.release().unwrap();
+    assert!(!look(&mut second, &etcd, 2_001).is_due);
+    assert!(look(&mut second, &etcd, 4_001).is_due);
+    second.give_way(false);
+    assert!(look(&mut second, &etcd, 4_002).is_due);
+}
+
 /// A term of a node, and the state of etcd after its first two entries. Two more follow.
 fn restorable(etcd: &Arc<Near>) -> (Term, Store) {
     let term = term(etcd);

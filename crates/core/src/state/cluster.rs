@@ -16,6 +16,8 @@ pub struct ClusterNode {
     pub port: u16,
     /// Its port for TLS; 0: none.
     pub tls_port: u16,
+    /// Whether its users, passwords or cluster-name are others than those of this node.
+    pub differs: bool,
 }
 
 /// What a node that leads says of its cluster.

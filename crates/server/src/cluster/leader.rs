@@ -39,15 +39,20 @@ pub(super) fn address_in(addresses: &[String], door: Door) -> Option<&str> {
 }
 
 /// The text of `node/<id>`. `beat` changes with each time that it is written: a text that stays is that of a node that has
-/// ended. `promised`: what this node knows of the promises of leaders.
-pub(super) fn node_text(member: &Member, beat: u64, promised: &Promised) -> String {
+/// ended. `digest`: that of its users. `promised`: what this node knows of the promises of leaders.
+pub(super) fn node_text(member: &Member, beat: u64, digest: &str, promised: &Promised) -> String {
     let lines: String = member.addresses.iter().map(|address| format!("address {address}\n")).collect();
-    format!("{lines}beat {beat}\n{}", Values::of_promised(promised))
+    format!("{lines}beat {beat}\ndigest {digest}\n{}", Values::of_promised(promised))
 }
 
 /// The promises in a text of `node/<id>`.
 pub(super) fn promised_in_node(text: &[u8]) -> Promised {
     Values::read(&String::from_utf8_lossy(text)).promised()
+}
+
+/// The digest in a text of `node/<id>`; none in that of an older version.
+pub(super) fn digest_in_node(text: &[u8]) -> Option<String> {
+    String::from_utf8_lossy(text).lines().find_map(|line| line.strip_prefix("digest ").map(str::to_owned))
 }
 
 /// The addresses in a text of `node/<id>`.
@@ -64,7 +69,7 @@ pub(super) fn node(member: &Member) -> ClusterNode {
     let (plain, tls) = (parts(Door::Plain), parts(Door::Tls));
     let tls_port = tls.as_ref().map_or(0, |(_, port)| *port);
     let (host, port) = plain.or(tls).unwrap_or_default();
-    ClusterNode { id: member.id.clone(), host, port, tls_port }
+    ClusterNode { id: member.id.clone(), host, port, tls_port, differs: false }
 }
 
 fn word(door: Door) -> &'static str {
@@ -87,7 +92,8 @@ mod tests {
         );
         let member = Member { id: "x".to_owned(), addresses: addresses(None, Some("a:2")) };
         let promised = Promised { token: 5, ..Promised::default() };
-        let text = node_text(&member, 7, &promised);
+        let text = node_text(&member, 7, "0a", &promised);
+        assert_eq!(digest_in_node(text.as_bytes()).as_deref(), Some("0a"));
         assert_eq!(addresses_in_node(text.as_bytes()), member.addresses);
         assert_eq!(promised_in_node(text.as_bytes()), promised);
         let leader = Leader { epoch: 3, addresses: member.addresses, trouble: None };

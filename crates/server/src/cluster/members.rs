@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use redlatch_core::journal::recovery::Promised;
 use redlatch_core::replication::cluster::{Keys, Member};
 use redlatch_core::replication::etcd::{EtcdError, Operation, Transaction};
-use redlatch_core::state::cluster::ClusterFacts;
+use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
 use tokio::time::{sleep, timeout};
 
 use super::client::EtcdClient;
@@ -40,12 +40,25 @@ pub(super) struct Members {
     seen: Mutex<HashMap<Bytes, (Bytes, Instant)>>,
     /// What this node knows of the promises of leaders. Each node tells the others, for the case that etcd is restored.
     promised: Mutex<Promised>,
+    /// What tells the users, the passwords and the name of this node from those of others.
+    digest: String,
+    digests: Mutex<Digests>,
+}
+
+/// What others have for [`Members::digest`].
+#[derive(Debug, Default)]
+struct Digests {
+    /// By the ids of the nodes that are listed.
+    listed: HashMap<String, String>,
+    of_leader: Option<String>,
 }
 
 impl Members {
-    pub(super) fn new(name: String, keys: Keys, me: Member) -> Self {
+    /// `digest`: of what all nodes should have alike.
+    pub(super) fn new(name: String, keys: Keys, me: Member, digest: String) -> Self {
         let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)));
-        Self { keys, me, facts, seen: Mutex::default(), promised: Mutex::default() }
+        let (seen, promised, digests) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { keys, me, facts, seen, promised, digest, digests }
     }
 
     /// Rewrites the entry of this node and reads those of the others, for ever. `after` follows each time.
@@ -64,6 +77,15 @@ impl Members {
         *self.promised.lock()
     }
 
+    /// Whether the users, the passwords or the name of this node are others than those of the last leader.
+    pub(super) fn differs_from(&self, leader: Option<&Member>) -> bool {
+        let Digests { listed, of_leader } = &mut *self.digests.lock();
+        if let Some(digest) = leader.and_then(|leader| listed.get(&leader.id)) {
+            *of_leader = Some(digest.clone());
+        }
+        of_leader.as_ref().is_some_and(|digest| *digest != self.digest)
+    }
+
     /// A leader has promised this.
     pub(super) fn note_promised(&self, promised: Promised) {
         let mut known = self.promised.lock();
@@ -80,7 +102,7 @@ impl Members {
         then.extend(self.ended().into_iter().map(|key| Operation::Delete { key, end: None }));
         let answer = etcd.transaction(&Transaction { then, ..Transaction::default() }).await?;
         let (now, mut seen) = (Instant::now(), self.seen.lock());
-        let mut listed = Vec::new();
+        let (mut listed, mut digests) = (Vec::new(), HashMap::new());
         let mut still = HashMap::new();
         for found in answer.reads.into_iter().flatten() {
             let since = match seen.get(&found.key) {
@@ -89,19 +111,24 @@ impl Members {
             };
             let id = found.key.strip_prefix(&*self.keys.nodes().0).map(String::from_utf8_lossy);
             self.note_promised(leader::promised_in_node(&found.value));
+            let digest = leader::digest_in_node(&found.value);
+            let differs = digest.as_ref().is_some_and(|digest| *digest != self.digest);
+            digests.extend(id.as_ref().map(|id| id.clone().into_owned()).zip(digest));
             if let Some(id) = id.filter(|id| *id != self.me.id && now - since < LISTED_FOR) {
                 let addresses = leader::addresses_in_node(&found.value);
-                listed.push(leader::node(&Member { id: id.into_owned(), addresses }));
+                let node = leader::node(&Member { id: id.into_owned(), addresses });
+                listed.push(ClusterNode { differs, ..node });
             }
             still.insert(found.key, (found.value, since));
         }
         *seen = still;
+        self.digests.lock().listed = digests;
         self.facts.set_others(listed);
         Ok(())
     }
 
     fn text(&self, beat: u64) -> Bytes {
-        leader::node_text(&self.me, beat, &self.promised()).into()
+        leader::node_text(&self.me, beat, &self.digest, &self.promised()).into()
     }
 
     /// The keys of entries that have stayed the same for long. A node that was paused writes its own again.

@@ -19,6 +19,8 @@ use redlatch_core::replication::etcd::{Etcd, EtcdError};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
+use redlatch_core::state::acl::password::Digest;
+use redlatch_core::state::acl::{Acl, file as acl_file};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -92,6 +94,8 @@ struct Inner {
     hint: Notify,
     stop: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
+    /// Whether what it should have like the leader differs.
+    differs: AtomicBool,
     /// Whether it ends because it may not take part in the cluster.
     has_failed: AtomicBool,
 }
@@ -116,7 +120,9 @@ impl Node {
         let id = item::id_text(&fresh_id());
         let me = Member { id, addresses: announced(&settings, &sockets)? };
         let keys = Keys::under(&settings.text("cluster-prefix"));
-        let members = Members::new(settings.text("cluster-name"), keys.clone(), me.clone());
+        let name = settings.text("cluster-name");
+        let digest = digest(&shared.access.acl, &name);
+        let members = Members::new(name, keys.clone(), me.clone(), digest);
         let inner = Arc::new(Inner {
             builder,
             threads,
@@ -136,6 +142,7 @@ impl Node {
             hint: Notify::new(),
             stop: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
+            differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
         // What etcd refuses at once is said by the start.
@@ -334,6 +341,14 @@ impl Inner {
                     if let Some(term) = term {
                         return term;
                     }
+                    let differs = self.members.differs_from(sight.leader.as_ref());
+                    if differs && !self.differs.swap(true, Relaxed) {
+                        tracing::warn!(
+                            "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
+                        );
+                    }
+                    self.differs.store(differs, Relaxed);
+                    standby.give_way(differs);
                 }
                 Err(error) => {
                     if self.is_new_trouble(&error.to_string()) {
@@ -371,8 +386,11 @@ impl Inner {
                 );
             }
             match (&known.trouble, &leader.trouble) {
-                (before, Some(trouble)) if *before != leader.trouble => {
-                    tracing::error!(head = sight.head, "{trouble}");
+                (before, Some(_)) if *before != leader.trouble => {
+                    tracing::error!(
+                        head = sight.head,
+                        "etcd was restored from an older state: no node leads"
+                    );
                 }
                 (Some(before), None) if before == RESTORED => tracing::warn!("The restored log is accepted"),
                 (Some(_), None) => tracing::info!("etcd answers again"),
@@ -495,6 +513,16 @@ impl Inner {
         is_released
     }
 }
+
+/// Tells apart what all nodes should have alike. It is long enough for that, and too short to find a password by.
+fn digest(acl: &Acl, name: &str) -> String {
+    let text = [name.as_bytes(), b"\n", &acl_file::text(acl)].concat();
+    let mut hex = Digest::of(&text).hex();
+    hex.truncate(DIGEST_DIGITS);
+    hex
+}
+
+const DIGEST_DIGITS: usize = 8;
 
 /// Looks at etcd, and takes over if that is due.
 fn look(
