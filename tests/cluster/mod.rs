@@ -6,6 +6,7 @@
 //!               clients the projects of `tests/clients/`. `.ci/run cluster` has them.
 //! Time          real. How long a takeover takes is printed, and asserted with room for a busy machine.
 
+mod alike;
 mod bad_input;
 mod broken;
 mod canaries;
@@ -18,4 +19,5 @@ mod partitions;
 mod reach;
 mod restored;
 mod sessions;
+mod slow;
 mod takeover;

@@ -1,5 +1,5 @@
-//! etcd is restored from a snapshot, as its disaster recovery is: locks that were granted after the snapshot are not granted again
-//! before they have ended, and tokens go on.
+//! etcd is restored from a snapshot, as its disaster recovery is: locks that were granted after the snapshot are not granted
+//! again before they have ended, and tokens go on.
 //!
 //! The rules are tried one by one in `simulation::replicated_terms`, and with faults in `simulation::replicating`.
 
@@ -136,7 +136,7 @@ fn nodes_that_are_started_later_know_by_their_directory_or_by_the_name_of_etcd()
 
 #[test]
 #[ignore = "needs etcd"]
-fn whoever_restores_etcd_may_say_so_where_no_node_can_know() {
+fn an_operator_may_say_so_where_no_node_can_know() {
     let mut etcd = Etcd::start_one(&[]);
     let (mut node, late) = start_after_restore(&mut etcd, "etcd-cluster", &SETTINGS);
     node.wait_for("This node leads");

@@ -157,15 +157,17 @@ async fn hand_over(locks: &Locks, json: bool) -> Result<u8, Failure> {
 
 /// The lines of CLUSTER INFO as an object. A name that is there for each node has a list.
 fn cluster_value(text: &str) -> Value {
-    let mut standbys = Vec::new();
+    let (mut standbys, mut differing) = (Vec::new(), Vec::new());
     let mut value = json!({});
     for (name, found) in text.lines().filter_map(|line| line.split_once(':')) {
         match name.strip_prefix("cluster_").unwrap_or(name) {
             "standby" => standbys.push(found),
+            "standby_differs" => differing.push(found),
             name => value[name] = found.parse::<u64>().map_or_else(|_| found.into(), Value::from),
         }
     }
     value["standbys"] = standbys.into();
+    value["standbys_that_differ"] = differing.into();
     value
 }
 

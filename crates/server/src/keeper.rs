@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::state::clients::Client;
+use redlatch_core::state::cluster::ClusterFacts;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -247,6 +248,19 @@ impl Keeper {
         clients.iter().for_each(|client| client.wake());
     }
 
+    /// Says when commits become so slow that the next ones may be too late, and when they are quick again.
+    fn show_speed(&self, cluster: &ClusterFacts, took: Duration) {
+        let (commit_ms, half) = (took.as_millis() as u64, self.sync_every * HEARTBEATS * 5 / 8);
+        if took >= half && !cluster.set_slow(true) {
+            tracing::warn!(
+                commit_ms,
+                "etcd is slow: a commit takes more than half of cluster-takeover, and after four fifths another node may lead"
+            );
+        } else if took < half / 2 && cluster.set_slow(false) {
+            tracing::info!(commit_ms, "etcd is quick again");
+        }
+    }
+
     /// Syncs the disk once. Returns false if the journal cannot be written, which a later sync tries again.
     ///
     /// # Errors
@@ -261,6 +275,7 @@ impl Keeper {
                         tracing::info!("etcd takes the log again");
                     }
                     cluster.note_commit(begun.elapsed());
+                    self.show_speed(cluster, begun.elapsed());
                 }
                 Ok(true)
             }

@@ -16,6 +16,8 @@ pub struct ClusterNode {
     pub port: u16,
     /// Its port for TLS; 0: none.
     pub tls_port: u16,
+    /// Whether its users, passwords or cluster-name are others than those of this node.
+    pub differs: bool,
 }
 
 /// What a node that leads says of its cluster.
@@ -33,6 +35,7 @@ pub struct ClusterFacts {
     is_late: AtomicBool,
     unreached_by: AtomicUsize,
     is_asked_to_hand_over: AtomicBool,
+    is_slow: AtomicBool,
 }
 
 impl ClusterFacts {
@@ -49,6 +52,7 @@ impl ClusterFacts {
             commits,
             commit_micros,
             is_late: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
             unreached_by: AtomicUsize::new(0),
             is_asked_to_hand_over: AtomicBool::new(false),
         }
@@ -110,6 +114,11 @@ impl ClusterFacts {
     /// Whether another node is to lead. The answer is given once.
     pub fn takes_hand_over(&self) -> bool {
         self.is_asked_to_hand_over.swap(false, Relaxed)
+    }
+
+    /// Notes whether commits take so long that another node may take over. Returns what it was before.
+    pub fn set_slow(&self, is_slow: bool) -> bool {
+        self.is_slow.swap(is_slow, Relaxed)
     }
 
     /// A commit has succeeded, and has taken so long.

@@ -19,6 +19,8 @@ use redlatch_core::replication::etcd::{Etcd, EtcdError};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
+use redlatch_core::state::acl::password::Digest;
+use redlatch_core::state::acl::{Acl, file as acl_file};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -95,6 +97,8 @@ struct Inner {
     hint: Notify,
     stop: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
+    /// Whether what it should have like the leader differs.
+    differs: AtomicBool,
     /// Whether it ends because it may not take part in the cluster.
     has_failed: AtomicBool,
 }
@@ -119,7 +123,9 @@ impl Node {
         let id = item::id_text(&fresh_id());
         let me = Member { id, addresses: announced(&settings, &sockets)? };
         let keys = Keys::under(&settings.text("cluster-prefix"));
-        let members = Members::new(settings.text("cluster-name"), keys.clone(), me.clone());
+        let name = settings.text("cluster-name");
+        let digest = digest(&shared.access.acl, &name);
+        let members = Members::new(name, keys.clone(), me.clone(), digest);
         let inner = Arc::new(Inner {
             builder,
             threads,
@@ -140,6 +146,7 @@ impl Node {
             hint: Notify::new(),
             stop: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
+            differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
         // What etcd refuses at once is said by the start.
@@ -158,6 +165,18 @@ impl Node {
     /// The server of the term, if this node leads.
     pub fn server(&self) -> Option<Arc<Server>> {
         self.inner.server.lock().clone()
+    }
+
+    /// Asks other endpoints of etcd from now on: the text of `cluster-etcd`.
+    ///
+    /// # Errors
+    /// A sentence about the setting. Those in use stay.
+    pub fn set_endpoints(&self, text: &str) -> Result<(), String> {
+        let endpoints = Endpoint::parse_all(text)?;
+        let authorities = self.inner.settings.text("cluster-etcd-ca-cert");
+        check_trust(&endpoints, &authorities)?;
+        self.inner.etcd.set_endpoints(endpoints);
+        Ok(())
     }
 
     /// Ends the node: a leader answers its clients as at any end, and hands over.
@@ -212,8 +231,8 @@ impl Inner {
         }
     }
 
-    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, until it turns out that it
-    /// may not take part.
+    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, until it turns out that
+    /// it may not take part.
     async fn beat(self: Arc<Self>, cluster: [u8; 20]) {
         let write = || {
             let remembered = *self.memory.lock();
@@ -341,6 +360,14 @@ impl Inner {
                     if let Some(term) = term {
                         return term;
                     }
+                    let differs = self.members.differs_from(sight.leader.as_ref());
+                    if differs && !self.differs.swap(true, Relaxed) {
+                        tracing::warn!(
+                            "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
+                        );
+                    }
+                    self.differs.store(differs, Relaxed);
+                    standby.give_way(differs);
                 }
                 Err(error) => {
                     if self.is_new_trouble(&error.to_string()) {
@@ -379,8 +406,11 @@ impl Inner {
                 );
             }
             match (&known.trouble, &leader.trouble) {
-                (before, Some(trouble)) if *before != leader.trouble => {
-                    tracing::error!(head = sight.head, "{trouble}");
+                (before, Some(_)) if *before != leader.trouble => {
+                    tracing::error!(
+                        head = sight.head,
+                        "etcd was restored from an older state: no node leads"
+                    );
                 }
                 (Some(before), None) if before == RESTORED => tracing::warn!("The restored log is accepted"),
                 (Some(_), None) => tracing::info!("etcd answers again"),
@@ -441,8 +471,9 @@ impl Inner {
             tracing::warn!(epoch, "This node does not lead any more");
             return (!*self.stop.borrow()).then_some(Duration::ZERO);
         }
-        self.release(term).await;
-        tracing::info!(epoch, "This node has handed over");
+        if self.release(term).await {
+            tracing::info!(epoch, "This node has handed over");
+        }
         goes_on.then_some(reach::REST)
     }
 
@@ -498,13 +529,26 @@ impl Inner {
         Ok(server)
     }
 
-    async fn release(&self, term: Term) {
+    /// Gives the epoch back. Returns whether another node may lead at once.
+    async fn release(&self, term: Term) -> bool {
         let released = tokio::time::timeout(RELEASE_MAX, spawn_blocking(move || term.release())).await;
-        if !matches!(released, Ok(Ok(Ok(())))) {
+        let is_released = matches!(released, Ok(Ok(Ok(()))));
+        if !is_released {
             tracing::warn!("The epoch is not given back: another node leads only after cluster-takeover");
         }
+        is_released
     }
 }
+
+/// Tells apart what all nodes should have alike. It is long enough for that, and too short to find a password by.
+fn digest(acl: &Acl, name: &str) -> String {
+    let text = [name.as_bytes(), b"\n", &acl_file::text(acl)].concat();
+    let mut hex = Digest::of(&text).hex();
+    hex.truncate(DIGEST_DIGITS);
+    hex
+}
+
+const DIGEST_DIGITS: usize = 8;
 
 /// Looks at etcd, and takes over if that is due.
 fn look(
@@ -547,7 +591,11 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
         return Err(format!("cluster-prefix '{prefix}': must be 1 to {PREFIX_BYTES_MAX} ASCII characters"));
     }
     let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
-    match endpoints.iter().any(Endpoint::is_tls) && settings.text("cluster-etcd-ca-cert").is_empty() {
+    check_trust(&endpoints, &settings.text("cluster-etcd-ca-cert"))
+}
+
+fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> {
+    match endpoints.iter().any(Endpoint::is_tls) && authorities.is_empty() {
         true => Err("cluster-etcd-ca-cert: must be set for an endpoint with https".to_owned()),
         false => Ok(()),
     }

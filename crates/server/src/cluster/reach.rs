@@ -1,10 +1,10 @@
-//! The way to the leader: each standby asks the leader now and then, as a client does, and tells the result in its entry of the
-//! list of nodes.
+//! The way to the leader: each standby asks the leader now and then, as a client does, and tells the result in its entry of
+//! the list of nodes.
 //!
 //! Owns    what this node has found, and the rule by which a leader hands over.
 //! Rule    a hint, and no decision of safety: the leader ends its term in good order, as at its own end.
-//! Rule    a standby counts only if a client has come to it lately, so that a node which is cut off itself gets no term. A leader
-//!         to which anything has come lately stays.
+//! Rule    a standby counts only if a client has come to it lately, so that a node which is cut off itself gets no term. A
+//!         leader to which anything has come lately stays.
 
 use std::time::{Duration, Instant};
 
@@ -85,8 +85,8 @@ impl Reach {
     }
 }
 
-/// Whether this node answers at its address. Where it asks for more than the password of the default user, any answer counts but
-/// that of a node that does not find the leader; where it has TLS alone, a connection does.
+/// Whether this node answers at its address. Where it asks for more than the password of the default user, any answer counts
+/// but that of a node that does not find the leader; where it has TLS alone, a connection does.
 async fn answers(node: &Member, password: &str) -> bool {
     let Some(address) = address_in(&node.addresses, Door::Plain) else {
         let Some(address) = address_in(&node.addresses, Door::Tls) else { return true };

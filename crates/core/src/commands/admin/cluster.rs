@@ -56,6 +56,9 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut text: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
     for node in cluster.others() {
         text += &format!("cluster_standby:{}:{}\r\n", node.host, node.port);
+        if node.differs {
+            text += &format!("cluster_standby_differs:{}:{}\r\n", node.host, node.port);
+        }
     }
     call.reply.verbatim(&text);
     Ok(Outcome::Replied)

@@ -359,7 +359,7 @@ fn an_older_state_goes_on_behind_all_that_may_have_been_promised_since() {
     let known = on(Lacks { restores: 1, promised, quarantine_ms: None });
     assert_eq!((known.now, quarantine_ms(&known), known.token), (at(500_000), Some(900_000), 8 << 40));
     let short = on(Lacks { restores: 1, promised, quarantine_ms: Some(10) });
-    assert_eq!(quarantine_ms(&short), Some(500_010), "whoever accepts it knows better");
+    assert_eq!(quarantine_ms(&short), Some(500_010), "the operator knows better");
     let (nothing, _) = self::found(&Memory::default());
     let terms = Terms { lacks: Some(Lacks { restores: 1, promised, quarantine_ms: None }), ..TERMS };
     assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &terms)), Some(900_000), "also where nothing is left");
