@@ -341,14 +341,7 @@ impl Inner {
                     if let Some(term) = term {
                         return term;
                     }
-                    let differs = self.members.differs_from(sight.leader.as_ref());
-                    if differs && !self.differs.swap(true, Relaxed) {
-                        tracing::warn!(
-                            "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
-                        );
-                    }
-                    self.differs.store(differs, Relaxed);
-                    standby.give_way(differs);
+                    standby.give_way(self.differs_from(sight.leader.as_ref()));
                 }
                 Err(error) => {
                     if self.is_new_trouble(&error.to_string()) {
@@ -361,6 +354,17 @@ impl Inner {
                 () = self.hint.notified() => {}
             }
         }
+    }
+
+    /// Whether what this node should have like the leader differs. The log says so once.
+    fn differs_from(&self, leader: Option<&Member>) -> bool {
+        let differs = self.members.differs_from(leader);
+        if !self.differs.swap(differs, Relaxed) && differs {
+            tracing::warn!(
+                "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
+            );
+        }
+        differs
     }
 
     fn note(&self, sight: &Sight, is_mine: bool) {
