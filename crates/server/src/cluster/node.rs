@@ -145,9 +145,9 @@ impl Node {
             differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
+        inner.accept(shared)?;
         // What etcd refuses at once is said by the start.
         let cluster = inner.join().await.map_err(StartError::Unusable)?;
-        inner.accept(shared)?;
         tokio::spawn(Arc::clone(&inner).run(cluster));
         Ok(Self { inner })
     }
@@ -260,11 +260,12 @@ impl Inner {
         }
     }
 
-    /// Notes why nobody leads. Returns whether there was no trouble before.
-    fn is_new_trouble(&self, trouble: &str) -> bool {
-        let trouble = trouble.replace(char::is_control, " ");
+    /// Notes why nobody leads. Clients without a login see the first words alone: the rest names endpoints. Returns whether there
+    /// was no trouble before.
+    fn is_new_trouble(&self, error: &str) -> bool {
+        let trouble = error.split(':').next().unwrap_or_default();
         let mut is_new = false;
-        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble).is_none());
+        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble.to_owned()).is_none());
         is_new
     }
 
