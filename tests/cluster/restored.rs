@@ -89,6 +89,24 @@ fn go_through(mut etcd: Etcd) {
 }
 
 #[test]
+fn the_chapter_on_backups_has_the_commands_that_are_run_here() {
+    let chapter = include_str!("../../docs/replication.md");
+    let chapter = chapter.split("## Back up and restore etcd").nth(1).expect("the chapter");
+    for words in [
+        "etcdctl snapshot save",
+        "etcdctl snapshot restore snapshot.db --name m0 --data-dir",
+        "--initial-cluster m0=",
+        "--initial-cluster-token",
+        "--initial-advertise-peer-urls",
+        "redlatch cluster accept-restored --cluster-etcd",
+        "--quarantine",
+        FOUND,
+    ] {
+        assert!(chapter.contains(words), "{words}");
+    }
+}
+
+#[test]
 #[ignore = "needs etcd"]
 fn locks_that_a_restored_etcd_does_not_know_are_not_granted_again() {
     go_through(Etcd::start_one(&[]));

@@ -210,7 +210,9 @@ impl Cluster {
 /// # Errors
 /// There is one; or etcd has not answered.
 fn find_overlap(etcd: &dyn Etcd, keys: &Keys) -> Result<(), JoinError> {
-    let is_cluster = |found: &&KeyValue| found.value.starts_with(FIRST_LINE.as_bytes());
+    // Another node may have founded this one meanwhile.
+    let own = keys.cluster();
+    let is_cluster = |found: &&KeyValue| found.key != own && found.value.starts_with(FIRST_LINE.as_bytes());
     let overlap = |found: &KeyValue| {
         let other = String::from_utf8_lossy(&found.key);
         let other = other.strip_suffix("cluster").unwrap_or(&other);

@@ -74,7 +74,8 @@ impl Standby {
         Self { cluster, me, seen: None, memory, gives_way: false }
     }
 
-    /// Whether this node gives way to others: it takes over after twice the time only, also from a leader that has handed over.
+    /// Whether this node gives way to others: it takes over after twice the time only, also from a leader that has handed
+    /// over.
     pub fn give_way(&mut self, gives_way: bool) {
         self.gives_way = gives_way;
     }

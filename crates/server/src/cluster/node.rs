@@ -149,9 +149,9 @@ impl Node {
             differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
+        inner.accept(shared)?;
         // What etcd refuses at once is said by the start.
         let cluster = inner.join().await.map_err(StartError::Unusable)?;
-        inner.accept(shared)?;
         tokio::spawn(Arc::clone(&inner).run(cluster));
         Ok(Self { inner })
     }
@@ -277,11 +277,12 @@ impl Inner {
         }
     }
 
-    /// Notes why nobody leads. Returns whether there was no trouble before.
-    fn is_new_trouble(&self, trouble: &str) -> bool {
-        let trouble = trouble.replace(char::is_control, " ");
+    /// Notes why nobody leads. Clients without a login see the first words alone: the rest names endpoints. Returns whether there
+    /// was no trouble before.
+    fn is_new_trouble(&self, error: &str) -> bool {
+        let trouble = error.split(':').next().unwrap_or_default();
         let mut is_new = false;
-        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble).is_none());
+        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble.to_owned()).is_none());
         is_new
     }
 
@@ -360,14 +361,7 @@ impl Inner {
                     if let Some(term) = term {
                         return term;
                     }
-                    let differs = self.members.differs_from(sight.leader.as_ref());
-                    if differs && !self.differs.swap(true, Relaxed) {
-                        tracing::warn!(
-                            "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
-                        );
-                    }
-                    self.differs.store(differs, Relaxed);
-                    standby.give_way(differs);
+                    standby.give_way(self.differs_from(sight.leader.as_ref()));
                 }
                 Err(error) => {
                     if self.is_new_trouble(&error.to_string()) {
@@ -380,6 +374,17 @@ impl Inner {
                 () = self.hint.notified() => {}
             }
         }
+    }
+
+    /// Whether what this node should have like the leader differs. The log says so once.
+    fn differs_from(&self, leader: Option<&Member>) -> bool {
+        let differs = self.members.differs_from(leader);
+        if !self.differs.swap(differs, Relaxed) && differs {
+            tracing::warn!(
+                "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
+            );
+        }
+        differs
     }
 
     fn note(&self, sight: &Sight, is_mine: bool) {
