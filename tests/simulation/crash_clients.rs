@@ -17,6 +17,8 @@ use crate::support::rng::Rng;
 const LOCKS: usize = 1;
 /// Longer leases wait for the disk.
 pub(super) const LEASE_MS_MAX: u64 = 12_000;
+/// No client asks for a longer one.
+pub(super) const LONGEST_LEASE_MS: u64 = LEASE_MS_MAX + 2_000;
 const COUNTERS: usize = 2;
 /// Keys that all clients of several servers use.
 pub(super) const REGISTERS: usize = 2;
@@ -120,6 +122,8 @@ pub(super) struct Client {
     /// What was acknowledged of its register, and what may have happened since.
     pub(super) register: Register,
     pub(super) pending: Option<Register>,
+    /// Its register before a removal that was answered while the disk took no writes: that may be forgotten.
+    pub(super) removed: Option<Register>,
     written: u64,
     owners: u64,
     /// Whether it uses several servers, one after the other. They have clocks of different rates, and so it trusts a lease
@@ -381,7 +385,7 @@ impl Told {
 /// Leases of usual and of unusual length: a horizon covers the next usual one.
 fn lease(rng: &mut Rng) -> u64 {
     match rng.below(10) {
-        0 => 1 + rng.below_u64(LEASE_MS_MAX + 2_000),
+        0 => 1 + rng.below_u64(LONGEST_LEASE_MS),
         1 => 50 + rng.below_u64(300),
         _ => 1_500 + rng.below_u64(2_000),
     }

@@ -27,6 +27,14 @@ pub(super) trait Place: Debug + Send + Sync {
     /// The id of the server, or of the cluster.
     fn server(&self) -> [u8; 20];
 
+    /// Whether something is missing that says what was granted; `found` is what the files say.
+    fn doubt(&self, _found: &Found) -> Option<Doubt> {
+        None
+    }
+
+    /// The id of the server is that of the journal.
+    fn adopt(&mut self, _server: [u8; 20]) {}
+
     /// The name of the file of that number, for an error.
     fn name(&self, number: u64) -> String;
 
@@ -50,6 +58,32 @@ pub(super) trait Place: Debug + Send + Sync {
     /// Files above which the live keys are copied before the server serves: each start begins one.
     fn files_max(&self) -> usize {
         3
+    }
+}
+
+/// Why it is unknown which locks may be held, whatever the journal says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Doubt {
+    /// A part of the journal cannot be read, and what comes behind it was synced.
+    Damaged,
+    /// A server has used the directory, and its journal is gone.
+    Lost,
+    /// There is a journal without an identity, as a backup is restored.
+    Restored,
+}
+
+impl Doubt {
+    /// The refusal to start.
+    fn refusal(self, place: &str) -> StartError {
+        let what = match self {
+            Self::Damaged => "the journal is damaged in the middle",
+            Self::Lost => "the journal is gone",
+            Self::Restored => "the journal is a backup, for it has no file identity",
+        };
+        StartError::Unusable(format!(
+            "{place}: {what}, so that locks may be held that nothing tells of: set startup-guard to the longest \
+             lease of the clients, in milliseconds, and nothing is granted for so long"
+        ))
     }
 }
 
@@ -125,10 +159,10 @@ pub(super) fn directory(name: &str) -> Result<Box<dyn Place>, StartError> {
 /// The files cannot be read or written, or are of a newer version.
 pub(super) fn recover(
     keyspace: &mut Keyspace,
-    (place, mode): (Box<dyn Place>, Mode),
+    (mut place, mode): (Box<dyn Place>, Mode),
     settings: &Settings,
 ) -> Result<Recovered, StartError> {
-    let terms = Terms {
+    let mut terms = Terms {
         server: place.server(),
         mode,
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
@@ -148,8 +182,18 @@ pub(super) fn recover(
             }
         }
     });
-    let found =
+    let mut found =
         found.map_err(|(number, why)| StartError::Unusable(format!("{}: {why}", place.name(number))))?;
+    if let Some(doubt) = place.doubt(&found) {
+        if terms.startup_guard_ms == 0 {
+            return Err(doubt.refusal(&place.name(found.number)));
+        }
+        found.ending = Ending::Damaged;
+    }
+    if let Some(opened) = &found.opened {
+        terms.server = opened.server;
+        place.adopt(opened.server);
+    }
     if let Some(database) = beyond {
         return Err(StartError::Unusable(format!("databases: the journal has keys in database {database}")));
     }
@@ -163,7 +207,9 @@ pub(super) fn recover(
     let log = Arc::new(Log::start(place.into_storage()?, start)?);
     keyspace.set_journal(log.clone());
     let clock = Arc::new(SystemClock::going_on_at(resume.now));
-    if is_crowded && copy_all(keyspace, &*clock, &log, || false) {
+    // Nothing is to depend on files that were damaged, or that the system may not have written.
+    let is_doubtful = matches!(found.ending, Ending::Torn | Ending::Damaged);
+    if (is_crowded || is_doubtful) && copy_all(keyspace, &*clock, &log, || false) {
         log.end_copy();
         sync(&log, &clock)?;
         log.remove_older()?;
@@ -182,7 +228,7 @@ fn report(found: &Found, resume: &Resume, keyspace: &Keyspace) {
     let keys: usize = (0..keyspace.databases()).map(|database| keyspace.size(database).0).sum();
     match found.ending {
         Ending::Nothing => tracing::info!("A new journal begins"),
-        Ending::Damaged => {
+        Ending::Torn | Ending::Damaged => {
             let file = found.number;
             let (bytes, until) = (found.bytes, resume.quarantine.map(|(until, _)| until.as_millis()));
             tracing::error!(
@@ -206,7 +252,7 @@ pub(super) fn copy_all(keyspace: &Keyspace, clock: &dyn Clock, log: &Log, ends: 
     loop {
         let copied = keyspace.copy(&mut cursor, clock.now().lock);
         log.write();
-        if log.error().is_some() || ends() {
+        if log.has_error() || ends() {
             return false;
         }
         match copied {
