@@ -252,6 +252,16 @@ fn a_server_whose_directory_another_one_has_taken_ends() {
 }
 
 #[test]
+fn always_without_a_directory_says_that_nothing_is_kept() {
+    let says = "appendfsync always has no effect without a dir: nothing outlives the server";
+    let said = |more: &[&str]| Running::start(redlatch().args(["--port", "auto"]).args(more)).said.clone();
+    assert!(said(&["--appendfsync", "always"]).contains(says));
+    assert!(!said(&["--appendfsync", "everysec"]).contains(says), "it is in every redis.conf");
+    let directory = Directory::new();
+    assert!(!start(&directory).said.contains(says));
+}
+
+#[test]
 fn all_files_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let place = Directory::new();

@@ -27,7 +27,7 @@ use redlatch_proto::resp::Request as Words;
 use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told, lost_hold};
 use super::crash_disk::{Disk, Files, Life};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
-use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
+use super::parts::{Grants, State, grants, layout, living, standing, state_of};
 use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
@@ -848,13 +848,13 @@ impl World {
             let state = state_of(keyspace, now);
             for (who, client) in self.clients.iter_mut().enumerate() {
                 (client.register, client.pending, client.removed) = Default::default();
-                client.register = register(&state, who);
+                client.register = Register::found(&state, who);
             }
             return Ok(());
         }
         let (state, now_ms) = (state_of(keyspace, now), now.lock.as_millis());
         for (who, client) in self.clients.iter_mut().enumerate() {
-            let value = register(&state, who).value;
+            let value = Register::found(&state, who).value;
             let candidates = client.pending.into_iter().chain([client.register]).chain(client.removed);
             let found = candidates.into_iter().find(|register| register.at(now_ms) == value);
             let Some(found) = found else {
@@ -894,16 +894,5 @@ impl World {
         let outage_ms = if self.rng.one_in(4) { 8_000 } else { 600 };
         let delay_ms = self.rng.below_u64(outage_ms);
         self.schedule(delay_ms, Event::Start);
-    }
-}
-
-/// The register of the client.
-fn register(state: &State, who: usize) -> Register {
-    match state.get(&(0, format!("register:{who}").into_bytes())) {
-        Some((Value::String(text), deadline)) => {
-            let value = String::from_utf8_lossy(text).parse().ok();
-            Register { value, until_ms: *deadline }
-        }
-        _ => Register::default(),
     }
 }

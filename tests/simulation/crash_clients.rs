@@ -108,6 +108,17 @@ pub(super) struct Register {
 }
 
 impl Register {
+    /// What a server has of it.
+    pub(super) fn found(state: &State, who: usize) -> Self {
+        match state.get(&(0, format!("register:{who}").into_bytes())) {
+            Some((Value::String(text), deadline)) => {
+                let value = String::from_utf8_lossy(text).parse().ok();
+                Self { value, until_ms: *deadline }
+            }
+            _ => Self::default(),
+        }
+    }
+
     /// Its value at this lock time.
     pub(super) fn at(self, now_ms: u64) -> Option<u64> {
         self.value.filter(|_| self.until_ms.is_none_or(|until_ms| until_ms >= now_ms))

@@ -730,7 +730,7 @@ impl World {
         found: &Found,
         resume: &Resume,
     ) -> Result<(), String> {
-        if resume.quarantine.is_some() || found.ending == Ending::Damaged {
+        if resume.quarantine.is_some() || matches!(found.ending, Ending::Torn | Ending::Damaged) {
             return Err("the log counts as damaged".to_owned());
         }
         let ahead = self.clock.as_ref().map(|clock| clock.now().lock).filter(|before| resume.now > *before);

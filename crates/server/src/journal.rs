@@ -32,6 +32,11 @@ pub(super) trait Place: Debug + Send + Sync {
         None
     }
 
+    /// Whether a loss of power may take what was not synced.
+    fn may_be_torn(&self) -> bool {
+        false
+    }
+
     /// The id of the server is that of the journal.
     fn adopt(&mut self, _server: [u8; 20]) {}
 
@@ -184,6 +189,10 @@ pub(super) fn recover(
     });
     let mut found =
         found.map_err(|(number, why)| StartError::Unusable(format!("{}: {why}", place.name(number))))?;
+    let is_doubtful = place.may_be_torn() && matches!(found.ending, Ending::Torn | Ending::Damaged);
+    if found.ending == Ending::Torn && !place.may_be_torn() {
+        found.ending = Ending::Damaged;
+    }
     if let Some(doubt) = place.doubt(&found) {
         if terms.startup_guard_ms == 0 {
             return Err(doubt.refusal(&place.name(found.number)));
@@ -208,7 +217,6 @@ pub(super) fn recover(
     keyspace.set_journal(log.clone());
     let clock = Arc::new(SystemClock::going_on_at(resume.now));
     // Nothing is to depend on files that were damaged, or that the system may not have written.
-    let is_doubtful = matches!(found.ending, Ending::Torn | Ending::Damaged);
     if (is_crowded || is_doubtful) && copy_all(keyspace, &*clock, &log, || false) {
         log.end_copy();
         sync(&log, &clock)?;

@@ -140,6 +140,10 @@ impl Place for Directory {
         self.doubt.or((found.ending == Ending::Damaged).then_some(Doubt::Damaged))
     }
 
+    fn may_be_torn(&self) -> bool {
+        true
+    }
+
     fn adopt(&mut self, server: [u8; 20]) {
         self.server = server;
     }
