@@ -146,8 +146,7 @@ fn damage_in_the_middle_needs_startup_guard_and_what_comes_before_is_restored() 
     let at = bytes.windows(13).position(|bytes| bytes == b"in-the-middle").unwrap();
     bytes[at] ^= 1;
     fs::write(file, bytes).unwrap();
-    let says =
-        format!("redlatch: DIR/data/journal-1: the journal is damaged in the middle, {ASKS_FOR_A_GUARD}");
+    let says = format!("redlatch: DIR/data/journal-1: the journal is damaged, {ASKS_FOR_A_GUARD}");
     assert_eq!(refused(&directory), says);
     assert_eq!(refused(&directory), says, "a refusal changes nothing");
     let server = start_guarded(&directory, "600000");
@@ -187,7 +186,7 @@ fn a_directory_whose_journal_is_gone_needs_startup_guard() {
     server.signal("TERM");
     assert_eq!(server.end(), Some(0));
     files(&directory).iter().for_each(|file| fs::remove_file(file).unwrap());
-    let says = format!("redlatch: DIR/data/journal-0: the journal is gone, {ASKS_FOR_A_GUARD}");
+    let says = format!("redlatch: dir 'DIR/data': the journal is gone, {ASKS_FOR_A_GUARD}");
     assert_eq!(refused(&directory), says);
     let server = start_guarded(&directory, "600000");
     assert_eq!(server.ask("SET held other NX PX 1000"), "$-1\r\n");

@@ -108,9 +108,14 @@ fn a_backup_of_a_server_that_runs_is_restored_where_another_one_was() {
     server.kill();
     run_block("rm -rf /var/lib/redlatch/data", &words);
 
-    let refused = redlatch().args(["--port", "auto", "--dir", &dir]).output().unwrap();
-    let says = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(says.contains("the journal is a backup, for it has no file identity"), "{says}");
+    let refuses = || {
+        let refused = redlatch().args(["--port", "auto", "--dir", &dir]).output().unwrap();
+        let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(says.contains("the journal is a backup, for the file identity is not its own"), "{says}");
+    };
+    refuses();
+    place.write("dir/data/identity", &format!("redlatch data 1\nid {}\n", "ab".repeat(20)));
+    refuses();
     let server = start(&dir, &["--startup-guard", "600000"]);
     assert_eq!(
         server.ask("GET counter\r\nSET lock:late me NX PX 1000"),

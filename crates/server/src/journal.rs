@@ -27,8 +27,8 @@ pub(super) trait Place: Debug + Send + Sync {
     /// The id of the server, or of the cluster.
     fn server(&self) -> [u8; 20];
 
-    /// Whether something is missing that says what was granted; `found` is what the files say.
-    fn doubt(&self, _found: &Found) -> Option<Doubt> {
+    /// Why it is unknown which locks may be held, whatever was found, if that is so.
+    fn doubt(&self, _found: &Found) -> Option<String> {
         None
     }
 
@@ -63,32 +63,6 @@ pub(super) trait Place: Debug + Send + Sync {
     /// Files above which the live keys are copied before the server serves: each start begins one.
     fn files_max(&self) -> usize {
         3
-    }
-}
-
-/// Why it is unknown which locks may be held, whatever the journal says.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Doubt {
-    /// A part of the journal cannot be read, and what comes behind it was synced.
-    Damaged,
-    /// A server has used the directory, and its journal is gone.
-    Lost,
-    /// There is a journal without an identity, as a backup is restored.
-    Restored,
-}
-
-impl Doubt {
-    /// The refusal to start.
-    fn refusal(self, place: &str) -> StartError {
-        let what = match self {
-            Self::Damaged => "the journal is damaged in the middle",
-            Self::Lost => "the journal is gone",
-            Self::Restored => "the journal is a backup, for it has no file identity",
-        };
-        StartError::Unusable(format!(
-            "{place}: {what}, so that locks may be held that nothing tells of: set startup-guard to the longest \
-             lease of the clients, in milliseconds, and nothing is granted for so long"
-        ))
     }
 }
 
@@ -127,6 +101,9 @@ impl Recovered {
         shared
     }
 }
+
+const NEEDS_GUARD: &str = "locks may be held that nothing tells of: set startup-guard to the longest lease of the \
+                           clients, in milliseconds, and nothing is granted for so long";
 
 /// How long a copy waits for a shard that a long call holds, or for a log that is behind, until it looks again.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
@@ -195,7 +172,7 @@ pub(super) fn recover(
     }
     if let Some(doubt) = place.doubt(&found) {
         if terms.startup_guard_ms == 0 {
-            return Err(doubt.refusal(&place.name(found.number)));
+            return Err(StartError::Unusable(format!("{doubt}, so that {NEEDS_GUARD}")));
         }
         found.ending = Ending::Damaged;
     }

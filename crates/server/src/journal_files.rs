@@ -18,7 +18,7 @@ use redlatch_core::journal::log::Storage;
 use redlatch_core::journal::recovery::{Ending, Found};
 use redlatch_core::journal::{frame, item};
 
-use super::journal::{Doubt, Place};
+use super::journal::Place;
 
 /// The directory of a journal, locked by this process.
 #[derive(Debug)]
@@ -32,6 +32,15 @@ pub(super) struct Directory {
     is_identified: bool,
     /// What is missing here.
     doubt: Option<Doubt>,
+}
+
+/// What is missing in a directory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Doubt {
+    /// A server has used it, and its journal is gone.
+    Lost,
+    /// There is a journal without an identity, as a backup is restored.
+    Restored,
 }
 
 /// Bytes that are read at once.
@@ -122,12 +131,13 @@ fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).open(path)
 }
 
-/// Whether the name stands for this file.
-fn is_at(path: &Path, file: &File) -> io::Result<bool> {
+/// Whether the name stands for this file. What cannot be known counts as true.
+fn is_at(path: &Path, file: &File) -> bool {
     let place = |of: fs::Metadata| (of.dev(), of.ino());
-    match fs::metadata(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => Ok(false),
-        found => Ok(place(found?) == place(file.metadata()?)),
+    match (fs::metadata(path), file.metadata()) {
+        (Ok(found), Ok(file)) => place(found) == place(file),
+        (Err(error), _) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        (Ok(_), Err(_)) => true,
     }
 }
 
@@ -136,8 +146,21 @@ impl Place for Directory {
         self.server
     }
 
-    fn doubt(&self, found: &Found) -> Option<Doubt> {
-        self.doubt.or((found.ending == Ending::Damaged).then_some(Doubt::Damaged))
+    fn doubt(&self, found: &Found) -> Option<String> {
+        let is_of_another = found.opened.as_ref().is_some_and(|opened| opened.server != self.server);
+        let (is_lost, is_restored) = match self.doubt {
+            Some(doubt) => (doubt == Doubt::Lost, doubt == Doubt::Restored),
+            None => (false, self.is_identified && is_of_another),
+        };
+        let here = || format!("dir '{}'", self.path.display());
+        match found.ending {
+            _ if is_lost => Some(format!("{}: the journal is gone", here())),
+            _ if is_restored => {
+                Some(format!("{}: the journal is a backup, for the file identity is not its own", here()))
+            }
+            Ending::Damaged => Some(format!("{}: the journal is damaged", self.name(found.number))),
+            _ => None,
+        }
     }
 
     fn may_be_torn(&self) -> bool {
@@ -145,6 +168,7 @@ impl Place for Directory {
     }
 
     fn adopt(&mut self, server: [u8; 20]) {
+        self.is_identified &= self.server == server;
         self.server = server;
     }
 
@@ -302,7 +326,8 @@ impl Storage for Files {
             newest.sync_data()?;
         }
         if is_directory_changed {
-            File::open(&self.directory.lock().path)?.sync_all()?;
+            let path = self.directory.lock().path.clone();
+            File::open(path)?.sync_all()?;
         }
         if !is_identified {
             self.directory.lock().identify()?;
@@ -364,18 +389,17 @@ impl Storage for Files {
         self.state.lock().make_reserve(&directory.path);
     }
 
-    fn is_in_place(&self) -> io::Result<bool> {
-        let directory = self.directory.lock();
-        let state = self.state.lock();
-        let is_kept = |(number, file): &(u64, Arc<File>)| is_at(&directory.file(*number), file);
-        Ok(directory.path.join("identity").exists()
-            && is_at(&directory.path.join("lock"), &directory.lock)?
-            && state.kept.iter().map(is_kept).collect::<io::Result<Vec<_>>>()?.into_iter().all(|is| is))
+    fn is_in_place(&self) -> bool {
+        let (directory, state) = (self.directory.lock(), self.state.lock());
+        let has_identity = || directory.path.join("identity").exists();
+        is_at(&directory.path.join("lock"), &directory.lock)
+            && has_identity()
+            && state.kept.iter().all(|(number, file)| is_at(&directory.file(*number), file))
     }
 
     fn remake(&self) -> io::Result<()> {
         let mut directory = self.directory.lock();
-        if !is_at(&directory.path.join("lock"), &directory.lock)? {
+        if !is_at(&directory.path.join("lock"), &directory.lock) {
             let dir = directory.path.parent().unwrap_or(Path::new(".")).display().to_string();
             let made = Directory::open(&dir, directory.server).map_err(io::Error::other)?;
             *directory = Directory { server: directory.server, ..made };

@@ -148,7 +148,7 @@ impl Keeper {
     fn end(&self, context: &ServerContext) -> io::Result<()> {
         let (log, shared) = (&self.log, context.engine.shared());
         let now = || context.clock().now().lock;
-        if !log.is_in_place()? {
+        if !log.is_in_place() {
             self.tell_of_missing_files();
             let write = || {
                 log.begin_again(now(), boot::millis())?;
@@ -177,14 +177,11 @@ impl Keeper {
     /// # Errors
     /// It cannot be begun.
     fn look_after_files(&self, context: &ServerContext) -> Result<(), Failed> {
-        let again = || {
-            if !self.log.is_in_place()? {
-                self.tell_of_missing_files();
-                self.log.begin_again(context.clock().now().lock, boot::millis())?;
-            }
-            Ok(())
-        };
-        again().map_err(|error: io::Error| {
+        if self.log.is_in_place() {
+            return Ok(());
+        }
+        self.tell_of_missing_files();
+        self.log.begin_again(context.clock().now().lock, boot::millis()).map_err(|error| {
             tracing::error!(%error, "The journal is gone: the server ends");
             self.has_failed.store(true, SeqCst);
             Failed

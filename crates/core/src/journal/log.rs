@@ -66,11 +66,8 @@ pub trait Storage: Debug + Send + Sync {
     fn end_shortage(&self) {}
 
     /// Whether the next start will find the files that this one has.
-    ///
-    /// # Errors
-    /// The system's.
-    fn is_in_place(&self) -> io::Result<bool> {
-        Ok(true)
+    fn is_in_place(&self) -> bool {
+        true
     }
 
     /// Makes everything again that is missing around the files, before the next one begins.
@@ -558,12 +555,9 @@ impl Log {
         self.write_state(&mut state)
     }
 
-    /// Whether the next start will find what was written. While live keys are copied, nothing tells.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn is_in_place(&self) -> io::Result<bool> {
-        if self.is_copying() { Ok(true) } else { self.storage.is_in_place() }
+    /// Whether the next start will find what was written. While live keys are copied, that is not looked at.
+    pub fn is_in_place(&self) -> bool {
+        self.is_copying() || self.storage.is_in_place()
     }
 
     /// Begins the next file where the others are gone. The live keys are to be copied to it.
