@@ -135,6 +135,44 @@ fn releases_are_answered_when_the_reserve_is_full_too() {
     }
 }
 
+/// A server on a disk with 1 MiB of room and its reserve, and a write that fits in neither.
+fn meets_a_write_that_fits_nowhere(policy: &str) -> (SmallDisk, Running, Peer) {
+    let disk = SmallDisk::new(4 << 20).expect("user namespaces, or root");
+    fs::write(disk.path("ballast"), vec![1; 2 << 20]).unwrap();
+    let server = disk.start(&["--appendfsync", policy]);
+    assert_eq!(server.ask("SET held me NX PX 600000"), "+OK\r\n");
+    let writer = peer(&server);
+    let words = ["SET", "large", &"x".repeat(3 << 20), "NX", "PX", "600000"];
+    writer.send(format!("*{}\r\n", words.len()).as_bytes());
+    words.iter().for_each(|word| writer.send(format!("${}\r\n{word}\r\n", word.len()).as_bytes()));
+    (disk, server, writer)
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn a_write_that_fits_nowhere_is_answered_when_there_is_room() {
+    let (disk, server, mut writer) = meets_a_write_that_fits_nowhere("everysec");
+    while server.ask("SET new me NX PX 1000") != FULL {}
+    assert_eq!(server.ask("GET held\r\nDEL held"), "$2\r\nme\r\n:1\r\n");
+    // What it takes is more than there is with the ballast.
+    fs::remove_file(disk.path("ballast")).unwrap();
+    assert_eq!(writer.line(), "+OK");
+    assert_eq!(server.ask("EXISTS large held"), ":1\r\n");
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn with_always_a_write_that_fits_nowhere_ends_the_process_and_was_answered_to_nobody() {
+    let (disk, mut server, mut writer) = meets_a_write_that_fits_nowhere("always");
+    server.wait_for("nothing is answered that cannot be written: the server ends");
+    assert_eq!(server.end(), Some(74));
+    assert_eq!(String::from_utf8_lossy(&writer.rest()), "");
+    fs::remove_file(disk.path("ballast")).unwrap();
+    let server = disk.start(&["--appendfsync", "always"]);
+    assert_eq!(server.ask("EXISTS held\r\nEXISTS large"), ":1\r\n:0\r\n");
+    assert_eq!(info(&server, "quarantine_active"), 0);
+}
+
 /// A library whose `fdatasync` fails once the file that `FAIL_SYNC` names exists.
 const SHIM: &str = r#"
 #include <errno.h>
