@@ -452,7 +452,11 @@ mod tests {
         let path = dir.to_str().unwrap();
         let first = Directory::open(path, [1; 20]).unwrap();
         assert_eq!(refused(&dir), "dir 'DIR/data': another server uses it");
-        drop(first);
+        let files = first.into_files().unwrap();
+        files.begin(1).unwrap();
+        assert!(!dir.join("data/identity").exists(), "there is no journal yet");
+        files.sync().unwrap();
+        drop(files);
         assert_eq!(Directory::open(path, [2; 20]).unwrap().server, [1; 20]);
         fs::write(dir.join("data/identity"), "redlatch data 2\n").unwrap();
         assert_eq!(
