@@ -810,7 +810,7 @@ impl World {
         let Some(end) = end.filter(|_| *has_served) else { return Ok(()) };
         let (lock_ms, real_ms) = *time_ms;
         let exact_ms = lock_ms + (read_ms - real_ms);
-        if resume.now.as_millis() > exact_ms && (resume.restores || !is_rotten) {
+        if resume.now.as_millis() > exact_ms && !is_rotten {
             return Err(format!("lock time is {:?}, ahead of {exact_ms}", resume.now));
         }
         let is_same_boot = self.boot.is_some() && self.boot == self.expected.boot;
