@@ -18,7 +18,7 @@ impl World {
         found: &Found,
         resume: &Resume,
     ) -> Result<(), String> {
-        if found.ending == Ending::Damaged {
+        if matches!(found.ending, Ending::Torn | Ending::Damaged) {
             return Err("the log counts as damaged".to_owned());
         }
         if self.restores > 0 {
