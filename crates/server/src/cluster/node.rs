@@ -260,8 +260,8 @@ impl Inner {
         }
     }
 
-    /// Notes why nobody leads. Clients without a login see the first words alone: the rest names endpoints. Returns whether there
-    /// was no trouble before.
+    /// Notes why nobody leads. Clients without a login see the first words alone: the rest names endpoints. Returns whether
+    /// there was no trouble before.
     fn is_new_trouble(&self, error: &str) -> bool {
         let trouble = error.split(':').next().unwrap_or_default();
         let mut is_new = false;
