@@ -14,8 +14,8 @@ use crate::support::server::free_port;
 
 const TAKEOVER: Duration = Duration::from_millis(2_000);
 
-/// Two nodes behind a gateway that is late by so much go through four times `cluster-takeover`: their logs, and how many locks
-/// were granted.
+/// Two nodes behind a gateway that is late by so much go through four times `cluster-takeover`: their logs, and how many
+/// locks were granted.
 fn behind_slow_etcd(millis: u64) -> (Vec<String>, usize) {
     let etcd = Etcd::start_one(&[]);
     let gateway = Gateway::before(etcd.address(), Fault::Slow(millis));
