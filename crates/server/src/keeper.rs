@@ -233,9 +233,10 @@ impl Keeper {
             let is_due = is_late && (self.is_watched || self.log.is_sync_due(now));
             // A read may wait for the proof that this server still leads.
             let is_read_waiting = self.is_watched && !self.waiting.lock().clients.is_empty();
+            let mut started = Instant::now();
             if is_due || is_read_waiting || self.log.needs_sync() {
                 self.gather(last).await;
-                let started = Instant::now();
+                started = Instant::now();
                 if !self.sync(context).await? && self.is_watched {
                     // What waits goes on waiting: etcd is not asked again at once.
                     tokio::time::sleep(TRY_AGAIN.min(self.sync_every)).await;
@@ -244,7 +245,8 @@ impl Keeper {
                 last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
             }
             if is_late {
-                synced = Instant::now();
+                // Other nodes count from the commits: a slow one is followed by the next at once.
+                synced = if self.is_watched { started } else { Instant::now() };
             }
             self.wake();
         }
