@@ -14,6 +14,7 @@ mod deployed;
 mod growth;
 mod harness;
 mod live;
+mod moved;
 mod partitions;
 mod restored;
 mod sessions;

@@ -26,7 +26,7 @@ fn acquire(node: &Node, key: &str, owner: &str) -> Option<i64> {
 }
 
 /// Runs `redlatch cluster`; whether it succeeds, and what it says.
-fn cluster(words: &[&str]) -> (bool, String) {
+pub(crate) fn cluster(words: &[&str]) -> (bool, String) {
     let output = redlatch().arg("cluster").args(words).output().expect("redlatch starts");
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())

@@ -221,10 +221,7 @@ impl Inner {
     /// # Errors
     /// A sentence about the setting that keeps this node out.
     async fn join(&self) -> Result<Option<Cluster>, String> {
-        let agreed = Agreed {
-            takeover_ms: self.settings.integer("cluster-takeover").unsigned_abs(),
-            databases: self.settings.integer("databases") as u16,
-        };
+        let agreed = agreed(&self.settings);
         let (keys, etcd) = (self.keys.clone(), self.etcd.clone());
         let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
         let Ok(joined) = joined.await else { return Ok(None) };
@@ -543,7 +540,7 @@ pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) 
 /// Bytes of a prefix at most: it is in every request.
 const PREFIX_BYTES_MAX: usize = 256;
 
-fn client(settings: &Settings) -> Result<EtcdClient, String> {
+pub(super) fn client(settings: &Settings) -> Result<EtcdClient, String> {
     let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
     let text = |name| Some(settings.text(name)).filter(|text| !text.is_empty());
     let trust = Trust {
@@ -555,6 +552,14 @@ fn client(settings: &Settings) -> Result<EtcdClient, String> {
     // Half of it: a leader tries another endpoint before it is replaced.
     let answer_max = (millis(settings, "cluster-takeover") / 2).min(ANSWER_MAX);
     Ok(EtcdClient::new(endpoints, trust, login, answer_max))
+}
+
+/// What the nodes of a cluster must have alike.
+pub(super) fn agreed(settings: &Settings) -> Agreed {
+    Agreed {
+        takeover_ms: settings.integer("cluster-takeover").unsigned_abs(),
+        databases: settings.integer("databases") as u16,
+    }
 }
 
 /// The time between two tries to join.
