@@ -16,6 +16,7 @@ mod harness;
 mod live;
 mod moved;
 mod partitions;
+mod replaced;
 mod restored;
 mod sessions;
 mod takeover;

@@ -31,6 +31,7 @@ pub struct ClusterFacts {
     commits: AtomicU64,
     commit_micros: AtomicU64,
     is_late: AtomicBool,
+    is_restored: AtomicBool,
 }
 
 impl ClusterFacts {
@@ -38,8 +39,8 @@ impl ClusterFacts {
     pub fn new(name: String, me: ClusterNode) -> Self {
         let (epoch, head) = (AtomicI64::new(0), AtomicU64::new(0));
         let (commits, commit_micros) = (AtomicU64::new(0), AtomicU64::new(0));
-        let is_late = AtomicBool::new(false);
-        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros, is_late }
+        let (is_late, is_restored) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros, is_late, is_restored }
     }
 
     /// The other nodes, by their ids.
@@ -76,6 +77,16 @@ impl ClusterFacts {
     /// Notes whether etcd takes the log. Returns what it was before.
     pub fn set_late(&self, is_late: bool) -> bool {
         self.is_late.swap(is_late, Relaxed)
+    }
+
+    /// Whether no node leads, because the log is an older state of itself, which nobody has accepted.
+    pub fn is_restored(&self) -> bool {
+        self.is_restored.load(Relaxed)
+    }
+
+    /// Notes whether the log waits to be accepted.
+    pub fn set_restored(&self, is_restored: bool) {
+        self.is_restored.store(is_restored, Relaxed);
     }
 
     /// A commit has succeeded, and has taken so long.

@@ -140,7 +140,7 @@ impl Node {
         });
         // What etcd refuses at once is said by the start.
         let cluster = inner.join().await.map_err(StartError::Unusable)?;
-        inner.accept(shared)?;
+        inner.accept(shared.with_cluster(Arc::clone(&inner.members.facts)))?;
         tokio::spawn(Arc::clone(&inner).run(cluster));
         Ok(Self { inner })
     }
@@ -334,6 +334,7 @@ impl Inner {
     }
 
     fn note(&self, sight: &Sight, is_mine: bool) {
+        self.members.facts.set_restored(sight.is_restored);
         if let Some(leader) = &sight.leader {
             *self.previous.lock() = Some(leader.clone());
         }
