@@ -244,5 +244,6 @@ def check_nodes(processes: cluster.Cluster) -> None:
         leader.await_status("/readyz", 200)
         standby.start(processes.redlatch)
         standby.await_status("/healthz", 200, f":{leader.port} leads")
+        leader.await_status("/metrics", 200, "\nredlatch_cluster_nodes 2\n")
         standby.take_and_release()
         check_alerts([leader, standby], f"{name}, a leader and a standby")
