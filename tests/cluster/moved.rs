@@ -1,5 +1,7 @@
-//! Locks move from one server with a journal to a cluster, and back: what was held is held, by the same token, and later tokens are
-//! higher.
+//! Locks move from one server with a journal to a cluster, and back: what was held is held, by the same token, and later
+//! tokens are higher.
+//!
+//! The steps are tried one by one in `simulation::replicated_moves`.
 
 use std::net::SocketAddr;
 
@@ -60,7 +62,7 @@ fn fill(address: SocketAddr) {
     }
 }
 
-/// Checks that everything of [`fill`] is there, and that the locks are nobody else's. `token`: the highest that was given out.
+/// Checks that all of [`fill`] is there, and that the locks are nobody else's. `token`: the highest that was given out.
 /// Returns the highest that is given out now.
 fn check(address: SocketAddr, token: i64) -> i64 {
     for key in ["lock", "shared", "of a session"] {

@@ -1,5 +1,4 @@
-//! Members of etcd and nodes are replaced one after the other, as for an upgrade or for new machines: locks stay, and somebody
-//! serves.
+//! Members of etcd and nodes are replaced one after the other, as for an upgrade or for new machines: locks stay.
 
 use nix::sys::signal::Signal;
 
@@ -23,9 +22,9 @@ fn all_nodes_are_replaced_one_after_the_other() {
     let etcd = Etcd::start_one(&[]);
     let mut first = Node::start(&etcd, &[]);
     first.wait_for("This node leads");
-    let mut nodes = vec![first, Node::start(&etcd, &[])];
+    let mut nodes = [first, Node::start(&etcd, &[])];
     let token = nodes[1].acquire("lock", "me").expect("a lock that is free");
-    // The leader goes first, then whoever has waited longer.
+    // The leader goes first.
     for number in 0..nodes.len() {
         let new = Node::start(&etcd, &[]);
         stop(std::mem::replace(&mut nodes[number], new));

@@ -1,8 +1,8 @@
 //! A cluster that begins with the journal of one server, and one that becomes the journal of one server.
 //!
 //! Owns    the text of `cluster` while the locks are on their way into etcd, and once they have left it.
-//! Rule    the locks are in one place at a time. While `cluster` begins with [`ARRIVING`] or [`LEAVING`] no node joins, and none
-//!         puts an epoch. It begins with the one until the last entry of the log is there; with the other from before
+//! Rule    the locks are in one place at a time. While `cluster` begins with [`ARRIVING`] or [`LEAVING`] no node joins, and
+//!         none puts an epoch. It begins with the one until the last entry of the log is there; with the other from before
 //!         the journal of the server can be used.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Arrival {
         if answer.has_succeeded { Ok(Self { etcd, keys, cluster, claim }) } else { Err(MoveError::Overtaken) }
     }
 
-    /// Puts a file of the journal as the whole log. Returns the head of that.
+    /// Puts a file of the journal as the whole log. Returns the number of its entries.
     ///
     /// # Errors
     /// [`MoveError`]
@@ -96,7 +96,9 @@ impl Arrival {
         self.change(vec![
             put(self.keys.cluster(), self.cluster.clone()),
             put(self.keys.epoch(), Member::epoch_text(None)),
-            put(self.keys.head(), head_text(head)),
+            // The last entry and the head are of one revision, as standbys expect: an empty entry.
+            put(self.keys.log(head), Bytes::new()),
+            put(self.keys.head(), head_text(head + 1)),
         ])
     }
 

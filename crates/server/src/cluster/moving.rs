@@ -1,7 +1,7 @@
 //! The locks of one server move to a cluster, and those of a cluster to the journal of one server.
 //!
-//! Owns    the way of the keys: they are restored from where they are, as by a server that starts, and copied to where they go,
-//!         with functions, tokens, lock time and quarantine.
+//! Owns    the way of the keys: they are restored from where they are, as by a server that starts, and copied to where they
+//!         go, with functions, tokens, lock time and quarantine.
 //! Rule    the locks are in one place at a time. Where they have come from is marked before they can be used where they go: a
 //!         directory by its file `moved`, a cluster by its key `cluster`.
 
@@ -43,8 +43,8 @@ pub struct Moved {
 /// Moves the locks of the journal in `dir` to a cluster that is not there yet. Needs a runtime.
 ///
 /// # Errors
-/// A sentence about a setting, the directory, or what is in etcd. Then the locks are where they were, unless etcd did not answer at
-/// the end: the same call tells, and goes on.
+/// A sentence about a setting, the directory, or what is in etcd. Then the locks are where they were, unless etcd did not
+/// answer at the end: the same call tells, and goes on.
 pub async fn import(builder: Builder, settings: Settings) -> Result<Moved, String> {
     check(&settings)?;
     let etcd: Arc<dyn Etcd> = Arc::new(client(&settings)?);
