@@ -187,3 +187,26 @@ fn an_import_that_was_interrupted_is_no_cluster_and_the_next_one_ends_it() {
     let leader = node(&etcd);
     wait_until("the lock", || ask(leader.address(), &["SET", "lock", "another", "NX"]) == OwnedFrame::Null);
 }
+
+#[test]
+#[ignore = "needs etcd"]
+fn an_export_that_was_interrupted_is_led_by_no_node_and_the_next_one_ends_it() {
+    let (etcd, files) = (Etcd::start_one(&[]), Directory::new());
+    let dir = files.path("server");
+    let leader = node(&etcd);
+    ask(leader.address(), &["SET", "lock", "me", "PX", "600000"]);
+    stop(leader);
+    let (_, text) = etcd.ctl(&["get", "/redlatch/cluster", "--print-value-only"]);
+    let text = text.strip_suffix('\n').expect("etcdctl ends the line");
+    etcd.put(b"/redlatch/cluster", format!("leaving {text}").as_bytes());
+    std::fs::create_dir_all(format!("{dir}/moving/data")).expect("a directory");
+    std::fs::write(format!("{dir}/moving/data/journal-1"), "half of it").expect("a file");
+    let said = super::harness::refusal(&["--cluster-etcd", &etcd.endpoints()]);
+    assert!(said.contains("its locks were moved away"), "{said}");
+    let (is_done, said) = moves("import", &files.path("none"), &etcd);
+    assert!(!is_done, "{said}");
+    let (is_done, said) = moves("export", &dir, &etcd);
+    assert!(is_done && said.contains("1 keys"), "{said}");
+    let alone = server(&dir);
+    assert_eq!(ask(alone.address(), &["SET", "lock", "another", "NX"]), OwnedFrame::Null);
+}

@@ -52,7 +52,7 @@ pub(super) fn run(way: Way, request: &Request) -> Result<ExitCode, Fault> {
     };
     let Moved { keys, quarantine } = moved?;
     runtime.shutdown_background();
-    let mut text = format!("{keys} keys were moved, with functions, tokens and lock time. {next}\n");
+    let mut text = format!("Moved with functions, tokens and lock time: {keys} keys. {next}\n");
     if let Some((left, why)) = quarantine {
         text += &format!("Nothing is granted for another {} ms, because {why}.\n", left.as_millis());
     }
