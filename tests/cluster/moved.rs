@@ -206,7 +206,7 @@ fn an_export_that_was_interrupted_is_led_by_no_node_and_the_next_one_ends_it() {
     let (is_done, said) = moves("import", &files.path("none"), &etcd);
     assert!(!is_done, "{said}");
     let (is_done, said) = moves("export", &dir, &etcd);
-    assert!(is_done && said.contains("1 keys"), "{said}");
+    assert!(is_done && said.contains(": 1 keys"), "{said}");
     let alone = server(&dir);
     assert_eq!(ask(alone.address(), &["SET", "lock", "another", "NX"]), OwnedFrame::Null);
 }
