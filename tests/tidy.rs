@@ -338,20 +338,6 @@ fn every_test_that_the_chapter_on_security_names_is_there() {
     let (_, known) = chapter.split_once("## Known attacks").expect("the table of known attacks");
     let (known, _) = known.split_once("\n## Reporting").expect("the chapter on reporting");
     let rows = known.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| test |"));
-    let sources = sources();
-    let is_test = |name: &str| {
-        let head = format!("fn {name}(");
-        sources.iter().filter_map(|source| source.text.split_once(&head)).any(|(before, _)| {
-            let attributes = before
-                .rsplit_once('\n')
-                .map_or("", |(above, _)| above)
-                .lines()
-                .rev()
-                .take_while(|line| line.trim().starts_with('#'));
-            let mut attributes = attributes.map(str::trim);
-            attributes.any(|line| line == "#[test]" || line.starts_with("#[tokio::test"))
-        })
-    };
     for row in rows {
         let tests = row.trim_end_matches(" |").rsplit_once("| ").expect("a column of tests").1;
         let names: Vec<&str> = tests.split(", ").map(|name| name.trim_matches('`')).collect();
@@ -361,6 +347,28 @@ fn every_test_that_the_chapter_on_security_names_is_there() {
         }
     }
     assert!(!is_test("no_test_is_called_so"));
+}
+
+#[test]
+fn every_test_that_the_page_on_durability_names_is_there() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/durability.md"));
+    let page = page.expect("the page on durability");
+    let paths = page.split('`').filter_map(|word| word.rsplit_once("::"));
+    // The shorter names are those of modules.
+    let names: Vec<_> = paths.map(|(_, name)| name).filter(|name| name.matches('_').count() > 2).collect();
+    assert!(names.len() > 15, "{names:?}");
+    names.iter().for_each(|name| assert!(is_test(name), "no test is called {name}"));
+}
+
+/// Whether a test has this name.
+fn is_test(name: &str) -> bool {
+    let head = format!("fn {name}(");
+    sources().iter().filter_map(|source| source.text.split_once(&head)).any(|(before, _)| {
+        let above = before.rsplit_once('\n').map_or("", |(above, _)| above);
+        let mut attributes =
+            above.lines().rev().take_while(|line| line.trim().starts_with('#')).map(str::trim);
+        attributes.any(|line| line == "#[test]" || line.starts_with("#[tokio::test"))
+    })
 }
 
 #[test]

@@ -84,6 +84,25 @@ fn clusters_of_other_prefixes_do_not_meet() {
 
 #[test]
 #[ignore = "needs etcd"]
+fn a_prefix_that_is_the_beginning_of_another_one_is_refused() {
+    let etcd = Etcd::start_one(&[]);
+    let endpoints = etcd.endpoints();
+    let mut node = Node::start(&etcd, &["--cluster-prefix", "/a/b/"]);
+    node.wait_for("This node leads");
+    for prefix in ["/a/", "/a/b/c/", "/a/b/log/"] {
+        let said = refusal(&["--cluster-etcd", &endpoints, "--cluster-prefix", prefix]);
+        assert!(said.contains("another cluster has the prefix '/a/b/'"), "{prefix}: {said}");
+    }
+    let mut beside = Node::start(&etcd, &["--cluster-prefix", "/a/c/"]);
+    beside.wait_for("This node leads");
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.end(), Some(0));
+    node.restart();
+    node.wait_for("This node leads");
+}
+
+#[test]
+#[ignore = "needs etcd"]
 fn keys_that_are_removed_end_the_term() {
     let etcd = Etcd::start_one(&[]);
     let mut node = Node::start(&etcd, &[]);
@@ -195,4 +214,40 @@ fn etcd_may_ask_for_tls_and_a_certificate() {
     assert!(said.to_lowercase().contains("certificate"), "{said}");
     let said = waits_for_etcd(&[&["--cluster-etcd", &endpoints], &all[..2]].concat());
     assert!(said.to_lowercase().contains("certificate"), "{said}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_certificate_with_a_common_name_is_refused_where_etcd_asks_for_a_login() {
+    let (files, authority) = (Directory::new(), Authority::new("of etcd"));
+    let (server, client) = (authority.vouch("etcd"), authority.vouch("root"));
+    let ca = files.write("ca.crt", &authority.pem);
+    let (of_server, its_key) = (files.write("server.crt", &server.0), files.write("server.key", &server.1));
+    let (named, its) = (files.write("named.crt", &client.0), files.write("named.key", &client.1));
+    let nameless = authority.vouch_nameless();
+    let (other, others) = (files.write("other.crt", &nameless.0), files.write("other.key", &nameless.1));
+    let etcd = Etcd::start_tls([&ca, &of_server, &its_key], [&named, &its]);
+    for words in
+        [&["user", "add", "root:secret"][..], &["user", "grant-role", "root", "root"], &["auth", "enable"]]
+    {
+        etcd.ctl(words);
+    }
+    let endpoints = etcd.endpoints();
+    let with = |certificate: &str, key: &str| {
+        let flags =
+            ["--cluster-etcd-ca-cert", &ca, "--cluster-etcd-cert", certificate, "--cluster-etcd-key", key];
+        [&flags[..], &["--cluster-etcd-user", "root", "--cluster-etcd-password", "secret"]]
+            .concat()
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let flags = with(&named, &its);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let said = refusal(&[&["--cluster-etcd", &endpoints], &flags[..]].concat());
+    assert!(said.contains("has a common name (CN)"), "{said}");
+    let flags = with(&other, &others);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut node = Node::start(&etcd, &flags);
+    node.wait_for("This node leads");
 }

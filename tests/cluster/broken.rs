@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     NoFence,
     /// A commit is answered before it is made.
     EarlyReplies,
+    /// Every request is late by so many milliseconds.
+    Slow(u64),
 }
 
 /// How long after its answer a commit is made at the latest, with [`Fault::EarlyReplies`].
@@ -89,6 +91,9 @@ async fn relay(
     fault: Fault,
     late: Late,
 ) -> Result<Response<BoxBody<Bytes, hyper::Error>>, Failure> {
+    if let Fault::Slow(millis) = fault {
+        sleep(Duration::from_millis(millis)).await;
+    }
     let (head, body) = request.into_parts();
     let mut body = body.collect().await?.to_bytes();
     if let Some(mut commit) = commit(&body) {

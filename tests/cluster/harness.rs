@@ -259,7 +259,9 @@ impl Etcd {
             let data = self.directory.path(&format!("m{number}"));
             std::fs::remove_dir_all(&data).expect("its files");
             let member = &self.members[number];
-            let mut command = Command::new(program().with_file_name("etcdctl"));
+            // etcd 3.6 has it there.
+            let utility = Some(program().with_file_name("etcdutl")).filter(|file| file.is_file());
+            let mut command = Command::new(utility.unwrap_or(program().with_file_name("etcdctl")));
             command
                 .args(["snapshot", "restore", snapshot, "--name", &format!("m{number}"), "--data-dir", &data])
                 .args(["--initial-cluster", &self.peers(), "--initial-cluster-token", token])
@@ -486,7 +488,8 @@ pub(crate) fn token_in(reply: &OwnedFrame) -> Option<i64> {
 
 fn spawn(host: &Host, port: u16, args: &[String]) -> (Child, std::sync::mpsc::Receiver<String>) {
     let mut command = redlatch();
-    command.args(["--port", &port.to_string()]).args(args);
+    // A file comes first.
+    command.args(args).args(["--port", &port.to_string()]);
     let mut process = host.command(command).stdout(Stdio::piped()).spawn().expect("redlatch starts");
     let (sender, log) = std::sync::mpsc::channel();
     let lines = BufReader::new(process.stdout.take().expect("its output is piped")).lines();

@@ -6,6 +6,7 @@
 //!               clients the projects of `tests/clients/`. `.ci/run cluster` has them.
 //! Time          real. How long a takeover takes is printed, and asserted with room for a busy machine.
 
+mod alike;
 mod bad_input;
 mod broken;
 mod canaries;
@@ -16,7 +17,9 @@ mod harness;
 mod live;
 mod moved;
 mod partitions;
+mod reach;
 mod replaced;
 mod restored;
 mod sessions;
+mod slow;
 mod takeover;

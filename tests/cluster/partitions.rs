@@ -20,7 +20,7 @@ pub(super) struct World {
 
 /// The hosts of the nodes.
 pub(super) const LEADER: usize = MEMBERS;
-const STANDBY: usize = MEMBERS + 1;
+pub(super) const STANDBY: usize = MEMBERS + 1;
 
 impl World {
     pub(super) fn new() -> Self {

@@ -1,5 +1,5 @@
-//! etcd is restored from a snapshot, as its disaster recovery is: locks that were granted after the snapshot are not granted again
-//! before they have ended, and tokens go on.
+//! etcd is restored from a snapshot, as its disaster recovery is: locks that were granted after the snapshot are not granted
+//! again before they have ended, and tokens go on.
 //!
 //! The rules are tried one by one in `simulation::replicated_terms`, and with faults in `simulation::replicating`.
 
@@ -93,6 +93,24 @@ fn go_through(mut etcd: Etcd) {
 }
 
 #[test]
+fn the_chapter_on_backups_has_the_commands_that_are_run_here() {
+    let chapter = include_str!("../../docs/replication.md");
+    let chapter = chapter.split("## Back up and restore etcd").nth(1).expect("the chapter");
+    for words in [
+        "etcdctl snapshot save",
+        "etcdctl snapshot restore snapshot.db --name m0 --data-dir",
+        "--initial-cluster m0=",
+        "--initial-cluster-token",
+        "--initial-advertise-peer-urls",
+        "redlatch cluster accept-restored --cluster-etcd",
+        "--quarantine",
+        FOUND,
+    ] {
+        assert!(chapter.contains(words), "{words}");
+    }
+}
+
+#[test]
 #[ignore = "needs etcd"]
 fn locks_that_a_restored_etcd_does_not_know_are_not_granted_again() {
     go_through(Etcd::start_one(&[]));
@@ -140,7 +158,7 @@ fn nodes_that_are_started_later_know_by_their_directory_or_by_the_name_of_etcd()
 
 #[test]
 #[ignore = "needs etcd"]
-fn whoever_restores_etcd_may_say_so_where_no_node_can_know() {
+fn an_operator_may_say_so_where_no_node_can_know() {
     let mut etcd = Etcd::start_one(&[]);
     let (mut node, late) = start_after_restore(&mut etcd, "etcd-cluster", &SETTINGS);
     node.wait_for("This node leads");

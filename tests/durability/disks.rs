@@ -3,8 +3,6 @@
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use super::*;
 
@@ -36,8 +34,9 @@ impl SmallDisk {
         format!("/proc/{}/root{}", self.holder.id(), self.directory.path(name))
     }
 
-    fn start(&self) -> Running {
-        let server = command(&self.directory);
+    fn start(&self, more: &[&str]) -> Running {
+        let mut server = command(&self.directory);
+        server.args(more);
         let id = self.holder.id().to_string();
         let mut inside = Command::new("nsenter");
         inside.args(["--target", &id, "--mount", "--user", "--preserve-credentials", "--"]);
@@ -53,39 +52,124 @@ impl Drop for SmallDisk {
     }
 }
 
-#[test]
-#[ignore = "mounts a small file system"]
-fn a_full_disk_refuses_grants_and_goes_on_when_it_has_room() {
-    let disk = SmallDisk::new(2 << 20).expect("user namespaces, or root");
-    fs::write(disk.path("ballast"), vec![1; 1 << 20]).unwrap();
-    let mut server = disk.start();
-    assert_eq!(server.ask("SET held me NX PX 60000"), "+OK\r\n");
-    let (mut writer, is_over) = (peer(&server), Arc::new(AtomicBool::new(false)));
-    let has_ended = Arc::clone(&is_over);
-    let writes = std::thread::spawn(move || {
-        let mut kept = 0;
-        // The reply of the write that does not fit is held.
-        while !has_ended.load(SeqCst) {
-            writer.send(format!("SET lock:{kept} {} PX 60000\r\n", "x".repeat(20_000)).as_bytes());
-            assert_eq!(writer.line(), "+OK");
-            kept += 1;
+const FULL: &str = "-MISCONF Errors writing to the AOF file: No space left on device\r\n";
+
+/// Fills the disk with locks until a write is refused. Returns how many of them were granted.
+fn fill(server: &Running) -> usize {
+    let mut writer = peer(server);
+    let value = "x".repeat(20_000);
+    for kept in 0.. {
+        writer.send(format!("SET lock:{kept} {value} PX 600000\r\n").as_bytes());
+        match writer.line().as_str() {
+            "+OK" => {}
+            line => {
+                assert_eq!(line, FULL.trim_end());
+                return kept;
+            }
         }
-        kept
-    });
-    while !server.ask("INFO persistence").contains("aof_last_write_status:err") {}
-    is_over.store(true, SeqCst);
-    let text = "-MISCONF Errors writing to the AOF file: No space left on device\r\n";
-    assert_eq!(server.ask("SET new me NX PX 1000"), text);
-    assert_eq!(server.ask("GET held\r\nDEL lock:0\r\nPING"), format!("$2\r\nme\r\n:1\r\n{text}"));
+    }
+    unreachable!("a disk is full at some time")
+}
+
+/// What a client says and is told while the disk is full, and after it has room again.
+fn fills_and_goes_on(policy: &str) {
+    let disk = SmallDisk::new(4 << 20).expect("user namespaces, or root");
+    fs::write(disk.path("ballast"), vec![1; 2 << 20]).unwrap();
+    let mut server = disk.start(&["--appendfsync", policy]);
+    let take = "SET held me NX PX 600000\r\nSET forever me\r\nRPUSH permits 1\r\nHSET rl me 2\r\n\
+                LOCK.ACQUIRE mine me LEASE 600000";
+    assert!(server.ask(take).starts_with("+OK\r\n+OK\r\n:1\r\n:1\r\n*6\r\n"));
+    let kept = fill(&server);
+    assert!(kept >= 10, "{kept}");
+    for write in
+        ["SET new me NX PX 1000", "INCR n", "LPOP permits", "LOCK.EXTEND mine me LEASE 5", "SAVE", "PING"]
+    {
+        assert_eq!(server.ask(write), FULL, "{write}");
+    }
+    assert_eq!(server.ask("GET held\r\nEXISTS forever rl"), "$2\r\nme\r\n:2\r\n");
+    let info = server.ask("INFO persistence");
+    assert!(info.contains("aof_last_write_status:err"), "{info}");
+    let released = "DEL lock:0\r\nDEL forever\r\nHINCRBY rl me -1\r\nLOCK.RELEASE mine me";
+    assert_eq!(server.ask(released), ":1\r\n:1\r\n:1\r\n:1\r\n");
+    for number in 1..kept {
+        assert_eq!(server.ask(&format!("DEL lock:{number}")), ":1\r\n");
+    }
     fs::remove_file(disk.path("ballast")).unwrap();
-    let kept: usize = writes.join().unwrap();
-    assert!((10..100).contains(&kept), "{kept} writes, the last of them held");
     server.wait_for("The journal can be written again");
     assert_eq!(server.ask("SET new me NX PX 60000"), "+OK\r\n");
     server.process.kill().unwrap();
     server.end();
-    let server = disk.start();
-    assert_eq!(server.ask(&format!("GET new\r\nEXISTS lock:0 lock:{}", kept - 1)), "$2\r\nme\r\n:1\r\n");
+    let server = disk.start(&["--appendfsync", policy]);
+    let state = "GET new\r\nEXISTS forever lock:0 mine held\r\nHGET rl me\r\nLPOP permits";
+    assert_eq!(server.ask(state), "$2\r\nme\r\n:1\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    assert_eq!(super::info(&server, "quarantine_active"), 0);
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn a_full_disk_refuses_grants_and_goes_on_when_it_has_room() {
+    fills_and_goes_on("everysec");
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn with_always_a_full_disk_refuses_grants_and_goes_on_when_it_has_room() {
+    fills_and_goes_on("always");
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn releases_are_answered_when_the_reserve_is_full_too() {
+    for policy in ["everysec", "always"] {
+        let disk = SmallDisk::new(4 << 20).expect("user namespaces, or root");
+        fs::write(disk.path("ballast"), vec![1; 2 << 20]).unwrap();
+        let server = disk.start(&["--appendfsync", policy]);
+        assert_eq!(server.ask("SET held me NX PX 600000\r\nSET other me NX PX 600000"), "+OK\r\n+OK\r\n");
+        fill(&server);
+        // Another program takes the rest.
+        let _ = fs::write(disk.path("more"), vec![1; 4 << 20]);
+        for round in 0..2 {
+            assert_eq!(server.ask("DEL held\r\nGET other"), format!(":{}\r\n$2\r\nme\r\n", 1 - round));
+            assert_eq!(server.ask("SET held me NX"), FULL);
+        }
+    }
+}
+
+/// A server on a disk with 1 MiB of room and its reserve, and a write that fits in neither.
+fn meets_a_write_that_fits_nowhere(policy: &str) -> (SmallDisk, Running, Peer) {
+    let disk = SmallDisk::new(4 << 20).expect("user namespaces, or root");
+    fs::write(disk.path("ballast"), vec![1; 2 << 20]).unwrap();
+    let server = disk.start(&["--appendfsync", policy]);
+    assert_eq!(server.ask("SET held me NX PX 600000"), "+OK\r\n");
+    let writer = peer(&server);
+    let words = ["SET", "large", &"x".repeat(3 << 20), "NX", "PX", "600000"];
+    writer.send(format!("*{}\r\n", words.len()).as_bytes());
+    words.iter().for_each(|word| writer.send(format!("${}\r\n{word}\r\n", word.len()).as_bytes()));
+    (disk, server, writer)
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn a_write_that_fits_nowhere_is_answered_when_there_is_room() {
+    let (disk, server, mut writer) = meets_a_write_that_fits_nowhere("everysec");
+    while server.ask("SET new me NX PX 1000") != FULL {}
+    assert_eq!(server.ask("GET held\r\nDEL held"), "$2\r\nme\r\n:1\r\n");
+    // What it takes is more than there is with the ballast.
+    fs::remove_file(disk.path("ballast")).unwrap();
+    assert_eq!(writer.line(), "+OK");
+    assert_eq!(server.ask("EXISTS large held"), ":1\r\n");
+}
+
+#[test]
+#[ignore = "mounts a small file system"]
+fn with_always_a_write_that_fits_nowhere_ends_the_process_and_was_answered_to_nobody() {
+    let (disk, mut server, mut writer) = meets_a_write_that_fits_nowhere("always");
+    server.wait_for("nothing is answered that cannot be written: the server ends");
+    assert_eq!(server.end(), Some(74));
+    assert_eq!(String::from_utf8_lossy(&writer.rest()), "");
+    fs::remove_file(disk.path("ballast")).unwrap();
+    let server = disk.start(&["--appendfsync", "always"]);
+    assert_eq!(server.ask("EXISTS held\r\nEXISTS large"), ":1\r\n:0\r\n");
     assert_eq!(info(&server, "quarantine_active"), 0);
 }
 

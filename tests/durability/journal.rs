@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use redlatch_core::journal::frame::{self, Frames, Next};
@@ -118,35 +119,195 @@ fn memory_mode_forgets_and_waits() {
     assert_eq!(start(&directory).ask("DBSIZE"), ":0\r\n");
 }
 
+/// Why a server does not start on this directory, which is called DIR.
+fn refused(directory: &Directory) -> String {
+    let said = refusal(&command(directory).output().unwrap());
+    said.replace(directory.root().to_str().unwrap(), "DIR")
+}
+
+/// A server that is told of the longest lease, in milliseconds.
+fn start_guarded(directory: &Directory, guard_ms: &str) -> Running {
+    Running::start(command(directory).args(["--startup-guard", guard_ms]))
+}
+
+const ASKS_FOR_A_GUARD: &str = "so that locks may be held that nothing tells of: set startup-guard to the longest lease \
+                                of the clients, in milliseconds, and nothing is granted for so long";
+
 #[test]
-fn a_damaged_journal_restores_what_comes_before_and_waits() {
+fn damage_in_the_middle_needs_startup_guard_and_what_comes_before_is_restored() {
     let directory = Directory::new();
     let server = start(&directory);
-    for key in ["a", "b", "c"] {
-        assert_eq!(server.ask(&format!("SET {key} me NX PX 30000")), "+OK\r\n");
-    }
+    // Each of these waits for the disk.
+    let asked = "SET a me\r\nSET b in-the-middle NX PX 600000\r\nSET c me\r\nSET d me";
+    asked.split("\r\n").for_each(|request| assert_eq!(server.ask(request), "+OK\r\n"));
     server.kill();
     let file = &files(&directory)[0];
     let mut bytes = fs::read(file).unwrap();
-    let at = bytes.windows(3).rposition(|bytes| bytes == b"\x01cb" || bytes[1..] == *b"me").unwrap();
+    let at = bytes.windows(13).position(|bytes| bytes == b"in-the-middle").unwrap();
     bytes[at] ^= 1;
     fs::write(file, bytes).unwrap();
-    let server = start(&directory);
+    let says = format!("redlatch: DIR/data/journal-1: the journal is damaged, {ASKS_FOR_A_GUARD}");
+    assert_eq!(refused(&directory), says);
+    assert_eq!(refused(&directory), says, "a refusal changes nothing");
+    let server = start_guarded(&directory, "600000");
     assert!(server.said.contains("The journal is damaged"), "{}", server.said);
-    assert!(info(&server, "quarantine_left_ms") > 60_000, "the horizon may be in what cannot be read");
-    assert_eq!(server.ask("GET a\r\nGET c\r\nSET c other NX PX 1000"), "$2\r\nme\r\n$-1\r\n$-1\r\n");
+    let left = info(&server, "quarantine_left_ms");
+    assert!((500_000..=600_000).contains(&left), "{left}");
+    assert_eq!(server.ask("GET a\r\nGET c\r\nSET b other NX PX 1000"), "$2\r\nme\r\n$-1\r\n$-1\r\n");
+    server.kill();
+    assert_eq!(info(&start(&directory), "quarantine_active"), 1, "it has been said once");
+}
+
+#[test]
+fn a_torn_end_after_another_boot_waits_for_the_leases_in_use_and_with_always_for_nothing() {
+    for (policy, torn) in [("everysec", vec![0; 150]), ("always", vec![0; 150]), ("always", vec![0xa7; 150])]
+    {
+        let directory = Directory::new();
+        let server = Running::start(command(&directory).args(["--appendfsync", policy]));
+        assert_eq!(server.ask("SET held me NX PX 1000\r\nSET forever me"), "+OK\r\n+OK\r\n");
+        server.kill();
+        reboot(&directory);
+        let file = &files(&directory)[0];
+        fs::write(file, [fs::read(file).unwrap(), torn].concat()).unwrap();
+        let server = start(&directory);
+        assert!(server.said.contains("The journal is damaged"), "{}", server.said);
+        assert_eq!(info(&server, "quarantine_active"), u64::from(policy == "everysec"), "{policy}");
+        let left = info(&server, "quarantine_left_ms");
+        assert!(left <= 1_000 + 5_000, "{policy}: the longest lease in use and 5 s, not {left}");
+        assert_eq!(server.ask("GET forever"), "$2\r\nme\r\n");
+    }
+}
+
+#[test]
+fn a_directory_whose_journal_is_gone_needs_startup_guard() {
+    let directory = Directory::new();
+    let server = start(&directory);
+    assert_eq!(server.ask("SET held me NX PX 600000"), "+OK\r\n");
+    server.signal("TERM");
+    assert_eq!(server.end(), Some(0));
+    files(&directory).iter().for_each(|file| fs::remove_file(file).unwrap());
+    let says = format!("redlatch: dir 'DIR/data': the journal is gone, {ASKS_FOR_A_GUARD}");
+    assert_eq!(refused(&directory), says);
+    let server = start_guarded(&directory, "600000");
+    assert_eq!(server.ask("SET held other NX PX 1000"), "$-1\r\n");
+    assert!(info(&server, "quarantine_left_ms") > 500_000);
     server.kill();
     assert_eq!(info(&start(&directory), "quarantine_active"), 1);
+}
+
+#[test]
+fn files_that_are_removed_under_a_server_are_written_again() {
+    for name in ["data", "data/journal-1", "data/identity", "data/lock"] {
+        let directory = Directory::new();
+        let mut server = start(&directory);
+        assert_eq!(server.ask("SET held me NX PX 600000"), "+OK\r\n");
+        let path = PathBuf::from(directory.path(name));
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        assert_eq!(server.ask("SET later me NX PX 600000"), "+OK\r\n");
+        server.wait_for("Files of the journal are gone");
+        let written = || directory.root().join("data/journal-2").exists();
+        while !written() || !server.ask("INFO persistence").contains("aof_rewrite_in_progress:0") {}
+        assert_eq!(server.ask("SET last me NX PX 600000"), "+OK\r\n");
+        assert_eq!(refused(&directory), "redlatch: dir 'DIR/data': another server uses it", "{name}");
+        server.kill();
+        let server = start(&directory);
+        assert_eq!(server.ask("EXISTS held later last"), ":3\r\n", "{name}");
+        assert_eq!(info(&server, "quarantine_active"), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_clean_stop_writes_files_again_that_were_removed() {
+    let directory = Directory::new();
+    let server = start(&directory);
+    assert_eq!(
+        server.ask("SET held me NX PX 600000\r\nLOCK.ACQUIRE k me LEASE 600000").lines().next(),
+        Some("+OK")
+    );
+    fs::remove_dir_all(directory.path("data")).unwrap();
+    server.signal("TERM");
+    assert_eq!(server.end(), Some(0));
+    let server = start(&directory);
+    assert_eq!(server.ask("EXISTS held k"), ":2\r\n");
+    assert!(server.ask("LOCK.ACQUIRE j me LEASE 600000").contains(":3\r\n"), "tokens go on");
+    assert_eq!(info(&server, "quarantine_active"), 0);
+}
+
+#[test]
+fn a_server_whose_directory_another_one_has_taken_ends() {
+    let directory = Directory::new();
+    let mut server = start(&directory);
+    fs::remove_dir_all(directory.path("data")).unwrap();
+    let other = loop {
+        // The first one may have made its directory again before the other one starts.
+        if let Ok(other) = std::panic::catch_unwind(|| start(&directory)) {
+            break other;
+        }
+        fs::remove_dir_all(directory.path("data")).unwrap();
+    };
+    server.wait_for("The journal is gone: the server ends");
+    assert_eq!(server.end(), Some(74));
+    assert_eq!(other.ask("SET k v"), "+OK\r\n");
+}
+
+#[test]
+fn always_without_a_directory_says_that_nothing_is_kept() {
+    let says = "appendfsync always has no effect without a dir: nothing outlives the server";
+    let said = |more: &[&str]| Running::start(redlatch().args(["--port", "auto"]).args(more)).said.clone();
+    assert!(said(&["--appendfsync", "always"]).contains(says));
+    assert!(!said(&["--appendfsync", "everysec"]).contains(says), "it is in every redis.conf");
+    let directory = Directory::new();
+    assert!(!start(&directory).said.contains(says));
+}
+
+#[test]
+fn all_files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Directory::new();
+    let (acl, conf) =
+        (place.write("users.acl", "user default on nopass ~* &* +@all\n"), place.path("r.conf"));
+    let (dir, log, audit) = (place.path("new/dir"), place.path("log"), place.path("audit"));
+    fs::write(&conf, format!("dir {dir}\naclfile {acl}\nlogfile {log}\naudit-log {audit}\n")).unwrap();
+    for file in [&acl, &conf] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let program = redlatch();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 022 && exec \"$0\" \"$@\""]).arg(program.get_program());
+    command.args([&conf, "--port", "auto", "--port-file", &place.path("port")]);
+    let mut process = command.stdin(Stdio::null()).spawn().unwrap();
+    let port = loop {
+        match fs::read_to_string(place.path("port")) {
+            Ok(port) => break port.trim().to_owned(),
+            Err(_) => assert!(process.try_wait().unwrap().is_none(), "it has ended"),
+        }
+    };
+    let mut peer = Peer::to(format!("127.0.0.1:{port}").parse().unwrap());
+    for request in ["SET k v", "ACL SAVE", "CONFIG REWRITE"] {
+        assert_eq!(peer.ask(format!("{request}\r\n").as_bytes()), "+OK", "{request}");
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let mut modes = Vec::new();
+    for name in ["new", "new/dir", "new/dir/data"] {
+        modes.push((name.to_owned(), 0o700));
+    }
+    for entry in fs::read_dir(format!("{dir}/data")).unwrap() {
+        modes.push((format!("new/dir/data/{}", entry.unwrap().file_name().display()), 0o600));
+    }
+    assert!(modes.len() >= 7, "{modes:?}");
+    ["users.acl", "r.conf", "log", "audit"].iter().for_each(|name| modes.push((name.to_string(), 0o600)));
+    for (name, expected) in modes {
+        let mode = fs::metadata(place.path(&name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(format!("{mode:o}"), format!("{expected:o}"), "{name}");
+    }
 }
 
 #[test]
 fn a_directory_in_use_a_newer_version_and_another_server_are_refused_by_name() {
     let directory = Directory::new();
     let server = start(&directory);
-    let refused = || {
-        let said = refusal(&command(&directory).output().unwrap());
-        said.replace(directory.root().to_str().unwrap(), "DIR")
-    };
+    let refused = || refused(&directory);
     assert_eq!(refused(), "redlatch: dir 'DIR/data': another server uses it");
     assert_eq!(server.ask("PING"), "+PONG\r\n");
     server.kill();

@@ -1,7 +1,7 @@
 //! A machine that crashes: the real engine, log and recovery on a disk in memory, with clients that go on believing.
 //!
 //! Faults  kills at any point, also inside a write, a sync or a start; losses of power with other boots; volumes that move
-//!         to another machine; clean stops; disks that are slow, full or broken; steps of the wall clock.
+//!         to another machine; clean stops; disks that are slow, full, broken or rotten; steps of the wall clock.
 //! Laws    those of [`super::crash_clients`]; what was acknowledged as durable is there after a restart; after a kill on
 //!         the same boot everything is there and nobody waits; a quarantine lasts no longer than the page says.
 //! Time    real time is an event queue. Lock time is what the server makes of it.
@@ -20,13 +20,14 @@ use redlatch_core::journal::recovery::{self, Ending, Found, Machine, Resume, Ter
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch_core::state::clients::Client as Peer;
 use redlatch_core::state::settings::Settings;
+use redlatch_core::types::Seed;
 use redlatch_proto::clock::{Clock, LockTime, Now};
 use redlatch_proto::resp::Request as Words;
 
 use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told, lost_hold};
 use super::crash_disk::{Disk, Files, Life};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
-use super::parts::{Grants, State, Value, grants, layout, living, standing, state_of};
+use super::parts::{Grants, State, grants, layout, living, standing, state_of};
 use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
@@ -95,7 +96,9 @@ struct Expected {
     time_ms: (u64, u64),
     quarantine_until: Option<LockTime>,
     /// Whether the end of a file cannot be read.
-    is_damaged: bool,
+    is_torn: bool,
+    /// Whether the disk has lost what was synced.
+    is_rotten: bool,
 }
 
 /// A machine, its server and its clients.
@@ -122,6 +125,7 @@ pub(super) struct World {
     told: Told,
     expected: Expected,
     broken: Option<String>,
+    has_rotted: bool,
     end_ms: u64,
 }
 
@@ -269,8 +273,7 @@ fn start(world: &WorldHandle) {
     {
         // A start that dies before it serves may have seen it, too, and have begun a quarantine.
         let expected = &mut world.lock().expected;
-        let may_be_torn = expected.end == Some(End::PowerLost) && found.ending == Ending::Damaged;
-        expected.is_damaged |= may_be_torn;
+        expected.is_torn |= expected.end == Some(End::PowerLost) && found.ending == Ending::Torn;
     }
     let resume = resumed(&mut found, machine, &terms, defect);
     replay.finish(resume.now, 0);
@@ -287,8 +290,18 @@ fn start(world: &WorldHandle) {
         let origin = (resume.now.as_millis(), world.now_ms());
         Arc::new(ServerClock { real_ms, wall_offset_ms, origin, faster_ppm: 0 })
     };
+    let is_doubtful = matches!(found.ending, Ending::Torn | Ending::Damaged);
+    if is_doubtful {
+        let mut cursor = CopyCursor::default();
+        while keyspace.copy(&mut cursor, clock.now().lock) != Copied::All {}
+        log.end_copy();
+    }
     let boot_ms = world.lock().boot_ms();
-    match log.sync(clock.now().lock, boot_ms) {
+    let synced = log.sync(clock.now().lock, boot_ms);
+    if is_doubtful && synced.is_ok() {
+        log.remove_older().expect("the directory can be changed");
+    }
+    match synced {
         Ok(()) => world.lock().serve(keyspace, log, clock, (&found, &resume, real_ms)),
         Err(SyncError::Write(_) | SyncError::Delayed(_)) => world.lock().start_fails(&life),
         Err(SyncError::Sync(_)) => world.lock().fail(),
@@ -312,7 +325,8 @@ impl World {
             boot: None,
             time_ms: (0, 0),
             quarantine_until: None,
-            is_damaged: false,
+            is_torn: false,
+            is_rotten: false,
         };
         let mut world = Self {
             defect,
@@ -334,6 +348,7 @@ impl World {
             told: Told::default(),
             expected,
             broken: None,
+            has_rotted: false,
             end_ms: BEGIN_MS + RUN_MS,
         };
         world.schedule(0, Event::Start);
@@ -497,9 +512,13 @@ impl World {
         }
         let is_wanted = server.log.needs_sync() && !server.is_sync_wanted;
         server.is_sync_wanted |= is_wanted;
+        let is_failing = server.log.is_failing();
         for (who, reply) in left {
-            if let Some(request) = &mut self.clients[who].request {
+            let client = &mut self.clients[who];
+            if let Some(request) = &mut client.request {
                 request.is_answered = true;
+                let is_removal = matches!(request.op, Op::Write { value: None, .. });
+                client.removed = client.removed.or((is_failing && is_removal).then_some(client.register));
             }
             let delay_ms = 1 + self.rng.below_u64(5);
             self.schedule(delay_ms, Event::Deliver(who, reply));
@@ -563,6 +582,11 @@ impl World {
         }
         if log.error().is_some() {
             log.retry();
+        }
+        if self.mode == Mode::Always && log.is_stuck() {
+            // Other replies would wait for what cannot be written.
+            self.crash_as(End::Killed);
+            return Job::None;
         }
         // A file is large enough for a copy after 32 MiB. The copies of a run are of another age.
         if !log.is_copying() && self.mode != Mode::Memory && self.rng.one_in(12) {
@@ -656,12 +680,30 @@ impl World {
         life.end();
         self.server_ends(end != End::PowerLost);
         if end == End::PowerLost {
-            self.expected.is_damaged |= self.disk.lose_power(&mut self.rng);
+            self.expected.is_torn |= self.disk.lose_power(&mut self.rng);
         }
+        self.rot();
         if end != End::Killed {
             self.reboot();
         }
         self.process_ends(end);
+    }
+
+    /// The disk loses what it had synced, once at most: the wall clock, on which tokens go on, may be set back later.
+    fn rot(&mut self) {
+        let is_wanted = matches!(self.defect, Defect::None | Defect::TrustsRottenDisks);
+        if !is_wanted || self.has_rotted || self.mode == Mode::Memory || !self.rng.one_in(6) {
+            return;
+        }
+        let is_damaged = |files| {
+            let found = recovery::read(files, Seed::of(1), &mut |_, _| {});
+            found.is_ok_and(|found| found.ending == Ending::Damaged)
+        };
+        self.has_rotted = self.disk.rot(&mut self.rng, is_damaged);
+        if self.has_rotted {
+            (self.expected.is_rotten, self.expected.state) = (true, None);
+            self.clients.iter_mut().for_each(Client::may_lose_lock);
+        }
     }
 
     /// A sync has failed: the system has thrown away what was not synced, and the process ends.
@@ -669,7 +711,7 @@ impl World {
         let Some(life) = &self.life else { return };
         life.end();
         self.server_ends(false);
-        self.expected.is_damaged = true;
+        self.expected.is_torn = true;
         self.process_ends(End::PowerLost);
     }
 
@@ -691,7 +733,8 @@ impl World {
     fn server_ends(&mut self, is_kept: bool) {
         let Some(server) = self.server.take() else { return };
         let now = server.now();
-        let is_whole = is_kept && self.mode != Mode::Memory && !server.log.is_pending();
+        let is_written = !server.log.is_pending() && !server.log.is_failing();
+        let is_whole = is_kept && self.mode != Mode::Memory && is_written && !self.expected.is_rotten;
         self.expected.state =
             is_whole.then(|| (standing(server.keyspace(), now), grants(server.keyspace(), now)));
         self.expected.boot = self.boot;
@@ -740,7 +783,8 @@ impl World {
         let connections = (0..CLIENTS).map(connect).collect();
         self.server = Some(Server { engine, log, connections, copy: None, is_sync_wanted: false });
         self.servers += 1;
-        (self.expected.end, self.expected.has_served, self.expected.is_damaged) = (None, true, false);
+        (self.expected.end, self.expected.has_served) = (None, true);
+        (self.expected.is_torn, self.expected.is_rotten) = (false, false);
         let (number, delay_ms) = (self.servers, self.rng.below_u64(CRASH_MS_MAX));
         self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
         self.schedule(delay_ms, Event::Crash);
@@ -759,7 +803,7 @@ impl World {
 
     /// Whether lock time, tokens and quarantine go on as the page says.
     fn check_start(&self, found: &Found, resume: &Resume, read_ms: u64) -> Result<(), String> {
-        let Expected { end, has_served, time_ms, quarantine_until, is_damaged, .. } = &self.expected;
+        let Expected { end, has_served, time_ms, quarantine_until, is_torn, is_rotten, .. } = &self.expected;
         let quarantine = resume.quarantine.map(|(until, _)| until);
         if quarantine.is_some_and(|until| until.millis_since(resume.now) > LEASE_MS_MAX + GRACE_MS) {
             return Err("the quarantine is too long".to_owned());
@@ -767,10 +811,13 @@ impl World {
         let Some(end) = end.filter(|_| *has_served) else { return Ok(()) };
         let (lock_ms, real_ms) = *time_ms;
         let exact_ms = lock_ms + (read_ms - real_ms);
-        if resume.now.as_millis() > exact_ms {
+        if resume.now.as_millis() > exact_ms && !is_rotten {
             return Err(format!("lock time is {:?}, ahead of {exact_ms}", resume.now));
         }
         let is_same_boot = self.boot.is_some() && self.boot == self.expected.boot;
+        if *is_rotten {
+            return Ok(());
+        }
         if end <= End::Killed && is_same_boot && resume.now.as_millis() != exact_ms {
             return Err(format!("lock time is {:?}, not {exact_ms}", resume.now));
         }
@@ -780,14 +827,14 @@ impl World {
         if !resume.restores {
             return Err("nothing is restored".to_owned());
         }
-        if found.ending == Ending::Damaged && !is_damaged {
+        if found.ending == Ending::Damaged || (found.ending == Ending::Torn && !is_torn) {
             return Err("a journal counts as damaged that is not".to_owned());
         }
         let inherited = quarantine_until.filter(|until| *until > resume.now);
         let waits = match end {
             End::Stopped => false,
             End::Killed if is_same_boot => false,
-            _ => self.mode != Mode::Always || *is_damaged,
+            _ => self.mode != Mode::Always,
         };
         if !waits && quarantine != inherited {
             return Err(format!("the quarantine ends at {quarantine:?}, not at {inherited:?}"));
@@ -797,26 +844,24 @@ impl World {
 
     /// Whether everything is there that was acknowledged.
     fn check_keys(&mut self, keyspace: &Keyspace, now: Now, restores: bool) -> Result<(), String> {
-        if !restores {
+        if !restores || self.expected.is_rotten {
             self.told.forget_counts();
-            for client in &mut self.clients {
-                (client.register, client.pending) = Default::default();
+            let state = state_of(keyspace, now);
+            for (who, client) in self.clients.iter_mut().enumerate() {
+                (client.register, client.pending, client.removed) = Default::default();
+                client.register = Register::found(&state, who);
             }
             return Ok(());
         }
         let (state, now_ms) = (state_of(keyspace, now), now.lock.as_millis());
         for (who, client) in self.clients.iter_mut().enumerate() {
-            let key = (0, format!("register:{who}").into_bytes());
-            let value = match state.get(&key) {
-                Some((Value::String(text), _)) => String::from_utf8_lossy(text).parse().ok(),
-                _ => None,
-            };
-            let candidates = client.pending.into_iter().chain([client.register]);
+            let value = Register::found(&state, who).value;
+            let candidates = client.pending.into_iter().chain([client.register]).chain(client.removed);
             let found = candidates.into_iter().find(|register| register.at(now_ms) == value);
             let Some(found) = found else {
                 return Err(format!("register {who} is {value:?}, not {client:?}"));
             };
-            (client.register, client.pending) = (found, None);
+            (client.register, client.pending, client.removed) = (found, None, None);
         }
         let now_ms = self.now_ms();
         if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, now_ms)) {

@@ -18,6 +18,8 @@ use crate::support::rng::Rng;
 const LOCKS: usize = 1;
 /// Longer leases wait for the disk.
 pub(super) const LEASE_MS_MAX: u64 = 12_000;
+/// No client asks for a longer one.
+pub(super) const LONGEST_LEASE_MS: u64 = LEASE_MS_MAX + 2_000;
 const COUNTERS: usize = 2;
 /// Keys that all clients of several servers use.
 pub(super) const REGISTERS: usize = 2;
@@ -117,6 +119,17 @@ pub(super) struct Register {
 }
 
 impl Register {
+    /// What a server has of it.
+    pub(super) fn found(state: &State, who: usize) -> Self {
+        match state.get(&(0, format!("register:{who}").into_bytes())) {
+            Some((Value::String(text), deadline)) => {
+                let value = String::from_utf8_lossy(text).parse().ok();
+                Self { value, until_ms: *deadline }
+            }
+            _ => Self::default(),
+        }
+    }
+
     /// Its value at this lock time.
     pub(super) fn at(self, now_ms: u64) -> Option<u64> {
         self.value.filter(|_| self.until_ms.is_none_or(|until_ms| until_ms >= now_ms))
@@ -131,6 +144,8 @@ pub(super) struct Client {
     /// What was acknowledged of its register, and what may have happened since.
     pub(super) register: Register,
     pub(super) pending: Option<Register>,
+    /// Its register before a removal that was answered while the disk took no writes: that may be forgotten.
+    pub(super) removed: Option<Register>,
     written: u64,
     owners: u64,
     /// Whether it uses several servers, one after the other. They have clocks of different rates, and so it trusts a lease
@@ -423,7 +438,7 @@ impl Told {
 /// Leases of usual and of unusual length: a horizon covers the next usual one.
 fn lease(rng: &mut Rng) -> u64 {
     match rng.below(10) {
-        0 => 1 + rng.below_u64(LEASE_MS_MAX + 2_000),
+        0 => 1 + rng.below_u64(LONGEST_LEASE_MS),
         1 => 50 + rng.below_u64(300),
         _ => 1_500 + rng.below_u64(2_000),
     }

@@ -2,8 +2,9 @@
 //!
 //! Owns    the bytes of every file, how many of them are synced, and which files the directory lists for sure.
 //! Rule    a kill leaves everything that was written, and a part of what was being written. A loss of power leaves of each
-//!         file any prefix that has the synced bytes, sometimes with zeros at its end; new files may be missing, and
-//!         removed ones may be back.
+//!         file any prefix that has the synced bytes, sometimes with zeros or anything else in the rest, at its end or
+//!         with good bytes behind; new files may be missing, and removed ones may be back. A disk that rots changes a
+//!         byte that was synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,6 +50,23 @@ impl Disk {
         self.0.lock().is_full = is_full;
     }
 
+    /// Changes a byte that was synced, if `shows` that. Returns whether it has.
+    pub(super) fn rot(&self, rng: &mut Rng, shows: impl Fn(Vec<(u64, Cursor<Vec<u8>>)>) -> bool) -> bool {
+        let pick = |rng: &mut Rng, contents: &Contents| {
+            let synced: Vec<_> = contents.files.iter().filter(|(_, file)| file.synced > 0).collect();
+            let (number, file) = synced.get(rng.below(synced.len().max(1)))?;
+            Some((**number, rng.below(file.synced)))
+        };
+        let Some((number, at)) = pick(rng, &self.0.lock()) else { return false };
+        let flip = || self.0.lock().files.get_mut(&number).expect("it is there").bytes[at] ^= 0x20;
+        flip();
+        let is_shown = shows(self.files());
+        if !is_shown {
+            flip();
+        }
+        is_shown
+    }
+
     /// The power fails. Returns whether some bytes at the end of a file are not those that were written.
     pub(super) fn lose_power(&self, rng: &mut Rng) -> bool {
         let mut contents = self.0.lock();
@@ -57,7 +75,7 @@ impl Disk {
         contents.files.extend(removed.into_iter().rev().take(back));
         contents.files.retain(|_, file| file.is_listed || rng.one_in(2));
         let mut has_zeros = false;
-        for file in contents.files.values_mut() {
+        for (number, file) in &mut contents.files {
             let unsynced = file.bytes.len() - file.synced;
             let kept = match rng.below(4) {
                 0 => unsynced,
@@ -65,10 +83,13 @@ impl Disk {
                 _ => rng.below(unsynced + 1),
             };
             file.bytes.truncate(file.synced + kept);
-            if kept > 0 && rng.one_in(8) {
-                let zeros = 1 + rng.below(kept);
-                let start = file.bytes.len() - zeros;
-                file.bytes[start..].fill(0);
+            if kept > 0 && rng.one_in(4) {
+                let start = file.synced + rng.below(kept);
+                let lost = 1 + rng.below(file.bytes.len() - start);
+                let end = if rng.one_in(2) { file.bytes.len() } else { start + lost };
+                // A first file that begins with anything else is refused as no journal: it was never served.
+                let byte = if rng.one_in(2) || *number == 1 { 0 } else { rng.below(256) as u8 };
+                file.bytes[start..end].fill(byte);
                 has_zeros = true;
             }
             (file.synced, file.is_listed) = (file.bytes.len(), true);

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use redlatch_core::engine::Engine;
 use redlatch_core::journal::log::{Log, Owed};
-use redlatch_core::journal::recovery::{self, Found, Machine, Resume, Terms};
+use redlatch_core::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
 use redlatch_core::keyspace::{CopyCursor, Due, Keyspace};
 use redlatch_core::state::session::Session;
 use redlatch_proto::clock::{Clock, LockTime, Now};
+
+use super::crash_clients::LONGEST_LEASE_MS;
 
 /// How the server or its start is broken. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,6 +32,8 @@ pub(super) enum Defect {
     NoHorizon,
     /// After a loss of power, tokens go on where the journal ends.
     RepeatsTokens,
+    /// A start does not mind what a disk has lost that was synced.
+    TrustsRottenDisks,
 }
 
 pub(super) const DEFECTS: &[Defect] = &[
@@ -40,6 +44,7 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect::JumpsAhead,
     Defect::NoHorizon,
     Defect::RepeatsTokens,
+    Defect::TrustsRottenDisks,
 ];
 
 /// Real time, in which all clients live, and the clock of the server that serves.
@@ -127,9 +132,12 @@ pub(super) fn resumed(found: &mut Found, machine: Machine, terms: &Terms, defect
         Defect::ForgetsQuarantine => found.horizon.quarantine_until = LockTime::from_millis(0),
         Defect::NoHorizon => found.horizon.until = LockTime::from_millis(0),
         Defect::RepeatsTokens => found.horizon.tokens_until = found.horizon.token,
+        Defect::TrustsRottenDisks if found.ending == Ending::Damaged => found.ending = Ending::Killed,
         _ => {}
     }
-    let mut resume = recovery::resume(found, machine, terms);
+    // An operator says how long the longest lease is, which damage asks for.
+    let startup_guard_ms = if found.ending == Ending::Damaged { LONGEST_LEASE_MS } else { 0 };
+    let mut resume = recovery::resume(found, machine, &Terms { startup_guard_ms, ..*terms });
     let is_other_boot = found.opened.as_ref().is_some_and(|opened| opened.boot != machine.boot);
     if defect == Defect::JumpsAhead && is_other_boot {
         resume.now = resume.now + JUMP_MS;

@@ -3,12 +3,14 @@
 //! Faults  kills and pauses of nodes; nodes that are cut from etcd while clients reach them; an etcd that answers nobody;
 //!         transactions that are late, lost, refused or there twice, and answers that are lost; clean stops; clocks of
 //!         different rates; steps of the wall clock; clients that give up and go to another node.
-//! Restore the store of etcd is put back to what it was some seconds before, once or twice, if a run asks for it. The nodes then
-//!         remember what they have seen also after a kill. Beliefs and tokens keep their laws; what was written since is lost.
+//! Restore the store of etcd is put back to what it was some seconds before, once or twice, if a run asks for it. The nodes
+//!         remember what they have seen also after a kill. Beliefs and tokens keep their laws; what was written is lost.
 //! Laws    those of [`super::crash_clients`]; every lock in which a client believes is there when a node begins to serve;
 //!         what was committed at the end of a leader is there; lock time never runs ahead; nobody waits in quarantine;
 //!         reads and writes of every key are linearizable; once the faults have ended, requests are answered.
 //! Time    real time is an event queue. One thread runs at a time: that of the world, or that of one node.
+
+mod laws;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use parking_lot::Mutex;
 use redlatch_core::commands::Shared;
 use redlatch_core::engine::Engine;
 use redlatch_core::journal::log::{Log, Owed};
-use redlatch_core::journal::recovery::{Ending, Found, Resume};
+use redlatch_core::journal::recovery::{Found, Resume};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch_core::replication::cluster::Keys;
 use redlatch_core::replication::etcd::{EtcdError, Transaction};
@@ -30,10 +32,10 @@ use redlatch_core::state::settings::Settings;
 use redlatch_proto::clock::{Clock, LockTime, Now};
 use redlatch_proto::resp::Request as Words;
 
-use super::crash_clients::{Client, Hold, Op, REGISTERS, Told, lost_hold};
+use super::crash_clients::{Client, Hold, Op, REGISTERS, Told};
 use super::crash_server::{Connection, Server, ServerClock, passed_ms};
-use super::linearizable::{self, Operation};
-use super::parts::{State, living, standing, state_of};
+use super::linearizable::Operation;
+use super::parts::{State, standing};
 use super::replicated_etcd::{Near, Store, Turn, Wake};
 use super::replicated_node::{self, PREFIX};
 use crate::support::interpreter::INTERPRETER;
@@ -479,8 +481,8 @@ impl World {
         Some(cut_ms + self.rng.below_u64(way_ms))
     }
 
-    /// etcd is what it was when it was saved, under its name or another one. Nodes that do not remember what came later can know
-    /// by the name alone.
+    /// etcd is what it was when it was saved, under its name or another one. Nodes that do not remember what came later can
+    /// know by the name alone.
     fn restore(&mut self) {
         let Some(saved) = self.saved.clone() else { return };
         let number = |text: Option<Bytes>| String::from_utf8_lossy(&text?).parse::<u64>().ok();
@@ -877,63 +879,6 @@ impl World {
         self.nodes[node].leader = Some((self.leaders, server));
         self.nodes[node].open = [None; CLIENTS];
     }
-
-    fn check_start(
-        &mut self,
-        keyspace: &Keyspace,
-        now: Now,
-        found: &Found,
-        resume: &Resume,
-    ) -> Result<(), String> {
-        if found.ending == Ending::Damaged {
-            return Err("the log counts as damaged".to_owned());
-        }
-        if self.restores > 0 {
-            return Ok(());
-        }
-        if resume.quarantine.is_some() {
-            return Err("nobody waits in quarantine".to_owned());
-        }
-        let ahead = self.clock.as_ref().map(|clock| clock.now().lock).filter(|before| resume.now > *before);
-        if let Some(before) = ahead.filter(|_| self.defect == Defect::None) {
-            return Err(format!("lock time is ahead of {before:?}"));
-        }
-        let state = state_of(keyspace, now);
-        if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, self.now_ms())) {
-            return Err(lost);
-        }
-        let state = without_sessions(state);
-        match self.state.take().map(|before| without_sessions(living(&before, now))) {
-            Some(before) if before != state => Err(format!("the state was {before:?} and is {state:?}")),
-            _ => Ok(()),
-        }
-    }
-
-    /// The laws at the end of a run.
-    fn check_end(&self) -> Result<(), String> {
-        for (register, history) in self.histories.iter().enumerate().filter(|_| self.restores == 0) {
-            linearizable::check(history).map_err(|why| format!("shared:{register}: {why}"))?;
-        }
-        let silence_ms = self.now_ms() - self.answered_ms;
-        // A canary must break more than this.
-        if silence_ms > SILENCE_MS_MAX && self.defect == Defect::None {
-            return Err(format!("nobody was answered for {silence_ms} ms"));
-        }
-        if self.restores > 0 && self.defect == Defect::None {
-            let idle_ms = self.now_ms() - BEGIN_MS - self.stats.granted_ms;
-            if idle_ms > GRANTLESS_MS_MAX {
-                return Err(format!("nothing was granted for {idle_ms} ms"));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A state without the keys that may be locks of sessions: each leader gives them an end of its own. Beliefs in them are checked
-/// for themselves.
-fn without_sessions(mut state: State) -> State {
-    state.retain(|(_, key), _| !key.starts_with(b"Native"));
-    state
 }
 
 /// A connection to a server.

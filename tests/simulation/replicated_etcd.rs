@@ -80,7 +80,7 @@ fn is_in(key: &Bytes, first: &Bytes, end: Option<&Bytes>) -> bool {
     end.map_or(key == first, |end| (first..end).contains(&key))
 }
 
-/// What becomes of the next transaction.
+/// What becomes of the next transaction that writes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Next {
     #[default]
@@ -127,7 +127,8 @@ impl Near {
 impl Etcd for Near {
     fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
         *self.last.lock() = transaction.clone();
-        let next = std::mem::take(&mut *self.next.lock());
+        let is_write = transaction.then.iter().any(|operation| !matches!(operation, Operation::Read { .. }));
+        let next = if is_write { std::mem::take(&mut *self.next.lock()) } else { Next::Answered };
         let answer = (next != Next::Lost).then(|| self.store.lock().apply(transaction));
         answer.filter(|_| next == Next::Answered).ok_or(EtcdError::Unknown("lost".to_owned()))
     }

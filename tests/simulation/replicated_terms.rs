@@ -131,14 +131,30 @@ fn a_released_epoch_and_one_of_the_node_itself_are_taken_at_once() {
     assert!(matches!(third.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
 }
 
+#[test]
+fn a_node_that_gives_way_waits_twice_as_long_also_after_a_hand_over() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    let mut second = standby(&etcd, "second");
+    second.give_way(true);
+    assert!(!look(&mut second, &etcd, 0).is_due);
+    assert!(!look(&mut second, &etcd, 1_999).is_due);
+    assert!(look(&mut second, &etcd, 2_000).is_due);
+    term.release().unwrap();
+    assert!(!look(&mut second, &etcd, 2_001).is_due);
+    assert!(look(&mut second, &etcd, 4_001).is_due);
+    second.give_way(false);
+    assert!(look(&mut second, &etcd, 4_002).is_due);
+}
+
 /// A term of a node, and the state of etcd after its first two entries. Two more follow.
 fn restorable(etcd: &Arc<Near>) -> (Term, Store) {
     let term = term(etcd);
     let write = || {
-        term.write(b"what is granted").unwrap();
-        term.sync().unwrap();
+        term.write(b"what is granted").expect("there is room");
+        term.sync().expect("etcd answers");
     };
-    term.begin(1).unwrap();
+    term.begin(1).expect("there is room");
     write();
     write();
     let snapshot = etcd.store.lock().clone();
@@ -152,7 +168,7 @@ fn accept(etcd: &Arc<Near>, standby: &mut Standby, expected: Promised) -> Term {
     let accepted = restored::accept(&**etcd, &Keys::under("a/"), None);
     assert_eq!(accepted, Ok(Some(expected)));
     assert!(look(standby, etcd, 9_000).is_due, "nobody leads");
-    let next = standby.seize(Arc::clone(etcd) as _).unwrap().unwrap();
+    let next = standby.seize(Arc::clone(etcd) as _).expect("etcd answers").expect("nobody else does");
     let lacks = next.lacks().expect("it was accepted");
     assert_eq!((lacks.promised, lacks.quarantine_ms), (expected, None));
     assert!(lacks.restores > 0);

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -21,9 +21,22 @@ impl Authority {
 
     /// A certificate and key for a peer on this machine, both in PEM.
     pub(crate) fn vouch(&self, name: &str) -> (String, String) {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
+        self.vouch_for(&[(DnType::CommonName, name)])
+    }
+
+    /// The same without a common name.
+    pub(crate) fn vouch_nameless(&self) -> (String, String) {
+        self.vouch_for(&[(DnType::OrganizationName, "nodes")])
+    }
+
+    fn vouch_for(&self, names: &[(DnType, &str)]) -> (String, String) {
+        let hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(hosts).unwrap();
+        // It begins with one of its own.
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, name) in names {
+            params.distinguished_name.push(kind.clone(), *name);
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())

@@ -12,6 +12,8 @@ pub(super) const MISUSED: u8 = 64;
 pub(super) const NO_INPUT: u8 = 66;
 /// A server cannot be asked.
 pub(super) const NO_SERVER: u8 = 69;
+/// The server ends because the disk cannot be trusted.
+pub(super) const DISK_FAILED: u8 = 74;
 pub(super) const NOT_ACQUIRED: u8 = 75;
 
 /// Why a subcommand has failed, and the exit code for it.

@@ -104,8 +104,9 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
             let served = sources.check().and_then(|settings| {
                 let (exporter, log) = (exporter?, serve::Log { file, set_level });
+                let inherited = inherited?;
                 let process =
-                    serve::Process { program: &program, flags, inherited: inherited?, log, exporter };
+                    serve::Process { program: &program, flags, request: &request, inherited, log, exporter };
                 serve::serve(process, settings)
             });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));

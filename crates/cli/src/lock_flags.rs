@@ -55,6 +55,8 @@ fn view(command: Command) -> Command {
 
 fn cluster() -> Command {
     let status = Command::new("status").about("Says which node leads, and since when.");
+    let hand_over =
+        Command::new("hand-over").about("Has another node lead. The one that leads goes on as a standby.");
     let accept = Command::new("accept-restored")
         .about("Lets nodes lead again after etcd was restored from a snapshot.")
         .arg(time("quarantine", "How long nothing is granted.", "for the longest lease that is known"))
@@ -66,9 +68,9 @@ fn cluster() -> Command {
         .about("Moves the locks of a cluster whose nodes are stopped to the journal of one server.")
         .after_help(EXPORT_HELP);
     Command::new("cluster")
-        .about("Says which node of a cluster leads, restores it, and moves locks to and from it.")
+        .about("Says which node of a cluster leads, has another one lead, restores it, and moves locks to and from it.")
         .subcommand_required(true)
-        .subcommands([view(status)].into_iter().chain([accept, import, export].map(with_settings)))
+        .subcommands([view(status), view(hand_over)].into_iter().chain([accept, import, export].map(with_settings)))
 }
 
 fn run() -> Command {
@@ -172,8 +174,12 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     if name == "run" {
         return options(matches).map(Action::Run);
     }
-    // The other subcommand of `cluster` is read as the flags of a node are.
-    let matches = matches.subcommand().map_or(matches, |(_, status)| status);
+    // Those subcommands of `cluster` that are not here are read as the flags of a node are.
+    let (name, matches) = match matches.subcommand() {
+        Some(("hand-over", hand_over)) => ("hand-over", hand_over),
+        Some((_, status)) => (name, status),
+        None => (name, matches),
+    };
     let text = |name| matches.get_one::<String>(name).cloned();
     let time = |name| matches.get_one::<Duration>(name).copied();
     let key = || matches.get_one::<OsString>("key").map(|key| key.as_bytes().to_vec()).unwrap_or_default();
@@ -181,6 +187,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     let question = match name {
         "ls" => Question::List(pattern()),
         "cluster" => Question::Cluster,
+        "hand-over" => Question::HandOver,
         "who" => Question::Who(key()),
         "wait" => Question::Wait(key(), time("timeout")),
         "break" => {

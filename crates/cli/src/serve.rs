@@ -15,11 +15,12 @@ use redlatch_server::process::Inherited;
 use redlatch_server::{Builder, Server};
 use tokio::runtime::Runtime;
 
+use super::flags::Request;
 use super::log_file::LogFile;
 use super::otlp::Exporter;
 use super::served::{Listening, Served};
 use super::signals::{Caught, Signals};
-use super::sources::Configuration;
+use super::sources::{Configuration, Sources};
 use super::systemd::{NotifyState, Supervisor};
 use super::{Fault, descriptors, harness, log, print};
 
@@ -32,6 +33,8 @@ pub(super) struct Process<'p> {
     pub(super) program: &'p str,
     /// What its harness asks for.
     pub(super) flags: &'p harness::Flags,
+    /// Its arguments, for the settings that are read again.
+    pub(super) request: &'p Request,
     /// Sockets that it was started with.
     pub(super) inherited: Inherited,
     pub(super) log: Log,
@@ -51,7 +54,7 @@ pub(super) struct Log {
 /// # Errors
 /// The reason why the server does not start.
 pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Result<ExitCode, Fault> {
-    let Process { program, flags, inherited, log, exporter } = process;
+    let Process { program, flags, request, inherited, log, exporter } = process;
     flags.check()?;
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
@@ -91,7 +94,10 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&listening, &unix).as_bytes())?;
     let reason = match is_harness_there {
         true => {
-            let reload = || reload(&server, file.as_deref(), &supervisor);
+            let reload = || {
+                reload(&server, file.as_deref(), &supervisor);
+                reread_etcd(&server, request);
+            };
             let end = reason_to_end(&mut signals, &server, flags, reload);
             runtime.block_on(unless_forever(end, watch(&server, &supervisor, file.as_deref())))
         }
@@ -115,7 +121,7 @@ fn end(
             () = signals.end() => true,
         }
     });
-    let has_failed = server.has_failed();
+    let failure = server.failure();
     runtime.shutdown_background();
     if !is_hurried {
         server.join();
@@ -139,8 +145,8 @@ fn end(
         tracing::warn!("A second signal ends the process at once");
         return ExitCode::FAILURE;
     }
-    if has_failed {
-        return DISK_FAILED.into();
+    if let Some(status) = failure {
+        return status.into();
     }
     tracing::info!("Ended");
     ExitCode::SUCCESS
@@ -167,9 +173,6 @@ async fn unless_forever<T>(end: impl Future<Output = T>, work: impl Future<Outpu
         never = work => never,
     }
 }
-
-/// The status of a process that ends because the disk cannot be trusted: EX_IOERR of `sysexits.h`.
-const DISK_FAILED: u8 = 74;
 
 /// The server that the configuration describes. Stores its settings in `settings`, too.
 ///
@@ -290,6 +293,19 @@ fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
         Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
     }
     supervisor.tell(&[NotifyState::Ready]);
+}
+
+/// Reads `cluster-etcd` again: a member of etcd may have another address. What comes from the standard input, a flag or the
+/// environment stays.
+fn reread_etcd(server: &Served, request: &Request) {
+    if matches!(server, Served::Alone(_)) || request.reads_stdin {
+        return;
+    }
+    let endpoints = Sources::read(request).value("cluster-etcd");
+    match server.set_etcd(&endpoints) {
+        Ok(()) => tracing::info!(endpoints, "The endpoints of etcd have been read again"),
+        Err(reason) => tracing::warn!(reason, "The endpoints of etcd stay as they were"),
+    }
 }
 
 /// Logs the banner that harnesses wait for, in the name of the program that they think they started, and the ignored

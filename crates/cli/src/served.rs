@@ -6,7 +6,7 @@ use redlatch_core::state::settings::Settings;
 use redlatch_server::process::Node;
 use redlatch_server::{Builder, Server};
 
-use super::Fault;
+use super::{Fault, exit};
 
 pub(super) enum Served {
     Alone(Box<Server>),
@@ -116,6 +116,17 @@ impl Served {
         }
     }
 
+    /// Asks other endpoints of etcd, if it is a node of a cluster.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(super) fn set_etcd(&self, endpoints: &str) -> Result<(), String> {
+        match self {
+            Self::Alone(_) => Ok(()),
+            Self::Node(node) => node.set_endpoints(endpoints),
+        }
+    }
+
     /// Has the audit log leave a file that was renamed.
     pub(super) fn reopen_audit_log(&self) {
         match self {
@@ -124,12 +135,13 @@ impl Served {
         }
     }
 
-    /// Whether it has ended because a sync of its journal has failed, or etcd does not let it take part in the cluster.
-    pub(super) fn has_failed(&self) -> bool {
+    /// The status of the process if it has ended because a sync of its journal has failed, or because etcd does not let it
+    /// take part in the cluster.
+    pub(super) fn failure(&self) -> Option<u8> {
         match self {
-            Self::Alone(server) => server.has_failed(),
+            Self::Alone(server) => server.has_failed().then_some(exit::DISK_FAILED),
             // A node that does not lead any more goes on.
-            Self::Node(node) => node.has_failed(),
+            Self::Node(node) => node.has_failed().then_some(exit::FAILED),
         }
     }
 

@@ -32,6 +32,7 @@ pub(super) enum Question {
         reason: Option<String>,
     },
     Cluster,
+    HandOver,
     /// The locks whose keys match a pattern.
     List(String),
     /// Whether a lock becomes free in time.
@@ -104,19 +105,11 @@ async fn answer(view: View) -> Result<u8, Failure> {
             Ok(if is_broken { 0 } else { FAILED })
         }
         Question::Cluster => {
-            let reply = locks.open().await?.call(&[b"CLUSTER", b"INFO"]).await?;
-            let text = match reply {
-                Reply::Text(text) => {
-                    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-                    let shown = lines.filter(|line| !line.is_empty()).map(texts::readable);
-                    shown.map(|line| line + "\n").collect::<String>()
-                }
-                Reply::Error(error) => return Err(Failure(FAILED, texts::readable(error.as_bytes()))),
-                _ => return Err(Failure(FAILED, "the server says nothing of a cluster".to_owned())),
-            };
+            let text = cluster_info(&locks).await?;
             say(view.json, &cluster_value(&text), &text)?;
             Ok(0)
         }
+        Question::HandOver => hand_over(&locks, view.json).await,
         Question::List(pattern) => {
             let found = locks.list(&pattern).await.map_err(unanswered)?;
             let text = texts::table(&found, terminal_width());
@@ -135,17 +128,46 @@ async fn answer(view: View) -> Result<u8, Failure> {
     }
 }
 
+/// What CLUSTER INFO says, in lines that a terminal may show.
+async fn cluster_info(locks: &Locks) -> Result<String, Failure> {
+    match locks.open().await?.call(&[b"CLUSTER", b"INFO"]).await? {
+        Reply::Text(text) => {
+            let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            let shown = lines.filter(|line| !line.is_empty()).map(texts::readable);
+            Ok(shown.map(|line| line + "\n").collect())
+        }
+        Reply::Error(error) => Err(Failure(FAILED, texts::readable(error.as_bytes()))),
+        _ => Err(Failure(FAILED, "the server says nothing of a cluster".to_owned())),
+    }
+}
+
+/// Asks the leader to have another node lead.
+async fn hand_over(locks: &Locks, json: bool) -> Result<u8, Failure> {
+    let info = cluster_value(&cluster_info(locks).await?);
+    let (name, leader) =
+        (info["name"].as_str().unwrap_or_default(), info["leader"].as_str().unwrap_or_default());
+    match locks.open().await?.call(&[b"SENTINEL", b"FAILOVER", name.as_bytes()]).await? {
+        Reply::Error(error) => Err(Failure(FAILED, texts::readable(error.as_bytes()))),
+        _ => {
+            say(json, &json!({ "hands_over": leader }), &format!("{leader} hands over\n"))?;
+            Ok(0)
+        }
+    }
+}
+
 /// The lines of CLUSTER INFO as an object. A name that is there for each node has a list.
 fn cluster_value(text: &str) -> Value {
-    let mut standbys = Vec::new();
+    let (mut standbys, mut differing) = (Vec::new(), Vec::new());
     let mut value = json!({});
     for (name, found) in text.lines().filter_map(|line| line.split_once(':')) {
         match name.strip_prefix("cluster_").unwrap_or(name) {
             "standby" => standbys.push(found),
+            "standby_differs" => differing.push(found),
             name => value[name] = found.parse::<u64>().map_or_else(|_| found.into(), Value::from),
         }
     }
     value["standbys"] = standbys.into();
+    value["standbys_that_differ"] = differing.into();
     value
 }
 

@@ -266,6 +266,13 @@ impl Server {
         self.context.stop();
     }
 
+    /// How many bytes clients have sent.
+    #[doc(hidden)]
+    #[cfg(feature = "etcd")]
+    pub fn received_bytes(&self) -> u64 {
+        self.context.engine.shared().stats.metrics.input_bytes.get()
+    }
+
     /// Sends a message to the subscribers of a channel, as PUBLISH does.
     #[doc(hidden)]
     #[cfg(feature = "etcd")]

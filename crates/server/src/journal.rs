@@ -27,6 +27,19 @@ pub(super) trait Place: Debug + Send + Sync {
     /// The id of the server, or of the cluster.
     fn server(&self) -> [u8; 20];
 
+    /// Why it is unknown which locks may be held, whatever was found, if that is so.
+    fn doubt(&self, _found: &Found) -> Option<String> {
+        None
+    }
+
+    /// Whether a loss of power may take what was not synced.
+    fn may_be_torn(&self) -> bool {
+        false
+    }
+
+    /// The id of the server is that of the journal.
+    fn adopt(&mut self, _server: [u8; 20]) {}
+
     /// The name of the file of that number, for an error.
     fn name(&self, number: u64) -> String;
 
@@ -100,6 +113,9 @@ impl Recovered {
     }
 }
 
+const NEEDS_GUARD: &str = "locks may be held that nothing tells of: set startup-guard to the longest lease of the \
+                           clients, in milliseconds, and nothing is granted for so long";
+
 /// How long a copy waits for a shard that a long call holds, or for a log that is behind, until it looks again.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
@@ -136,10 +152,10 @@ pub(super) fn directory(name: &str) -> Result<Box<dyn Place>, StartError> {
 /// The files cannot be read or written, or are of a newer version.
 pub(super) fn recover(
     keyspace: &mut Keyspace,
-    (place, mode): (Box<dyn Place>, Mode),
+    (mut place, mode): (Box<dyn Place>, Mode),
     settings: &Settings,
 ) -> Result<Recovered, StartError> {
-    let terms = Terms {
+    let mut terms = Terms {
         server: place.server(),
         mode,
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
@@ -160,8 +176,22 @@ pub(super) fn recover(
             }
         }
     });
-    let found =
+    let mut found =
         found.map_err(|(number, why)| StartError::Unusable(format!("{}: {why}", place.name(number))))?;
+    let is_doubtful = place.may_be_torn() && matches!(found.ending, Ending::Torn | Ending::Damaged);
+    if found.ending == Ending::Torn && !place.may_be_torn() {
+        found.ending = Ending::Damaged;
+    }
+    if let Some(doubt) = place.doubt(&found) {
+        if terms.startup_guard_ms == 0 {
+            return Err(StartError::Unusable(format!("{doubt}, so that {NEEDS_GUARD}")));
+        }
+        found.ending = Ending::Damaged;
+    }
+    if let Some(opened) = &found.opened {
+        terms.server = opened.server;
+        place.adopt(opened.server);
+    }
     if let Some(database) = beyond {
         return Err(StartError::Unusable(format!("databases: the journal has keys in database {database}")));
     }
@@ -175,7 +205,8 @@ pub(super) fn recover(
     let log = Arc::new(Log::start(place.into_storage()?, start)?);
     keyspace.set_journal(log.clone());
     let clock = Arc::new(SystemClock::going_on_at(resume.now));
-    if is_crowded && copy_all(keyspace, &*clock, &log, || false) {
+    // Nothing is to depend on files that were damaged, or that the system may not have written.
+    if (is_crowded || is_doubtful) && copy_all(keyspace, &*clock, &log, || false) {
         log.end_copy();
         sync(&log, &clock)?;
         log.remove_older()?;
@@ -194,7 +225,7 @@ fn report(found: &Found, resume: &Resume, keyspace: &Keyspace) {
     let keys: usize = (0..keyspace.databases()).map(|database| keyspace.size(database).0).sum();
     match found.ending {
         Ending::Nothing => tracing::info!("A new journal begins"),
-        Ending::Damaged => {
+        Ending::Torn | Ending::Damaged => {
             let file = found.number;
             let (bytes, until) = (found.bytes, resume.quarantine.map(|(until, _)| until.as_millis()));
             tracing::error!(
@@ -218,7 +249,7 @@ pub(super) fn copy_all(keyspace: &Keyspace, clock: &dyn Clock, log: &Log, ends: 
     loop {
         let copied = keyspace.copy(&mut cursor, clock.now().lock);
         log.write();
-        if log.error().is_some() || ends() {
+        if log.has_error() || ends() {
             return false;
         }
         match copied {

@@ -3,14 +3,19 @@
 //! Owns    `dir/data/`. One process uses it at a time, for as long as it holds the lock of the file `lock`.
 //! Rule    a write is whole or not there: what a failed write has left is cut off. A new file counts once the directory is
 //!         synced, too.
+//! Rule    `identity` is written after the first journal file is synced. So one without the other says that something was
+//!         removed, or that a backup was restored.
+//! Rule    the file `reserve` takes up room that the journal needs when the disk is full: it is removed then.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redlatch_core::journal::log::Storage;
+use redlatch_core::journal::recovery::{Ending, Found};
 use redlatch_core::journal::{frame, item};
 
 use super::journal::Place;
@@ -23,6 +28,19 @@ pub(super) struct Directory {
     lock: File,
     /// The id of the server.
     server: [u8; 20],
+    /// Whether the file `identity` says so.
+    is_identified: bool,
+    /// What is missing here.
+    doubt: Option<Doubt>,
+}
+
+/// What is missing in a directory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Doubt {
+    /// A server has used it, and its journal is gone.
+    Lost,
+    /// There is a journal without an identity, as a backup is restored.
+    Restored,
 }
 
 /// Bytes that are read at once.
@@ -33,6 +51,9 @@ const PREFIX: &str = "journal-";
 const MOVED: &str = "moved";
 /// How the identity begins; the version of the directory and the id follow.
 const IDENTITY: &str = "redlatch data 1\nid ";
+/// The name of the file that takes up room for a full disk, and its bytes: more than 10,000 releases.
+const RESERVE: &str = "reserve";
+const RESERVE_BYTES: usize = 1 << 20;
 
 impl Directory {
     /// Opens `dir/data`, which is made if there is none. A new directory gets this id.
@@ -58,10 +79,9 @@ impl Directory {
         let path = Path::new(dir).join("data");
         let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
         if !path.exists() {
-            fs::create_dir_all(&path).map_err(fault)?;
-            File::open(dir).and_then(|dir| dir.sync_all()).map_err(fault)?;
+            make_directory(&path).map_err(fault)?;
         }
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join("lock"));
+        let lock = open_private(OpenOptions::new().create(true).write(true), &path.join("lock"));
         let lock = lock.map_err(fault)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -70,8 +90,16 @@ impl Directory {
             }
             Err(TryLockError::Error(error)) => return Err(fault(error)),
         }
-        let server = identity(&path, fresh_id)?;
-        Ok(Self { path, lock, server })
+        let has_journal = !numbers(&path).map_err(fault)?.is_empty();
+        let (known, draft) = (read_identity(&path.join("identity"))?, path.join("identity.new"));
+        let doubt = match (&known, has_journal) {
+            (Some(_), false) => Some(Doubt::Lost),
+            // The first start may have ended before it had written the identity.
+            (None, true) if !draft.exists() => Some(Doubt::Restored),
+            _ => None,
+        };
+        let server = known.unwrap_or(fresh_id);
+        Ok(Self { path, lock, server, is_identified: known.is_some(), doubt })
     }
 
     /// From now on no server starts on it: its locks are in a cluster.
@@ -80,7 +108,7 @@ impl Directory {
     /// The system's.
     #[cfg(feature = "etcd")]
     pub(super) fn mark_moved(&self) -> io::Result<()> {
-        write_synced(&self.path.join(MOVED), b"")?;
+        open_private(OpenOptions::new().create(true).write(true), &self.path.join(MOVED))?.sync_all()?;
         File::open(&self.path)?.sync_all()
     }
 
@@ -92,17 +120,83 @@ impl Directory {
     /// The storage of the log that goes on in this directory. Its first sync takes the files that are there with it: a server
     /// that was killed may not have synced what it wrote last.
     fn into_files(self) -> io::Result<Files> {
-        let numbers = numbers(&self.path)?;
-        let open = |number| Ok(Arc::new(File::open(self.file(number))?));
-        let unsynced = numbers.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        let state = Mutex::new(State { unsynced, ..State::default() });
-        Ok(Files { directory: self, state })
+        if !self.is_identified && self.doubt.is_none() {
+            self.write_identity("identity.new")?;
+        }
+        let open = |number| Ok((number, Arc::new(File::open(self.file(number))?)));
+        let kept = numbers(&self.path)?.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let unsynced = kept.iter().map(|(_, file)| Arc::clone(file)).collect();
+        let mut state = State { unsynced, kept, is_identified: self.is_identified, ..State::default() };
+        state.make_reserve(&self.path);
+        Ok(Files { directory: Mutex::new(self), state: Mutex::new(state) })
+    }
+
+    fn write_identity(&self, name: &str) -> io::Result<()> {
+        let text = format!("{IDENTITY}{}\n", item::id_text(&self.server));
+        let mut file = open_private(OpenOptions::new().create(true).write(true), &self.path.join(name))?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Puts the identity in its place.
+    fn identify(&self) -> io::Result<()> {
+        self.write_identity("identity.new")?;
+        fs::rename(self.path.join("identity.new"), self.path.join("identity"))?;
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+/// Creates a directory that only its owner may enter, and those above it.
+fn make_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+/// Opens a file that only its owner may read, if it is created.
+fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.mode(0o600).open(path)
+}
+
+/// Whether the name stands for this file. What cannot be known counts as true.
+fn is_at(path: &Path, file: &File) -> bool {
+    let place = |of: fs::Metadata| (of.dev(), of.ino());
+    match (fs::metadata(path), file.metadata()) {
+        (Ok(found), Ok(file)) => place(found) == place(file),
+        (Err(error), _) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        (Ok(_), Err(_)) => true,
     }
 }
 
 impl Place for Directory {
     fn server(&self) -> [u8; 20] {
         self.server
+    }
+
+    fn doubt(&self, found: &Found) -> Option<String> {
+        let is_of_another = found.opened.as_ref().is_some_and(|opened| opened.server != self.server);
+        let (is_lost, is_restored) = match self.doubt {
+            Some(doubt) => (doubt == Doubt::Lost, doubt == Doubt::Restored),
+            None => (false, self.is_identified && is_of_another),
+        };
+        let here = || format!("dir '{}'", self.path.display());
+        match found.ending {
+            _ if is_lost => Some(format!("{}: the journal is gone", here())),
+            _ if is_restored => {
+                Some(format!("{}: the journal is a backup, for the file identity is not its own", here()))
+            }
+            Ending::Damaged => Some(format!("{}: the journal is damaged", self.name(found.number))),
+            _ => None,
+        }
+    }
+
+    fn may_be_torn(&self) -> bool {
+        true
+    }
+
+    fn adopt(&mut self, server: [u8; 20]) {
+        self.is_identified &= self.server == server;
+        self.server = server;
     }
 
     fn name(&self, number: u64) -> String {
@@ -152,39 +246,25 @@ pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
     }
 }
 
-/// Reads the id of the server, or writes a new one.
-fn identity(path: &Path, fresh: [u8; 20]) -> Result<[u8; 20], String> {
-    let file = path.join("identity");
-    let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
-    let text = match fs::read_to_string(&file) {
+/// Reads the id of the server; `None`: there is no such file.
+fn read_identity(file: &Path) -> Result<Option<[u8; 20]>, String> {
+    let directory = || file.parent().unwrap_or(file).display();
+    let text = match fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = item::id_text(&fresh);
-            write_synced(&file, format!("{IDENTITY}{id}\n").as_bytes()).map_err(fault)?;
-            return Ok(fresh);
-        }
-        Err(error) => return Err(fault(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("dir '{}': {error}", directory())),
     };
     let id = text.strip_prefix(IDENTITY).and_then(|id| item::parse_id(id.trim_end()));
     let first = || text.lines().next().unwrap_or_default().to_owned();
-    id.ok_or_else(|| {
-        format!("dir '{}': the file identity is of another version: '{}'", path.display(), first())
+    id.map(Some).ok_or_else(|| {
+        format!("dir '{}': the file identity is of another version: '{}'", directory(), first())
     })
-}
-
-/// Writes a new file as a whole.
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    let mut file = File::create(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&draft, path)
 }
 
 /// The files of a journal that is written.
 #[derive(Debug)]
 pub(super) struct Files {
-    directory: Directory,
+    directory: Mutex<Directory>,
     state: Mutex<State>,
 }
 
@@ -197,12 +277,28 @@ struct State {
     is_torn: bool,
     /// Earlier files that were not synced since their last write, as far as this process knows.
     unsynced: Vec<Arc<File>>,
+    /// All files that the next start needs, with their numbers.
+    kept: Vec<(u64, Arc<File>)>,
     /// Whether files were added to the directory since it was last synced.
     is_directory_changed: bool,
+    is_identified: bool,
+    /// Why there is no reserve, if there is none.
+    shortage: Option<String>,
 }
 
 impl State {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Appends to the newest file. What does not fit on the disk takes the room of the reserve.
+    fn append(&mut self, bytes: &[u8], directory: &Path) -> io::Result<()> {
+        match self.append_once(bytes) {
+            Err(error) if is_full(&error) && fs::remove_file(directory.join(RESERVE)).is_ok() => {
+                self.shortage = Some(error.to_string());
+                self.append_once(bytes)
+            }
+            result => result,
+        }
+    }
+
+    fn append_once(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(file) = &self.newest else { return Err(io::Error::other("there is no file yet")) };
         if self.is_torn {
             file.set_len(self.bytes)?;
@@ -215,17 +311,40 @@ impl State {
         self.bytes += bytes.len() as u64;
         Ok(())
     }
+
+    /// Makes the reserve, if there is none of its size.
+    fn make_reserve(&mut self, directory: &Path) {
+        let path = directory.join(RESERVE);
+        let make = || {
+            if fs::metadata(&path).is_ok_and(|file| file.len() == RESERVE_BYTES as u64) {
+                return Ok(());
+            }
+            let mut file = open_private(OpenOptions::new().create(true).truncate(true).write(true), &path)?;
+            file.write_all(&vec![1; RESERVE_BYTES])
+        };
+        self.shortage = make().err().map(|error: io::Error| {
+            let _ = fs::remove_file(&path);
+            error.to_string()
+        });
+    }
+}
+
+/// Whether a write has failed for want of room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Storage for Files {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        self.state.lock().append(bytes)
+        let directory = self.directory.lock();
+        self.state.lock().append(bytes, &directory.path)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let (newest, unsynced, is_directory_changed) = {
+        let (newest, unsynced, is_directory_changed, is_identified) = {
             let state = self.state.lock();
-            (state.newest.clone(), state.unsynced.clone(), state.is_directory_changed)
+            let (newest, unsynced) = (state.newest.clone(), state.unsynced.clone());
+            (newest, unsynced, state.is_directory_changed, state.is_identified)
         };
         for file in &unsynced {
             file.sync_data()?;
@@ -234,9 +353,14 @@ impl Storage for Files {
             newest.sync_data()?;
         }
         if is_directory_changed {
-            File::open(&self.directory.path)?.sync_all()?;
+            let path = self.directory.lock().path.clone();
+            File::open(path)?.sync_all()?;
+        }
+        if !is_identified {
+            self.directory.lock().identify()?;
         }
         let mut state = self.state.lock();
+        state.is_identified = true;
         state.unsynced.retain(|file| !unsynced.iter().any(|synced| Arc::ptr_eq(synced, file)));
         // A file that was begun meanwhile is synced the next time.
         let is_same = match (&state.newest, &newest) {
@@ -248,29 +372,72 @@ impl Storage for Files {
     }
 
     fn begin(&self, number: u64) -> io::Result<()> {
-        let path = self.directory.file(number);
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let directory = self.directory.lock();
+        let path = directory.file(number);
+        let file = Arc::new(open_private(OpenOptions::new().create(true).append(true), &path)?);
         // What a start that has failed has left.
         file.set_len(0)?;
-        let mut next = State { newest: Some(Arc::new(file)), ..State::default() };
-        if let Err(error) = next.append(&frame::first_line()) {
+        let mut state = self.state.lock();
+        let mut next = State { newest: Some(Arc::clone(&file)), ..State::default() };
+        next.shortage = state.shortage.clone();
+        if let Err(error) = next.append(&frame::first_line(), &directory.path) {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        let mut state = self.state.lock();
         next.unsynced = std::mem::take(&mut state.unsynced);
         next.unsynced.extend(state.newest.take());
+        next.kept = std::mem::take(&mut state.kept);
+        // A start that has failed may have left a file of this number.
+        next.kept.retain(|(known, _)| *known != number);
+        next.kept.push((number, file));
         next.is_directory_changed = true;
+        next.is_identified = state.is_identified;
         *state = next;
         Ok(())
     }
 
     fn remove_before(&self, number: u64) -> io::Result<()> {
-        let mut numbers = numbers(&self.directory.path)?;
+        let directory = self.directory.lock();
+        self.state.lock().kept.retain(|(kept, _)| *kept >= number);
+        let mut numbers = numbers(&directory.path)?;
         numbers.sort_unstable();
         for number in numbers.into_iter().take_while(|earlier| *earlier < number) {
-            fs::remove_file(self.directory.file(number))?;
+            fs::remove_file(directory.file(number))?;
         }
+        Ok(())
+    }
+
+    fn shortage(&self) -> Option<String> {
+        self.state.lock().shortage.clone()
+    }
+
+    fn end_shortage(&self) {
+        let directory = self.directory.lock();
+        self.state.lock().make_reserve(&directory.path);
+    }
+
+    fn is_in_place(&self) -> bool {
+        let (directory, state) = (self.directory.lock(), self.state.lock());
+        let has_identity = || directory.path.join("identity").exists();
+        is_at(&directory.path.join("lock"), &directory.lock)
+            && has_identity()
+            && state.kept.iter().all(|(number, file)| is_at(&directory.file(*number), file))
+    }
+
+    fn remake(&self) -> io::Result<()> {
+        let mut directory = self.directory.lock();
+        if !is_at(&directory.path.join("lock"), &directory.lock) {
+            let dir = directory.path.parent().unwrap_or(Path::new(".")).display().to_string();
+            let made = Directory::open(&dir, directory.server).map_err(io::Error::other)?;
+            *directory = Directory { server: directory.server, ..made };
+        }
+        let mut state = self.state.lock();
+        let newest = state.kept.iter().map(|(number, _)| *number).max();
+        if numbers(&directory.path)?.into_iter().max() > newest {
+            return Err(io::Error::other("it has files of another journal"));
+        }
+        (state.is_identified, state.is_directory_changed) = (false, true);
+        state.unsynced.clear();
         Ok(())
     }
 }
@@ -278,7 +445,7 @@ impl Storage for Files {
 impl Drop for Files {
     fn drop(&mut self) {
         // The lock of a file ends with its last descriptor, which a child of this process may have.
-        let _ = self.directory.lock.unlock();
+        let _ = self.directory.get_mut().lock.unlock();
     }
 }
 
@@ -312,7 +479,11 @@ mod tests {
         let path = dir.to_str().unwrap();
         let first = Directory::open(path, [1; 20]).unwrap();
         assert_eq!(refused(&dir), "dir 'DIR/data': another server uses it");
-        drop(first);
+        let files = first.into_files().unwrap();
+        files.begin(1).unwrap();
+        assert!(!dir.join("data/identity").exists(), "there is no journal yet");
+        files.sync().unwrap();
+        drop(files);
         assert_eq!(Directory::open(path, [2; 20]).unwrap().server, [1; 20]);
         fs::write(dir.join("data/identity"), "redlatch data 2\n").unwrap();
         assert_eq!(

@@ -8,14 +8,17 @@
 //!         runs, replies gather for the next one. On a slow disk the next one waits a while for the clients that the last one
 //!         has answered, since they are about to send again: otherwise every other sync would serve few of them.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use redlatch_core::journal::Mode;
 use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::state::clients::Client;
+use redlatch_core::state::cluster::ClusterFacts;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -32,8 +35,8 @@ const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 const HEARTBEATS: u32 = 4;
 /// The time after a commit that etcd has not taken, until it is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
-/// How often a server that another node may have replaced looks for connections of sessions: a lock is granted by a reply that
-/// was on its way.
+/// How often a server that another node may have replaced looks for connections of sessions: a reply that was on its way may
+/// have granted a lock.
 const DOUBT_EVERY: Duration = Duration::from_millis(20);
 /// A sync that takes longer than this waits for the clients that the last one has answered, for half its time at most.
 const SLOW_SYNC: Duration = Duration::from_millis(2);
@@ -49,6 +52,8 @@ pub(super) struct Keeper {
     /// A reply waits for the disk.
     wanted: Notify,
     has_failed: AtomicBool,
+    /// Whether the commands know of an error of the log.
+    is_error_shown: AtomicBool,
     /// The last sync is done.
     has_ended: watch::Sender<bool>,
 }
@@ -79,14 +84,15 @@ impl Keeper {
             waiting: Mutex::new(Waiting { clients: Vec::new(), round: 1 }),
             wanted: Notify::new(),
             has_failed: AtomicBool::new(false),
+            is_error_shown: AtomicBool::new(false),
             has_ended: watch::Sender::new(false),
         }
     }
 
-    /// Writes what was appended. If the newest file has grown enough, the task is told.
+    /// Writes what was appended. The task is told if the newest file has grown enough, and of an error.
     pub(super) fn write(&self) {
         self.log.write();
-        if self.log.has_grown() {
+        if self.log.has_grown() || self.log.has_error() != self.is_error_shown.load(SeqCst) {
             self.wanted.notify_one();
         }
     }
@@ -139,13 +145,57 @@ impl Keeper {
             // It ends with the server. The last entry of the journal is not one of the copy.
             let _ = task.await;
         }
-        let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
+        let keeper = Arc::clone(&self);
         if !self.has_failed()
-            && let Ok(Err(error)) = spawn_blocking(move || log.stop(now, boot::millis())).await
+            && let Ok(Err(error)) = spawn_blocking(move || keeper.end(&context)).await
         {
             tracing::warn!(%error, "The journal does not say that the server has ended in good order");
         }
         self.has_ended.send_replace(true);
+    }
+
+    /// Says in the journal that the server ends in good order. If files are gone, all live keys are written again before.
+    fn end(&self, context: &ServerContext) -> io::Result<()> {
+        let (log, shared) = (&self.log, context.engine.shared());
+        let now = || context.clock().now().lock;
+        if !log.is_in_place() {
+            self.tell_of_missing_files();
+            let write = || {
+                log.begin_again(now(), boot::millis())?;
+                if !journal::copy_all(&shared.keyspace, &*shared.clock, log, || false) {
+                    return Err(io::Error::other(log.error().unwrap_or_default()));
+                }
+                log.end_copy();
+                log.sync(now(), boot::millis()).map_err(io::Error::other)?;
+                log.remove_older()
+            };
+            if let Err(error) = write() {
+                self.has_failed.store(true, SeqCst);
+                return Err(error);
+            }
+        }
+        log.stop(now(), boot::millis())
+    }
+
+    fn tell_of_missing_files(&self) {
+        tracing::error!("Files of the journal are gone: all live keys are written to a new one");
+    }
+
+    /// Looks whether the files of the journal are still there, and begins a new one if they are not. The copy of the live
+    /// keys follows.
+    ///
+    /// # Errors
+    /// It cannot be begun.
+    fn look_after_files(&self, context: &ServerContext) -> Result<(), Failed> {
+        if self.log.is_in_place() {
+            return Ok(());
+        }
+        self.tell_of_missing_files();
+        self.log.begin_again(context.clock().now().lock, boot::millis()).map_err(|error| {
+            tracing::error!(%error, "The journal is gone: the server ends");
+            self.has_failed.store(true, SeqCst);
+            Failed
+        })
     }
 
     /// Syncs, copies, and tries failed writes again, until the last connection is closed: it may wait with its last replies.
@@ -163,7 +213,7 @@ impl Keeper {
             tokio::select! {
                 () = &mut drained => return Ok(()),
                 // While writes fail, they are tried again once a second, and not for each client that waits.
-                () = self.wanted.notified(), if self.log.error().is_none() => {}
+                () = self.wanted.notified(), if !self.log.is_failing() => {}
                 () = tokio::time::sleep(self.sync_every.saturating_sub(synced.elapsed())) => {}
                 is_whole = ended(copying) => if is_whole { *copying = self.end_copy(context).await? },
             }
@@ -172,6 +222,10 @@ impl Keeper {
                 self.log.retry();
             }
             self.show_error(context);
+            if is_late {
+                self.end_if_stuck()?;
+                self.look_after_files(context)?;
+            }
             if copying.is_none() && (is_late || self.log.has_grown()) {
                 *copying = self.begin_copy(context);
             }
@@ -179,9 +233,10 @@ impl Keeper {
             let is_due = is_late && (self.is_watched || self.log.is_sync_due(now));
             // A read may wait for the proof that this server still leads.
             let is_read_waiting = self.is_watched && !self.waiting.lock().clients.is_empty();
+            let mut started = Instant::now();
             if is_due || is_read_waiting || self.log.needs_sync() {
                 self.gather(last).await;
-                let started = Instant::now();
+                started = Instant::now();
                 if !self.sync(context).await? && self.is_watched {
                     // What waits goes on waiting: etcd is not asked again at once.
                     tokio::time::sleep(TRY_AGAIN.min(self.sync_every)).await;
@@ -190,13 +245,14 @@ impl Keeper {
                 last = LastSync { took: started.elapsed(), released: self.waiting.lock().clients.len() };
             }
             if is_late {
-                synced = Instant::now();
+                // Other nodes count from the commits: a slow one is followed by the next at once.
+                synced = if self.is_watched { started } else { Instant::now() };
             }
             self.wake();
         }
     }
 
-    /// Closes the connections of sessions with locks whenever another node may have taken the place of this server. Never ends.
+    /// Closes the connections of sessions with locks whenever another node may have taken the place of this server, for ever.
     async fn close_doubtful_sessions(&self, context: &ServerContext) {
         let registries = &context.engine.shared().registries;
         loop {
@@ -247,6 +303,19 @@ impl Keeper {
         clients.iter().for_each(|client| client.wake());
     }
 
+    /// Says when commits become so slow that the next ones may be too late, and when they are quick again.
+    fn show_speed(&self, cluster: &ClusterFacts, took: Duration) {
+        let (commit_ms, half) = (took.as_millis() as u64, self.sync_every * HEARTBEATS * 5 / 8);
+        if took >= half && !cluster.set_slow(true) {
+            tracing::warn!(
+                commit_ms,
+                "etcd is slow: a commit takes more than half of cluster-takeover, and after four fifths another node may lead"
+            );
+        } else if took < half / 2 && cluster.set_slow(false) {
+            tracing::info!(commit_ms, "etcd is quick again");
+        }
+    }
+
     /// Syncs the disk once. Returns false if the journal cannot be written, which a later sync tries again.
     ///
     /// # Errors
@@ -261,6 +330,7 @@ impl Keeper {
                         tracing::info!("etcd takes the log again");
                     }
                     cluster.note_commit(begun.elapsed());
+                    self.show_speed(cluster, begun.elapsed());
                 }
                 Ok(true)
             }
@@ -291,12 +361,30 @@ impl Keeper {
         }
     }
 
+    /// With `always`, no reply may tell of what is not on the disk. If more than releases could not be written, that would
+    /// be every reply.
+    ///
+    /// # Errors
+    /// The server must end.
+    fn end_if_stuck(&self) -> Result<(), Failed> {
+        if self.is_watched || self.log.mode() != Mode::Always || !self.log.is_stuck() {
+            return Ok(());
+        }
+        tracing::error!(
+            "With appendfsync always, nothing is answered that cannot be written: the server ends"
+        );
+        self.has_failed.store(true, SeqCst);
+        Err(Failed)
+    }
+
     /// Tells the commands whether the journal can be written.
     fn show_error(&self, context: &ServerContext) {
         let quarantine = &context.engine.shared().locks.quarantine;
-        match (self.log.error(), quarantine.disk_error().is_some()) {
+        let error = self.log.error();
+        self.is_error_shown.store(error.is_some(), SeqCst);
+        match (error, quarantine.disk_error().is_some()) {
             (Some(error), false) => {
-                tracing::error!(error, "The journal cannot be written: no write is answered");
+                tracing::error!(error, "The journal cannot be written: writes are refused, but for releases");
                 quarantine.set_disk_error(&error);
             }
             (None, true) => {
@@ -311,8 +399,8 @@ impl Keeper {
     /// Begins to copy the live keys, if it is time: to a new file, or again to one whose copy was interrupted.
     fn begin_copy(self: &Arc<Self>, context: &ServerContext) -> Option<JoinHandle<bool>> {
         let (log, now) = (&self.log, context.clock().now().lock);
-        if log.error().is_some() {
-            // What is copied would stay in memory.
+        if log.has_error() {
+            // What is copied would stay in memory, or fill the reserve.
             return None;
         }
         if log.is_copy_due()

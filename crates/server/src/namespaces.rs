@@ -165,7 +165,10 @@ impl Blueprint {
         let keeper = recovered.as_ref().map(|recovered| Arc::new(Keeper::new(Arc::clone(&recovered.log))));
         match recovered {
             Some(recovered) => shared = recovered.go_on(shared),
-            None if !is_named => begin_startup_guard(&shared),
+            None if !is_named => {
+                warn_of_no_journal(&shared.settings);
+                begin_startup_guard(&shared);
+            }
             None => {}
         }
         stored_files::install_users(&shared, &self.users)?;
@@ -199,6 +202,13 @@ impl Blueprint {
             settings.set(name, value)?;
         }
         Ok(settings)
+    }
+}
+
+/// Says so where `appendfsync` asks for a journal that there is not, as in Redis without `appendonly`.
+fn warn_of_no_journal(settings: &Settings) {
+    if settings.text("appendfsync") == "always" && settings.text("cluster-etcd").is_empty() {
+        tracing::warn!("appendfsync always has no effect without a dir: nothing outlives the server");
     }
 }
 

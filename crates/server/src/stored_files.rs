@@ -88,10 +88,11 @@ impl AclFile {
         Self { path: PathBuf::from(&name), name }
     }
 
-    /// Writes `text` to a new file at `draft`. The new file has the mode of the old file. Without an old file, only
-    /// its owner may read it.
+    /// Writes `text` to a new file at `draft`. Only its owner may read it, unless the old file had a mode that lets others
+    /// in, but not all: that is kept.
     fn write_draft(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
-        let mode = fs::metadata(&self.path).map_or(0o600, |known| known.permissions().mode() & 0o777);
+        let known = fs::metadata(&self.path).map(|known| known.permissions().mode() & 0o777);
+        let mode = known.ok().filter(|mode| mode & 0o007 == 0).unwrap_or(0o600);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(text)?;

@@ -67,7 +67,9 @@ fn run_guarded(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refus
         };
     }
     let releases = caller.releases();
-    let removes = row.flags.has(Flags::REMOVES) && !(until.is_some() && takes_leased(call));
+    // What is handed out while the disk takes no writes might be handed out again.
+    let takes = takes(row.name) && (disk_fails || (until.is_some() && has_lease(call)));
+    let removes = row.flags.has(Flags::REMOVES) && !takes;
     if (releases && !is_expire(row.name)) || removes || is_harmless(call)? {
         return (row.run)(call);
     }
@@ -92,14 +94,23 @@ pub(in crate::commands) fn permission(shared: &Shared, now: LockTime) -> Result<
     if shared.locks.quarantine.is_stopping() {
         return Err(Refusal::said("SHUTDOWN the server is shutting down: no lock is granted or extended"));
     }
-    if let Some(error) = shared.locks.quarantine.disk_error() {
-        return Err(Refusal::said(format!("MISCONF Errors writing to the AOF file: {error}")));
-    }
+    check_disk(shared)?;
     let Some(until) = shared.locks.quarantine.until(now) else { return Ok(()) };
     let left_ms = until.millis_since(now);
     Err(Refusal::said(format!(
         "QUARANTINE this server may have forgotten locks: none is granted or extended for another {left_ms} ms"
     )))
+}
+
+/// Allows what needs the disk.
+///
+/// # Errors
+/// The error of the disk.
+pub(in crate::commands) fn check_disk(shared: &Shared) -> Result<(), Refusal> {
+    match shared.locks.quarantine.disk_error() {
+        Some(error) => Err(Refusal::said(format!("MISCONF Errors writing to the AOF file: {error}"))),
+        None => Ok(()),
+    }
 }
 
 /// Answers a known script that asks for a lock in the quarantine, if its refusal is the time that is left.
@@ -152,11 +163,10 @@ fn find_nothing(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Whether the command hands out what is in a key with a lease: it may have been handed out before. Keys without a lease have
-/// lost nothing.
-fn takes_leased(call: &mut Call<'_, '_>) -> bool {
-    let takes = matches!(
-        call.command.row.name,
+/// Whether the command hands out what is in a key.
+fn takes(name: &str) -> bool {
+    matches!(
+        name,
         "BLMPOP"
             | "BLPOP"
             | "BRPOP"
@@ -171,10 +181,15 @@ fn takes_leased(call: &mut Call<'_, '_>) -> bool {
             | "ZMPOP"
             | "ZPOPMAX"
             | "ZPOPMIN"
-    );
+    )
+}
+
+/// Whether a key of the command has a lease: what is in it may have been handed out before. Keys without a lease have lost
+/// nothing.
+fn has_lease(call: &mut Call<'_, '_>) -> bool {
     let request = call.args.request();
     let has_lease = |at| call.view.peek(request.word(at)).is_some_and(|found| found.deadline().is_some());
-    takes && call.command.positions(request).any(has_lease)
+    call.command.positions(request).any(has_lease)
 }
 
 /// Whether a command without [`Flags::REMOVES`] grants and extends nothing this time, or decides that itself.

@@ -52,10 +52,15 @@ pub fn is_empty(buffer: &[u8]) -> bool {
     buffer.len() <= HEADER_BYTES
 }
 
+/// The body of a frame that is being made.
+pub fn body(buffer: &[u8]) -> &[u8] {
+    buffer.get(HEADER_BYTES..).unwrap_or_default()
+}
+
 /// The frames of a file.
 #[derive(Debug)]
 pub struct Frames<R> {
-    from: R,
+    pub(super) from: R,
     /// Bytes of the file up to the last frame that was read as a whole.
     pub bytes: u64,
 }
@@ -99,29 +104,7 @@ impl<R: Read> Frames<R> {
     /// # Errors
     /// It is of a newer version, or no journal.
     pub fn open(mut from: R) -> Result<Option<Self>, Unreadable> {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while line.last() != Some(&b'\n') {
-            if from.read(&mut byte)? == 0 {
-                let is_begun = first_line().starts_with(&line);
-                return if is_begun { Ok(None) } else { Err(Unreadable::Foreign) };
-            }
-            // A file that has grown without its data being written has zeros.
-            if byte[0] == 0 && first_line().starts_with(&line) {
-                return Ok(None);
-            }
-            line.push(byte[0]);
-            if line.len() > FIRST_LINE_BYTES_MAX {
-                return Err(Unreadable::Foreign);
-            }
-        }
-        let text = std::str::from_utf8(&line).unwrap_or_default();
-        let version = text.strip_prefix(FIRST_LINE).and_then(|rest| rest.trim_end().parse().ok());
-        match version {
-            Some(1..=VERSION) => Ok(Some(Self { from, bytes: line.len() as u64 })),
-            Some(version) if version > VERSION => Err(Unreadable::Newer(version)),
-            _ => Err(Unreadable::Foreign),
-        }
+        Ok(read_first_line(&mut from)?.map(|bytes| Self { from, bytes }))
     }
 
     /// Reads the next frame. After anything else than a frame, nothing more can be read.
@@ -152,6 +135,59 @@ impl<R: Read> Frames<R> {
         }
         self.bytes += HEADER_BYTES as u64 + u64::from(len);
         Ok(Next::Frame(body.into()))
+    }
+}
+
+impl<R: Read> Frames<R> {
+    /// Reads all that is left, and gives the bodies of the frames that are in it, wherever they begin.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn search(&mut self, mut found: impl FnMut(Bytes)) -> io::Result<()> {
+        let mut rest = Vec::new();
+        self.from.read_to_end(&mut rest)?;
+        let (rest, mut at) = (Bytes::from(rest), 0);
+        while let Some((header, bodies)) = rest.get(at..).and_then(<[u8]>::split_first_chunk::<HEADER_BYTES>)
+        {
+            let len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            let body =
+                bodies.get(..len as usize).filter(|_| len > 0 && header[..8] == header_of(len, &[])[..8]);
+            if let Some(body) = body.filter(|body| *header == header_of(len, body)) {
+                found(rest.slice_ref(body));
+            }
+            at += body.map_or(1, |body| HEADER_BYTES + body.len());
+        }
+        Ok(())
+    }
+}
+
+/// Reads the first line of a file, and returns its bytes. `None`: the file ends before its first line does.
+///
+/// # Errors
+/// It is of a newer version, or no journal.
+pub(super) fn read_first_line(from: &mut impl Read) -> Result<Option<u64>, Unreadable> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.last() != Some(&b'\n') {
+        if from.read(&mut byte)? == 0 {
+            let is_begun = first_line().starts_with(&line);
+            return if is_begun { Ok(None) } else { Err(Unreadable::Foreign) };
+        }
+        // A file that has grown without its data being written has zeros.
+        if byte[0] == 0 && first_line().starts_with(&line) {
+            return Ok(None);
+        }
+        line.push(byte[0]);
+        if line.len() > FIRST_LINE_BYTES_MAX {
+            return Err(Unreadable::Foreign);
+        }
+    }
+    let text = std::str::from_utf8(&line).unwrap_or_default();
+    let version = text.strip_prefix(FIRST_LINE).and_then(|rest| rest.trim_end().parse().ok());
+    match version {
+        Some(1..=VERSION) => Ok(Some(line.len() as u64)),
+        Some(version) if version > VERSION => Err(Unreadable::Newer(version)),
+        _ => Err(Unreadable::Foreign),
     }
 }
 
@@ -229,6 +265,23 @@ mod tests {
             assert_eq!(end, Next::Damaged, "{at}");
         }
         assert_eq!(read(&[first_line(), vec![0; 4096]].concat()), (Vec::new(), Next::Damaged));
+    }
+
+    #[test]
+    fn frames_behind_a_hole_are_found_wherever_they_begin() {
+        let whole = file(&[b"one", b"two", &[7; 300], b"four"]);
+        for hole in 1..40 {
+            let mut changed = whole.clone();
+            let start = first_line().len();
+            changed[start..start + hole].fill(0);
+            let mut frames = Frames::open(&changed[..]).unwrap().unwrap();
+            assert_eq!(frames.read().unwrap(), Next::Damaged);
+            let mut lens = Vec::new();
+            frames.search(|body| lens.push(body.len())).unwrap();
+            let expected = [3, 3, 300, 4].into_iter().skip(if hole > 15 { 2 } else { 1 });
+            assert!(hole > 30 || lens == expected.collect::<Vec<_>>(), "{hole}: {lens:?}");
+            assert!(lens.ends_with(&[4]), "{hole}: {lens:?}");
+        }
     }
 
     #[test]

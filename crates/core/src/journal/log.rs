@@ -18,6 +18,7 @@ use super::item::{self, Horizon, Item, Opened};
 use super::recovery::Promised;
 use super::{Journal, Mode, Mutation, Mutations, Record, frame};
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
+use crate::types::Seed;
 
 /// The files of a journal. Called by one thread at a time, but for [`Storage::sync`], which may take long.
 pub trait Storage: Debug + Send + Sync {
@@ -55,6 +56,27 @@ pub trait Storage: Debug + Send + Sync {
     /// Whether the newest file takes so much room that the live keys are to be copied, beside the rule for its bytes.
     fn has_grown(&self) -> bool {
         false
+    }
+
+    /// Why nothing more is to be granted although writes work: the disk is full, and a reserve takes what still comes.
+    fn shortage(&self) -> Option<String> {
+        None
+    }
+
+    /// Tries to end the shortage.
+    fn end_shortage(&self) {}
+
+    /// Whether the next start will find the files that this one has.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
+    /// Makes everything again that is missing around the files, before the next one begins.
+    ///
+    /// # Errors
+    /// The system's, or another server has taken the place.
+    fn remake(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Whether so much waits to be synced that a copy of the live keys waits, too.
@@ -111,6 +133,8 @@ pub struct Log {
     proven: AtomicU64,
     /// Whether the last write has failed.
     is_failing: AtomicBool,
+    /// Whether there is an error in the state.
+    has_error: AtomicBool,
     /// Whether the newest file is so large that the live keys are to be copied to the next one.
     has_grown: AtomicBool,
 }
@@ -139,7 +163,7 @@ struct State {
     is_copied: bool,
     /// Whether a copy was asked for that has not begun.
     is_copy_wanted: bool,
-    /// Why the last write has failed.
+    /// Why the last write has failed, or why there is a shortage.
     error: Option<String>,
     /// Whether the last entry is written.
     is_stopped: bool,
@@ -243,6 +267,7 @@ impl Log {
             syncs: AtomicU64::new(0),
             proven: AtomicU64::new(0),
             is_failing: AtomicBool::new(false),
+            has_error: AtomicBool::new(false),
             has_grown: AtomicBool::new(false),
         };
         log.write_state(&mut log.state.lock())?;
@@ -252,6 +277,11 @@ impl Log {
     /// See [`Storage::believed_ms`].
     pub fn believed_ms(&self) -> Option<u64> {
         self.believed_ms
+    }
+
+    /// Whether another server may take the place of this one: what it has answered must be there.
+    fn is_watched(&self) -> bool {
+        self.believed_ms.is_some()
     }
 
     /// When replies leave.
@@ -313,19 +343,48 @@ impl Log {
     #[inline]
     pub fn write(&self) {
         if self.is_pending() && !self.is_failing.load(SeqCst) {
-            self.retry();
+            // The failure is in the state.
+            let _ = self.write_state(&mut self.state.lock());
         }
     }
 
-    /// Writes what was appended; see [`Log::error`].
+    /// Writes what was appended, and tries to end a shortage; see [`Log::error`].
     pub fn retry(&self) {
-        // The failure is in the state.
-        let _ = self.write_state(&mut self.state.lock());
+        let mut state = self.state.lock();
+        let result = self.write_state(&mut state);
+        if self.has_error() && result.is_ok() {
+            self.storage.end_shortage();
+            self.note_error(&mut state, &result);
+        }
     }
 
-    /// Why the last write has failed, if it has.
+    /// Whether writes fail, or will soon.
+    #[inline]
+    pub fn has_error(&self) -> bool {
+        self.has_error.load(SeqCst)
+    }
+
+    /// Whether the last write has failed.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(SeqCst)
+    }
+
+    /// Why the last write has failed, or why the next ones will, if that is so: nothing more is to be granted.
     pub fn error(&self) -> Option<String> {
-        if self.is_failing.load(SeqCst) { self.state.lock().error.clone() } else { None }
+        if self.has_error() { self.state.lock().error.clone() } else { None }
+    }
+
+    /// Whether more than releases waits for a write that fails.
+    pub fn is_stuck(&self) -> bool {
+        self.is_failing() && self.must_write.load(SeqCst) > self.written.load(SeqCst)
+    }
+
+    /// Notes how the last write has ended.
+    fn note_error(&self, state: &mut State, result: &io::Result<()>) {
+        self.is_failing.store(result.is_err(), SeqCst);
+        let error = result.as_ref().err().map(ToString::to_string);
+        state.error = error.or_else(|| self.storage.shortage()).map(|text| reason(&text));
+        self.has_error.store(state.error.is_some(), SeqCst);
     }
 
     fn write_state(&self, state: &mut State) -> io::Result<()> {
@@ -336,8 +395,11 @@ impl Log {
             return Err(io::Error::other("the journal has ended"));
         }
         let result = frame::seal(&mut state.frame).and_then(|()| self.storage.write(&state.frame));
-        self.is_failing.store(result.is_err(), SeqCst);
-        state.error = result.as_ref().err().map(reason);
+        self.note_error(state, &result);
+        if result.is_err() && !self.is_watched() && frame_only_removes(&state.frame) {
+            // Their replies need not wait.
+            self.written.store(self.appended.load(SeqCst), SeqCst);
+        }
         if result.is_ok() {
             state.bytes += state.frame.len() as u64;
             let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES || self.storage.has_grown();
@@ -371,9 +433,12 @@ impl Log {
             if let Err(error) = self.write_state(&mut state) {
                 // The next sync has another one.
                 state.frame.truncate(len);
+                // What is written can be synced all the same.
+                let written = self.written.load(SeqCst);
                 drop(state);
-                if error.kind() == io::ErrorKind::WouldBlock {
+                if !self.is_watched() || error.kind() == io::ErrorKind::WouldBlock {
                     self.storage.sync().map_err(SyncError::of)?;
+                    self.synced.fetch_max(written, SeqCst);
                 }
                 return Err(SyncError::Write(error));
             }
@@ -500,6 +565,20 @@ impl Log {
         self.write_state(&mut state)
     }
 
+    /// Whether the next start will find what was written. While live keys are copied, that is not looked at.
+    pub fn is_in_place(&self) -> bool {
+        self.is_copying() || self.storage.is_in_place()
+    }
+
+    /// Begins the next file where the others are gone. The live keys are to be copied to it.
+    ///
+    /// # Errors
+    /// The system's, or another server has taken the place.
+    pub fn begin_again(&self, now: LockTime, boot_ms: u64) -> io::Result<()> {
+        self.storage.remake()?;
+        self.begin_copy(now, boot_ms)
+    }
+
     /// The live keys have been copied, and [`Log::sync`] follows.
     pub fn end_copy(&self) {
         let mut state = self.state.lock();
@@ -551,8 +630,7 @@ const FRAME_BYTES_MAX: usize = 4 << 20;
 const FRAME_BYTES_KEPT: usize = 256 * 1024;
 
 /// The text of an error as Redis writes it, without the number.
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
+fn reason(text: &str) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
@@ -585,7 +663,8 @@ impl Journal for Log {
 
     fn append(&self, record: &Record<'_>) {
         let mut state = self.state.lock();
-        let must_sync = self.waits_for_disk(&mut state, record);
+        let is_forgettable = self.is_failing() && !self.is_watched() && only_removes(record.mutations);
+        let must_sync = self.waits_for_disk(&mut state, record) && !is_forgettable;
         if self.mode == Mode::Memory {
             self.append_one(false, must_sync);
             // There is nothing to write but the next horizon.
@@ -593,9 +672,8 @@ impl Journal for Log {
             return;
         }
         item::encode_record(record, &mut state.frame);
-        let must_write = state.error.is_none() || !only_removes(record.mutations);
-        self.append_one(must_write, must_sync);
-        if state.frame.len() > FRAME_BYTES_MAX && state.error.is_none() {
+        self.append_one(!is_forgettable, must_sync);
+        if state.frame.len() > FRAME_BYTES_MAX && !self.is_failing() {
             // The failure is in the state.
             let _ = self.write_state(&mut state);
         }
@@ -672,10 +750,10 @@ impl RecentLeases {
 /// Whether it is safe to answer before this is written: a release that is forgotten ends with its lease. What is removed in
 /// the end may have changed before: a count of holds becomes 0, and its key is removed.
 fn only_removes(mutations: &Mutations) -> bool {
-    if mutations.is_more_than_removals {
-        return false;
-    }
-    let mutations = mutations.to_vec();
+    !mutations.is_more_than_removals && all_remove(&mutations.to_vec())
+}
+
+fn all_remove(mutations: &[Mutation]) -> bool {
     let is_removed = |key: &Bytes, later: &[Mutation]| {
         later
             .iter()
@@ -686,4 +764,19 @@ fn only_removes(mutations: &Mutations) -> bool {
         Mutation::Edit { key, edit, .. } => edit.removes() || is_removed(key, &mutations[index + 1..]),
         _ => false,
     })
+}
+
+/// Whether that holds for all that a frame has.
+fn frame_only_removes(frame: &[u8]) -> bool {
+    let mut body = Bytes::copy_from_slice(frame::body(frame));
+    let mut is_harmless = true;
+    while is_harmless && !body.is_empty() {
+        // What is seen of an object does not depend on the seed.
+        is_harmless = match Item::decode(&mut body, Seed::of(0)) {
+            Ok(Item::Record { mutations, .. }) => all_remove(&mutations),
+            Ok(Item::Horizon(_)) => true,
+            _ => false,
+        };
+    }
+    is_harmless
 }

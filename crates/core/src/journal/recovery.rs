@@ -4,6 +4,9 @@
 //!         time, tokens and quarantine.
 //! Rule    what is restored is a prefix of what was written. Where the prefix may lack something that was promised, the
 //!         quarantine lasts until every such promise has ended.
+//! Rule    a loss of power takes only what was not synced, and no reply has told of that but with a lease that ends before
+//!         the durable horizon. Two horizons behind what cannot be read say that it was synced: the first of them was
+//!         synced when the second was written. Then it is the disk that has lost something, and no horizon says enough.
 
 use std::io::Read;
 
@@ -11,7 +14,7 @@ use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
 
 use super::codec::DecodeError;
-use super::frame::{Frames, Next, Unreadable};
+use super::frame::{self, Frames, Next, Unreadable};
 use super::item::{Horizon, Item, Opened};
 use super::log::{GRACE_MS, Start};
 use super::{Mode, Mutation};
@@ -26,7 +29,9 @@ pub enum Ending {
     Stopped,
     /// The server was killed: the last frame is whole, or was cut short while it was written.
     Killed,
-    /// Something cannot be read, or a sync had failed.
+    /// The end cannot be read, or a sync had failed: what is missing was not synced.
+    Torn,
+    /// What is missing may have been synced.
     Damaged,
 }
 
@@ -67,7 +72,7 @@ pub struct Terms {
     pub mode: Mode,
     /// Lock time where nothing is found.
     pub fresh: LockTime,
-    /// How long nothing is granted then, in milliseconds.
+    /// How long nothing is granted then, or at least after damage, in milliseconds.
     pub startup_guard_ms: u64,
     /// The longest lease that does not wait for the disk, in milliseconds.
     pub lease_ms_max: u64,
@@ -119,6 +124,7 @@ pub struct Resume {
     pub token: u64,
 }
 
+const TORN: &str = "the end of the journal is missing";
 const DAMAGED: &str = "the journal is damaged";
 const RESTORED: &str = "the log was restored from an older state";
 /// How many tokens there are between two restores: more than a fast server gives out in a hundred days. There is room for
@@ -144,6 +150,10 @@ pub fn read<R: Read>(
         reader.found.number = number;
         parts.push(Part::open(number, from, seed).map_err(|error| (number, error))?);
     }
+    let foreign = parts.iter().find(|part| part.is_foreign);
+    if let Some(foreign) = foreign.filter(|_| parts.iter().all(|part| part.opened().is_none())) {
+        return Err((foreign.number, Unreadable::Foreign));
+    }
     let server = parts.iter().find_map(|part| Some(part.opened()?.server));
     if let Some(other) = parts.iter().find(|part| part.opened().is_some_and(|at| Some(at.server) != server)) {
         return Err((other.number, Unreadable::OtherServer));
@@ -159,20 +169,23 @@ pub fn read<R: Read>(
     };
     let ends: Vec<_> = parts.windows(2).map(end).collect();
     let (mut before, count) = (None, parts.len());
-    for (index, part) in parts.into_iter().enumerate() {
+    for index in 0..count {
+        let part = &mut parts[index];
         let previous = part.opened().map(|opened| opened.previous);
         let is_next = before.is_none() || previous.is_none() || before == previous;
         before = Some(part.number);
-        if !is_next {
-            reader.found.ending = Ending::Damaged;
+        if is_next {
+            let end = ends.get(index).copied().flatten();
+            let is_last = index + 1 == count;
+            let counts = forgotten.is_none_or(|forgotten| index > forgotten);
+            reader.part(part, (end, is_last), seed, if counts { Some(&mut *apply) } else { None })?;
+        } else {
+            reader.found.ending = Ending::Torn;
         }
-        if reader.found.ending == Ending::Damaged {
+        if reader.found.ending == Ending::Torn {
+            reader.look_behind(&mut parts[index..], seed)?;
             break;
         }
-        let end = ends.get(index).copied().flatten();
-        let is_last = index + 1 == count;
-        let counts = forgotten.is_none_or(|forgotten| index > forgotten);
-        reader.part(part, (end, is_last), seed, if counts { Some(&mut *apply) } else { None })?;
     }
     // Files that a copy had made needless may be back after a loss of power: only the end of all tells.
     if !reader.is_complete {
@@ -200,11 +213,21 @@ struct Part<R> {
     first: Vec<Item>,
     /// Whether its first frame is not one that was written.
     is_damaged: bool,
+    /// Whether that is true of its first line.
+    is_foreign: bool,
 }
 
 impl<R: Read> Part<R> {
-    fn open(number: u64, from: R, seed: Seed) -> Result<Self, Unreadable> {
-        let mut frames = Frames::open(from)?;
+    fn open(number: u64, mut from: R, seed: Seed) -> Result<Self, Unreadable> {
+        let mut frames = match frame::read_first_line(&mut from) {
+            Ok(bytes) => bytes.map(|bytes| Frames { from, bytes }),
+            // A loss of power may have taken the first line of a new file.
+            Err(Unreadable::Foreign) => {
+                let frames = Some(Frames { from, bytes: 0 });
+                return Ok(Self { number, frames, first: Vec::new(), is_damaged: true, is_foreign: true });
+            }
+            Err(error) => return Err(error),
+        };
         let first = match &mut frames {
             Some(frames) => match frames.read()? {
                 Next::Frame(body) => items(body, seed)?,
@@ -213,7 +236,8 @@ impl<R: Read> Part<R> {
             },
             None => Some(Vec::new()),
         };
-        Ok(Self { number, frames, is_damaged: first.is_none(), first: first.unwrap_or_default() })
+        let (is_damaged, first) = (first.is_none(), first.unwrap_or_default());
+        Ok(Self { number, frames, first, is_damaged, is_foreign: false })
     }
 
     fn opened(&self) -> Option<&Opened> {
@@ -243,16 +267,16 @@ impl Reader {
     /// Reads a file up to `end`, if the next file says where it ends.
     fn part<R: Read>(
         &mut self,
-        part: Part<R>,
+        part: &mut Part<R>,
         (end, is_last): (Option<u64>, bool),
         seed: Seed,
         mut apply: Option<&mut Apply<'_>>,
     ) -> Result<(), (u64, Unreadable)> {
         let (number, opened) = (part.number, part.opened().cloned());
-        let (Some(opened), Some(mut frames)) = (opened, part.frames) else {
+        let (Some(opened), Some(frames)) = (opened, &mut part.frames) else {
             // A new file has nothing until its first frame is there. The next file takes its place.
             if part.is_damaged || !part.first.is_empty() || !is_last {
-                self.found.ending = Ending::Damaged;
+                self.found.ending = Ending::Torn;
             } else {
                 self.found.number = number - 1;
             }
@@ -263,7 +287,7 @@ impl Reader {
         }
         self.found.opened = Some(opened);
         self.found.ending = Ending::Killed;
-        self.take(part.first, &mut apply);
+        self.take(std::mem::take(&mut part.first), &mut apply);
         self.found.bytes = frames.bytes;
         while end.is_none_or(|end| frames.bytes < end) {
             match frames.read().map_err(|error| (number, error.into()))? {
@@ -272,7 +296,7 @@ impl Reader {
                         self.take(items, &mut apply);
                         self.found.bytes = frames.bytes;
                     }
-                    None => self.found.ending = Ending::Damaged,
+                    None => self.found.ending = Ending::Torn,
                 },
                 Next::End if end.is_none() => break,
                 // Of the newest file, a frame that was being written.
@@ -280,16 +304,16 @@ impl Reader {
                     self.found.ending = Ending::Killed;
                     break;
                 }
-                Next::End | Next::Cut | Next::Damaged => self.found.ending = Ending::Damaged,
+                Next::End | Next::Cut | Next::Damaged => self.found.ending = Ending::Torn,
             }
-            if self.found.ending == Ending::Damaged {
+            if self.found.ending == Ending::Torn {
                 break;
             }
         }
         match end {
             // How it ends was known to the start that has begun the next file: that says how long the quarantine lasts.
             Some(end) if self.found.bytes == end => self.found.ending = Ending::Killed,
-            Some(_) => self.found.ending = Ending::Damaged,
+            Some(_) => self.found.ending = Ending::Torn,
             None => {}
         }
         Ok(())
@@ -298,7 +322,7 @@ impl Reader {
     fn take(&mut self, items: Vec<Item>, apply: &mut Option<&mut Apply<'_>>) {
         for item in items {
             // What comes after the end in good order, or after a failed sync, came from a process that should have ended.
-            if self.found.ending != Ending::Damaged {
+            if self.found.ending != Ending::Torn {
                 self.found.ending = Ending::Killed;
             }
             match item {
@@ -316,7 +340,7 @@ impl Reader {
                     self.horizon(horizon);
                     self.found.ending = Ending::Stopped;
                 }
-                Item::Tainted => self.found.ending = Ending::Damaged,
+                Item::Tainted => self.found.ending = Ending::Torn,
             }
         }
     }
@@ -324,6 +348,24 @@ impl Reader {
     fn horizon(&mut self, horizon: Horizon) {
         self.found.now = self.found.now.max(horizon.now);
         self.found.horizon = horizon;
+    }
+
+    /// Counts the horizons behind the place where the reading has ended.
+    fn look_behind<R: Read>(&mut self, parts: &mut [Part<R>], seed: Seed) -> Result<(), (u64, Unreadable)> {
+        let mut horizons = 0;
+        for part in parts {
+            let Some(frames) = &mut part.frames else { continue };
+            let search = frames.search(|body| {
+                let items = items(body, seed).ok().flatten().unwrap_or_default();
+                horizons +=
+                    items.iter().filter(|item| matches!(item, Item::Horizon(_) | Item::Stopped(_))).count();
+            });
+            search.map_err(|error| (part.number, error.into()))?;
+        }
+        if horizons > 1 {
+            self.found.ending = Ending::Damaged;
+        }
+        Ok(())
     }
 }
 
@@ -367,23 +409,24 @@ impl Lacks {
 
 /// As [`resume`], if nothing lacks.
 fn resume_whole(found: &Found, machine: Machine, start: &Terms) -> Resume {
-    let is_damaged = found.ending == Ending::Damaged;
-    // The horizon that counts may be in a part that cannot be read.
-    let damage_ms =
-        if is_damaged { found.horizon.lease_ms_max.max(start.lease_ms_max) + GRACE_MS } else { 0 };
+    let (is_damaged, is_torn) = (found.ending == Ending::Damaged, found.ending == Ending::Torn);
+    // What nothing tells of may last as long, and its tokens are below the microseconds of the clock.
+    let damage_ms = found.horizon.lease_ms_max.max(start.lease_ms_max) + GRACE_MS;
+    let guard_ms = start.startup_guard_ms.max(if is_damaged { damage_ms } else { 0 });
+    let unknown_token = start.fresh.as_millis() * 1_000;
     let Some(opened) = &found.opened else {
         let reason = if is_damaged { DAMAGED } else { "nothing was found, and startup-guard is set" };
-        let guard_ms = start.startup_guard_ms.max(damage_ms);
         let quarantine = (guard_ms > 0).then_some((start.fresh + guard_ms, reason));
-        return Resume { now: start.fresh, restores: false, quarantine, token: 0 };
+        let token = if guard_ms > 0 { unknown_token } else { 0 };
+        return Resume { now: start.fresh, restores: false, quarantine, token };
     };
     let horizon = &found.horizon;
     let is_same_boot =
         machine.boot.is_some() && opened.boot == machine.boot && machine.boot_ms >= horizon.boot_ms;
     let passed_ms = if is_same_boot { machine.boot_ms - horizon.boot_ms } else { 0 };
     let now = found.now.max(horizon.now + passed_ms);
-    let is_exact =
-        found.ending == Ending::Stopped || ((is_same_boot || opened.mode == Mode::Always) && !is_damaged);
+    let is_exact = !is_damaged
+        && (found.ending == Ending::Stopped || opened.mode == Mode::Always || (is_same_boot && !is_torn));
     let is_forgotten = start.mode == Mode::Memory || opened.mode == Mode::Memory;
     let mut until = horizon.quarantine_until;
     let mut reason = "an earlier quarantine has not ended";
@@ -392,13 +435,15 @@ fn resume_whole(found: &Found, machine: Machine, start: &Terms) -> Resume {
         reason = match (is_damaged, is_forgotten) {
             (true, _) => DAMAGED,
             (_, true) => "the locks of the server before were not kept",
+            _ if is_torn => TORN,
             _ => "the machine was restarted",
         };
     }
+    let mut token = if is_exact && !is_forgotten { horizon.token } else { horizon.tokens_until };
     if is_damaged {
-        until = until.max(now + damage_ms);
+        until = until.max(now + guard_ms);
+        token = token.max(unknown_token);
     }
-    let token = if is_exact && !is_forgotten { horizon.token } else { horizon.tokens_until };
     let quarantine = (until > now).then_some((until, reason));
     Resume { now, restores: !is_forgotten, quarantine, token }
 }

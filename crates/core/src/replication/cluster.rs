@@ -7,6 +7,7 @@
 use bytes::Bytes;
 
 use super::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
+use super::standby::first;
 use crate::journal::item;
 
 /// The version of what is in etcd that this program writes, and the newest that it reads.
@@ -145,6 +146,10 @@ impl Cluster {
         let absent = |key| Compare::ModRevision { key, revision: 0 };
         let founded = Self::text_of(new_id, &agreed);
         let all = [keys.cluster(), keys.epoch(), keys.head()];
+        let then = vec![read(keys.cluster())];
+        if first(&etcd.transact(&Transaction { then, ..Transaction::default() })?, 0).is_none() {
+            find_overlap(etcd, &keys)?;
+        }
         let answer = etcd.transact(&Transaction {
             conditions: all.clone().map(absent).to_vec(),
             then: vec![Operation::Put { key: keys.cluster(), value: founded.clone() }],
@@ -228,6 +233,49 @@ impl Cluster {
         parsed().ok_or_else(foreign)
     }
 }
+
+/// Looks for a cluster whose prefix is the beginning of this one, or begins with it.
+///
+/// # Errors
+/// There is one; or etcd has not answered.
+fn find_overlap(etcd: &dyn Etcd, keys: &Keys) -> Result<(), JoinError> {
+    // Another node may have founded this one meanwhile.
+    let own = keys.cluster();
+    let is_cluster = |found: &&KeyValue| found.key != own && found.value.starts_with(FIRST_LINE.as_bytes());
+    let overlap = |found: &KeyValue| {
+        let other = String::from_utf8_lossy(&found.key);
+        let other = other.strip_suffix("cluster").unwrap_or(&other);
+        JoinError::Foreign(format!(
+            "another cluster has the prefix '{other}', and none may be the beginning of another"
+        ))
+    };
+    let (first, end) = (Bytes::from(keys.prefix.clone()), keys.named("\u{7f}"));
+    let below = Operation::Read { key: first, end: Some(end), limit: BELOW_MAX };
+    let answer = etcd.transact(&Transaction { then: vec![below], ..Transaction::default() })?;
+    if let Some(found) = answer.reads.iter().flatten().find(is_cluster) {
+        return Err(overlap(found));
+    }
+    let beginnings = (0..keys.prefix.len()).filter_map(|end| keys.prefix.get(..end));
+    let above: Vec<_> = beginnings
+        .map(|prefix| Operation::Read { key: Keys::under(prefix).cluster(), end: None, limit: 1 })
+        .collect();
+    for then in above.chunks(OPERATIONS_MAX) {
+        let answer = match etcd.transact(&Transaction { then: then.to_vec(), ..Transaction::default() }) {
+            // The login of this node may read keys of its own prefix alone.
+            Err(EtcdError::Refused(_)) => return Ok(()),
+            answer => answer?,
+        };
+        if let Some(found) = answer.reads.iter().flatten().find(is_cluster) {
+            return Err(overlap(found));
+        }
+    }
+    Ok(())
+}
+
+/// Keys below a prefix that are looked at.
+const BELOW_MAX: u32 = 1_000;
+/// Operations of a transaction: etcd takes 128.
+const OPERATIONS_MAX: usize = 100;
 
 /// Bytes of a foreign text that an error shows.
 const SHOWN_BYTES: usize = 64;

@@ -2,8 +2,8 @@
 //!
 //! Owns    what a node remembers of the log, and the text of `restored`.
 //! Rule    the head of a log never falls, and the revision at which an entry was put never changes. A node that finds it
-//!         otherwise says so in etcd, and takes the epoch from whoever leads: what was granted since is not in the log. No node
-//!         leads until somebody has accepted that.
+//!         otherwise says so in etcd, and takes the epoch from a node that leads: what was granted since is not in the log.
+//!         No node leads until an operator has accepted that.
 //! Rule    what nodes remember is a lower bound: a later node may have ended with all that it knew.
 
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct Restored {
     pub state: RestoredState,
     /// What the nodes remember.
     pub promised: Promised,
-    /// How long nothing is granted, in milliseconds, if whoever has accepted it has said so.
+    /// How long nothing is granted, in milliseconds, if the operator who has accepted it has said so.
     pub quarantine_ms: Option<u64>,
 }
 

@@ -26,6 +26,8 @@ pub struct Standby {
     me: Member,
     seen: Option<Seen>,
     memory: Memory,
+    /// Whether another node is to take over before this one.
+    gives_way: bool,
 }
 
 /// What an answer of etcd has shown first.
@@ -69,7 +71,13 @@ pub enum SightError {
 impl Standby {
     /// A node of this cluster, which remembers this of its log.
     pub fn new(cluster: Cluster, me: Member, memory: Memory) -> Self {
-        Self { cluster, me, seen: None, memory }
+        Self { cluster, me, seen: None, memory, gives_way: false }
+    }
+
+    /// Whether this node gives way to others: it takes over after twice the time only, also from a leader that has handed
+    /// over.
+    pub fn give_way(&mut self, gives_way: bool) {
+        self.gives_way = gives_way;
     }
 
     /// What it remembers of the log.
@@ -140,7 +148,8 @@ impl Standby {
         let takeover = Duration::from_millis(self.cluster.agreed.takeover_ms);
         // A node that asks does not lead, whatever the epoch says of it.
         let is_led = leader.as_ref().is_some_and(|leader| leader.id != self.me.id);
-        let is_due = !is_led || now.saturating_sub(since) >= takeover;
+        let still = now.saturating_sub(since);
+        let is_due = if self.gives_way { still >= 2 * takeover } else { !is_led || still >= takeover };
         Sight { leader, epoch, head, is_due, is_restored: false }
     }
 
@@ -171,7 +180,7 @@ impl Standby {
         Ok(!etcd.transact(&Transaction { conditions, ..Transaction::default() })?.has_succeeded)
     }
 
-    /// Tells the other nodes that the log is older than what was there, and what this node remembers. Whoever leads is deposed.
+    /// Tells the other nodes that the log is older than what was there, and what this node remembers. A leader is deposed.
     fn tell_restored(&self, etcd: &dyn Etcd, seen: &Seen, is_older: bool) -> Result<(), EtcdError> {
         let (revision, before) = &seen.restored;
         let told = if is_older { before.with(&self.memory) } else { *before };

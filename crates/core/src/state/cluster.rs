@@ -1,6 +1,6 @@
 //! What commands say of a cluster: its name, its nodes, and the term of this one.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,6 +16,8 @@ pub struct ClusterNode {
     pub port: u16,
     /// Its port for TLS; 0: none.
     pub tls_port: u16,
+    /// Whether its users, passwords or cluster-name are others than those of this node.
+    pub differs: bool,
 }
 
 /// What a node that leads says of its cluster.
@@ -32,6 +34,9 @@ pub struct ClusterFacts {
     commit_micros: AtomicU64,
     is_late: AtomicBool,
     is_restored: AtomicBool,
+    unreached_by: AtomicUsize,
+    is_asked_to_hand_over: AtomicBool,
+    is_slow: AtomicBool,
 }
 
 impl ClusterFacts {
@@ -39,8 +44,20 @@ impl ClusterFacts {
     pub fn new(name: String, me: ClusterNode) -> Self {
         let (epoch, head) = (AtomicI64::new(0), AtomicU64::new(0));
         let (commits, commit_micros) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (is_late, is_restored) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { name, me, others: Mutex::default(), epoch, head, commits, commit_micros, is_late, is_restored }
+        Self {
+            name,
+            me,
+            others: Mutex::default(),
+            epoch,
+            head,
+            commits,
+            commit_micros,
+            is_late: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
+            unreached_by: AtomicUsize::new(0),
+            is_asked_to_hand_over: AtomicBool::new(false),
+            is_restored: AtomicBool::new(false),
+        }
     }
 
     /// The other nodes, by their ids.
@@ -87,6 +104,33 @@ impl ClusterFacts {
     /// Notes whether the log waits to be accepted.
     pub fn set_restored(&self, is_restored: bool) {
         self.is_restored.store(is_restored, Relaxed);
+    }
+
+    /// How many of the others do not reach this node.
+    pub fn unreached_by(&self) -> usize {
+        self.unreached_by.load(Relaxed)
+    }
+
+    /// Notes how many of the others do not reach this node.
+    pub fn set_unreached_by(&self, count: usize) {
+        self.unreached_by.store(count, Relaxed);
+    }
+
+    /// Another node is to lead, if there is one. Returns false if there is none.
+    pub fn ask_to_hand_over(&self) -> bool {
+        let is_possible = !self.others.lock().is_empty();
+        self.is_asked_to_hand_over.fetch_or(is_possible, Relaxed);
+        is_possible
+    }
+
+    /// Whether another node is to lead. The answer is given once.
+    pub fn takes_hand_over(&self) -> bool {
+        self.is_asked_to_hand_over.swap(false, Relaxed)
+    }
+
+    /// Notes whether commits take so long that another node may take over. Returns what it was before.
+    pub fn set_slow(&self, is_slow: bool) -> bool {
+        self.is_slow.swap(is_slow, Relaxed)
     }
 
     /// A commit has succeeded, and has taken so long.

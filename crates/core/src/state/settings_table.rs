@@ -57,7 +57,7 @@ pub const ROWS: &[Setting] = &[
         "appendfsync",
         "everysec",
         Kind::OneOf(&["everysec", "always", "no"]),
-        "When the journal is synced to the disk; no: there is none, only the time until which locks may be held.",
+        "When the journal of dir is synced to the disk; no: there is only the time until which locks may be held.",
     ),
     at_start(
         "horizon-max-lease",
@@ -69,7 +69,7 @@ pub const ROWS: &[Setting] = &[
         "startup-guard",
         "0",
         Kind::Integer(0, i32::MAX as i64),
-        "Milliseconds in which no lock is granted after a start that finds no journal.",
+        "Milliseconds in which no lock is granted after a start whose journal is missing or says too little.",
     ),
     at_start(
         "cluster-etcd",

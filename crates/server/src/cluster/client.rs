@@ -1,6 +1,8 @@
 //! The client of etcd, over the gateway that every server of etcd has beside gRPC.
 //!
 //! Owns    the connections, and the token of the login.
+//! Rule    an endpoint has half of `cluster-takeover` to answer, so that another one can before another node leads. If none
+//!         does, all of them have twice that time.
 //! Rule    an error whose request may have been carried out is [`EtcdError::Unknown`]; the next request goes to another
 //!         endpoint. A request is sent twice only where the first one was refused for its token.
 //! Why     the gateway takes HTTP and JSON, which the crate has for its own HTTP port. gRPC would take tonic, and types that
@@ -8,15 +10,16 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Request, Response, body::Incoming};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use redlatch_client::Trust;
 use redlatch_core::replication::etcd::{Answer, Etcd, EtcdError, Transaction};
 use tokio::runtime::Handle;
@@ -26,6 +29,8 @@ use tokio::time::timeout;
 use super::endpoint::{Endpoint, Sender};
 use super::gateway::{self, Failure};
 
+/// How long a connection to an endpoint may take, with TLS: another endpoint is quicker then.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// How long the body of an answer may take: some megabytes of the log.
 const BODY_MAX: Duration = Duration::from_secs(2);
 /// How long a login may take: etcd hashes the password on purpose.
@@ -43,7 +48,7 @@ pub(super) struct EtcdClient {
 }
 
 struct Inner {
-    endpoints: Vec<Endpoint>,
+    endpoints: RwLock<Arc<[Endpoint]>>,
     /// The endpoint of the next request, modulo their number.
     current: AtomicUsize,
     trust: Trust,
@@ -52,20 +57,46 @@ struct Inner {
     token: Mutex<Option<HeaderValue>>,
     /// How long an endpoint may take to answer. etcd itself gives up after seven seconds; another endpoint may be quicker.
     answer_max: Duration,
+    patience: Patience,
     /// With the endpoint that they lead to.
-    idle: Mutex<Vec<(usize, Sender)>>,
+    idle: Mutex<Vec<(Endpoint, Sender)>>,
+}
+
+/// Whether requests have twice the time: no endpoint answers in the usual one.
+#[derive(Debug, Default)]
+struct Patience {
+    is_on: AtomicBool,
+    /// How many answers in a row have not come in time.
+    missed: AtomicUsize,
+}
+
+impl Patience {
+    /// An answer has not come in time. `endpoints`: how many there are.
+    fn note_miss(&self, endpoints: usize) {
+        if self.missed.fetch_add(1, Relaxed) + 1 >= endpoints {
+            self.is_on.store(true, Relaxed);
+        }
+    }
+
+    /// An answer has come, after a time that is short or not.
+    fn note_answer(&self, is_quick: bool) {
+        self.missed.store(0, Relaxed);
+        if is_quick {
+            self.is_on.store(false, Relaxed);
+        }
+    }
 }
 
 impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdClient").field("endpoints", &self.inner.endpoints).finish_non_exhaustive()
+        f.debug_struct("EtcdClient").field("endpoints", &self.inner.endpoints()).finish_non_exhaustive()
     }
 }
 
 /// An answer whose body is not read yet, and its connection, which carries the next request after that.
 struct Answered {
     response: Response<Incoming>,
-    endpoint: usize,
+    endpoint: Endpoint,
     sender: Sender,
 }
 
@@ -86,15 +117,22 @@ impl EtcdClient {
         answer_max: Duration,
     ) -> Self {
         let inner = Inner {
-            endpoints,
+            endpoints: RwLock::new(endpoints.into()),
             current: AtomicUsize::new(0),
             trust,
             login,
             token: Mutex::default(),
             answer_max,
+            patience: Patience::default(),
             idle: Mutex::default(),
         };
         Self { inner: Arc::new(inner), runtime: Handle::current() }
+    }
+
+    /// Asks these endpoints from now on.
+    pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
+        *self.inner.endpoints.write() = endpoints.into();
+        self.inner.idle.lock().clear();
     }
 
     /// Carries out a transaction.
@@ -153,10 +191,19 @@ impl Etcd for EtcdClient {
 }
 
 impl Inner {
+    fn endpoints(&self) -> Arc<[Endpoint]> {
+        Arc::clone(&self.endpoints.read())
+    }
+
+    /// How long an endpoint may take to answer now.
+    fn answer_max(&self) -> Duration {
+        if self.patience.is_on.load(Relaxed) { self.answer_max * 2 } else { self.answer_max }
+    }
+
     /// Sends a request, and returns the body of the answer.
     async fn request(&self, path: &'static str, body: Bytes) -> Result<Bytes, EtcdError> {
         let read = async { self.read(self.answer(path, body).await?).await };
-        timeout(self.answer_max + BODY_MAX + LOGIN_MAX, read).await.unwrap_or_else(|_| {
+        timeout(2 * self.answer_max + BODY_MAX + LOGIN_MAX, read).await.unwrap_or_else(|_| {
             self.go_on();
             Err(EtcdError::Unknown("it is too slow".to_owned()))
         })
@@ -183,7 +230,7 @@ impl Inner {
                 has_logged_in = true;
             }
             let token = self.token.lock().clone();
-            match self.ask((path, self.answer_max), body.clone(), token).await? {
+            match self.ask((path, self.answer_max()), body.clone(), token).await? {
                 Ok(answer) => return Ok(answer),
                 // Tokens end after some time, and with the endpoint that has given them.
                 Err(Failure::Login(_)) if !has_logged_in && !self.login.0.is_empty() => {
@@ -222,8 +269,9 @@ impl Inner {
         token: Option<HeaderValue>,
     ) -> Result<Result<Answered, Failure>, EtcdError> {
         let mut reasons = Vec::new();
-        for _ in &self.endpoints {
-            match self.ask_one(to, body.clone(), token.clone()).await {
+        let endpoints = self.endpoints();
+        for _ in &*endpoints {
+            match self.ask_one(&endpoints, to, body.clone(), token.clone()).await {
                 Ok(answer) if answer.response.status().as_u16() == 200 => return Ok(Ok(answer)),
                 Ok(answer) => {
                     let status = answer.response.status().as_u16();
@@ -244,22 +292,31 @@ impl Inner {
 
     async fn ask_one(
         &self,
+        endpoints: &[Endpoint],
         (path, answer_max): (&'static str, Duration),
         body: Bytes,
         token: Option<HeaderValue>,
     ) -> Result<Answered, Missed> {
-        let at = self.current.load(Relaxed) % self.endpoints.len();
-        let endpoint = &self.endpoints[at];
+        let endpoint = &endpoints[self.current.load(Relaxed) % endpoints.len()];
         let named = |error: &dyn fmt::Display| format!("{}: {error}", endpoint.authority());
         let kept = loop {
             let Some((to, mut sender)) = self.idle.lock().pop() else { break None };
-            if to == at && sender.ready().await.is_ok() {
+            if to == *endpoint && sender.ready().await.is_ok() {
                 break Some(sender);
             }
         };
         let mut sender = match kept {
             Some(sender) => sender,
-            None => endpoint.connect(&self.trust).await.map_err(|error| Missed::Unsent(named(&error)))?,
+            None => {
+                let is_patient = self.patience.is_on.load(Relaxed);
+                let limit = if is_patient { answer_max.max(CONNECT_MAX) } else { CONNECT_MAX };
+                endpoint.connect(&self.trust, limit).await.map_err(|error| {
+                    if error.kind() == io::ErrorKind::TimedOut {
+                        self.patience.note_miss(endpoints.len());
+                    }
+                    Missed::Unsent(named(&error))
+                })?
+            }
         };
         let mut request = Request::post(path).header(HOST, endpoint.authority());
         request = request.header(CONTENT_TYPE, "application/json");
@@ -267,13 +324,18 @@ impl Inner {
             request = request.header(AUTHORIZATION, token);
         }
         let request = request.body(Full::new(body)).map_err(|error| Missed::Unsent(named(&error)))?;
+        let begun = Instant::now();
         let answer = timeout(answer_max, sender.try_send_request(request)).await;
-        let answer = answer.map_err(|_| Missed::Unknown(named(&"no answer in time")))?;
+        let answer = answer.map_err(|_| {
+            self.patience.note_miss(endpoints.len());
+            Missed::Unknown(named(&"no answer in time"))
+        })?;
+        self.patience.note_answer(begun.elapsed() < self.answer_max / 2);
         let response = answer.map_err(|mut error| match error.take_message() {
             Some(_) => Missed::Unsent(named(&causes(error.error()))),
             None => Missed::Unknown(named(&causes(error.error()))),
         })?;
-        Ok(Answered { response, endpoint: at, sender })
+        Ok(Answered { response, endpoint: endpoint.clone(), sender })
     }
 
     /// The next request goes to the next endpoint.

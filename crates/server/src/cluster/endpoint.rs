@@ -13,8 +13,6 @@ use tokio::time::timeout;
 use redlatch_client::Trust;
 use redlatch_client::wire::{Stream, handshake};
 
-/// How long a connection to an endpoint may take, with TLS: another endpoint is quicker then.
-const CONNECT_MAX: Duration = Duration::from_millis(500);
 /// The port of etcd for clients.
 const DEFAULT_PORT: u16 = 2379;
 /// More endpoints than a cluster of etcd has.
@@ -84,11 +82,11 @@ impl Endpoint {
         }
     }
 
-    /// Opens a connection; a task of this runtime drives it.
+    /// Opens a connection within a time; a task of this runtime drives it.
     ///
     /// # Errors
     /// The system's, those of TLS, and a time-out.
-    pub(super) async fn connect(&self, trust: &Trust) -> io::Result<Sender> {
+    pub(super) async fn connect(&self, trust: &Trust, limit: Duration) -> io::Result<Sender> {
         let opened = async {
             let stream = TcpStream::connect((&*self.host, self.port)).await?;
             stream.set_nodelay(true)?;
@@ -101,7 +99,7 @@ impl Endpoint {
             tokio::spawn(connection);
             Ok(sender)
         };
-        match timeout(CONNECT_MAX, opened).await {
+        match timeout(limit, opened).await {
             Ok(opened) => opened,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }

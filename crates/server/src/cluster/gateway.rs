@@ -136,6 +136,10 @@ pub(super) fn failure(status: u16, body: &[u8]) -> Failure {
     let error: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let text = error.message.or(error.error).unwrap_or_else(|| format!("HTTP status {status}"));
     let text: String = text.chars().take(REASON_CHARS_MAX).collect();
+    // It says so in plain text, and to every request.
+    if status == 400 && String::from_utf8_lossy(body).contains("CommonName") {
+        return Failure::Refused(COMMON_NAME.to_owned());
+    }
     match (error.code, status) {
         (UNAUTHENTICATED, _) | (_, 401) => Failure::Login(text),
         // The user has changed since the login.
@@ -149,6 +153,10 @@ pub(super) fn failure(status: u16, body: &[u8]) -> Failure {
         _ => Failure::Elsewhere(text),
     }
 }
+
+/// What is wrong with `cluster-etcd-cert`, if etcd does not take it.
+const COMMON_NAME: &str = "the certificate of cluster-etcd-cert has a common name (CN), which etcd's \
+                           gateway takes for a login that it does not support: use one without";
 
 /// Characters of a reason that are kept.
 const REASON_CHARS_MAX: usize = 300;
@@ -261,7 +269,8 @@ mod tests {
 
     #[test]
     fn an_answer_may_leave_out_every_default() {
-        let body = br#"{"header":{"cluster_id":"18446744073709551615","revision":"12","raft_term":"3"},"succeeded":true,"responses":[
+        let body = br#"{"header":{"cluster_id":"18446744073709551615","revision":"12","raft_term":"3"},
+            "succeeded":true,"responses":[
             {"response_put":{"header":{"revision":"12"}}},
             {"response_range":{"header":{},"kvs":[{"key":"YQ==","mod_revision":"9","version":"1"}],"count":"1"}},
             {"response_range":{"header":{}}}]}"#;
@@ -292,6 +301,9 @@ mod tests {
             Failure::Login(_)
         ));
         assert!(matches!(fails(404, "Not Found"), Failure::Refused(_)));
+        let named =
+            "CommonName of client sending a request against gateway will be ignored and not used as expected";
+        assert!(matches!(fails(400, named), Failure::Refused(text) if text.contains("cluster-etcd-cert")));
         assert_eq!(fails(502, "<html>"), Failure::Elsewhere("HTTP status 502".to_owned()));
     }
 

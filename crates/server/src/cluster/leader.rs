@@ -5,6 +5,7 @@ use redlatch_core::replication::cluster::Member;
 use redlatch_core::replication::restored::Values;
 use redlatch_core::state::cluster::ClusterNode;
 
+use super::reach::Report;
 use super::splice::Door;
 
 /// Who leads, as a node knows it. Default: nobody.
@@ -38,22 +39,43 @@ pub(super) fn address_in(addresses: &[String], door: Door) -> Option<&str> {
     addresses.iter().find_map(|address| address.strip_prefix(word(door)))
 }
 
+/// What `node/<id>` says.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct NodeEntry {
+    pub(super) addresses: Vec<String>,
+    /// That of its users; none: it is of an older version.
+    pub(super) digest: Option<String>,
+    /// What it knows of the way to the leader.
+    pub(super) report: Report,
+    /// What it knows of the promises of leaders.
+    pub(super) promised: Promised,
+}
+
 /// The text of `node/<id>`. `beat` changes with each time that it is written: a text that stays is that of a node that has
-/// ended. `promised`: what this node knows of the promises of leaders.
-pub(super) fn node_text(member: &Member, beat: u64, promised: &Promised) -> String {
-    let lines: String = member.addresses.iter().map(|address| format!("address {address}\n")).collect();
-    format!("{lines}beat {beat}\n{}", Values::of_promised(promised))
+/// ended.
+pub(super) fn node_text(entry: &NodeEntry, beat: u64) -> String {
+    let NodeEntry { addresses, digest, report, promised } = entry;
+    let addresses: String = addresses.iter().map(|address| format!("address {address}\n")).collect();
+    let digest = digest.as_ref().map_or(String::new(), |digest| format!("digest {digest}\n"));
+    let unreached = report.unreached.map_or(String::new(), |epoch| format!("unreached {epoch}\n"));
+    let clients = if report.has_clients { "clients yes\n" } else { "" };
+    format!("{addresses}beat {beat}\n{digest}{unreached}{clients}{}", Values::of_promised(promised))
 }
 
-/// The promises in a text of `node/<id>`.
-pub(super) fn promised_in_node(text: &[u8]) -> Promised {
-    Values::read(&String::from_utf8_lossy(text)).promised()
-}
-
-/// The addresses in a text of `node/<id>`.
-pub(super) fn addresses_in_node(text: &[u8]) -> Vec<String> {
+/// What a text of `node/<id>` says.
+pub(super) fn in_node(text: &[u8]) -> NodeEntry {
     let text = String::from_utf8_lossy(text);
-    text.lines().filter_map(|line| line.strip_prefix("address ").map(str::to_owned)).collect()
+    let values = |name| text.lines().filter_map(move |line| line.strip_prefix(name));
+    let report = Report {
+        unreached: values("unreached ").next().and_then(|epoch| epoch.parse().ok()),
+        has_clients: values("clients ").next() == Some("yes"),
+    };
+    NodeEntry {
+        addresses: values("address ").map(str::to_owned).collect(),
+        digest: values("digest ").next().map(str::to_owned),
+        report,
+        promised: Values::read(&text).promised(),
+    }
 }
 
 pub(super) fn node(member: &Member) -> ClusterNode {
@@ -64,7 +86,7 @@ pub(super) fn node(member: &Member) -> ClusterNode {
     let (plain, tls) = (parts(Door::Plain), parts(Door::Tls));
     let tls_port = tls.as_ref().map_or(0, |(_, port)| *port);
     let (host, port) = plain.or(tls).unwrap_or_default();
-    ClusterNode { id: member.id.clone(), host, port, tls_port }
+    ClusterNode { id: member.id.clone(), host, port, tls_port, differs: false }
 }
 
 fn word(door: Door) -> &'static str {
@@ -87,9 +109,10 @@ mod tests {
         );
         let member = Member { id: "x".to_owned(), addresses: addresses(None, Some("a:2")) };
         let promised = Promised { token: 5, ..Promised::default() };
-        let text = node_text(&member, 7, &promised);
-        assert_eq!(addresses_in_node(text.as_bytes()), member.addresses);
-        assert_eq!(promised_in_node(text.as_bytes()), promised);
+        let report = Report { unreached: Some(9), has_clients: true };
+        let digest = Some("0a".to_owned());
+        let entry = NodeEntry { addresses: member.addresses.clone(), digest, report, promised };
+        assert_eq!(in_node(node_text(&entry, 7).as_bytes()), entry);
         let leader = Leader { epoch: 3, addresses: member.addresses, trouble: None };
         assert_eq!(leader.address(Door::Tls), Some((3, "a:2".to_owned())));
         assert_eq!(leader.address(Door::Plain), None);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener as AsyncTcpListener, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::reach::Reach;
 use super::sockets::Sockets;
 use super::splice::{Door, Splices};
 use super::standby_http;
@@ -29,6 +30,7 @@ pub(super) struct Acceptor {
     /// Whether clients of other machines are denied.
     pub(super) is_protected: bool,
     pub(super) http: Arc<Standby>,
+    pub(super) reach: Arc<Reach>,
 }
 
 /// What is behind a socket.
@@ -106,7 +108,10 @@ impl Acceptor {
         };
         match service {
             // A socket that cannot be registered is closed.
-            Service::Clients(door) => drop(self.splice(accepted, door, place)),
+            Service::Clients(door) => {
+                self.reach.note_client();
+                drop(self.splice(accepted, door, place));
+            }
             Service::Http => {
                 let leader = self.splices.leader.borrow().clone();
                 standby_http::answer(accepted, Arc::clone(&self.http), leader, place);

@@ -14,6 +14,7 @@ mod moving;
 mod node;
 mod notebook;
 mod place;
+mod reach;
 mod sockets;
 mod splice;
 mod standby_http;

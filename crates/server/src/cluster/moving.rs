@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use redlatch_core::journal::log::Storage;
-use redlatch_core::journal::recovery::{Lacks, Machine};
+use redlatch_core::journal::recovery::{Found, Lacks, Machine};
 use redlatch_core::journal::{Mode, frame, item};
 use redlatch_core::replication::cluster::{Keys, Member};
 use redlatch_core::replication::etcd::Etcd;
@@ -65,9 +65,9 @@ fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Re
     drop(files);
     let (keys, id) = (Keys::under(&settings.text("cluster-prefix")), fresh_id());
     let of_prefix = |error| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
-    let arrival = Arrival::begin(etcd, keys, &agreed(settings), id).map_err(of_prefix)?;
     let image = Image::default();
-    let moved = copy(builder, settings, Way { from: from.clone(), to: Box::new(image.clone()), server: id })?;
+    let moved = copy(builder, settings, Way { from: from.clone(), to: Box::new(image.clone()) })?;
+    let arrival = Arrival::begin(etcd, keys, &agreed(settings), id).map_err(of_prefix)?;
     let (number, bytes) = &*image.0.lock();
     let head = arrival.put(*number, bytes).map_err(of_prefix)?;
     from.mark_moved().map_err(|error| format!("dir '{dir}': {error}"))?;
@@ -101,8 +101,6 @@ fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> R
     }
     fs::create_dir_all(&draft).map_err(of_dir)?;
     let to = Box::new(Directory::open(&draft.to_string_lossy(), fresh_id())?);
-    let server = to.server();
-    let to = to.into_storage().map_err(of_dir)?;
 
     let keys = Keys::under(&settings.text("cluster-prefix"));
     let of_prefix = |error: String| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
@@ -112,8 +110,7 @@ fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> R
     let pause = Duration::from_millis(agreed(settings).takeover_ms) / LOOKS_PER_TAKEOVER;
     let term = seize(Standby::new(cluster, me, Memory::default()), etcd, pause).map_err(of_prefix)?;
     moving::leave(&term).map_err(|error| of_prefix(error.to_string()))?;
-    let moved =
-        copy(builder, settings, Way { from: Arc::new(EtcdPlace { term: term.clone() }), to, server })?;
+    let moved = copy(builder, settings, Way { from: Arc::new(EtcdPlace { term: term.clone() }), to })?;
     fs::rename(draft.join("data"), &data).map_err(of_dir)?;
     fs::remove_dir(&draft).and_then(|()| File::open(&dir)?.sync_all()).map_err(of_dir)?;
     moving::forget(&term).map_err(|error| of_prefix(error.to_string()))?;
@@ -178,18 +175,28 @@ fn copy(builder: &Builder, settings: &Settings, way: Way) -> Result<Moved, Strin
 #[derive(Debug)]
 struct Way {
     from: Arc<dyn Place>,
-    to: Box<dyn Storage>,
-    /// The id of the server, or cluster, that goes on.
-    server: [u8; 20],
+    to: Box<dyn Place>,
 }
 
 impl Place for Way {
     fn server(&self) -> [u8; 20] {
-        self.server
+        self.to.server()
+    }
+
+    fn adopt(&mut self, server: [u8; 20]) {
+        self.to.adopt(server);
     }
 
     fn name(&self, number: u64) -> String {
         self.from.name(number)
+    }
+
+    fn doubt(&self, found: &Found) -> Option<String> {
+        self.from.doubt(found)
+    }
+
+    fn may_be_torn(&self) -> bool {
+        self.from.may_be_torn()
     }
 
     fn files(&self) -> io::Result<Vec<(u64, Box<dyn Read>)>> {
@@ -197,7 +204,7 @@ impl Place for Way {
     }
 
     fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>> {
-        Ok(self.to)
+        self.to.into_storage()
     }
 
     fn machine(&self) -> Machine {
@@ -221,6 +228,24 @@ impl Place for Way {
 /// A file of a journal in memory, with its number.
 #[derive(Clone, Debug, Default)]
 struct Image(Arc<Mutex<(u64, Vec<u8>)>>);
+
+impl Place for Image {
+    fn server(&self) -> [u8; 20] {
+        fresh_id()
+    }
+
+    fn name(&self, number: u64) -> String {
+        format!("file {number}")
+    }
+
+    fn files(&self) -> io::Result<Vec<(u64, Box<dyn Read>)>> {
+        Ok(Vec::new())
+    }
+
+    fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>> {
+        Ok(self)
+    }
+}
 
 impl Storage for Image {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {

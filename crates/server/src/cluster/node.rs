@@ -19,6 +19,8 @@ use redlatch_core::replication::etcd::{Etcd, EtcdError};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
+use redlatch_core::state::acl::password::Digest;
+use redlatch_core::state::acl::{Acl, file as acl_file};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -32,6 +34,7 @@ use super::listen::Acceptor;
 use super::members::Members;
 use super::notebook::Notebook;
 use super::place::EtcdPlace;
+use super::reach;
 use super::sockets::{self, Sockets};
 use super::splice::Splices;
 use crate::clock::SystemClock;
@@ -84,6 +87,8 @@ struct Inner {
     leader: watch::Sender<Leader>,
     /// The last leader that this node has seen in etcd. It may be this one.
     previous: Mutex<Option<Member>>,
+    /// The other node that leads, by its epoch.
+    sighted: Mutex<Option<(i64, Member)>>,
     /// Whether this node leads: its own server accepts clients then.
     leads: watch::Sender<bool>,
     /// The server of the term.
@@ -92,6 +97,8 @@ struct Inner {
     hint: Notify,
     stop: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
+    /// Whether what it should have like the leader differs.
+    differs: AtomicBool,
     /// Whether it ends because it may not take part in the cluster.
     has_failed: AtomicBool,
 }
@@ -116,7 +123,9 @@ impl Node {
         let id = item::id_text(&fresh_id());
         let me = Member { id, addresses: announced(&settings, &sockets)? };
         let keys = Keys::under(&settings.text("cluster-prefix"));
-        let members = Members::new(settings.text("cluster-name"), keys.clone(), me.clone());
+        let name = settings.text("cluster-name");
+        let digest = digest(&shared.access.acl, &name);
+        let members = Members::new(name, keys.clone(), me.clone(), digest);
         let inner = Arc::new(Inner {
             builder,
             threads,
@@ -131,16 +140,18 @@ impl Node {
             settings,
             leader: watch::Sender::new(Leader::default()),
             previous: Mutex::default(),
+            sighted: Mutex::default(),
             leads: watch::Sender::new(false),
             server: Mutex::default(),
             hint: Notify::new(),
             stop: watch::Sender::new(false),
             has_ended: watch::Sender::new(false),
+            differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
+        inner.accept(shared.with_cluster(Arc::clone(&inner.members.facts)))?;
         // What etcd refuses at once is said by the start.
         let cluster = inner.join().await.map_err(StartError::Unusable)?;
-        inner.accept(shared.with_cluster(Arc::clone(&inner.members.facts)))?;
         tokio::spawn(Arc::clone(&inner).run(cluster));
         Ok(Self { inner })
     }
@@ -154,6 +165,18 @@ impl Node {
     /// The server of the term, if this node leads.
     pub fn server(&self) -> Option<Arc<Server>> {
         self.inner.server.lock().clone()
+    }
+
+    /// Asks other endpoints of etcd from now on: the text of `cluster-etcd`.
+    ///
+    /// # Errors
+    /// A sentence about the setting. Those in use stay.
+    pub fn set_endpoints(&self, text: &str) -> Result<(), String> {
+        let endpoints = Endpoint::parse_all(text)?;
+        let authorities = self.inner.settings.text("cluster-etcd-ca-cert");
+        check_trust(&endpoints, &authorities)?;
+        self.inner.etcd.set_endpoints(endpoints);
+        Ok(())
     }
 
     /// Ends the node: a leader answers its clients as at any end, and hands over.
@@ -195,6 +218,7 @@ impl Inner {
             keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
             is_protected: is_open && self.settings.is_protected(),
             http: Arc::new(Standby::new(shared)),
+            reach: Arc::clone(&self.members.reach),
         };
         acceptor.serve(&self.sockets)
     }
@@ -207,13 +231,25 @@ impl Inner {
         }
     }
 
-    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, for ever.
+    /// Shows this node to the others, and writes down what it remembers of the log of this cluster, until it turns out that
+    /// it may not take part.
     async fn beat(self: Arc<Self>, cluster: [u8; 20]) {
         let write = || {
             let remembered = *self.memory.lock();
             self.notebook.write(&Memory { promised: self.members.promised(), ..remembered }, &cluster);
         };
         self.members.beat(&self.etcd, write).await;
+        tracing::error!(
+            addresses = self.me.addresses.join(", "),
+            "cluster-announce: another node that runs announces an address of this one"
+        );
+        self.has_failed.store(true, Relaxed);
+        self.stop.send_replace(true);
+    }
+
+    /// Asks the leader now and then, for ever.
+    async fn reach(self: Arc<Self>) {
+        self.members.reach.watch(&self.settings, || self.sighted.lock().clone()).await;
     }
 
     /// Joins the cluster. `None`: etcd does not answer.
@@ -238,11 +274,12 @@ impl Inner {
         }
     }
 
-    /// Notes why nobody leads. Returns whether there was no trouble before.
-    fn is_new_trouble(&self, trouble: &str) -> bool {
-        let trouble = trouble.replace(char::is_control, " ");
+    /// Notes why nobody leads. Clients without a login see the first words alone: the rest names endpoints. Returns whether
+    /// there was no trouble before.
+    fn is_new_trouble(&self, error: &str) -> bool {
+        let trouble = error.split(':').next().unwrap_or_default();
         let mut is_new = false;
-        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble).is_none());
+        self.leader.send_modify(|leader| is_new = leader.trouble.replace(trouble.to_owned()).is_none());
         is_new
     }
 
@@ -280,25 +317,27 @@ impl Inner {
         self.members.note_promised(self.memory.lock().promised);
         let watching = tokio::spawn(Arc::clone(self).watch());
         let beating = tokio::spawn(Arc::clone(self).beat(cluster.id));
+        let reaching = tokio::spawn(Arc::clone(self).reach());
         let mut stop = self.stop.subscribe();
+        let mut rest = Duration::ZERO;
         loop {
             let term = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,
-                term = self.stand_by(&cluster) => term,
+                term = self.stand_by(&cluster, rest) => term,
             };
-            if self.lead(term).await {
-                break;
-            }
+            rest = match self.lead(term).await {
+                Some(rest) => rest,
+                None => break,
+            };
         }
-        watching.abort();
-        beating.abort();
+        [watching, beating, reaching].iter().for_each(|task| task.abort());
         self.notebook.write(&self.memory.lock(), &cluster.id);
         self.members.leave(&self.etcd).await;
     }
 
-    /// A standby, until it may lead.
-    async fn stand_by(&self, cluster: &Cluster) -> Term {
+    /// A standby, until it may lead, which is not before this time has passed.
+    async fn stand_by(&self, cluster: &Cluster, rest: Duration) -> Term {
         let mut standby = standby::Standby::new(cluster.clone(), self.me.clone(), *self.memory.lock());
         let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let origin = Instant::now();
@@ -306,7 +345,7 @@ impl Inner {
             let etcd: Arc<dyn Etcd> = Arc::new(self.etcd.clone());
             standby.note_promised(self.members.promised());
             let looked = spawn_blocking(move || {
-                let looked = look(&mut standby, &etcd, origin);
+                let looked = look(&mut standby, &etcd, (origin, origin.elapsed() >= rest));
                 (standby, looked)
             });
             // The task ends only with the runtime, or by a panic that the hook has reported.
@@ -319,6 +358,7 @@ impl Inner {
                     if let Some(term) = term {
                         return term;
                     }
+                    standby.give_way(self.differs_from(sight.leader.as_ref()));
                 }
                 Err(error) => {
                     if self.is_new_trouble(&error.to_string()) {
@@ -333,8 +373,20 @@ impl Inner {
         }
     }
 
+    /// Whether what this node should have like the leader differs. The log says so once.
+    fn differs_from(&self, leader: Option<&Member>) -> bool {
+        let differs = self.members.differs_from(leader);
+        if !self.differs.swap(differs, Relaxed) && differs {
+            tracing::warn!(
+                "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
+            );
+        }
+        differs
+    }
+
     fn note(&self, sight: &Sight, is_mine: bool) {
         self.members.facts.set_restored(sight.is_restored);
+        *self.sighted.lock() = sight.leader.clone().filter(|_| !is_mine).map(|leader| (sight.epoch, leader));
         if let Some(leader) = &sight.leader {
             *self.previous.lock() = Some(leader.clone());
         }
@@ -357,8 +409,11 @@ impl Inner {
                 );
             }
             match (&known.trouble, &leader.trouble) {
-                (before, Some(trouble)) if *before != leader.trouble => {
-                    tracing::error!(head = sight.head, "{trouble}");
+                (before, Some(_)) if *before != leader.trouble => {
+                    tracing::error!(
+                        head = sight.head,
+                        "etcd was restored from an older state: no node leads"
+                    );
                 }
                 (Some(before), None) if before == RESTORED => tracing::warn!("The restored log is accepted"),
                 (Some(_), None) => tracing::info!("etcd answers again"),
@@ -369,8 +424,8 @@ impl Inner {
         });
     }
 
-    /// Leads until the term ends. Returns whether the node ends, too.
-    async fn lead(self: &Arc<Self>, term: Term) -> bool {
+    /// Leads until the term ends. Returns for how long this node leaves the lead to others; `None`: it ends.
+    async fn lead(self: &Arc<Self>, term: Term) -> Option<Duration> {
         let (epoch, begun) = (term.epoch(), Instant::now());
         tracing::info!(epoch, head = term.head(), "This node takes over");
         let (node, of_server) = (Arc::clone(self), term.clone());
@@ -390,10 +445,9 @@ impl Inner {
             Ok(Err(error)) => {
                 tracing::error!(%error, "This node cannot lead");
                 self.release(term).await;
-                sleep(millis(&self.settings, "cluster-takeover")).await;
-                return false;
+                return Some(millis(&self.settings, "cluster-takeover"));
             }
-            Err(_) => return true,
+            Err(_) => return None,
         };
         self.keep_in_mind(&server, &term);
         let begun_anew = term.clone();
@@ -406,27 +460,10 @@ impl Inner {
         self.leader.send_replace(Leader { epoch, addresses, trouble: None });
         let took_ms = begun.elapsed().as_millis() as u64;
         tracing::info!(epoch, took_ms, "This node leads");
-        let mut stop = self.stop.subscribe();
-        let shows = async {
-            loop {
-                sleep(SHOW_EVERY).await;
-                self.keep_in_mind(&server, &term);
-            }
-        };
-        let tells = async {
-            sleep(TELL_AFTER).await;
-            self.tell_switch(&server);
-            std::future::pending().await
-        };
-        tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => server.stop(),
-            () = server.stopped() => {}
-            () = shows => {}
-            () = tells => {}
-        }
-        let is_deposed = server.has_failed();
-        if is_deposed {
-            server.stop_now();
+        let goes_on = self.is_replaced(&server, &term).await;
+        match server.has_failed() {
+            true => server.stop_now(),
+            false => server.stop(),
         }
         server.finished().await;
         self.keep_in_mind(&server, &term);
@@ -435,11 +472,36 @@ impl Inner {
         self.server.lock().take();
         if server.has_failed() {
             tracing::warn!(epoch, "This node does not lead any more");
-            return *self.stop.borrow();
+            return (!*self.stop.borrow()).then_some(Duration::ZERO);
         }
-        self.release(term).await;
-        tracing::info!(epoch, "This node has handed over");
-        true
+        if self.release(term).await {
+            tracing::info!(epoch, "This node has handed over");
+        }
+        goes_on.then_some(reach::REST)
+    }
+
+    /// Resolves when the term is to end. Returns whether the node goes on, because another one is to lead.
+    async fn is_replaced(&self, server: &Server, term: &Term) -> bool {
+        let mut stop = self.stop.subscribe();
+        let asked = async {
+            while !self.members.facts.takes_hand_over() {
+                sleep(SHOW_EVERY).await;
+                self.keep_in_mind(server, term);
+            }
+            tracing::info!(epoch = term.epoch(), "This node was asked to hand over");
+        };
+        let tells = async {
+            sleep(TELL_AFTER).await;
+            self.tell_switch(server);
+            std::future::pending().await
+        };
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => false,
+            () = server.stopped() => false,
+            () = asked => true,
+            () = reach::hand_over_is_due(server, || self.members.reports(), term.epoch()) => true,
+            () = tells => true,
+        }
     }
 
     /// Notes how far a term is, and what its server has promised.
@@ -470,22 +532,35 @@ impl Inner {
         Ok(server)
     }
 
-    async fn release(&self, term: Term) {
+    /// Gives the epoch back. Returns whether another node may lead at once.
+    async fn release(&self, term: Term) -> bool {
         let released = tokio::time::timeout(RELEASE_MAX, spawn_blocking(move || term.release())).await;
-        if !matches!(released, Ok(Ok(Ok(())))) {
+        let is_released = matches!(released, Ok(Ok(Ok(()))));
+        if !is_released {
             tracing::warn!("The epoch is not given back: another node leads only after cluster-takeover");
         }
+        is_released
     }
 }
+
+/// Tells apart what all nodes should have alike. It is long enough for that, and too short to find a password by.
+fn digest(acl: &Acl, name: &str) -> String {
+    let text = [name.as_bytes(), b"\n", &acl_file::text(acl)].concat();
+    let mut hex = Digest::of(&text).hex();
+    hex.truncate(DIGEST_DIGITS);
+    hex
+}
+
+const DIGEST_DIGITS: usize = 8;
 
 /// Looks at etcd, and takes over if that is due.
 fn look(
     standby: &mut standby::Standby,
     etcd: &Arc<dyn Etcd>,
-    origin: Instant,
+    (origin, may_lead): (Instant, bool),
 ) -> Result<(Sight, Option<Term>), SightError> {
     let sight = standby.look(&**etcd, || origin.elapsed())?;
-    let term = if sight.is_due { standby.seize(Arc::clone(etcd))? } else { None };
+    let term = if sight.is_due && may_lead { standby.seize(Arc::clone(etcd))? } else { None };
     Ok((sight, term))
 }
 
@@ -519,7 +594,11 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
         return Err(format!("cluster-prefix '{prefix}': must be 1 to {PREFIX_BYTES_MAX} ASCII characters"));
     }
     let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
-    match endpoints.iter().any(Endpoint::is_tls) && settings.text("cluster-etcd-ca-cert").is_empty() {
+    check_trust(&endpoints, &settings.text("cluster-etcd-ca-cert"))
+}
+
+fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> {
+    match endpoints.iter().any(Endpoint::is_tls) && authorities.is_empty() {
         true => Err("cluster-etcd-ca-cert: must be set for an endpoint with https".to_owned()),
         false => Ok(()),
     }

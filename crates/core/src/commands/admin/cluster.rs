@@ -41,8 +41,9 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (commits, commit_micros) = cluster.commits();
     let nodes = cluster.others().len().saturating_add(1);
     let lines = [
-        ("cluster_state", "ok".to_owned()),
+        ("cluster_state", if cluster.unreached_by() == 0 { "ok" } else { "fail" }.to_owned()),
         ("cluster_known_nodes", nodes.to_string()),
+        ("cluster_unreached_by", cluster.unreached_by().to_string()),
         ("cluster_current_epoch", cluster.epoch().to_string()),
         ("cluster_name", cluster.name.clone()),
         ("cluster_leader", format!("{}:{}", cluster.me.host, cluster.me.port)),
@@ -55,6 +56,9 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut text: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
     for node in cluster.others() {
         text += &format!("cluster_standby:{}:{}\r\n", node.host, node.port);
+        if node.differs {
+            text += &format!("cluster_standby_differs:{}:{}\r\n", node.host, node.port);
+        }
     }
     call.reply.verbatim(&text);
     Ok(Outcome::Replied)

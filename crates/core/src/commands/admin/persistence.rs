@@ -7,6 +7,7 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::number;
 use redlatch_proto::resp::Reply;
 
+use crate::commands::quarantine::check_disk;
 use crate::commands::row::{Flags, Group, Row, integer, token};
 use crate::commands::{Call, Outcome, Shared};
 use crate::journal::Mode;
@@ -45,9 +46,19 @@ fn needed<'k>(call: &Call<'_, 'k>) -> Result<&'k Log, Refusal> {
     journal(call.shared).ok_or_else(text)
 }
 
+/// Holds the reply until everything is on the disk.
+///
+/// # Errors
+/// The error of the disk.
+fn hold_reply(call: &Call<'_, '_>, log: &Log) -> Result<(), Refusal> {
+    check_disk(call.shared)?;
+    log.hold_reply(call.now.lock);
+    Ok(())
+}
+
 fn save(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
-    needed(call)?.hold_reply(call.now.lock);
+    hold_reply(call, needed(call)?)?;
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -57,7 +68,7 @@ fn background_save(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !call.args.is_empty() && (!call.args.take("SCHEDULE") || !call.args.is_empty()) {
         return Err(Refusal::Syntax);
     }
-    needed(call)?.hold_reply(call.now.lock);
+    hold_reply(call, needed(call)?)?;
 
     call.reply.status("Background saving started");
     Ok(Outcome::Replied)
@@ -102,7 +113,7 @@ fn wait_aof(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_there = log.is_some_and(|log| local == 1 || log.status().unsynced == 0);
     if let Some(log) = log.filter(|_| local == 1) {
         // The disk takes milliseconds: the timeout is not looked at.
-        log.hold_reply(call.now.lock);
+        hold_reply(call, log)?;
     }
     let answer = |reply: &mut Reply<'_>| {
         reply.array(2);

@@ -22,6 +22,7 @@ const SUBCOMMANDS: &[Row] = &[
     row("CKQUORUM", ckquorum)
         .summary("Tells that a leader can be found: this node leads.")
         .args(&[text("master-name")]),
+    row("FAILOVER", failover).summary("Has another node lead.").args(&[text("master-name")]),
     row("GET-MASTER-ADDR-BY-NAME", address)
         .summary("Returns host and port of the node that leads.")
         .args(&[text("master-name")]),
@@ -75,6 +76,15 @@ fn address(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     } else {
         call.reply.null_array();
     }
+    Ok(Outcome::Replied)
+}
+
+fn failover(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    if !named(call)?.ask_to_hand_over() {
+        return Err(Refusal::said("NOGOODSLAVE No suitable replica to promote"));
+    }
+
+    call.reply.ok();
     Ok(Outcome::Replied)
 }
 

@@ -94,6 +94,23 @@ fn put(log: &Log, key: &'static str, (now, until): (u64, u64)) -> u64 {
     log.owed().synced
 }
 
+/// Where the frames with a horizon end, but for the first.
+fn horizons(file: &[u8]) -> Vec<usize> {
+    let mut frames = frame::Frames::open(file).unwrap().unwrap();
+    let mut ends = Vec::new();
+    while let Next::Frame(body) = frames.read().unwrap() {
+        let items = items(body, Seed::of(1)).unwrap().unwrap();
+        if !matches!(items[0], Item::Opened(_)) && items.iter().any(|item| matches!(item, Item::Horizon(_))) {
+            ends.push(frames.bytes as usize);
+        }
+    }
+    ends
+}
+
+fn removal_of(key: &'static str) -> [Mutation; 1] {
+    [Mutation::Remove { database: 0, key: Bytes::from_static(key.as_bytes()), expired: false }]
+}
+
 fn files(memory: &Memory) -> Vec<(u64, io::Cursor<Vec<u8>>)> {
     memory.0.lock().files.iter().map(|(number, file)| (*number, io::Cursor::new(file.clone()))).collect()
 }
@@ -220,6 +237,8 @@ fn every_cut_and_every_changed_byte_leaves_a_prefix() {
         log.sync(at(10_200), 700).unwrap();
     }
     let whole = memory.0.lock().files[&1].clone();
+    // Behind what comes later, there are fewer than two horizons.
+    let synced = horizons(&whole)[1];
     let all = ["a", "b", "c"];
     for at in 0..whole.len() {
         memory.0.lock().files.insert(1, whole[..at].to_vec());
@@ -235,7 +254,8 @@ fn every_cut_and_every_changed_byte_leaves_a_prefix() {
         let (changed, keys) = found(&memory);
         assert!(all.starts_with(&keys.iter().map(String::as_str).collect::<Vec<_>>()), "{at}");
         let resume = resume(&changed, LATER, &TERMS);
-        assert!(changed.ending == Ending::Damaged && resume.quarantine.is_some(), "{at}");
+        assert_eq!(changed.ending, if at < synced { Ending::Damaged } else { Ending::Torn }, "{at}");
+        assert!(keys.is_empty() || resume.quarantine.is_some(), "{at}");
     }
 }
 
@@ -268,9 +288,7 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     let owed = log.owed();
     log.write();
     assert_eq!((log.has(owed, || 0), log.error().as_deref()), (false, Some("the disk is full")));
-    let key = Bytes::from_static(b"a");
-    let removal = [Mutation::Remove { database: 0, key, expired: false }];
-    append(&log, (10_100, 0), &removal);
+    append(&log, (10_100, 0), &removal_of("a"));
     assert_eq!(log.owed(), owed, "a release is answered");
     let edit = |edit| Mutation::Edit { database: 0, key: Bytes::from_static(b"h"), edit: Edit::Hash(edit) };
     let count = HashEdit::Set(Bytes::from_static(b"me"), Bytes::from_static(b"0"));
@@ -281,6 +299,8 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
         append(&log, (10_100, 0), mutations);
         assert_eq!(log.owed(), owed, "a release inside of a hash is answered");
     }
+    append(&log, (16_000, u64::MAX), &removal_of("a"));
+    assert_eq!(log.owed(), owed, "nor long after the last sync, whatever lease it had");
     append(&log, (10_100, 0), &[edit(count)]);
     assert_ne!(log.owed(), owed, "what changes a count is not");
     let owed = log.owed();
@@ -292,9 +312,93 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     memory.0.lock().fails_to_sync = true;
     assert!(matches!(log.sync(at(10_200), 700), Err(crate::journal::log::SyncError::Sync(_))));
     let (found, keys) = found(&memory);
-    assert_eq!((found.ending, keys), (Ending::Damaged, vec!["a".to_owned()]));
+    assert_eq!((found.ending, keys), (Ending::Torn, vec!["a".to_owned()]));
     let resume = resume(&found, LATER, &TERMS);
-    assert_eq!(quarantine_ms(&resume), Some(resume.now.as_millis() + 60_000 + GRACE_MS));
+    // What was not synced was promised to nobody, or ends before the horizon.
+    assert_eq!(quarantine_ms(&resume), Some(found.horizon.until.as_millis()));
+    assert!(found.horizon.until > at(40_100));
+}
+
+#[test]
+fn a_torn_end_costs_no_more_than_the_horizon_and_nothing_where_all_waited_for_the_disk() {
+    for mode in [Mode::EverySecond, Mode::Always] {
+        let memory = Memory::default();
+        let log = log(mode, &memory);
+        put(&log, "a", (10_100, 11_100));
+        log.sync(at(10_200), 700).unwrap();
+        let synced = memory.0.lock().files[&1].clone();
+        put(&log, "b", (10_300, 11_300));
+        log.write();
+        let written = memory.0.lock().files[&1].clone();
+        let mut hole = written.clone();
+        hole[synced.len()..synced.len() + 20].fill(0);
+        for torn in [[&synced[..], &[0; 150]].concat(), [&synced[..], &[0x5a; 150]].concat(), hole] {
+            memory.0.lock().files.insert(1, torn);
+            let (found, keys) = found(&memory);
+            assert_eq!((found.ending, keys), (Ending::Torn, vec!["a".to_owned()]));
+            let resume = resume(&found, OTHER_BOOT, &TERMS);
+            let expected = (mode == Mode::EverySecond).then_some(10_200 + 1_000 + GRACE_MS);
+            assert_eq!(quarantine_ms(&resume), expected, "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_told_from_a_torn_end_by_the_syncs_behind_it() {
+    for mode in [Mode::EverySecond, Mode::Always] {
+        let memory = Memory::default();
+        let log = log(mode, &memory);
+        put(&log, "a", (10_100, 40_100));
+        log.sync(at(10_200), 700).unwrap();
+        let start = memory.0.lock().files[&1].len();
+        put(&log, "long", (10_300, 610_300));
+        log.write();
+        let end = memory.0.lock().files[&1].len();
+        let ending = || {
+            let mut disk = memory.0.lock();
+            let whole = disk.files[&1].clone();
+            disk.files.get_mut(&1).unwrap()[start..end].fill(0);
+            drop(disk);
+            let found = found(&memory).0;
+            memory.0.lock().files.insert(1, whole);
+            found
+        };
+        assert_eq!(ending().ending, Ending::Torn);
+        log.sync(at(11_000), 1_500).unwrap();
+        assert_eq!(ending().ending, Ending::Torn, "the power may have failed in this sync");
+        log.sync(at(12_000), 2_500).unwrap();
+        let found = ending();
+        assert_eq!(found.ending, Ending::Damaged);
+        let resume_with = |startup_guard_ms| resume(&found, LATER, &Terms { startup_guard_ms, ..TERMS });
+        assert_eq!(quarantine_ms(&resume_with(0)), Some(resume_with(0).now.as_millis() + 65_000));
+        assert_eq!(quarantine_ms(&resume_with(600_000)), Some(resume_with(0).now.as_millis() + 600_000));
+        assert_eq!(resume_with(0).token, 77_000_000, "tokens go on above all that may be lost");
+    }
+}
+
+#[test]
+fn releases_that_cannot_be_written_are_answered_when_what_is_written_is_synced() {
+    for mode in [Mode::EverySecond, Mode::Always] {
+        let memory = Memory::default();
+        let log = log(mode, &memory);
+        put(&log, "a", (10_100, u64::MAX));
+        log.write();
+        // Appended before anybody knows that the disk is full.
+        append(&log, (10_100, u64::MAX), &removal_of("a"));
+        let owed = log.owed();
+        memory.0.lock().is_full = true;
+        log.write();
+        assert!(log.is_failing() && !log.is_stuck() && !log.has(owed, || 0));
+        assert!(log.sync(at(10_200), 700).is_err());
+        assert!(log.has(owed, || 0), "{mode:?}");
+        put(&log, "b", (10_300, 10_400));
+        log.retry();
+        assert!(log.is_stuck() && !log.has(log.owed(), || 0));
+        memory.0.lock().is_full = false;
+        log.retry();
+        log.sync(at(10_500), 1_000).unwrap();
+        assert!(log.has(log.owed(), || 0) && !log.has_error());
+    }
 }
 
 #[test]
@@ -306,7 +410,7 @@ fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
     assert!(log.sync(at(10_200), 700).is_err());
     memory.0.lock().fails_to_sync = false;
     let (first, _) = found(&memory);
-    assert_eq!(first.ending, Ending::Damaged);
+    assert_eq!(first.ending, Ending::Torn);
     let opened =
         Opened { number: 2, previous: 1, previous_bytes: first.bytes, ..first.opened.clone().unwrap() };
     let horizon = Horizon { quarantine_until: at(75_000), ..first.horizon };
@@ -331,7 +435,7 @@ fn an_empty_new_file_and_a_journal_of_others() {
         assert_eq!((found.ending, found.number, keys), (Ending::Killed, 1, vec!["a".to_owned()]));
     }
     memory.0.lock().files.insert(3, frame::first_line());
-    assert_eq!(found(&memory).0.ending, Ending::Damaged);
+    assert_eq!(found(&memory).0.ending, Ending::Torn);
     let (nothing, _) = found(&Memory::default());
     assert_eq!((nothing.ending, nothing.number), (Ending::Nothing, 0));
     assert_eq!(
@@ -340,6 +444,7 @@ fn an_empty_new_file_and_a_journal_of_others() {
     );
     let guarded = Terms { startup_guard_ms: 5, ..TERMS };
     assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &guarded)), Some(77_005));
+    assert_eq!(resume(&nothing, BOOT, &guarded).token, 77_000_000, "no lower than what nothing tells of");
 }
 
 #[test]
@@ -359,7 +464,7 @@ fn an_older_state_goes_on_behind_all_that_may_have_been_promised_since() {
     let known = on(Lacks { restores: 1, promised, quarantine_ms: None });
     assert_eq!((known.now, quarantine_ms(&known), known.token), (at(500_000), Some(900_000), 8 << 40));
     let short = on(Lacks { restores: 1, promised, quarantine_ms: Some(10) });
-    assert_eq!(quarantine_ms(&short), Some(500_010), "whoever accepts it knows better");
+    assert_eq!(quarantine_ms(&short), Some(500_010), "the operator knows better");
     let (nothing, _) = self::found(&Memory::default());
     let terms = Terms { lacks: Some(Lacks { restores: 1, promised, quarantine_ms: None }), ..TERMS };
     assert_eq!(quarantine_ms(&resume(&nothing, BOOT, &terms)), Some(900_000), "also where nothing is left");
@@ -389,7 +494,7 @@ fn a_journal_goes_on_behind_files_that_could_not_be_read() {
     let len = memory.0.lock().files[&1].len();
     memory.0.lock().files.get_mut(&1).unwrap().truncate(len - 1);
     let (damaged, keys) = found(&memory);
-    assert_eq!((damaged.ending, damaged.number, keys), (Ending::Damaged, 2, vec!["a".to_owned()]));
+    assert_eq!((damaged.ending, damaged.number, keys), (Ending::Torn, 2, vec!["a".to_owned()]));
     let next = going_on(&memory, OTHER_BOOT, Mode::EverySecond);
     put(&next, "b", (10_500, 40_500));
     next.write();
@@ -456,7 +561,7 @@ fn a_missing_file_does_not_hide_what_is_in_the_file_before_it() {
     drop(going_on(&memory, LATER, Mode::EverySecond));
     memory.0.lock().files.remove(&2);
     let (gap, keys) = found(&memory);
-    assert_eq!((gap.ending, keys), (Ending::Damaged, vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!((gap.ending, keys), (Ending::Torn, vec!["a".to_owned(), "b".to_owned()]));
 }
 
 #[test]

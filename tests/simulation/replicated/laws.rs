@@ -1,0 +1,70 @@
+//! What must hold when a node begins to serve, and at the end of a run.
+
+use redlatch_core::journal::recovery::{Ending, Found, Resume};
+use redlatch_core::keyspace::Keyspace;
+use redlatch_proto::clock::{Clock, Now};
+
+use super::{BEGIN_MS, Defect, GRANTLESS_MS_MAX, SILENCE_MS_MAX, World};
+use crate::simulation::crash_clients::lost_hold;
+use crate::simulation::linearizable;
+use crate::simulation::parts::{State, living, state_of};
+
+impl World {
+    /// The laws at the beginning of a term.
+    pub(super) fn check_start(
+        &mut self,
+        keyspace: &Keyspace,
+        now: Now,
+        found: &Found,
+        resume: &Resume,
+    ) -> Result<(), String> {
+        if matches!(found.ending, Ending::Torn | Ending::Damaged) {
+            return Err("the log counts as damaged".to_owned());
+        }
+        if self.restores > 0 {
+            return Ok(());
+        }
+        if resume.quarantine.is_some() {
+            return Err("nobody waits in quarantine".to_owned());
+        }
+        let ahead = self.clock.as_ref().map(|clock| clock.now().lock).filter(|before| resume.now > *before);
+        if let Some(before) = ahead.filter(|_| self.defect == Defect::None) {
+            return Err(format!("lock time is ahead of {before:?}"));
+        }
+        let state = state_of(keyspace, now);
+        if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, self.now_ms())) {
+            return Err(lost);
+        }
+        let state = without_sessions(state);
+        match self.state.take().map(|before| without_sessions(living(&before, now))) {
+            Some(before) if before != state => Err(format!("the state was {before:?} and is {state:?}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The laws at the end of a run.
+    pub(super) fn check_end(&self) -> Result<(), String> {
+        for (register, history) in self.histories.iter().enumerate().filter(|_| self.restores == 0) {
+            linearizable::check(history).map_err(|why| format!("shared:{register}: {why}"))?;
+        }
+        let silence_ms = self.now_ms() - self.answered_ms;
+        // A canary must break more than this.
+        if silence_ms > SILENCE_MS_MAX && self.defect == Defect::None {
+            return Err(format!("nobody was answered for {silence_ms} ms"));
+        }
+        if self.restores > 0 && self.defect == Defect::None {
+            let idle_ms = self.now_ms() - BEGIN_MS - self.stats.granted_ms;
+            if idle_ms > GRANTLESS_MS_MAX {
+                return Err(format!("nothing was granted for {idle_ms} ms"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A state without the keys that may be locks of sessions: each leader gives them an end of its own. Beliefs in them are
+/// checked for themselves.
+fn without_sessions(mut state: State) -> State {
+    state.retain(|(_, key), _| !key.starts_with(b"Native"));
+    state
+}
