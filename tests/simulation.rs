@@ -20,6 +20,7 @@ mod panics;
 pub(crate) mod parts;
 mod replicated;
 mod replicated_etcd;
+mod replicated_moves;
 mod replicated_node;
 mod replicated_terms;
 mod waits;

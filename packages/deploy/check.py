@@ -76,6 +76,24 @@ def check_manifests() -> None:
     print("the manifests fit their schemas")
 
 
+def check_cluster_names() -> None:
+    """In the file for Compose, etcd and the nodes call each other by the names of their services."""
+    services = yaml.safe_load((HERE / "compose-cluster.yaml").read_text())["services"]
+    settings = {name: service["environment"] for name, service in services.items()}
+    members = {name for name in settings if name.startswith("etcd-")}
+    for name in members:
+        own = settings[name]
+        assert own["ETCD_NAME"] == name and f"//{name}:" in own["ETCD_ADVERTISE_CLIENT_URLS"], name
+        peers = dict(peer.split("=") for peer in own["ETCD_INITIAL_CLUSTER"].split(","))
+        assert set(peers) == members and peers[name] == own["ETCD_INITIAL_ADVERTISE_PEER_URLS"], name
+    for name in set(settings) - members:
+        own = settings[name]
+        endpoints = set(own["REDLATCH_CLUSTER_ETCD"].split(","))
+        assert endpoints == {settings[member]["ETCD_ADVERTISE_CLIENT_URLS"] for member in members}, name
+        assert own["REDLATCH_CLUSTER_ANNOUNCE"] == f"{name}:6379", name
+    print(f"the {len(members)} members of etcd and {len(settings) - len(members)} nodes know each other")
+
+
 def check_units() -> None:
     """systemd reads the units without a complaint, if it is here. The program need not be installed."""
     if shutil.which("systemd-analyze") is None:
@@ -137,6 +155,7 @@ def main() -> None:
     check_dashboard()
     check_queries()
     check_manifests()
+    check_cluster_names()
     check_units()
     if options.redlatch:
         deployed.check(options.redlatch)

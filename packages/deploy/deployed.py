@@ -29,6 +29,8 @@ SCRAPES = 80
 # A healthy server has run for longer than the alert about starts looks back.
 UPTIME_SECS = 3600
 UPTIME = "redlatch_uptime_in_seconds"
+# A leader commits five times a second.
+COMMITS = "redlatch_cluster_commits_total"
 
 
 def unit() -> dict[str, list[str]]:
@@ -58,6 +60,19 @@ def environments() -> dict[str, dict[str, str]]:
     }
 
 
+def node_environments() -> dict[str, dict[str, str]]:
+    """As environments(), of the files for nodes of a cluster."""
+    image = environments()["Dockerfile"]
+    compose = yaml.safe_load((HERE / "compose-cluster.yaml").read_text())["services"]["redlatch-0"]["environment"]
+    documents = yaml.safe_load_all((HERE / "kubernetes-cluster.yaml").read_text())
+    (pod,) = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "Deployment"]
+    kubernetes = {each["name"]: each.get("value", PASSWORD) for each in pod["containers"][0]["env"]}
+    return {
+        "compose-cluster.yaml": image | compose | {"REDLATCH_REQUIREPASS": PASSWORD},
+        "kubernetes-cluster.yaml": image | kubernetes,
+    }
+
+
 class Server:
     """A process with the settings of a file."""
 
@@ -68,6 +83,8 @@ class Server:
         self.port, self.http = cluster.free_ports(2)
         local = {"REDLATCH_BIND": "127.0.0.1", "REDLATCH_HTTP_BIND": "127.0.0.1"}
         ports = {"REDLATCH_PORT": str(self.port), "REDLATCH_HTTP_PORT": str(self.http)}
+        if "REDLATCH_CLUSTER_ANNOUNCE" in settings:
+            local["REDLATCH_CLUSTER_ANNOUNCE"] = f"127.0.0.1:{self.port}"
         directory = {"REDLATCH_DIR": str(home / "state")} if "REDLATCH_DIR" in settings else {}
         os_variables = {key: value for key, value in os.environ.items() if not key.startswith("REDLATCH_")}
         self.environment = os_variables | settings | local | ports | directory | more
@@ -134,7 +151,7 @@ class Server:
         return found
 
 
-def fired(scrapes: list[tuple[dict[str, float], dict[str, float]]]) -> set[str]:
+def fired(scrapes: list[tuple[dict[str, float], dict[str, float]]], commits_rise: bool = True) -> set[str]:
     """The alerts that fire for servers whose samples go from the first to the second ones of each pair."""
     series = []
     for before, after in scrapes:
@@ -143,6 +160,8 @@ def fired(scrapes: list[tuple[dict[str, float], dict[str, float]]]) -> set[str]:
             steps = f"{before.get(name, value):f}+0x{half} {value:f}+0x{half}"
             if name.startswith(UPTIME):
                 steps = f"{UPTIME_SECS}+{SCRAPE_SECS}x{SCRAPES}"
+            if name.startswith(COMMITS) and value > 0:
+                steps = f"{value}+{5 * SCRAPE_SECS if commits_rise else 0}x{SCRAPES}"
             series.append({"series": name, "values": steps})
     groups = yaml.safe_load(ALERTS.read_text())["groups"]
     names = [rule["alert"] for group in groups for rule in group["rules"]]
@@ -177,6 +196,10 @@ def check_alerts(servers: list[Server], names: str) -> None:
 
     assert with_all("up{", 0) == {"RedlatchDown"}
     assert with_all("redlatch_leads{", 0) == {"RedlatchNobodyLeads"}
+    assert with_all("redlatch_cluster_restored{", 1) == {"RedlatchLogRestored"}
+    if any(name.startswith(COMMITS) and value for _, after in scrapes for name, value in after.items()):
+        assert with_all("redlatch_cluster_nodes{", 1) == {"RedlatchNoStandby"}
+        assert fired(scrapes, commits_rise=False) == {"RedlatchCommitsStand"}
     print(f"{names}: no alert fires")
 
 
@@ -214,12 +237,13 @@ def check_alone(processes: cluster.Cluster) -> None:
 
 def check_nodes(processes: cluster.Cluster) -> None:
     processes.start_etcd(1)
-    for name, settings in environments().items():
+    for name, settings in (environments() | node_environments()).items():
         more = {"REDLATCH_CLUSTER_ETCD": processes.endpoints, "REDLATCH_CLUSTER_PREFIX": f"/{name}/"}
         leader, standby = (Server(processes, f"{name}/{role}", settings, more) for role in ["leader", "standby"])
         leader.start(processes.redlatch)
         leader.await_status("/readyz", 200)
         standby.start(processes.redlatch)
         standby.await_status("/healthz", 200, f":{leader.port} leads")
+        leader.await_status("/metrics", 200, "\nredlatch_cluster_nodes 2\n")
         standby.take_and_release()
         check_alerts([leader, standby], f"{name}, a leader and a standby")

@@ -229,6 +229,25 @@ impl Etcd {
         self.members[number].process = Some(process.expect("etcd starts"));
     }
 
+    /// Kills a member as the loss of its machine does, and puts a new one in its place, with another address and no files.
+    pub(crate) fn replace(&mut self, number: usize) {
+        self.signal(number, Signal::SIGKILL);
+        std::fs::remove_dir_all(self.directory.path(&format!("m{number}"))).expect("its files");
+        let name = format!("m{number}");
+        let (_, list) = self.ctl(&["member", "list"]);
+        // Id, status, name, addresses.
+        let line = list.lines().find(|line| line.split(", ").nth(2) == Some(&name)).expect("the member");
+        let id = line.split(", ").next().expect("an id").to_owned();
+        let member = &mut self.members[number];
+        (member.client, member.peer) = (member.host.port(2379), member.host.port(2380));
+        let peer = format!("--peer-urls={}", self.url(&self.members[number], self.members[number].peer));
+        // etcd refuses a change until its members have been connected for some seconds.
+        wait_until("the removal", || self.ctl(&["member", "remove", &id]).0);
+        wait_until("the addition", || self.ctl(&["member", "add", &name, &peer]).0);
+        self.more.extend(["--initial-cluster-state", "existing"].map(str::to_owned));
+        self.restart(number);
+    }
+
     /// The members, as `--initial-cluster` wants them.
     fn peers(&self) -> String {
         let named = (0..).zip(&self.members).map(|(n, m)| format!("m{n}={}", self.url(m, m.peer)));

@@ -26,7 +26,7 @@ fn acquire(node: &Node, key: &str, owner: &str) -> Option<i64> {
 }
 
 /// Runs `redlatch cluster`; whether it succeeds, and what it says.
-fn cluster(words: &[&str]) -> (bool, String) {
+pub(crate) fn cluster(words: &[&str]) -> (bool, String) {
     let output = redlatch().arg("cluster").args(words).output().expect("redlatch starts");
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
@@ -72,11 +72,15 @@ fn go_through(mut etcd: Etcd) {
     let http: SocketAddr = format!("127.0.0.1:{http_port}").parse().expect("an address");
     let ready = http::get(http, "/readyz");
     assert!(ready.status == 503 && ready.body.contains(FOUND), "{ready:?}");
+    let waits =
+        |value| http::get(http, "/metrics").body.contains(&format!("\nredlatch_cluster_restored {value}\n"));
+    assert!(waits(1), "{:?}", http::get(http, "/metrics"));
     let (_, status) = cluster(&["status", "--url", &format!("redis://{}", standby.address())]);
     assert!(status.contains(FOUND) && status.contains("accept-restored"), "{status}");
 
     accept(&etcd);
     let (token, granted) = acquire_at_last(&standby, "late");
+    assert!(waits(0), "a node leads");
     assert!(granted - asked >= LEASE, "the lock was held");
     assert!(token > late, "{token} after {late}");
     // The quarantine does not come again.

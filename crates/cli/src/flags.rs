@@ -18,8 +18,8 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, accept_restored, harness, load_command, load_flags, lock_flags, replay, run, test_flags, timeline,
-    top, views,
+    Fault, accept_restored, harness, load_command, load_flags, lock_flags, moves, replay, run, test_flags,
+    timeline, top, views,
 };
 
 /// The action that the arguments ask for.
@@ -27,6 +27,7 @@ use super::{
 pub(super) enum Action {
     /// Let the nodes of a cluster lead again after a restore of etcd.
     AcceptRestored(accept_restored::Options),
+    Move(moves::Way, Request),
     /// Say whether the server would start with these settings.
     CheckConfig(Request),
     /// Ask a running server whether it is alive.
@@ -70,13 +71,7 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
         Some("check-config") if !asks_for_help(arguments) => {
             serve(&lossy(&arguments[1..])).map(Action::CheckConfig)
         }
-        Some("cluster")
-            if arguments.get(1).is_some_and(|word| word == "accept-restored")
-                && !asks_for_help(arguments) =>
-        {
-            let options = serve(&lossy(&arguments[2..])).and_then(accept_restored::Options::of);
-            Ok(options.map_or_else(Action::Misused, Action::AcceptRestored))
-        }
+        Some("cluster") if !asks_for_help(arguments) => of_cluster(arguments),
         Some("-h" | "--help" | "help" | "check-config" | "health" | "completions" | "man") => {
             subcommand(arguments)
         }
@@ -85,6 +80,20 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
         }
         _ => serve(&lossy(arguments)).map(Action::Serve),
     }
+}
+
+/// What `redlatch cluster` is asked for: most of it takes the settings of a node.
+fn of_cluster(arguments: &[OsString]) -> Result<Action, Fault> {
+    let word = arguments.get(1).and_then(|word| word.to_str()).unwrap_or_default();
+    let request = || serve(&lossy(&arguments[2..]));
+    let action = if word == "accept-restored" {
+        request().and_then(accept_restored::Options::of).map(Action::AcceptRestored)
+    } else if let Some(way) = moves::Way::of(word) {
+        request().map(|request| Action::Move(way, request))
+    } else {
+        subcommand(arguments)
+    };
+    Ok(action.unwrap_or_else(Action::Misused))
 }
 
 fn asks_for_help(arguments: &[OsString]) -> bool {

@@ -26,6 +26,7 @@ mod load_flags;
 mod lock_flags;
 mod log;
 mod log_file;
+mod moves;
 #[cfg(feature = "otlp")]
 mod otlp;
 #[cfg(not(feature = "otlp"))]
@@ -74,6 +75,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
         Action::AcceptRestored(options) => return accept_restored::accept(&options),
+        Action::Move(way, request) => return moves::run(way, &request),
         Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Load(options) => return Ok(load_command::run(options).into()),

@@ -61,10 +61,16 @@ fn cluster() -> Command {
         .about("Lets nodes lead again after etcd was restored from a snapshot.")
         .arg(time("quarantine", "How long nothing is granted.", "for the longest lease that is known"))
         .after_help(ACCEPT_HELP);
+    let import = Command::new("import")
+        .about("Moves the locks of a stopped server's journal to a cluster that is not there yet.")
+        .after_help(IMPORT_HELP);
+    let export = Command::new("export")
+        .about("Moves the locks of a cluster whose nodes are stopped to the journal of one server.")
+        .after_help(EXPORT_HELP);
     Command::new("cluster")
-        .about("Says which node of a cluster leads, has another one lead, and lets it go on after a restore of etcd.")
+        .about("Says which node of a cluster leads, has another one lead, restores it, and moves locks to and from it.")
         .subcommand_required(true)
-        .subcommands([view(status), view(hand_over), with_settings(accept)])
+        .subcommands([view(status), view(hand_over)].into_iter().chain([accept, import, export].map(with_settings)))
 }
 
 fn run() -> Command {
@@ -273,6 +279,16 @@ const ACCEPT_HELP: &str = "\
 Reads the settings of a node, and asks the same etcd. What was written after the snapshot is lost, and locks that were granted
 after it are not known: the next node that leads grants nothing until they have ended. See docs/replication.md. Exits with 0
 or 1; 64 for bad options.";
+
+const IMPORT_HELP: &str = "\
+Reads the settings of a node; --dir is that of the server. Keys, locks with their leases, tokens and functions go to the
+cluster; a quarantine that the server would begin with is the cluster's. Afterwards no server starts on the directory. See
+docs/replication.md. Exits with 0 or 1; 64 for bad options.";
+
+const EXPORT_HELP: &str = "\
+Reads the settings of a node; --dir is where the server will keep its journal, and has none. Keys, locks with their leases,
+tokens and functions go there. Afterwards no node joins the cluster. See docs/replication.md. Exits with 0 or 1; 64 for bad
+options.";
 
 const VIEW_CODES: &str =
     "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if no server could be asked.";

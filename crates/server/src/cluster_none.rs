@@ -70,3 +70,22 @@ pub async fn accept_restored(settings: &Settings, _: Option<Duration>) -> Result
     check(settings)?;
     Err("cluster-etcd: names no endpoint".to_owned())
 }
+
+/// What was moved.
+pub struct Moved {
+    pub keys: usize,
+    pub quarantine: Option<(Duration, &'static str)>,
+}
+
+/// # Errors
+/// Always.
+pub async fn import(_: Builder, settings: Settings) -> Result<Moved, String> {
+    check(&settings)?;
+    Err("cluster-etcd: names no endpoint".to_owned())
+}
+
+/// # Errors
+/// Always.
+pub async fn export(builder: Builder, settings: Settings) -> Result<Moved, String> {
+    import(builder, settings).await
+}

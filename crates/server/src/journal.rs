@@ -80,7 +80,7 @@ pub(super) trait Place: Debug + Send + Sync {
 pub(super) struct Recovered {
     pub(super) log: Arc<Log>,
     pub(super) clock: Arc<SystemClock>,
-    quarantine: Option<(LockTime, &'static str)>,
+    pub(super) quarantine: Option<(LockTime, &'static str)>,
     /// The libraries of functions, as FUNCTION DUMP gives them.
     functions: Option<Bytes>,
     replayed: Replayed,

@@ -47,6 +47,8 @@ enum Doubt {
 const READ_BYTES: usize = 256 * 1024;
 /// The names of journal files begin so; their number follows.
 const PREFIX: &str = "journal-";
+/// The file that says that the locks of the journal are in a cluster now.
+const MOVED: &str = "moved";
 /// How the identity begins; the version of the directory and the id follow.
 const IDENTITY: &str = "redlatch data 1\nid ";
 /// The name of the file that takes up room for a full disk, and its bytes: more than 10,000 releases.
@@ -59,6 +61,21 @@ impl Directory {
     /// # Errors
     /// A sentence that names the directory.
     pub(super) fn open(dir: &str, fresh_id: [u8; 20]) -> Result<Self, String> {
+        let directory = Self::open_moved(dir, fresh_id)?;
+        if directory.path.join(MOVED).exists() {
+            let path = directory.path.display();
+            return Err(format!(
+                "dir '{path}': its locks were moved to a cluster, by 'redlatch cluster import'"
+            ));
+        }
+        Ok(directory)
+    }
+
+    /// As [`Directory::open`], also where the locks were moved to a cluster.
+    ///
+    /// # Errors
+    /// A sentence that names the directory.
+    pub(super) fn open_moved(dir: &str, fresh_id: [u8; 20]) -> Result<Self, String> {
         let path = Path::new(dir).join("data");
         let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
         if !path.exists() {
@@ -83,6 +100,16 @@ impl Directory {
         };
         let server = known.unwrap_or(fresh_id);
         Ok(Self { path, lock, server, is_identified: known.is_some(), doubt })
+    }
+
+    /// From now on no server starts on it: its locks are in a cluster.
+    ///
+    /// # Errors
+    /// The system's.
+    #[cfg(feature = "etcd")]
+    pub(super) fn mark_moved(&self) -> io::Result<()> {
+        open_private(OpenOptions::new().create(true).write(true), &self.path.join(MOVED))?.sync_all()?;
+        File::open(&self.path)?.sync_all()
     }
 
     /// The path of the file of that number.
@@ -210,7 +237,7 @@ pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
     let path = Path::new(dir).join("data");
     match numbers(&path) {
         _ if dir.is_empty() => Ok(()),
-        Ok(found) if found.is_empty() => Ok(()),
+        Ok(found) if found.is_empty() || path.join(MOVED).exists() => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(_) => Err(format!(
             "dir '{dir}': has the journal of a server by itself, whose locks a cluster does not know"

@@ -88,7 +88,7 @@ use worker::runtime;
 /// interface: any version may change it.
 #[doc(hidden)]
 pub mod process {
-    pub use crate::cluster::{Node, OnLead, accept_restored};
+    pub use crate::cluster::{Moved, Node, OnLead, accept_restored, export, import};
     pub use crate::handle::url;
     pub use crate::inherited::Inherited;
     pub use crate::worker::runtime;

@@ -14,6 +14,10 @@ use crate::journal::item;
 pub const VERSION: u32 = 1;
 /// The beginning of the first line of `cluster`. The version follows.
 const FIRST_LINE: &str = "redlatch cluster ";
+/// What `cluster` begins with while the journal of a server is being put there.
+pub(super) const ARRIVING: &str = "arriving ";
+/// What `cluster` begins with once its locks are on their way to the journal of a server.
+pub(super) const LEAVING: &str = "leaving ";
 /// The first line of an `epoch` that nobody owns.
 const RELEASED: &str = "released";
 
@@ -116,6 +120,9 @@ pub enum JoinError {
     /// The keys are not those of a cluster of redlatch.
     #[error("the prefix is used for something else: {0}")]
     Foreign(String),
+    /// The locks are on their way: see [`super::moving`].
+    #[error("{0}")]
+    Moving(&'static str),
     /// A setting of this node is not that of the cluster.
     #[error("the cluster has {name} {theirs}, and this node {ours}")]
     Differs {
@@ -154,7 +161,16 @@ impl Cluster {
         let Some(KeyValue { value: text, .. }) = answer.reads.first().and_then(|found| found.first()) else {
             return Err(JoinError::Foreign("there is an epoch or a head, and no cluster".to_owned()));
         };
-        let (id, theirs) = Self::parse(text)?;
+        Self::agreed_on(keys, text.clone(), Self::parse(text)?, agreed)
+    }
+
+    /// The cluster of this text, which says this, if that is what the node is started with.
+    pub(super) fn agreed_on(
+        keys: Keys,
+        text: Bytes,
+        (id, theirs): ([u8; 20], Agreed),
+        agreed: Agreed,
+    ) -> Result<Self, JoinError> {
         let (takeover_ms, databases) = (theirs.takeover_ms.to_string(), theirs.databases.to_string());
         for (name, theirs, ours) in [
             ("takeover", takeover_ms, agreed.takeover_ms.to_string()),
@@ -164,7 +180,12 @@ impl Cluster {
                 return Err(JoinError::Differs { name, theirs, ours });
             }
         }
-        Ok(Self { keys, id, agreed, text: text.clone() })
+        Ok(Self { keys, id, agreed, text })
+    }
+
+    /// The text of `cluster`.
+    pub(super) fn text(&self) -> &Bytes {
+        &self.text
     }
 
     /// The condition that the keys are still those of this cluster.
@@ -177,14 +198,22 @@ impl Cluster {
         found.is_some_and(|found| found.value == self.text)
     }
 
-    fn text_of(id: [u8; 20], agreed: &Agreed) -> Bytes {
+    pub(super) fn text_of(id: [u8; 20], agreed: &Agreed) -> Bytes {
         let id = item::id_text(&id);
         let Agreed { takeover_ms, databases } = agreed;
         let text = format!("{FIRST_LINE}{VERSION}\nid {id}\ntakeover {takeover_ms}\ndatabases {databases}\n");
         text.into()
     }
 
-    fn parse(text: &[u8]) -> Result<([u8; 20], Agreed), JoinError> {
+    pub(super) fn parse(text: &[u8]) -> Result<([u8; 20], Agreed), JoinError> {
+        if text.starts_with(ARRIVING.as_bytes()) {
+            return Err(JoinError::Moving(
+                "the locks of a server are being moved here: 'redlatch cluster import' has not ended",
+            ));
+        }
+        if text.starts_with(LEAVING.as_bytes()) {
+            return Err(JoinError::Moving("its locks were moved away, by 'redlatch cluster export'"));
+        }
         let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]).into_owned();
         let foreign = || JoinError::Foreign(format!("cluster is {shown:?}"));
         let text = std::str::from_utf8(text).map_err(|_| foreign())?;

@@ -8,6 +8,7 @@
 
 pub mod cluster;
 pub mod etcd;
+pub mod moving;
 pub mod restored;
 pub mod standby;
 pub mod term;

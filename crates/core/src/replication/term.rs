@@ -149,12 +149,8 @@ impl Term {
             return Ok(());
         }
         let done = Restored { state: RestoredState::Done, ..self.0.restored };
-        let answer = self.0.etcd.transact(&Transaction {
-            conditions: vec![self.is_mine()],
-            then: vec![Operation::Put { key: self.0.cluster.keys.restored(), value: done.text() }],
-            otherwise: Vec::new(),
-        })?;
-        if answer.has_succeeded { Ok(()) } else { Err(TermError::Deposed) }
+        self.change(vec![Operation::Put { key: self.0.cluster.keys.restored(), value: done.text() }])
+            .map(drop)
     }
 
     /// What this node remembers of the log.
@@ -335,12 +331,22 @@ impl Term {
     pub fn release(&self) -> Result<(), TermError> {
         self.0.state.lock().over = Some(TermError::Deposed);
         let key = self.0.cluster.keys.epoch();
-        let answer = self.0.etcd.transact(&Transaction {
-            conditions: vec![self.is_mine()],
-            then: vec![Operation::Put { key, value: Member::epoch_text(None) }],
-            otherwise: Vec::new(),
-        })?;
-        if answer.has_succeeded { Ok(()) } else { Err(TermError::Deposed) }
+        self.change(vec![Operation::Put { key, value: Member::epoch_text(None) }]).map(drop)
+    }
+
+    /// Changes keys, if the epoch is that of this term.
+    ///
+    /// # Errors
+    /// [`TermError`]
+    pub(super) fn change(&self, then: Vec<Operation>) -> Result<Answer, TermError> {
+        let conditions = vec![self.is_mine()];
+        let answer = self.0.etcd.transact(&Transaction { conditions, then, otherwise: Vec::new() })?;
+        if answer.has_succeeded { Ok(answer) } else { Err(TermError::Deposed) }
+    }
+
+    /// The cluster whose log this is.
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.0.cluster
     }
 }
 
@@ -350,9 +356,14 @@ impl Entry {
         if self.bytes.is_empty() {
             return Bytes::new();
         }
-        let header = [self.file.to_le_bytes(), self.offset.to_le_bytes()];
-        [header.as_flattened(), &self.bytes].concat().into()
+        entry_value(self.file, self.offset, &self.bytes)
     }
+}
+
+/// The value of an entry with these bytes of a file.
+pub(super) fn entry_value(file: u64, offset: u64, bytes: &[u8]) -> Bytes {
+    let header = [file.to_le_bytes(), offset.to_le_bytes()];
+    [header.as_flattened(), bytes].concat().into()
 }
 
 impl State {
@@ -425,15 +436,7 @@ impl Storage for Term {
             state.firsts.retain(|file, _| *file >= number);
             first
         };
-        let answer = self.0.etcd.transact(&Transaction {
-            conditions: vec![self.is_mine()],
-            then: vec![Operation::Delete { key: keys.log(0), end: Some(keys.log(first)) }],
-            otherwise: Vec::new(),
-        });
-        let answer = answer.map_err(TermError::from)?;
-        if !answer.has_succeeded {
-            return Err(TermError::Deposed.into());
-        }
+        let answer = self.change(vec![Operation::Delete { key: keys.log(0), end: Some(keys.log(first)) }])?;
         // What was removed takes room until it is forgotten. Others who use this etcd may still read what is younger than the
         // removal before.
         let revision = std::mem::replace(&mut self.0.state.lock().forgettable, answer.revision);

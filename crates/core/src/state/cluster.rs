@@ -33,6 +33,7 @@ pub struct ClusterFacts {
     commits: AtomicU64,
     commit_micros: AtomicU64,
     is_late: AtomicBool,
+    is_restored: AtomicBool,
     unreached_by: AtomicUsize,
     is_asked_to_hand_over: AtomicBool,
     is_slow: AtomicBool,
@@ -55,6 +56,7 @@ impl ClusterFacts {
             is_slow: AtomicBool::new(false),
             unreached_by: AtomicUsize::new(0),
             is_asked_to_hand_over: AtomicBool::new(false),
+            is_restored: AtomicBool::new(false),
         }
     }
 
@@ -92,6 +94,16 @@ impl ClusterFacts {
     /// Notes whether etcd takes the log. Returns what it was before.
     pub fn set_late(&self, is_late: bool) -> bool {
         self.is_late.swap(is_late, Relaxed)
+    }
+
+    /// Whether no node leads, because the log is an older state of itself, which nobody has accepted.
+    pub fn is_restored(&self) -> bool {
+        self.is_restored.load(Relaxed)
+    }
+
+    /// Notes whether the log waits to be accepted.
+    pub fn set_restored(&self, is_restored: bool) {
+        self.is_restored.store(is_restored, Relaxed);
     }
 
     /// How many of the others do not reach this node.

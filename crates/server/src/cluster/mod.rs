@@ -10,6 +10,7 @@ mod gateway;
 mod leader;
 mod listen;
 mod members;
+mod moving;
 mod node;
 mod notebook;
 mod place;
@@ -18,5 +19,6 @@ mod sockets;
 mod splice;
 mod standby_http;
 
+pub use moving::{Moved, export, import};
 pub(super) use node::check;
 pub use node::{Node, OnLead, accept_restored};

@@ -149,7 +149,7 @@ impl Node {
             differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
         });
-        inner.accept(shared)?;
+        inner.accept(shared.with_cluster(Arc::clone(&inner.members.facts)))?;
         // What etcd refuses at once is said by the start.
         let cluster = inner.join().await.map_err(StartError::Unusable)?;
         tokio::spawn(Arc::clone(&inner).run(cluster));
@@ -257,10 +257,7 @@ impl Inner {
     /// # Errors
     /// A sentence about the setting that keeps this node out.
     async fn join(&self) -> Result<Option<Cluster>, String> {
-        let agreed = Agreed {
-            takeover_ms: self.settings.integer("cluster-takeover").unsigned_abs(),
-            databases: self.settings.integer("databases") as u16,
-        };
+        let agreed = agreed(&self.settings);
         let (keys, etcd) = (self.keys.clone(), self.etcd.clone());
         let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
         let Ok(joined) = joined.await else { return Ok(None) };
@@ -388,6 +385,7 @@ impl Inner {
     }
 
     fn note(&self, sight: &Sight, is_mine: bool) {
+        self.members.facts.set_restored(sight.is_restored);
         *self.sighted.lock() = sight.leader.clone().filter(|_| !is_mine).map(|leader| (sight.epoch, leader));
         if let Some(leader) = &sight.leader {
             *self.previous.lock() = Some(leader.clone());
@@ -622,7 +620,7 @@ pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) 
 /// Bytes of a prefix at most: it is in every request.
 const PREFIX_BYTES_MAX: usize = 256;
 
-fn client(settings: &Settings) -> Result<EtcdClient, String> {
+pub(super) fn client(settings: &Settings) -> Result<EtcdClient, String> {
     let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
     let text = |name| Some(settings.text(name)).filter(|text| !text.is_empty());
     let trust = Trust {
@@ -634,6 +632,14 @@ fn client(settings: &Settings) -> Result<EtcdClient, String> {
     // Half of it: a leader tries another endpoint before it is replaced.
     let answer_max = (millis(settings, "cluster-takeover") / 2).min(ANSWER_MAX);
     Ok(EtcdClient::new(endpoints, trust, login, answer_max))
+}
+
+/// What the nodes of a cluster must have alike.
+pub(super) fn agreed(settings: &Settings) -> Agreed {
+    Agreed {
+        takeover_ms: settings.integer("cluster-takeover").unsigned_abs(),
+        databases: settings.integer("databases") as u16,
+    }
 }
 
 /// The time between two tries to join.

@@ -66,8 +66,10 @@ pub(super) fn of_standby(shared: &Shared) -> String {
 
 /// Families that are true of a process without locks and clients of its own.
 #[cfg(feature = "etcd")]
-const OF_STANDBYS: &[&str] =
-    &["build_info", LEADS, "uptime_in_seconds", "used_cpu_sys", "used_cpu_user", "used_memory_rss"];
+const OF_STANDBYS: &[&str] = &[
+    "build_info", "cluster_restored", LEADS, "uptime_in_seconds", "used_cpu_sys", "used_cpu_user",
+    "used_memory_rss",
+];
 #[cfg(feature = "etcd")]
 const LEADS: &str = "leads";
 

@@ -130,6 +130,11 @@ const FAMILIES: &[FamilyRow] = &[
     gauge("leads", "1 if this server leads, as one by itself does; 0: it is a standby of a cluster.", |_| {
         one(1)
     }),
+    gauge(
+        "cluster_restored",
+        "1 while no node of the cluster leads, because etcd was restored from an older state and nobody has accepted that.",
+        |seen| one(u64::from(seen.shared.cluster.as_ref().is_some_and(|cluster| cluster.is_restored()))),
+    ),
     gauge("build_info", "1, with the version of the server.", |_| {
         vec![labeled("version", env!("CARGO_PKG_VERSION"), Value::Integer(1))]
     }),
