@@ -270,6 +270,7 @@ fn start(world: &WorldHandle) {
             return;
         }
     };
+    found.settle(machine.boot, true);
     {
         // A start that dies before it serves may have seen it, too, and have begun a quarantine.
         let expected = &mut world.lock().expected;

@@ -178,10 +178,8 @@ pub(super) fn recover(
     });
     let mut found =
         found.map_err(|(number, why)| StartError::Unusable(format!("{}: {why}", place.name(number))))?;
+    found.settle(place.machine().boot, place.may_be_torn());
     let is_doubtful = place.may_be_torn() && matches!(found.ending, Ending::Torn | Ending::Damaged);
-    if found.ending == Ending::Torn && !place.may_be_torn() {
-        found.ending = Ending::Damaged;
-    }
     if let Some(doubt) = place.doubt(&found) {
         if terms.startup_guard_ms == 0 {
             return Err(StartError::Unusable(format!("{doubt}, so that {NEEDS_GUARD}")));

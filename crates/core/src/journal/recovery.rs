@@ -52,6 +52,22 @@ pub struct Found {
     pub now: LockTime,
     /// The libraries of functions.
     pub functions: Option<Bytes>,
+    /// Whether a sync has failed.
+    has_failed_sync: bool,
+    /// Whether the newest file has a frame that cannot be read.
+    has_unreadable_frame: bool,
+}
+
+impl Found {
+    /// Takes an end that is torn for damage where nothing can have torn it. `may_be_torn`: a loss of power takes from these
+    /// files what was not synced. On the boot on which the newest file was begun, only a sync that fails changes its frames.
+    pub fn settle(&mut self, boot: Option<[u8; 16]>, may_be_torn: bool) {
+        let is_same_boot = boot.is_some() && self.opened.as_ref().is_some_and(|opened| opened.boot == boot);
+        let is_changed = is_same_boot && self.has_unreadable_frame && !self.has_failed_sync;
+        if self.ending == Ending::Torn && (!may_be_torn || is_changed) {
+            self.ending = Ending::Damaged;
+        }
+    }
 }
 
 /// The machine that a server starts on.
@@ -258,7 +274,17 @@ impl Default for Reader {
     fn default() -> Self {
         let (horizon, now) = (Horizon::default(), LockTime::from_millis(0));
         let (opened, functions) = (None, None);
-        let found = Found { ending: Ending::Nothing, opened, number: 0, bytes: 0, horizon, now, functions };
+        let found = Found {
+            ending: Ending::Nothing,
+            opened,
+            number: 0,
+            bytes: 0,
+            horizon,
+            now,
+            functions,
+            has_failed_sync: false,
+            has_unreadable_frame: false,
+        };
         Self { found, is_complete: true }
     }
 }
@@ -296,7 +322,7 @@ impl Reader {
                         self.take(items, &mut apply);
                         self.found.bytes = frames.bytes;
                     }
-                    None => self.found.ending = Ending::Torn,
+                    None => self.tear(end.is_none() && is_last),
                 },
                 Next::End if end.is_none() => break,
                 // Of the newest file, a frame that was being written.
@@ -304,7 +330,8 @@ impl Reader {
                     self.found.ending = Ending::Killed;
                     break;
                 }
-                Next::End | Next::Cut | Next::Damaged => self.found.ending = Ending::Torn,
+                Next::Damaged => self.tear(end.is_none() && is_last),
+                Next::End | Next::Cut => self.found.ending = Ending::Torn,
             }
             if self.found.ending == Ending::Torn {
                 break;
@@ -317,6 +344,12 @@ impl Reader {
             None => {}
         }
         Ok(())
+    }
+
+    /// A frame cannot be read.
+    fn tear(&mut self, is_in_newest: bool) {
+        self.found.ending = Ending::Torn;
+        self.found.has_unreadable_frame |= is_in_newest;
     }
 
     fn take(&mut self, items: Vec<Item>, apply: &mut Option<&mut Apply<'_>>) {
@@ -340,7 +373,7 @@ impl Reader {
                     self.horizon(horizon);
                     self.found.ending = Ending::Stopped;
                 }
-                Item::Tainted => self.found.ending = Ending::Torn,
+                Item::Tainted => (self.found.ending, self.found.has_failed_sync) = (Ending::Torn, true),
             }
         }
     }
@@ -362,7 +395,9 @@ impl Reader {
             });
             search.map_err(|error| (part.number, error.into()))?;
         }
-        if horizons > 1 {
+        // The first frame is synced before the next one is written. Behind another, the horizon of the sync may be there in
+        // which it was lost.
+        if horizons > usize::from(self.found.opened.is_some()) {
             self.found.ending = Ending::Damaged;
         }
         Ok(())
