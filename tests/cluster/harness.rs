@@ -75,7 +75,7 @@ impl Network {
         let third = (id % 250) as u8;
         let mut network = Self { name: name.clone(), hosts: Vec::new(), _alone: alone };
         ip(&["link", "add", &name, "type", "bridge"]);
-        ip(&["addr", "add", &format!("10.231.{third}.1/24"), "dev", &name]);
+        ip(&["addr", "add", &format!("10.231.{third}.{BRIDGE}/24"), "dev", &name]);
         ip(&["link", "set", &name, "up"]);
         for number in 0..count {
             let (namespace, address) =
@@ -95,11 +95,21 @@ impl Network {
 
     /// Drops everything between two hosts, or lets it through again.
     pub(crate) fn part(&self, one: usize, other: usize, are_parted: bool) {
-        for (from, to) in [(one, other), (other, one)] {
-            let namespace = self.hosts[from].namespace.as_deref().expect("a host of this network");
-            let change = if are_parted { "add" } else { "del" };
-            ip(&["-n", namespace, "route", change, "blackhole", &format!("{}/32", self.hosts[to].ip)]);
-        }
+        self.drop_answers(one, self.hosts[other].ip, are_parted);
+        self.drop_answers(other, self.hosts[one].ip, are_parted);
+    }
+
+    /// Drops what a host sends to this process and to others that the tests start outside of the network, or lets it through
+    /// again.
+    pub(crate) fn part_from_clients(&self, host: usize, is_parted: bool) {
+        let [first, second, third, _] = self.hosts[host].ip.octets();
+        self.drop_answers(host, Ipv4Addr::new(first, second, third, BRIDGE), is_parted);
+    }
+
+    fn drop_answers(&self, from: usize, to: Ipv4Addr, are_dropped: bool) {
+        let namespace = self.hosts[from].namespace.as_deref().expect("a host of this network");
+        let change = if are_dropped { "add" } else { "del" };
+        ip(&["-n", namespace, "route", change, "blackhole", &format!("{to}/32")]);
     }
 
     /// Sets the link of a host down, or up again.
@@ -107,6 +117,9 @@ impl Network {
         ip(&["link", "set", &format!("{}o{host}", self.name), if is_up { "up" } else { "down" }]);
     }
 }
+
+/// The last number of the address of this process in a network.
+const BRIDGE: u8 = 1;
 
 impl Drop for Network {
     fn drop(&mut self) {

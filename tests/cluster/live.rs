@@ -125,6 +125,8 @@ enum Harm {
     /// Its clients reach it still.
     PartsLeaderFromEtcd,
     PartsLeaderFromNodes,
+    /// It reaches etcd and the other nodes.
+    PartsLeaderFromClients,
     KillsMember,
     StopsMember,
     CutsMember,
@@ -133,13 +135,14 @@ enum Harm {
     SlowsMember,
 }
 
-const HARMS: [Harm; 11] = [
+const HARMS: [Harm; 12] = [
     Harm::PartsLeaderFromEtcd,
     Harm::KillsLeader,
     Harm::CutsMember,
     Harm::CutsLeader,
     Harm::KillsMember,
     Harm::PartsLeaderFromNodes,
+    Harm::PartsLeaderFromClients,
     Harm::StopsLeader,
     Harm::StopsMajority,
     Harm::CutsStandby,
@@ -173,6 +176,11 @@ fn harm(network: &Network, etcd: &mut Etcd, nodes: &mut [Node], leader: usize, h
         Harm::CutsStandby => cut(MEMBERS + (leader + 1) % NODES),
         Harm::PartsLeaderFromEtcd => part(0, MEMBERS),
         Harm::PartsLeaderFromNodes => part(MEMBERS, NODES),
+        Harm::PartsLeaderFromClients => {
+            network.part_from_clients(host, true);
+            sleep(HARM_LASTS);
+            network.part_from_clients(host, false);
+        }
         Harm::StopsMember => stop(&[member], HARM_LASTS),
         Harm::CutsMember => cut(member),
         Harm::StopsMajority => stop(&[member, (member + 1) % MEMBERS], HARM_LASTS),
@@ -232,7 +240,7 @@ fn no_harm_to_links_members_and_nodes_gives_a_lock_twice() {
     let (network, mut etcd, nodes) = in_a_network();
     let mut turn = 0;
     let clients = unchanged_clients(&nodes);
-    try_while(("cluster in a network", 4 * WATCHED_FOR, Told::Late), nodes, clients, |nodes, leader| {
+    try_while(("cluster in a network", 5 * WATCHED_FOR, Told::Late), nodes, clients, |nodes, leader| {
         harm(&network, &mut etcd, nodes, leader, HARMS[turn % HARMS.len()]);
         turn += 1;
     });
