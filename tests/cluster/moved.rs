@@ -157,11 +157,14 @@ fn what_a_journal_may_lack_is_waited_for_by_the_cluster() {
     let (etcd, files) = (Etcd::start_one(&[]), Directory::new());
     let dir = files.path("server");
     let mut alone = server(&dir);
-    ask(alone.address(), &["SET", "lock", "me", "PX", "600000"]);
+    // Each of these waits for the disk.
+    for key in ["lock", "in-the-middle", "another", "the last"] {
+        ask(alone.address(), &["SET", key, "me", "PX", "600000"]);
+    }
     let journal = format!("{dir}/data/journal-1");
     alone.signal(Signal::SIGKILL);
     let mut bytes = std::fs::read(&journal).expect("a journal");
-    let middle = bytes.len() / 2;
+    let middle = bytes.windows(13).position(|bytes| bytes == b"in-the-middle").expect("the key");
     bytes[middle] ^= 1;
     std::fs::write(&journal, bytes).expect("a journal that is damaged");
     let (is_done, said) = moves("import", &dir, &etcd);

@@ -54,6 +54,7 @@ fn locks_that_arrive_are_led_by_nobody_before_they_are_all_there() {
     assert_eq!(etcd.store.lock().len(), 1, "nothing is left of the first");
     assert_eq!(interrupted.put(3, &bytes), Err(MoveError::Overtaken));
     assert_eq!(interrupted.end(3), Err(MoveError::Overtaken));
+    *etcd.next.lock() = Next::Unanswered;
     let head = next.put(7, &bytes).unwrap();
     *etcd.next.lock() = Next::Unanswered;
     assert!(matches!(next.end(head), Err(MoveError::Etcd(_))), "it has happened, and nobody knows");

@@ -68,11 +68,10 @@ fn cluster() -> Command {
         .about("Moves the locks of a cluster whose nodes are stopped to the journal of one server.")
         .after_help(EXPORT_HELP);
     Command::new("cluster")
-        .about("Says which node of a cluster leads, has another one lead, and moves locks to and from it.")
+        .about("Says which node of a cluster leads, changes that, and moves locks to and from a cluster.")
         .subcommand_required(true)
-        .subcommands(
-            [view(status), view(hand_over)].into_iter().chain([accept, import, export].map(with_settings)),
-        )
+        .subcommands([status, hand_over].map(view))
+        .subcommands([accept, import, export].map(with_settings))
 }
 
 fn run() -> Command {

@@ -80,11 +80,22 @@ impl Arrival {
         let (mut head, mut offset) = (0, 0);
         for part in bytes.chunks(ENTRY_BYTES_MAX) {
             let value = entry_value(file, offset, part);
-            self.change(vec![Operation::Put { key: self.keys.log(head), value }])?;
+            self.put_surely(Operation::Put { key: self.keys.log(head), value })?;
             head += 1;
             offset += part.len() as u64;
         }
         Ok(head)
+    }
+
+    /// Tries again where there is no answer: to put the same entry twice changes nothing.
+    fn put_surely(&self, entry: Operation) -> Result<(), MoveError> {
+        for _ in 1..TRIES {
+            match self.change(vec![entry.clone()]) {
+                Err(MoveError::Etcd(EtcdError::Unknown(_))) => {}
+                answer => return answer,
+            }
+        }
+        self.change(vec![entry])
     }
 
     /// From now on it is a cluster, which nobody leads.
@@ -108,6 +119,9 @@ impl Arrival {
         if answer.has_succeeded { Ok(()) } else { Err(MoveError::Overtaken) }
     }
 }
+
+/// How often an entry is put that etcd does not answer.
+const TRIES: usize = 10;
 
 /// Whether a cluster may arrive where this is found of `cluster`, `epoch` and `head`.
 fn check_free([cluster, epoch, head]: [Option<&KeyValue>; 3]) -> Result<(), MoveError> {
