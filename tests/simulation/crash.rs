@@ -6,6 +6,8 @@
 //!         the same boot everything is there and nobody waits; a quarantine lasts no longer than the page says.
 //! Time    real time is an event queue. Lock time is what the server makes of it.
 
+mod laws;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -21,13 +23,13 @@ use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
 use redlatch_core::state::clients::Client as Peer;
 use redlatch_core::state::settings::Settings;
 use redlatch_core::types::Seed;
-use redlatch_proto::clock::{Clock, LockTime, Now};
+use redlatch_proto::clock::{Clock, LockTime};
 use redlatch_proto::resp::Request as Words;
 
-use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told, lost_hold};
+use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told};
 use super::crash_disk::{Disk, Files, Life};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
-use super::parts::{Grants, State, grants, layout, living, standing, state_of};
+use super::parts::{Grants, State, grants, layout, standing};
 use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
@@ -97,6 +99,8 @@ struct Expected {
     quarantine_until: Option<LockTime>,
     /// Whether the end of a file cannot be read.
     is_torn: bool,
+    /// Whether a sync has failed. If its mark was not written, the end counts as damage on the same boot.
+    has_failed_sync: bool,
     /// Whether the disk has lost what was synced.
     is_rotten: bool,
 }
@@ -327,6 +331,7 @@ impl World {
             time_ms: (0, 0),
             quarantine_until: None,
             is_torn: false,
+            has_failed_sync: false,
             is_rotten: false,
         };
         let mut world = Self {
@@ -712,7 +717,7 @@ impl World {
         let Some(life) = &self.life else { return };
         life.end();
         self.server_ends(false);
-        self.expected.is_torn = true;
+        (self.expected.is_torn, self.expected.has_failed_sync) = (true, true);
         self.process_ends(End::PowerLost);
     }
 
@@ -786,6 +791,7 @@ impl World {
         self.servers += 1;
         (self.expected.end, self.expected.has_served) = (None, true);
         (self.expected.is_torn, self.expected.is_rotten) = (false, false);
+        self.expected.has_failed_sync = false;
         let (number, delay_ms) = (self.servers, self.rng.below_u64(CRASH_MS_MAX));
         self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
         self.schedule(delay_ms, Event::Crash);
@@ -800,85 +806,6 @@ impl World {
                 self.plan(who, delay_ms);
             }
         }
-    }
-
-    /// Whether lock time, tokens and quarantine go on as the page says.
-    fn check_start(&self, found: &Found, resume: &Resume, read_ms: u64) -> Result<(), String> {
-        let Expected { end, has_served, time_ms, quarantine_until, is_torn, is_rotten, .. } = &self.expected;
-        let quarantine = resume.quarantine.map(|(until, _)| until);
-        if quarantine.is_some_and(|until| until.millis_since(resume.now) > LEASE_MS_MAX + GRACE_MS) {
-            return Err("the quarantine is too long".to_owned());
-        }
-        let Some(end) = end.filter(|_| *has_served) else { return Ok(()) };
-        let (lock_ms, real_ms) = *time_ms;
-        let exact_ms = lock_ms + (read_ms - real_ms);
-        if resume.now.as_millis() > exact_ms && !is_rotten {
-            return Err(format!("lock time is {:?}, ahead of {exact_ms}", resume.now));
-        }
-        let is_same_boot = self.boot.is_some() && self.boot == self.expected.boot;
-        if *is_rotten {
-            return Ok(());
-        }
-        if end <= End::Killed && is_same_boot && resume.now.as_millis() != exact_ms {
-            return Err(format!("lock time is {:?}, not {exact_ms}", resume.now));
-        }
-        if self.mode == Mode::Memory {
-            return Ok(());
-        }
-        if !resume.restores {
-            return Err("nothing is restored".to_owned());
-        }
-        if found.ending == Ending::Damaged || (found.ending == Ending::Torn && !is_torn) {
-            return Err("a journal counts as damaged that is not".to_owned());
-        }
-        let inherited = quarantine_until.filter(|until| *until > resume.now);
-        let waits = match end {
-            End::Stopped => false,
-            End::Killed if is_same_boot => false,
-            _ => self.mode != Mode::Always,
-        };
-        if !waits && quarantine != inherited {
-            return Err(format!("the quarantine ends at {quarantine:?}, not at {inherited:?}"));
-        }
-        Ok(())
-    }
-
-    /// Whether everything is there that was acknowledged.
-    fn check_keys(&mut self, keyspace: &Keyspace, now: Now, restores: bool) -> Result<(), String> {
-        if !restores || self.expected.is_rotten {
-            self.told.forget_counts();
-            let state = state_of(keyspace, now);
-            for (who, client) in self.clients.iter_mut().enumerate() {
-                (client.register, client.pending, client.removed) = Default::default();
-                client.register = Register::found(&state, who);
-            }
-            return Ok(());
-        }
-        let (state, now_ms) = (state_of(keyspace, now), now.lock.as_millis());
-        for (who, client) in self.clients.iter_mut().enumerate() {
-            let value = Register::found(&state, who).value;
-            let candidates = client.pending.into_iter().chain([client.register]).chain(client.removed);
-            let found = candidates.into_iter().find(|register| register.at(now_ms) == value);
-            let Some(found) = found else {
-                return Err(format!("register {who} is {value:?}, not {client:?}"));
-            };
-            (client.register, client.pending, client.removed) = (found, None, None);
-        }
-        let now_ms = self.now_ms();
-        if let Some(lost) = self.clients.iter().find_map(|client| lost_hold(client, &state, now_ms)) {
-            return Err(lost);
-        }
-        let Some((before, granted)) = self.expected.state.take() else { return Ok(()) };
-        let before = living(&before, now);
-        if before != state {
-            return Err(format!("the state was {before:?} and is {state:?}"));
-        }
-        let now_granted = grants(keyspace, now);
-        let lives = |key: &(u16, Vec<u8>)| state.contains_key(key);
-        if granted.iter().filter(|(key, _)| lives(key)).ne(now_granted.iter().filter(|(key, _)| lives(key))) {
-            return Err(format!("the grants were {granted:?} and are {now_granted:?}"));
-        }
-        Ok(())
     }
 
     fn process_ends(&mut self, end: End) {

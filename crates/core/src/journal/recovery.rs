@@ -383,18 +383,20 @@ impl Reader {
         self.found.horizon = horizon;
     }
 
-    /// Counts the horizons behind the place where the reading has ended.
+    /// Counts the horizons behind the place where the reading has ended, and looks for a sync that has failed.
     fn look_behind<R: Read>(&mut self, parts: &mut [Part<R>], seed: Seed) -> Result<(), (u64, Unreadable)> {
-        let mut horizons = 0;
+        let (mut horizons, mut has_failed_sync) = (0, false);
         for part in parts {
             let Some(frames) = &mut part.frames else { continue };
             let search = frames.search(|body| {
                 let items = items(body, seed).ok().flatten().unwrap_or_default();
                 horizons +=
                     items.iter().filter(|item| matches!(item, Item::Horizon(_) | Item::Stopped(_))).count();
+                has_failed_sync |= items.contains(&Item::Tainted);
             });
             search.map_err(|error| (part.number, error.into()))?;
         }
+        self.found.has_failed_sync |= has_failed_sync;
         // The first frame is synced before the next one is written. Behind another, the horizon of the sync may be there in
         // which it was lost.
         if horizons > usize::from(self.found.opened.is_some()) {

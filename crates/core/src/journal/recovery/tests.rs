@@ -344,6 +344,31 @@ fn a_torn_end_costs_no_more_than_the_horizon_and_nothing_where_all_waited_for_th
 }
 
 #[test]
+fn an_unreadable_frame_on_the_boot_of_its_file_is_damage_unless_a_sync_has_failed() {
+    for (fails, expected) in [(false, Ending::Damaged), (true, Ending::Torn)] {
+        let memory = Memory::default();
+        let log = log(Mode::Always, &memory);
+        put(&log, "a", (10_100, 40_100));
+        log.sync(at(10_200), 700).unwrap();
+        let start = memory.0.lock().files[&1].len();
+        put(&log, "b", (10_300, 40_300));
+        memory.0.lock().fails_to_sync = fails;
+        assert_eq!(log.sync(at(10_400), 900).is_err(), fails);
+        memory.0.lock().files.get_mut(&1).unwrap()[start + 12] ^= 1;
+        for (boot, settled) in [(BOOT.boot, expected), (OTHER_BOOT.boot, Ending::Torn), (None, Ending::Torn)]
+        {
+            let (mut found, keys) = found(&memory);
+            assert_eq!((found.ending, keys), (Ending::Torn, vec!["a".to_owned()]));
+            found.settle(boot, true);
+            assert_eq!(found.ending, settled, "a sync fails: {fails}, on boot {boot:?}");
+        }
+        let mut found = found(&memory).0;
+        found.settle(OTHER_BOOT.boot, false);
+        assert_eq!(found.ending, Ending::Damaged, "these files are never torn");
+    }
+}
+
+#[test]
 fn damage_in_the_middle_is_told_from_a_torn_end_by_the_syncs_behind_it() {
     for mode in [Mode::EverySecond, Mode::Always] {
         let memory = Memory::default();
