@@ -10,6 +10,9 @@ use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::OwnedFrame;
 
 use super::harness::{Etcd, Host, Node, token_in, wait_until};
+use crate::mutex::check_run;
+use crate::mutex::checker::{Broken, Law};
+use crate::mutex::harness::{Told, python};
 use crate::support::binary::{Directory, redlatch};
 use crate::support::http;
 use crate::support::server::free_port;
@@ -191,3 +194,59 @@ fn a_cluster_may_begin_with_a_guard() {
     next.wait_for("This node leads");
     assert!(next.acquire("another lock", "me").is_some(), "only a cluster that begins is guarded");
 }
+
+/// The longest lease of the clients of the live checker.
+const LIVE_LEASE_MS: &str = "4000";
+/// Longer than a restore and the quarantine that follows it take.
+const WATCHED_FOR: Duration = Duration::from_secs(22);
+
+/// Runs the clients of the live checker while etcd is restored from a snapshot, once, and that is accepted with these words.
+/// Returns locks that were granted twice, and numbers that were.
+fn violations_through_a_restore(name: &str, words: &[&str]) -> Vec<Broken> {
+    let mut etcd = Etcd::start_one(&[]);
+    let settings = ["--horizon-max-lease", LIVE_LEASE_MS];
+    let mut nodes = [(); 2].map(|()| Node::start(&etcd, &settings));
+    wait_until("a leader", || nodes.iter_mut().any(Node::leads));
+    let (mut strikes, mut snapshot) = (0, None);
+    let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
+    let mut restart = || {
+        strikes += 1;
+        match strikes {
+            1 => snapshot = Some(etcd.save()),
+            // Locks are granted in between.
+            3 => {
+                etcd.restore(snapshot.as_ref().expect("a snapshot"), "etcd-cluster");
+                nodes.iter_mut().for_each(|node| drop(node.wait_for(FOUND)));
+                let endpoints = etcd.endpoints();
+                let (is_done, said) =
+                    cluster(&[&["accept-restored", "--cluster-etcd", &endpoints], words].concat());
+                assert!(is_done, "{said}");
+            }
+            _ => {}
+        }
+        Ok(())
+    };
+    let verdict = check_run(name, &addresses, WATCHED_FOR, python(), (Told::Late, &mut restart));
+    assert!(strikes > 3 && verdict.grants > 0, "{strikes} strikes, {verdict:?}");
+    // What was granted after the snapshot is gone, which its holders see.
+    verdict.broken.into_iter().filter(|broken| matches!(broken.law, Law::Exclusion | Law::Fencing)).collect()
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_restored_etcd_gives_no_lock_twice_under_load() {
+    let found = violations_through_a_restore("cluster, etcd restored", &[]);
+    assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_restored_log_that_is_accepted_without_a_quarantine_is_caught() {
+    let words = ["--quarantine", "1ms"];
+    let rounds = 0..ROUNDS_MAX;
+    let found = rounds.map(|_| violations_through_a_restore("cluster without a quarantine", &words));
+    assert!(found.into_iter().any(|found| !found.is_empty()), "it went unnoticed");
+}
+
+/// How often the checker tries to catch it.
+const ROUNDS_MAX: u32 = 10;
