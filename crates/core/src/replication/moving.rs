@@ -1,7 +1,7 @@
 //! A cluster that begins with the journal of one server, and one that becomes the journal of one server.
 //!
 //! Owns    the text of `cluster` while the locks are on their way into etcd, and once they have left it.
-//! Rule    the locks are in one place at a time. While `cluster` begins with [`ARRIVING`] or [`LEAVING`] no node joins, and
+//! Rule    the locks are in one place at a time. While `cluster` begins with `arriving` or `leaving` no node joins, and
 //!         none puts an epoch. It begins with the one until the last entry of the log is there; with the other from before
 //!         the journal of the server can be used.
 
