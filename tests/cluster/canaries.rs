@@ -22,6 +22,7 @@ use super::live::{LONGER_THAN_SESSIONS, start, stop_for_a_while, strike_leader};
 use crate::mutex::check_run;
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
+use crate::support::http::HttpClient;
 
 /// How long a broken cluster is watched per attempt, and how many attempts: a defect needs two clients that meet.
 const ROUND: Duration = Duration::from_secs(4);
@@ -134,8 +135,18 @@ fn set_lock_time(etcd: &Etcd, hours: u32) {
     let (number, offset) = (last.slice(..8), last.slice(8..16));
     let offset = u64::from_le_bytes(offset[..].try_into().expect("eight bytes")) + last.len() as u64 - 16;
     let entry = [&number[..], &offset.to_le_bytes(), &bytes].concat();
-    etcd.put(&keys.log(head), &entry);
-    etcd.put(&keys.head(), (head + 1).to_string().as_bytes());
+    put_at_once(etcd, &[(keys.log(head), &entry), (keys.head(), (head + 1).to_string().as_bytes())]);
+}
+
+/// Puts values under keys in one transaction, as a leader does: nodes find an entry that was put alone.
+fn put_at_once(etcd: &Etcd, values: &[(Bytes, &[u8])]) {
+    let put = |(key, value): &(Bytes, &[u8])| serde_json::json!({ "requestPut": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } });
+    let body = serde_json::json!({ "success": values.iter().map(put).collect::<Vec<_>>() }).to_string();
+    let mut gateway = HttpClient::to(etcd.address());
+    let head =
+        format!("POST /v3/kv/txn HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    gateway.send((head + &body).as_bytes());
+    assert_eq!(gateway.reply(true).status, 200);
 }
 
 /// The bytes under a key; empty if there is none.
