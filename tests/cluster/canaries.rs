@@ -140,8 +140,11 @@ fn set_lock_time(etcd: &Etcd, hours: u32) {
 
 /// Puts values under keys in one transaction, as a leader does: nodes find an entry that was put alone.
 fn put_at_once(etcd: &Etcd, values: &[(Bytes, &[u8])]) {
-    let put = |(key, value): &(Bytes, &[u8])| serde_json::json!({ "requestPut": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } });
-    let body = serde_json::json!({ "success": values.iter().map(put).collect::<Vec<_>>() }).to_string();
+    let puts = values.iter().map(|(key, value)| {
+        let (key, value) = (STANDARD.encode(key), STANDARD.encode(value));
+        serde_json::json!({ "requestPut": { "key": key, "value": value } })
+    });
+    let body = serde_json::json!({ "success": puts.collect::<Vec<_>>() }).to_string();
     let mut gateway = HttpClient::to(etcd.address());
     let head =
         format!("POST /v3/kv/txn HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());

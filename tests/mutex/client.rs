@@ -435,7 +435,7 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 /// The lock whose grants are numbered.
-const FENCED: &str = "lock:fenced";
+pub(crate) const FENCED: &str = "lock:fenced";
 pub(crate) const LOCKS: &[&str] = &["lock:one", "lock:two", "lock:three", FENCED];
 pub(crate) const FENCES: &str = "fences";
 /// Threads of a process; the first one only reads holders.

@@ -24,7 +24,7 @@ pub(crate) mod broken;
 #[cfg(test)]
 mod cases;
 pub(crate) mod checker;
-mod client;
+pub(crate) mod client;
 pub(crate) mod harness;
 mod history;
 mod under_attack;
