@@ -31,6 +31,7 @@ pub(crate) enum Told {
     /// Before anybody else is granted a lock of the session: their connections are closed.
     First,
     /// At any time: a process that is stopped, or a link that is down, closes no connection.
+    #[cfg(feature = "etcd")]
     Late,
 }
 

@@ -25,6 +25,7 @@ impl Authority {
     }
 
     /// The same without a common name.
+    #[cfg(feature = "etcd")]
     pub(crate) fn vouch_nameless(&self) -> (String, String) {
         self.vouch_for(&[(DnType::OrganizationName, "nodes")])
     }
