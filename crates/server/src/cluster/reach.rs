@@ -105,7 +105,7 @@ async fn answers(node: &Member, password: &str) -> bool {
     }
 }
 
-/// Resolves when the leader is to hand over: it was asked to, or clients reach other nodes and nothing reaches this one.
+/// Resolves when the leader of this epoch is to hand over: clients reach other nodes, and nothing reaches this one.
 pub(super) async fn hand_over_is_due(server: &Server, reports: impl Fn() -> Vec<Report>, epoch: i64) {
     let (mut received, mut since) = (server.received_bytes(), Instant::now());
     loop {
