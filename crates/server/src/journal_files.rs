@@ -79,7 +79,8 @@ impl Directory {
         let path = Path::new(dir).join("data");
         let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
         if !path.exists() {
-            make_directory(&path).map_err(fault)?;
+            let synced = |parent: &Path| File::open(parent)?.sync_all();
+            make_private(&path).and_then(|()| path.parent().map_or(Ok(()), synced)).map_err(fault)?;
         }
         let lock = open_private(OpenOptions::new().create(true).write(true), &path.join("lock"));
         let lock = lock.map_err(fault)?;
@@ -148,13 +149,12 @@ impl Directory {
 }
 
 /// Creates a directory that only its owner may enter, and those above it.
-fn make_directory(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Opens a file that only its owner may read, if it is created.
-fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+pub(crate) fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).open(path)
 }
 

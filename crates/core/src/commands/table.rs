@@ -8,9 +8,6 @@
     reason = "numbers come from our own rows, and from positions in a bounded request"
 )]
 
-use std::iter::{Chain, StepBy};
-use std::ops::Range;
-use std::option;
 use std::sync::LazyLock;
 
 use crate::commands::row::{Arg, Flags, Kind, Row, usage};
@@ -61,8 +58,29 @@ pub enum Keys {
     },
 }
 
-/// Where the keys of a request are.
-pub type Positions = Chain<option::IntoIter<usize>, StepBy<Range<usize>>>;
+/// Where the keys of a request are, one after the other.
+#[derive(Debug)]
+pub struct Positions {
+    /// A key before the others.
+    destination: Option<usize>,
+    next: usize,
+    end: usize,
+    step: usize,
+}
+
+impl Iterator for Positions {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if let Some(destination) = self.destination.take() {
+            return Some(destination);
+        }
+        let at = self.next;
+        self.next += self.step;
+        (at < self.end).then_some(at)
+    }
+}
 
 impl Keys {
     /// True if there is exactly one key.
@@ -269,23 +287,23 @@ impl Command {
         words: usize,
         get: impl Fn(usize) -> Option<&'a [u8]>,
     ) -> Positions {
-        let mut before = None;
-        let (first, end, step) = match self.keys {
+        let mut destination = None;
+        let (next, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
-            Keys::Counted { destination, count } => {
+            Keys::Counted { destination: before, count } => {
                 let keys = get(count).and_then(redlatch_proto::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
                 let is_possible = keys > 0 && end <= words;
-                before = destination.filter(|_| is_possible);
+                destination = before.filter(|_| is_possible);
                 (count + 1, if is_possible { end } else { 0 }, 1)
             }
         };
-        before.into_iter().chain((first..end.max(first)).step_by(step))
+        Positions { destination, next, end, step }
     }
 }
 

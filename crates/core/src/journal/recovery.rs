@@ -167,7 +167,7 @@ pub fn read<R: Read>(
         parts.push(Part::open(number, from, seed).map_err(|error| (number, error))?);
     }
     let foreign = parts.iter().find(|part| part.is_foreign);
-    if let Some(foreign) = foreign.filter(|_| parts.iter().all(|part| part.opened().is_none())) {
+    if let Some(foreign) = foreign.filter(|_| !parts.iter().any(Part::is_journal)) {
         return Err((foreign.number, Unreadable::Foreign));
     }
     let server = parts.iter().find_map(|part| Some(part.opened()?.server));
@@ -254,6 +254,11 @@ impl<R: Read> Part<R> {
         };
         let (is_damaged, first) = (first.is_none(), first.unwrap_or_default());
         Ok(Self { number, frames, first, is_damaged, is_foreign: false })
+    }
+
+    /// Whether its first line says that it is a journal.
+    fn is_journal(&self) -> bool {
+        self.frames.is_some() && !self.is_foreign
     }
 
     fn opened(&self) -> Option<&Opened> {

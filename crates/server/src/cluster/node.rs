@@ -428,6 +428,8 @@ impl Inner {
     async fn lead(self: &Arc<Self>, term: Term) -> Option<Duration> {
         let (epoch, begun) = (term.epoch(), Instant::now());
         tracing::info!(epoch, head = term.head(), "This node takes over");
+        // What an earlier term was asked for has been done.
+        self.members.facts.takes_hand_over();
         let (node, of_server) = (Arc::clone(self), term.clone());
         let mut starting = spawn_blocking(move || node.server(of_server));
         let beats_every = millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;

@@ -2,13 +2,15 @@
 //!
 //! Rule    it decides about no lock. Without it a node that is started after a restore of etcd knows less.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use redlatch_core::replication::restored::Memory;
+
+use crate::journal_files::{make_private, open_private};
 
 /// The file, and what is in it.
 #[derive(Debug)]
@@ -50,8 +52,9 @@ impl Notebook {
 
 /// Replaces the file as a whole. It is not synced: a loss of power leaves an older one, or none.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    file.parent().map_or(Ok(()), fs::create_dir_all)?;
+    file.parent().map_or(Ok(()), make_private)?;
     let draft = file.with_extension("new");
-    fs::write(&draft, text)?;
+    let options = &mut OpenOptions::new();
+    open_private(options.write(true).create(true).truncate(true), &draft)?.write_all(text.as_bytes())?;
     fs::rename(&draft, file)
 }

@@ -369,6 +369,23 @@ fn an_unreadable_frame_on_the_boot_of_its_file_is_damage_unless_a_sync_has_faile
 }
 
 #[test]
+fn a_file_that_lost_its_first_line_is_refused_only_where_no_other_is_a_journal() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    for now in [10_200, 10_400, 10_600] {
+        put(&log, "a", (now, now + 1_000));
+        log.sync(at(now), 700).unwrap();
+    }
+    memory.0.lock().files.insert(3, vec![0x5a; 165]);
+    assert_eq!(found(&memory).0.ending, Ending::Torn, "the second start has lost its file");
+    memory.0.lock().files.get_mut(&1).unwrap()[frame::first_line().len() + 12] ^= 1;
+    assert_eq!(found(&memory).0.ending, Ending::Damaged, "the first frame of the journal cannot be read");
+    memory.0.lock().files.remove(&1);
+    let refused = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(refused, (3, Unreadable::Foreign)), "{refused:?}");
+}
+
+#[test]
 fn damage_in_the_middle_is_told_from_a_torn_end_by_the_syncs_behind_it() {
     for mode in [Mode::EverySecond, Mode::Always] {
         let memory = Memory::default();
