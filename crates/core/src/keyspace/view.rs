@@ -244,6 +244,14 @@ impl<'k> View<'k> {
         }
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
+        if self.long_call.is_some() {
+            self.end_long_call();
+        }
+    }
+
+    /// Other calls wait for its shards again.
+    #[cold]
+    fn end_long_call(&mut self) {
         self.long_call = None;
     }
 
