@@ -66,7 +66,7 @@
 //! no more. `client` adds the module `lock`, for programs that take locks. `lua` (default) is the interpreter: without it
 //! scripts that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http`
 //! (default) is the port that the setting `http-port` asks for, with metrics, health and the page.
-//! `etcd` lets the program be a node of several that serve one set of locks, whose log is in etcd.
+//! `etcd` (with `http`) lets the program be a node of several that serve one set of locks, whose log is in etcd.
 //! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
 //! # Crates
@@ -89,13 +89,11 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "server")]
-pub use redlatch_core::testing::{Event, EventKind, Finding, NodeFacts, NodeState};
 pub use redlatch_proto::clock::{LockTime, WallTime};
 #[cfg(feature = "server")]
 pub use redlatch_server::{
-    Builder, Clock, Fault, FaultError, Faults, History, Keys, Namespace, NamespaceError, Nodes, Server,
-    StartError, When,
+    Builder, Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Keys, Namespace,
+    NamespaceError, NodeFacts, NodeState, Nodes, Server, StartError, When,
 };
 
 #[cfg(feature = "client")]

@@ -2,7 +2,6 @@
 //!
 //! The same defects, and two more, are tried in `simulation::replicating`.
 
-use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,8 +17,7 @@ use serde_json::Value;
 
 use super::broken::{Fault, Gateway};
 use super::harness::{Etcd, Host, Node};
-use super::live::{LONGER_THAN_SESSIONS, start, stop_for_a_while, strike_leader};
-use crate::mutex::check_run;
+use super::live::{LONGER_THAN_SESSIONS, check_while, start, stop_for_a_while, strike_leader};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
 use crate::support::http::HttpClient;
@@ -29,7 +27,7 @@ const ROUND: Duration = Duration::from_secs(4);
 const ROUNDS_MAX: u32 = 20;
 
 /// Watches clusters until the checker finds what is wrong with one.
-fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
+pub(super) fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
     for _ in 0..ROUNDS_MAX {
         let verdict = round();
         if let Some(finding) = verdict.unsafe_findings().first() {
@@ -50,12 +48,9 @@ fn behind(fault: Fault) -> (Etcd, Gateway) {
 /// Runs clients through two nodes, while `strike` harms the one that leads.
 fn watch((name, told): (&str, Told), endpoints: &str, mut strike: impl FnMut(&mut Node)) -> Verdict {
     let mut nodes = start(endpoints, &[Host::local(), Host::local()]);
-    let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
-    let mut restart = || {
-        strike_leader(&mut nodes, |nodes, leader| strike(&mut nodes[leader]));
-        Ok(())
-    };
-    check_run(name, &addresses, ROUND, python(), (told, &mut restart))
+    check_while((name, ROUND, told), &mut nodes, python(), |nodes| {
+        strike_leader(nodes, |nodes, leader| strike(&mut nodes[leader]));
+    })
 }
 
 #[test]

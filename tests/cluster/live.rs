@@ -1,6 +1,5 @@
 //! The live checker of mutual exclusion on a cluster whose leader is killed, stopped or cut off, again and again.
 
-use std::cell::RefCell;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use nix::sys::signal::Signal;
 
 use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
+use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
 use crate::mutex::{check_run, lasts};
 
@@ -32,27 +32,38 @@ pub(super) fn start(endpoints: &str, hosts: &[Host]) -> Vec<Node> {
     nodes
 }
 
-/// Runs the clients through all nodes, and other programs through the first, while `strike` harms what it likes: it is
-/// given the nodes, and the number of the one that leads.
+/// Runs the clients of the live checker through all nodes, and other programs through the first, while `strike` harms what it
+/// likes every second or so.
+pub(super) fn check_while(
+    (name, lasts, told): (&str, Duration, Told),
+    nodes: &mut [Node],
+    others: Vec<Command>,
+    mut strike: impl FnMut(&mut [Node]),
+) -> Verdict {
+    let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
+    let mut restart = || {
+        strike(nodes);
+        Ok(())
+    };
+    check_run(name, &addresses, lasts, others, (told, &mut restart))
+}
+
+/// Like [`check_while`], and nothing may be found. `strike` is given the nodes, and the number of the one that leads.
 fn try_while(
     (name, lasts_min, told): (&str, Duration, Told),
-    nodes: Vec<Node>,
+    mut nodes: Vec<Node>,
     others: Vec<Command>,
     mut strike: impl FnMut(&mut [Node], usize),
 ) {
-    let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
-    let nodes = RefCell::new(nodes);
     let mut strikes = 0;
-    let mut restart = || {
-        strike_leader(&mut nodes.borrow_mut(), |nodes, leader| {
+    let verdict = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
+        strike_leader(nodes, |nodes, leader| {
             strikes += 1;
             strike(nodes, leader);
         });
-        Ok(())
-    };
-    let verdict = check_run(name, &addresses, lasts().max(lasts_min), others, (told, &mut restart));
+    });
     let found = verdict.unsafe_findings();
-    for node in nodes.borrow_mut().iter_mut().filter(|_| !found.is_empty()) {
+    for node in nodes.iter_mut().filter(|_| !found.is_empty()) {
         println!("The node at {}:\n{}", node.address(), node.log());
     }
     assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::OwnedFrame;
 
+use super::canaries::must_be_caught;
 use super::harness::{Etcd, Host, Node, token_in, wait_until};
-use crate::mutex::check_run;
-use crate::mutex::checker::{Broken, Law};
+use super::live::check_while;
+use crate::mutex::checker::{Law, Verdict};
 use crate::mutex::client::FENCED;
 use crate::mutex::harness::{Told, python};
 use crate::support::binary::{Directory, redlatch};
@@ -36,8 +37,9 @@ pub(crate) fn cluster(words: &[&str]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-fn accept(etcd: &Etcd) {
-    let (is_done, said) = cluster(&["accept-restored", "--cluster-etcd", &etcd.endpoints()]);
+fn accept(etcd: &Etcd, more: &[&str]) {
+    let (is_done, said) =
+        cluster(&[&["accept-restored", "--cluster-etcd", &etcd.endpoints()], more].concat());
     assert!(is_done && said.contains("Accepted"), "{said}");
 }
 
@@ -82,7 +84,7 @@ fn go_through(mut etcd: Etcd) {
     let (_, status) = cluster(&["status", "--url", &format!("redis://{}", standby.address())]);
     assert!(status.contains(FOUND) && status.contains("accept-restored"), "{status}");
 
-    accept(&etcd);
+    accept(&etcd, &[]);
     let (token, granted) = acquire_at_last(&standby, "late");
     assert!(waits(0), "a node leads");
     assert!(granted - asked >= LEASE, "the lock was held");
@@ -148,7 +150,7 @@ fn nodes_that_are_started_later_know_by_their_directory_or_by_the_name_of_etcd()
         let mut etcd = Etcd::start_one(&[]);
         let (mut node, late) = start_after_restore(&mut etcd, token, settings);
         node.wait_for(FOUND);
-        accept(&etcd);
+        accept(&etcd, &[]);
         node.wait_for("The restored log is accepted");
         node.wait_for("This node leads");
         let refused = node.ask(&["SET", "late", "another"]);
@@ -202,15 +204,14 @@ const LIVE_LEASE_MS: &str = "4000";
 const WATCHED_FOR: Duration = Duration::from_secs(22);
 
 /// Runs the clients of the live checker while etcd is restored from a snapshot, once, and that is accepted with these words.
-/// Returns locks that were granted twice, and numbers that were.
-fn violations_through_a_restore(name: &str, words: &[&str]) -> Vec<Broken> {
+/// Finds locks that were granted twice, and numbers that were.
+fn check_through_a_restore(name: &str, words: &[&str]) -> Verdict {
     let mut etcd = Etcd::start_one(&[]);
     let settings = ["--horizon-max-lease", LIVE_LEASE_MS];
     let mut nodes = [(); 2].map(|()| Node::start(&etcd, &settings));
     wait_until("a leader", || nodes.iter_mut().any(Node::leads));
     let (mut strikes, mut snapshot) = (0, None);
-    let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
-    let mut restart = || {
+    let mut verdict = check_while((name, WATCHED_FOR, Told::Late), &mut nodes, python(), |nodes| {
         strikes += 1;
         match strikes {
             1 => snapshot = Some(etcd.save()),
@@ -218,30 +219,25 @@ fn violations_through_a_restore(name: &str, words: &[&str]) -> Vec<Broken> {
             3 => {
                 etcd.restore(snapshot.as_ref().expect("a snapshot"), "etcd-cluster");
                 nodes.iter_mut().for_each(|node| drop(node.wait_for(FOUND)));
-                let endpoints = etcd.endpoints();
-                let (is_done, said) =
-                    cluster(&[&["accept-restored", "--cluster-etcd", &endpoints], words].concat());
-                assert!(is_done, "{said}");
+                accept(&etcd, words);
             }
             _ => {}
         }
-        Ok(())
-    };
-    let verdict = check_run(name, &addresses, WATCHED_FOR, python(), (Told::Late, &mut restart));
+    });
     assert!(strikes > 3 && verdict.grants > 0, "{strikes} strikes, {verdict:?}");
     // What was granted after the snapshot is gone, which its holders see, and so are counters: one lock is numbered by one.
-    let counts = |broken: &Broken| match broken.law {
+    verdict.broken.retain(|broken| match broken.law {
         Law::Exclusion => true,
         Law::Fencing => !broken.what.contains(FENCED),
         _ => false,
-    };
-    verdict.broken.into_iter().filter(counts).collect()
+    });
+    verdict
 }
 
 #[test]
 #[ignore = "needs etcd"]
 fn a_restored_etcd_gives_no_lock_twice_under_load() {
-    let found = violations_through_a_restore("cluster, etcd restored", &[]);
+    let found = check_through_a_restore("cluster, etcd restored", &[]).broken;
     assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
 }
 
@@ -249,10 +245,7 @@ fn a_restored_etcd_gives_no_lock_twice_under_load() {
 #[ignore = "needs etcd"]
 fn a_restored_log_that_is_accepted_without_a_quarantine_is_caught() {
     let words = ["--quarantine", "1ms"];
-    let rounds = 0..ROUNDS_MAX;
-    let found = rounds.map(|_| violations_through_a_restore("cluster without a quarantine", &words));
-    assert!(found.into_iter().any(|found| !found.is_empty()), "it went unnoticed");
+    must_be_caught("a restored log without a quarantine", || {
+        check_through_a_restore("cluster without a quarantine", &words)
+    });
 }
-
-/// How often the checker tries to catch it.
-const ROUNDS_MAX: u32 = 10;

@@ -198,17 +198,29 @@ fn no_client_steals_from_the_head_of_the_queue() {
     });
 }
 
+/// A keyspace with two calls that wait to move an element: serving the first, from one to three, provides the element for the
+/// second, from three to two.
+fn with_moves() -> Arc<Keyspace> {
+    let keyspace = keyspace(None, || {});
+    let given = Arc::new(Given::default());
+    for (from, to) in [(b"one".as_slice(), b"three".as_slice()), (b"three", b"two")] {
+        let take = Take { name: "move", to: Some(to), given: Arc::clone(&given) };
+        pop_or_wait(&keyspace, take, &[from]);
+    }
+    keyspace
+}
+
+/// Panics unless the element of [`with_moves`] has arrived, and nothing waits.
+fn assert_moved(keyspace: &Keyspace) {
+    assert_eq!(rest(keyspace, b"two"), 1, "it has arrived");
+    assert_eq!(keyspace.parked(), 0);
+    keyspace.assert_laws();
+}
+
 #[test]
 fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
     under_every_schedule(|| {
-        let keyspace = keyspace(None, || {});
-        let given = Arc::new(Given::default());
-        let moves = [(b"one".as_slice(), b"three".as_slice()), (b"three", b"two")];
-        // one -> three -> two: serving the first call provides the element for the second.
-        for (from, to) in moves {
-            let take = Take { name: "move", to: Some(to), given: Arc::clone(&given) };
-            pop_or_wait(&keyspace, take, &[from]);
-        }
+        let keyspace = with_moves();
         let pusher = {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || push(&keyspace, b"one", b"v"))
@@ -223,9 +235,7 @@ fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
             })
         };
         join([pusher, looker]);
-        assert_eq!(rest(&keyspace, b"two"), 1, "it has arrived");
-        assert_eq!(keyspace.parked(), 0);
-        keyspace.assert_laws();
+        assert_moved(&keyspace);
     });
 }
 
@@ -405,13 +415,7 @@ fn script_among_others(keys: [&'static [u8]; 4]) {
 #[test]
 fn a_script_that_asks_for_further_shards_serves_who_waits_there_and_further_on() {
     under_every_schedule(|| {
-        let keyspace = keyspace(None, || {});
-        let given = Arc::new(Given::default());
-        let moves = [(b"one".as_slice(), b"three".as_slice()), (b"three", b"two")];
-        for (from, to) in moves {
-            let take = Take { name: "move", to: Some(to), given: Arc::clone(&given) };
-            pop_or_wait(&keyspace, take, &[from]);
-        }
+        let keyspace = with_moves();
         let script = {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || {
@@ -428,8 +432,6 @@ fn a_script_that_asks_for_further_shards_serves_who_waits_there_and_further_on()
             thread::spawn(move || put_later(&keyspace, 1, &[b"four", b"five"], b"w"))
         };
         join([script, pusher]);
-        assert_eq!(rest(&keyspace, b"two"), 1, "the element has arrived");
-        assert_eq!(keyspace.parked(), 0);
-        keyspace.assert_laws();
+        assert_moved(&keyspace);
     });
 }

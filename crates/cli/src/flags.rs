@@ -7,6 +7,7 @@
 //! Source  Redis 7.0 `server.c`, main.
 
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, value_parser};
@@ -19,7 +20,7 @@ use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
     Fault, accept_restored, harness, load_command, load_flags, lock_flags, moves, replay, run, test_flags,
-    timeline, top, views,
+    timeline, views,
 };
 
 /// The action that the arguments ask for.
@@ -43,8 +44,8 @@ pub(super) enum Action {
     Run(run::Options),
     Serve(Request),
     Timeline(timeline::Options),
-    /// Watch a running server on the terminal.
-    Top(top::Options),
+    /// Watch a running server on the terminal, and ask it so often.
+    Top(Place, Duration),
     /// Ask a running server about its locks.
     View(views::View),
 }

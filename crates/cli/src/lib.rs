@@ -45,6 +45,10 @@ mod table;
 mod test_flags;
 mod texts;
 mod timeline;
+#[cfg(feature = "top")]
+mod top;
+#[cfg(not(feature = "top"))]
+#[path = "top_none.rs"]
 mod top;
 mod views;
 
@@ -79,7 +83,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::CheckConfig(request) => return check_config::check(&request),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Load(options) => return Ok(load_command::run(options).into()),
-        Action::Top(options) => return Ok(top::show(options).into()),
+        Action::Top(place, interval) => return Ok(top::show(place, interval).into()),
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),
         Action::Run(options) => return Ok(run::run(options).into()),

@@ -10,7 +10,7 @@ use redlatch_client::wire::random;
 use super::flags::Action;
 use super::lock_flags::with_url;
 use super::place::Place;
-use super::{Fault, duration, load_command, top};
+use super::{Fault, duration, load_command};
 use crate::load::{Dialect, Hold, Keys, Node, Plan, rate, time};
 
 /// The names of the subcommands.
@@ -110,7 +110,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     if interval < INTERVAL_MIN {
         return Err(format!("--interval {interval:?}: must be at least {INTERVAL_MIN:?}"));
     }
-    Ok(Action::Top(top::Options { place: Place::read(matches), interval }))
+    Ok(Action::Top(Place::read(matches), interval))
 }
 
 fn options(matches: &ArgMatches) -> Result<load_command::Options, Fault> {

@@ -29,6 +29,10 @@ mod guard;
 mod locks;
 mod received;
 mod target;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_none.rs"]
 mod tls;
 #[warn(missing_docs)]
 mod views;

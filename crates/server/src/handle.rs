@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-#[cfg(feature = "etcd")]
-use redlatch_core::journal::recovery::Promised;
 use redlatch_core::keyspace::{Lease, ShardSet, View};
 use redlatch_core::state::clients::ClientId;
 use tokio::io::DuplexStream;
@@ -141,13 +139,6 @@ impl Server {
         self.context.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
     }
 
-    /// What this server has promised, if it keeps a journal.
-    #[cfg(feature = "etcd")]
-    pub(super) fn promised(&self) -> Promised {
-        let log = self.context.keeper().map(|keeper| &keeper.log);
-        log.map_or_else(Promised::default, |log| log.promised(self.context.clock().now().lock))
-    }
-
     /// Has the audit log leave a file that was renamed, as SIGHUP does.
     #[doc(hidden)]
     pub fn reopen_audit_log(&self) {
@@ -203,14 +194,6 @@ impl Server {
         open_stream(&self.context, &self.workers)
     }
 
-    /// Makes connections without a socket, also after the handle has moved.
-    #[doc(hidden)]
-    #[cfg(feature = "client")]
-    pub fn opener(&self) -> impl Fn() -> DuplexStream + Send + Sync + 'static {
-        let (context, workers) = (self.context.clone(), Arc::clone(&self.workers));
-        move || open_stream(&context, &workers)
-    }
-
     /// Typed access to the keys, without a connection.
     pub fn keys(&self) -> Keys<'_> {
         Keys { context: &self.context, database: 0 }
@@ -256,29 +239,6 @@ impl Server {
     /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.
     pub fn stop(&self) {
         self.context.stop();
-    }
-
-    /// Ends the server, without waiting for clients: as SHUTDOWN NOW.
-    #[doc(hidden)]
-    #[cfg(feature = "etcd")]
-    pub fn stop_now(&self) {
-        self.context.engine.shared().stop.is_immediate.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.context.stop();
-    }
-
-    /// How many bytes clients have sent.
-    #[doc(hidden)]
-    #[cfg(feature = "etcd")]
-    pub fn received_bytes(&self) -> u64 {
-        self.context.engine.shared().stats.metrics.input_bytes.get()
-    }
-
-    /// Sends a message to the subscribers of a channel, as PUBLISH does.
-    #[doc(hidden)]
-    #[cfg(feature = "etcd")]
-    pub fn publish(&self, channel: &str, message: &str) {
-        let channels = &self.context.engine.shared().registries.channels;
-        channels.publish(channel.as_bytes(), message.as_bytes());
     }
 
     /// Resolves when the server has been ended, by [`Server::stop`] or by SHUTDOWN.

@@ -10,34 +10,6 @@ use super::context::ServerContext;
 use super::listener::Open;
 use super::worker::{Threads, Workers};
 
-/// # Errors
-/// As [`Http::open`].
-#[cfg(feature = "etcd")]
-pub(super) fn listeners(
-    settings: &Settings,
-    inherited: Vec<std::net::TcpListener>,
-) -> Result<Vec<std::net::TcpListener>, StartError> {
-    Http::open(settings, inherited).map(|Http| Vec::new())
-}
-
-/// Without the feature no socket leads to it.
-#[cfg(feature = "etcd")]
-#[derive(Debug)]
-pub(super) struct Standby;
-
-#[cfg(feature = "etcd")]
-impl Standby {
-    pub(super) fn new(_: redlatch_core::commands::Shared) -> Self {
-        Self
-    }
-
-    pub(super) fn has_token(&self) -> bool {
-        false
-    }
-
-    pub(super) async fn serve(&self, _: tokio::net::TcpStream, _: &str) {}
-}
-
 /// No sockets.
 pub(super) struct Http;
 

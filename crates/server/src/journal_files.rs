@@ -48,7 +48,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// The names of journal files begin so; their number follows.
 const PREFIX: &str = "journal-";
 /// The file that says that the locks of the journal are in a cluster now.
-const MOVED: &str = "moved";
+pub(super) const MOVED: &str = "moved";
 /// How the identity begins; the version of the directory and the id follow.
 const IDENTITY: &str = "redlatch data 1\nid ";
 /// The name of the file that takes up room for a full disk, and its bytes: more than 10,000 releases.
@@ -101,16 +101,6 @@ impl Directory {
         };
         let server = known.unwrap_or(fresh_id);
         Ok(Self { path, lock, server, is_identified: known.is_some(), doubt })
-    }
-
-    /// From now on no server starts on it: its locks are in a cluster.
-    ///
-    /// # Errors
-    /// The system's.
-    #[cfg(feature = "etcd")]
-    pub(super) fn mark_moved(&self) -> io::Result<()> {
-        open_private(OpenOptions::new().create(true).write(true), &self.path.join(MOVED))?.sync_all()?;
-        File::open(&self.path)?.sync_all()
     }
 
     /// The path of the file of that number.
@@ -219,31 +209,13 @@ impl Place for Directory {
 }
 
 /// The numbers of the journal files in a directory.
-fn numbers(path: &Path) -> io::Result<Vec<u64>> {
+pub(super) fn numbers(path: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(path)? {
         let name = entry?.file_name();
         numbers.extend(name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u64>().ok()));
     }
     Ok(numbers)
-}
-
-/// Checks that this directory has no journal, as that of a node whose journal is elsewhere must. Makes nothing there.
-///
-/// # Errors
-/// A sentence that names the directory.
-#[cfg(feature = "etcd")]
-pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
-    let path = Path::new(dir).join("data");
-    match numbers(&path) {
-        _ if dir.is_empty() => Ok(()),
-        Ok(found) if found.is_empty() || path.join(MOVED).exists() => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Ok(_) => Err(format!(
-            "dir '{dir}': has the journal of a server by itself, whose locks a cluster does not know"
-        )),
-        Err(error) => Err(format!("dir '{}': {error}", path.display())),
-    }
 }
 
 /// Reads the id of the server; `None`: there is no such file.

@@ -27,9 +27,6 @@ use super::{boot, journal};
 
 /// How often the disk is synced while leases run, and how often a failed write is tried again.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// How often [`Keeper::caught_up`] looks.
-#[cfg(feature = "http")]
-const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 /// How many syncs there are in the time for which one proves that no other node leads. Each of them tells the others that
 /// this node lives, and how far lock time is.
 const HEARTBEATS: u32 = 4;
@@ -50,7 +47,7 @@ pub(super) struct Keeper {
     is_watched: bool,
     waiting: Mutex<Waiting>,
     /// A reply waits for the disk.
-    wanted: Notify,
+    pub(super) wanted: Notify,
     has_failed: AtomicBool,
     /// Whether the commands know of an error of the log.
     is_error_shown: AtomicBool,
@@ -105,17 +102,6 @@ impl Keeper {
             *round = waiting.round;
             waiting.clients.push(Arc::clone(client));
             self.wanted.notify_one();
-        }
-    }
-
-    /// Resolves when the log has what the replies of requests up to now wait for; never after a sync has failed.
-    #[cfg(feature = "http")]
-    pub(super) async fn caught_up(&self) {
-        let owed = self.log.owed();
-        self.write();
-        while !self.log.has(owed, boot::millis) {
-            self.wanted.notify_one();
-            tokio::time::sleep(CATCH_UP_EVERY).await;
         }
     }
 

@@ -79,6 +79,7 @@ pub use fault_handle::{Fault, FaultError, Faults, When};
 use handle::Addresses;
 pub use handle::{Keys, Server};
 pub use history_handle::History;
+pub use redlatch_core::testing::{Event, EventKind, Finding, NodeFacts, NodeState};
 pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 
 use inherited::Inherited;
@@ -330,28 +331,6 @@ impl Builder {
         }
         server.waits_for_listeners = !is_here;
         Ok(server)
-    }
-
-    /// The same configuration, for another server. Sockets stay here.
-    #[cfg(feature = "etcd")]
-    fn again(&self) -> Self {
-        Self {
-            settings: self.settings.clone(),
-            users: self.users.clone(),
-            manual_start: self.manual_start,
-            journal: self.journal.clone(),
-            replicated: None,
-            seed: self.seed,
-            config_file: self.config_file.clone(),
-            allocator: self.allocator,
-            inherited: Inherited::default(),
-        }
-    }
-
-    /// The server goes on from the journal of a cluster, and keeps it there. Default: `dir`.
-    #[cfg(feature = "etcd")]
-    fn replicated(self, place: Box<dyn journal::Place>, facts: Arc<ClusterFacts>) -> Self {
-        Self { replicated: Some((place, facts)), ..self }
     }
 
     fn blueprint(self) -> Blueprint {

@@ -167,8 +167,9 @@ impl Listener {
 pub(super) struct Open {
     #[allow(dead_code, reason = "it is dropped, and nothing else")]
     open: Sender<()>,
+    /// Whether somebody has a handle of the server; without a sender nobody has.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP alone asks for it"))]
-    has_handle: watch::Receiver<bool>,
+    pub(super) has_handle: watch::Receiver<bool>,
 }
 
 /// The end of all listeners of a server.
@@ -183,15 +184,6 @@ pub(super) fn tracked() -> (Open, Closed) {
     let (open, closed) = channel();
     let (gone, has_handle) = watch::channel(true);
     (Open { open, has_handle }, Closed { closed: Mutex::new(closed), has_handle: gone })
-}
-
-#[cfg(feature = "http")]
-impl Open {
-    /// Resolves when nobody has a handle of the server any more. A server that stops answers HTTP until then.
-    pub(super) async fn handle_dropped(&mut self) {
-        // Without a sender there is no handle either.
-        let _ = self.has_handle.wait_for(|has_handle| !has_handle).await;
-    }
 }
 
 impl Closed {

@@ -1,11 +1,13 @@
 //! The locks of a server in this process, without a socket.
 
 use std::future::ready;
+use std::sync::Arc;
 
 use redlatch_client::Locks;
 use redlatch_client::wire::Target;
 
 use crate::Server;
+use crate::handle::open_stream;
 
 impl Server {
     /// The locks of this server, over connections without a socket.
@@ -23,7 +25,7 @@ impl Server {
     /// server that its lease has ended.
     pub fn locks(&self) -> Locks {
         let login = Target { password: self.password(), ..Target::default() };
-        let open = self.opener();
-        Locks::with_login(move || ready(Ok(open())), login)
+        let (context, workers) = (self.context().clone(), Arc::clone(&self.workers));
+        Locks::with_login(move || ready(Ok(open_stream(&context, &workers))), login)
     }
 }

@@ -39,16 +39,8 @@ impl Workers {
         }
     }
 
-    /// Runs `work`, which does not block, on the next worker.
-    #[cfg(feature = "http")]
-    pub(super) fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        self.next().spawn(async move { work() })
-    }
-
-    fn next(&self) -> &Handle {
+    /// The runtime of the next worker.
+    pub(super) fn next(&self) -> &Handle {
         &self.runtimes[self.next.fetch_add(1, Relaxed) % self.runtimes.len()]
     }
 

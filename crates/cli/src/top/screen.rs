@@ -15,19 +15,19 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::super::Fault;
 use super::super::exit::{self, Failure};
+use super::super::place::Place;
 use super::super::signals::Signals;
-use super::Options;
 use super::sample::{Loss, Sample, Source};
 use super::state::{Next, State};
 use super::view::draw;
 
-/// Shows the server until it is ended; returns the exit code.
-pub(super) fn run(options: Options) -> u8 {
+/// Shows the locks of the server until it is ended, and asks for them every `interval`; returns the exit code.
+pub(crate) fn show(place: Place, interval: Duration) -> u8 {
     exit::run(async {
         if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
             return Err(Failure::misused("top takes a terminal; redlatch ls and redlatch watch do not"));
         }
-        let (target, trust) = options.place.find().map_err(Failure::misused)?;
+        let (target, trust) = place.find().map_err(Failure::misused)?;
         // A server that is not there at the start is an error; later it is waited for.
         let source = Source::open(&target, &trust).await.map_err(|error| match error {
             Error::Unsupported(_) => Failure::misused(error),
@@ -36,7 +36,7 @@ pub(super) fn run(options: Options) -> u8 {
         let mut terminal =
             ratatui::try_init().map_err(|error| format!("cannot use the terminal: {error}"))?;
         let mut screen = Screen { state: State::new(&target.address), source: Some(source), target, trust };
-        let shown = screen.show(&mut terminal, options.interval).await;
+        let shown = screen.show(&mut terminal, interval).await;
         ratatui::restore();
         Ok(shown.map(|()| 0)?)
     })

@@ -1,6 +1,6 @@
 //! What commands say of a cluster: its name, its nodes, and the term of this one.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,10 +18,12 @@ pub struct ClusterNode {
     pub tls_port: u16,
     /// Whether its users, passwords or cluster-name are others than those of this node.
     pub differs: bool,
+    /// The epoch of the leader that it has not reached for a while.
+    pub unreached: Option<i64>,
 }
 
 /// What a node that leads says of its cluster.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ClusterFacts {
     /// The name of the cluster.
     pub name: String,
@@ -34,7 +36,6 @@ pub struct ClusterFacts {
     commit_micros: AtomicU64,
     is_late: AtomicBool,
     is_restored: AtomicBool,
-    unreached_by: AtomicUsize,
     is_asked_to_hand_over: AtomicBool,
     is_slow: AtomicBool,
 }
@@ -42,22 +43,7 @@ pub struct ClusterFacts {
 impl ClusterFacts {
     /// A cluster with one node.
     pub fn new(name: String, me: ClusterNode) -> Self {
-        let (epoch, head) = (AtomicI64::new(0), AtomicU64::new(0));
-        let (commits, commit_micros) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self {
-            name,
-            me,
-            others: Mutex::default(),
-            epoch,
-            head,
-            commits,
-            commit_micros,
-            is_late: AtomicBool::new(false),
-            is_slow: AtomicBool::new(false),
-            unreached_by: AtomicUsize::new(0),
-            is_asked_to_hand_over: AtomicBool::new(false),
-            is_restored: AtomicBool::new(false),
-        }
+        Self { name, me, ..Self::default() }
     }
 
     /// The other nodes, by their ids.
@@ -108,12 +94,8 @@ impl ClusterFacts {
 
     /// How many of the others do not reach this node.
     pub fn unreached_by(&self) -> usize {
-        self.unreached_by.load(Relaxed)
-    }
-
-    /// Notes how many of the others do not reach this node.
-    pub fn set_unreached_by(&self, count: usize) {
-        self.unreached_by.store(count, Relaxed);
+        let epoch = Some(self.epoch());
+        self.others.lock().iter().filter(|node| node.unreached == epoch).count()
     }
 
     /// Another node is to lead, if there is one. Returns false if there is none.

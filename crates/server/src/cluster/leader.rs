@@ -86,7 +86,7 @@ pub(super) fn node(member: &Member) -> ClusterNode {
     let (plain, tls) = (parts(Door::Plain), parts(Door::Tls));
     let tls_port = tls.as_ref().map_or(0, |(_, port)| *port);
     let (host, port) = plain.or(tls).unwrap_or_default();
-    ClusterNode { id: member.id.clone(), host, port, tls_port, differs: false }
+    ClusterNode { id: member.id.clone(), host, port, tls_port, ..ClusterNode::default() }
 }
 
 fn word(door: Door) -> &'static str {

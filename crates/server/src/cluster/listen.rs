@@ -13,7 +13,7 @@ use super::sockets::Sockets;
 use super::splice::{Door, Splices};
 use super::standby_http;
 use crate::StartError;
-use crate::http::Standby;
+use crate::http::standby::Standby;
 use crate::listener::{Accepted, FULL, Listener, PROTECTED, set_options};
 use crate::spare_descriptor::{SpareDescriptor, is_peer_error};
 use crate::unix::Bound;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch_core::journal::recovery::Promised;
 use redlatch_core::replication::cluster::{Keys, Member};
-use redlatch_core::replication::etcd::{EtcdError, Operation, Transaction};
+use redlatch_core::replication::etcd::{EtcdError, KeyValue, Operation, Transaction};
 use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
 use tokio::time::{sleep, timeout};
 
@@ -35,38 +35,42 @@ const LEAVE_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Members {
     keys: Keys,
     me: Member,
-    /// What commands say of it.
-    pub(super) facts: Arc<ClusterFacts>,
-    /// The entry of each node, and since when it is the same.
-    seen: Mutex<HashMap<Bytes, (Bytes, Instant)>>,
-    /// What the nodes that are listed tell of the way to the leader.
-    reports: Mutex<Vec<Report>>,
-    /// What this node knows of that.
-    pub(super) reach: Arc<Reach>,
-    /// The entries that had an address of this node when it came.
-    rivals: Mutex<Option<HashMap<Bytes, Bytes>>>,
-    /// What this node knows of the promises of leaders. Each node tells the others, for the case that etcd is restored.
-    promised: Mutex<Promised>,
     /// What tells the users, the passwords and the name of this node from those of others.
     digest: String,
-    digests: Mutex<Digests>,
+    /// What commands say of the list.
+    pub(super) facts: Arc<ClusterFacts>,
+    /// What this node knows of the way to the leader.
+    pub(super) reach: Arc<Reach>,
+    seen: Mutex<Seen>,
 }
 
-/// What others have for [`Members::digest`].
+/// What this node has seen of the others.
 #[derive(Debug, Default)]
-struct Digests {
-    /// By the ids of the nodes that are listed.
-    listed: HashMap<String, String>,
-    of_leader: Option<String>,
+struct Seen {
+    /// By their keys; that of this node is among them.
+    entries: HashMap<Bytes, Entry>,
+    /// The values of those that had an address of this node when it came.
+    rivals: Option<HashMap<Bytes, Bytes>>,
+    /// The digest of the last leader.
+    leader_digest: Option<String>,
+    /// What leaders have promised. Each node tells the others, for the case that etcd is restored.
+    promised: Promised,
+}
+
+/// The entry of a node.
+#[derive(Debug)]
+struct Entry {
+    value: Bytes,
+    said: NodeEntry,
+    /// Since when it is the same.
+    since: Instant,
 }
 
 impl Members {
     /// `digest`: of what all nodes should have alike.
     pub(super) fn new(name: String, keys: Keys, me: Member, digest: String) -> Self {
         let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)));
-        let (seen, promised, digests) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (reports, reach, rivals) = (Mutex::default(), Arc::default(), Mutex::default());
-        Self { keys, me, facts, seen, reports, reach, rivals, promised, digest, digests }
+        Self { keys, me, digest, facts, reach: Arc::default(), seen: Mutex::default() }
     }
 
     /// Rewrites the entry of this node and reads those of the others. `after` follows each time. Resolves when it turns out
@@ -86,37 +90,38 @@ impl Members {
 
     /// Whether an entry with an address of this node, which was there before it, has changed since.
     fn has_rival(&self) -> bool {
-        let (seen, mut rivals) = (self.seen.lock(), self.rivals.lock());
-        if seen.is_empty() {
+        let Seen { entries, rivals, .. } = &mut *self.seen.lock();
+        if entries.is_empty() {
             return false;
         }
-        let is_rival = |(key, (value, _)): &(&Bytes, &(Bytes, Instant))| {
-            let theirs = leader::in_node(value).addresses;
-            **key != self.keys.node(&self.me.id) && theirs.iter().any(|at| self.me.addresses.contains(at))
+        let own = self.keys.node(&self.me.id);
+        let is_rival = |(key, entry): &(&Bytes, &Entry)| {
+            **key != own && entry.said.addresses.iter().any(|at| self.me.addresses.contains(at))
         };
-        let found = || seen.iter().filter(is_rival).map(|(key, (value, _))| (key.clone(), value.clone()));
+        let found = || entries.iter().filter(is_rival).map(|(key, entry)| (key.clone(), entry.value.clone()));
         let rivals = rivals.get_or_insert_with(|| found().collect());
         found().any(|(key, value)| rivals.get(&key).is_some_and(|before| *before != value))
     }
 
     /// What this node knows of the promises of leaders.
     pub(super) fn promised(&self) -> Promised {
-        *self.promised.lock()
+        self.seen.lock().promised
     }
 
     /// Whether the users, the passwords or the name of this node are others than those of the last leader.
     pub(super) fn differs_from(&self, leader: Option<&Member>) -> bool {
-        let Digests { listed, of_leader } = &mut *self.digests.lock();
-        if let Some(digest) = leader.and_then(|leader| listed.get(&leader.id)) {
-            *of_leader = Some(digest.clone());
+        let Seen { entries, leader_digest, .. } = &mut *self.seen.lock();
+        let entry = leader.and_then(|leader| entries.get(&self.keys.node(&leader.id)));
+        if let Some(digest) = entry.and_then(|entry| entry.said.digest.as_ref()) {
+            *leader_digest = Some(digest.clone());
         }
-        of_leader.as_ref().is_some_and(|digest| *digest != self.digest)
+        leader_digest.as_ref().is_some_and(|digest| *digest != self.digest)
     }
 
     /// A leader has promised this.
     pub(super) fn note_promised(&self, promised: Promised) {
-        let mut known = self.promised.lock();
-        *known = known.max(promised);
+        let mut seen = self.seen.lock();
+        seen.promised = seen.promised.max(promised);
     }
 
     async fn beat_once(&self, etcd: &EtcdClient, beat: u64) -> Result<(), EtcdError> {
@@ -128,35 +133,38 @@ impl Members {
         ];
         then.extend(self.ended().into_iter().map(|key| Operation::Delete { key, end: None }));
         let answer = etcd.transaction(&Transaction { then, ..Transaction::default() }).await?;
-        let (now, mut seen) = (Instant::now(), self.seen.lock());
-        let (mut listed, mut reports, mut digests) = (Vec::new(), Vec::new(), HashMap::new());
-        let mut still = HashMap::new();
-        for found in answer.reads.into_iter().flatten() {
-            let since = match seen.get(&found.key) {
-                Some((value, since)) if *value == found.value => *since,
-                _ => now,
-            };
-            let id = found.key.strip_prefix(&*self.keys.nodes().0).map(String::from_utf8_lossy);
-            let NodeEntry { addresses, digest, report, promised } = leader::in_node(&found.value);
-            self.note_promised(promised);
-            let differs = digest.as_ref().is_some_and(|digest| *digest != self.digest);
-            digests.extend(id.as_ref().map(|id| id.clone().into_owned()).zip(digest));
-            if let Some(id) = id.filter(|id| *id != self.me.id && now - since < LISTED_FOR) {
-                let node = leader::node(&Member { id: id.into_owned(), addresses });
-                listed.push(ClusterNode { differs, ..node });
-                reports.push(report);
-            }
-            still.insert(found.key, (found.value, since));
-        }
-        *seen = still;
-        self.digests.lock().listed = digests;
-        self.facts.set_others(listed);
-        let epoch = self.facts.epoch();
-        let unreached =
-            reports.iter().filter(|report| report.unreached.is_some_and(|it| it == epoch)).count();
-        self.facts.set_unreached_by(unreached);
-        *self.reports.lock() = reports;
+        self.note(answer.reads.into_iter().flatten());
         Ok(())
+    }
+
+    /// Notes what the entries of all nodes are now.
+    fn note(&self, found: impl Iterator<Item = KeyValue>) {
+        let mut seen = self.seen.lock();
+        let mut before = std::mem::take(&mut seen.entries);
+        for KeyValue { key, value, .. } in found {
+            let entry = match before.remove(&key) {
+                Some(entry) if entry.value == value => entry,
+                _ => Entry { said: leader::in_node(&value), value, since: Instant::now() },
+            };
+            seen.promised = seen.promised.max(entry.said.promised);
+            seen.entries.insert(key, entry);
+        }
+        let (prefix, _) = self.keys.nodes();
+        let node = |(key, Entry { said, .. }): (&Bytes, &Entry)| {
+            let id = String::from_utf8_lossy(key.strip_prefix(&*prefix).unwrap_or_default()).into_owned();
+            ClusterNode {
+                differs: said.digest.as_ref().is_some_and(|digest| *digest != self.digest),
+                unreached: said.report.unreached,
+                ..leader::node(&Member { id, addresses: said.addresses.clone() })
+            }
+        };
+        self.facts.set_others(self.listed(&seen).map(node).collect());
+    }
+
+    /// The entries of the other nodes, without those of nodes that have ended.
+    fn listed<'s>(&self, seen: &'s Seen) -> impl Iterator<Item = (&'s Bytes, &'s Entry)> {
+        let own = self.keys.node(&self.me.id);
+        seen.entries.iter().filter(move |(key, entry)| **key != own && entry.since.elapsed() < LISTED_FOR)
     }
 
     fn text(&self, beat: u64) -> Bytes {
@@ -171,13 +179,15 @@ impl Members {
 
     /// What the others tell of the way to the leader.
     pub(super) fn reports(&self) -> Vec<Report> {
-        self.reports.lock().clone()
+        let seen = self.seen.lock();
+        self.listed(&seen).map(|(_, entry)| entry.said.report).collect()
     }
 
     /// The keys of entries that have stayed the same for long. A node that was paused writes its own again.
     fn ended(&self) -> Vec<Bytes> {
-        let seen = self.seen.lock();
-        seen.iter().filter(|(_, (_, since))| since.elapsed() > KEPT_FOR).map(|(key, _)| key.clone()).collect()
+        let entries = &self.seen.lock().entries;
+        let ended = entries.iter().filter(|(_, entry)| entry.since.elapsed() > KEPT_FOR);
+        ended.map(|(key, _)| key.clone()).collect()
     }
 
     /// Removes the entry of this node.
@@ -185,5 +195,67 @@ impl Members {
         let then = vec![Operation::Delete { key: self.keys.node(&self.me.id), end: None }];
         // The others notice its end in any case.
         let _ = timeout(LEAVE_MAX, etcd.transaction(&Transaction { then, ..Transaction::default() })).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: i64 = 5;
+
+    fn members() -> Members {
+        let me = Member { id: "me".to_owned(), addresses: leader::addresses(Some("a:1"), None) };
+        let members = Members::new("locks".to_owned(), Keys::under("/r/"), me, "mine".to_owned());
+        members.facts.set_term(EPOCH, 1);
+        members
+    }
+
+    fn note(members: &Members, beat: u64, entries: &[(&str, &NodeEntry)]) {
+        let found = entries.iter().map(|(id, entry)| KeyValue {
+            key: members.keys.node(id),
+            value: leader::node_text(entry, beat).into(),
+            mod_revision: 1,
+        });
+        members.note(found);
+    }
+
+    fn entry(address: &str) -> NodeEntry {
+        NodeEntry { addresses: leader::addresses(Some(address), None), ..NodeEntry::default() }
+    }
+
+    #[test]
+    fn what_the_others_tell_is_shown_and_kept() {
+        let members = members();
+        let promised = Promised { token: 7, ..Promised::default() };
+        let report = Report { unreached: Some(EPOCH), has_clients: true };
+        let other = NodeEntry { digest: Some("other".to_owned()), report, promised, ..entry("b:2") };
+        note(&members, 1, &[("me", &entry("a:1")), ("other", &other), ("third", &entry("c:3"))]);
+        let shown: Vec<_> = members.facts.others().into_iter().map(|node| (node.id, node.differs)).collect();
+        assert_eq!(shown, [("other".to_owned(), true), ("third".to_owned(), false)]);
+        assert_eq!(members.facts.unreached_by(), 1);
+        assert_eq!(members.reports().len(), 2);
+        let leader = Member { id: "other".to_owned(), addresses: Vec::new() };
+        assert!(!members.differs_from(None) && members.differs_from(Some(&leader)));
+        note(&members, 2, &[]);
+        assert!(members.differs_from(None), "the last leader counts");
+        assert_eq!(members.promised(), promised);
+        members.facts.set_term(EPOCH + 1, 1);
+        assert_eq!(members.facts.unreached_by(), 0);
+    }
+
+    #[test]
+    fn an_entry_with_an_address_of_this_node_is_a_rival_once_it_changes() {
+        let members = members();
+        assert!(!members.has_rival());
+        let both = [("before", &entry("a:1")), ("other", &entry("b:2"))];
+        note(&members, 1, &both);
+        assert!(!members.has_rival(), "it may have ended");
+        let later = NodeEntry { digest: Some("x".to_owned()), ..entry("a:1") };
+        note(&members, 1, &[both[0], both[1], ("later", &later)]);
+        note(&members, 1, &[both[0], both[1], ("later", &entry("a:1"))]);
+        assert!(!members.has_rival(), "that one has come later");
+        note(&members, 2, &both);
+        assert!(members.has_rival());
     }
 }

@@ -15,6 +15,7 @@ mod node;
 mod notebook;
 mod place;
 mod reach;
+mod server;
 mod sockets;
 mod splice;
 mod standby_http;

@@ -5,7 +5,7 @@
 //! Rule    the locks are in one place at a time. Where they have come from is marked before they can be used where they go: a
 //!         directory by its file `moved`, a cluster by its key `cluster`.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use tokio::task::spawn_blocking;
 use super::node::{agreed, check, client};
 use super::place::EtcdPlace;
 use crate::journal::{self, Place};
-use crate::journal_files::{Directory, has_no_journal};
+use crate::journal_files::{Directory, MOVED, numbers, open_private};
 use crate::{Builder, boot, fresh_id};
 
 /// What was moved.
@@ -70,7 +70,7 @@ fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Re
     let arrival = Arrival::begin(etcd, keys, &agreed(settings), id).map_err(of_prefix)?;
     let (number, bytes) = &*image.0.lock();
     let head = arrival.put(*number, bytes).map_err(of_prefix)?;
-    from.mark_moved().map_err(|error| format!("dir '{dir}': {error}"))?;
+    mark_moved(&dir).map_err(|error| format!("dir '{dir}': {error}"))?;
     arrival.end(head).map_err(of_prefix)?;
     Ok(moved)
 }
@@ -147,6 +147,33 @@ fn seize(mut standby: Standby, etcd: &Arc<dyn Etcd>, pause: Duration) -> Result<
             return Ok(term);
         }
         std::thread::sleep(pause);
+    }
+}
+
+/// From now on no server starts on the journal in `dir`: its locks are in a cluster.
+///
+/// # Errors
+/// The system's.
+fn mark_moved(dir: &str) -> io::Result<()> {
+    let data = Path::new(dir).join("data");
+    open_private(OpenOptions::new().create(true).write(true), &data.join(MOVED))?.sync_all()?;
+    File::open(&data)?.sync_all()
+}
+
+/// Checks that `dir` has no journal, as that of a node whose journal is elsewhere must. Makes nothing there.
+///
+/// # Errors
+/// A sentence that names the directory.
+pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
+    let data = Path::new(dir).join("data");
+    match numbers(&data) {
+        _ if dir.is_empty() => Ok(()),
+        Ok(found) if found.is_empty() || data.join(MOVED).exists() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(format!(
+            "dir '{dir}': has the journal of a server by itself, whose locks a cluster does not know"
+        )),
+        Err(error) => Err(format!("dir '{}': {error}", data.display())),
     }
 }
 

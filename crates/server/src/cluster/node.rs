@@ -32,14 +32,14 @@ use super::endpoint::Endpoint;
 use super::leader::{self, Leader};
 use super::listen::Acceptor;
 use super::members::Members;
+use super::moving::has_no_journal;
 use super::notebook::Notebook;
 use super::place::EtcdPlace;
 use super::reach;
 use super::sockets::{self, Sockets};
 use super::splice::Splices;
 use crate::clock::SystemClock;
-use crate::http::Standby;
-use crate::journal_files::has_no_journal;
+use crate::http::standby::Standby;
 use crate::probe::SystemProbe;
 use crate::{Builder, Server, StartError, fresh_id, stored_files};
 

@@ -1,5 +1,5 @@
 //! The HTTP port of a node while the node does not lead: each connection is answered in a task of its own.
-//! Knows   `http::Standby`, which answers; here is said who leads.
+//! Knows   `http::standby`, which answers; here is said who leads.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::leader::Leader;
 use super::splice::Door;
-use crate::http::Standby;
+use crate::http::standby::Standby;
 use crate::listener::Accepted;
 
 /// Answers one request in a task, and closes the connection.

@@ -64,7 +64,8 @@ impl Acceptor {
         let listener = listener;
         tokio::select! {
             biased;
-            () = open.handle_dropped() => {}
+            // A server that stops answers until then.
+            _ = open.has_handle.wait_for(|has_handle| !has_handle) => {}
             () = self.accept_all(&listener) => {}
         }
     }

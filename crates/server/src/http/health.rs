@@ -123,7 +123,7 @@ mod tests {
         let server = Server::builder().start_blocking().unwrap();
         let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
         let (let_go, held) = std::sync::mpsc::channel::<()>();
-        let held_up = context.workers.run(move || held.recv().is_err());
+        let held_up = context.workers.next().spawn(async move { held.recv().is_err() });
         // Time passes while everybody waits.
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

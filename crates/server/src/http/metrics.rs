@@ -14,8 +14,6 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use redlatch_core::commands::{Family, FamilyKind, Value, families};
-#[cfg(feature = "etcd")]
-use redlatch_core::commands::{Sample, Shared};
 
 use super::responses::{Body, whole};
 use super::{HttpContext, runtime};
@@ -52,28 +50,8 @@ fn written(server: &ServerContext, workers: &Workers) -> Result<String, fmt::Err
     text_of(all)
 }
 
-/// The families of a standby of a cluster: those of its process. It does not lead.
-#[cfg(feature = "etcd")]
-pub(super) fn of_standby(shared: &Shared) -> String {
-    let mut all = families(shared);
-    all.retain(|family| OF_STANDBYS.contains(&family.name));
-    for family in all.iter_mut().filter(|family| family.name == LEADS) {
-        family.samples = vec![Sample { label: None, value: Value::Integer(0) }];
-    }
-    all.extend(runtime::threads_family());
-    text_of(all).expect("writing to a String cannot fail")
-}
-
-/// Families that are true of a process without locks and clients of its own.
-#[cfg(feature = "etcd")]
-const OF_STANDBYS: &[&str] = &[
-    "build_info", "cluster_restored", LEADS, "uptime_in_seconds", "used_cpu_sys", "used_cpu_user",
-    "used_memory_rss",
-];
-#[cfg(feature = "etcd")]
-const LEADS: &str = "leads";
-
-fn text_of(all: Vec<Family>) -> Result<String, fmt::Error> {
+/// The text of these families.
+pub(super) fn text_of(all: Vec<Family>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Families(all)));
     let mut written = String::new();

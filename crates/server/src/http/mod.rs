@@ -24,7 +24,7 @@ mod routes;
 mod runtime;
 mod sampler;
 #[cfg(feature = "etcd")]
-mod standby;
+pub(super) mod standby;
 mod timed_stream;
 
 use std::net::{IpAddr, SocketAddr};
@@ -42,8 +42,6 @@ use super::worker::{Threads, Workers, runtime};
 use super::{StartError, listen, unix};
 use connection::Acceptor;
 use events::Viewers;
-#[cfg(feature = "etcd")]
-pub(super) use standby::Standby;
 
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {

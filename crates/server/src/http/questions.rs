@@ -20,6 +20,8 @@ use tokio::time::{sleep, timeout};
 use super::responses::{Body, whole};
 use super::sampler::BYTES_MAX;
 use super::{HttpContext, json};
+use crate::boot;
+use crate::keeper::Keeper;
 
 /// Why a request of `/api` has no answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,6 +35,8 @@ pub(super) enum ApiError {
 const STEP_MAX: Duration = Duration::from_secs(2);
 /// The time between two tries of a command that a long call or a pause holds up.
 const RETRY: Duration = Duration::from_millis(20);
+/// How often [`caught_up`] looks.
+const CATCH_UP_EVERY: Duration = Duration::from_millis(5);
 
 /// The reply to a command that answers at once, as JSON.
 ///
@@ -60,7 +64,7 @@ pub(super) async fn ask_for(
             };
             let asked = match may_take_long {
                 true => Asking(spawn_blocking(work)),
-                false => Asking(context.workers.run(work)),
+                false => Asking(context.workers.next().spawn(async move { work() })),
             };
             // A worker that has ended does not answer.
             match asked.await.map_err(unavailable)? {
@@ -83,8 +87,18 @@ pub(super) async fn ask_for(
 /// [`ApiError::Unavailable`] when the disk does not take it in time.
 pub(super) async fn recorded(context: &HttpContext) -> Result<(), ApiError> {
     match context.server.keeper() {
-        Some(keeper) => within_a_step(keeper.caught_up()).await,
+        Some(keeper) => within_a_step(caught_up(keeper)).await,
         None => Ok(()),
+    }
+}
+
+/// Resolves when the log has what was changed up to now; never after a sync has failed.
+async fn caught_up(keeper: &Keeper) {
+    let owed = keeper.log.owed();
+    keeper.write();
+    while !keeper.log.has(owed, boot::millis) {
+        keeper.wanted.notify_one();
+        sleep(CATCH_UP_EVERY).await;
     }
 }
 

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use redlatch_core::commands::Shared;
+use redlatch_core::commands::{Sample, Shared, Value, families};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -18,10 +18,16 @@ use super::access::{check_host, check_reader};
 use super::connection::bounded;
 use super::refusal::Refusal;
 use super::responses::{Body, finished, text, whole};
-use super::{addresses_and_names, metrics};
+use super::{addresses_and_names, metrics, runtime};
 
 /// How long a connection may take. It has one request.
 const CONNECTION_MAX: Duration = Duration::from_secs(2);
+/// Families that are true of a process without locks and clients of its own.
+const OF_PROCESS: &[&str] = &[
+    "build_info", "cluster_restored", LEADS, "uptime_in_seconds", "used_cpu_sys", "used_cpu_user",
+    "used_memory_rss",
+];
+const LEADS: &str = "leads";
 
 /// The HTTP of a node that does not lead.
 #[derive(Debug)]
@@ -65,13 +71,24 @@ impl Standby {
                 let allowed =
                     check_host(request, &self.names).and_then(|()| check_reader(&self.shared, request));
                 match allowed {
-                    Ok(_) => whole(StatusCode::OK, metrics::CONTENT_TYPE, metrics::of_standby(&self.shared)),
+                    Ok(_) => whole(StatusCode::OK, metrics::CONTENT_TYPE, self.metrics()),
                     Err(refusal) => refusal.response(),
                 }
             }
             "/metrics" => Refusal::Method("GET").response(),
             _ => text(StatusCode::SERVICE_UNAVAILABLE, leads),
         }
+    }
+
+    /// The metric families of this process. It does not lead.
+    fn metrics(&self) -> String {
+        let mut all = families(&self.shared);
+        all.retain(|family| OF_PROCESS.contains(&family.name));
+        for family in all.iter_mut().filter(|family| family.name == LEADS) {
+            family.samples = vec![Sample { label: None, value: Value::Integer(0) }];
+        }
+        all.extend(runtime::threads_family());
+        metrics::text_of(all).expect("writing to a String cannot fail")
     }
 }
 
