@@ -6,8 +6,13 @@
 //!
 //! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes up to the next slot size. An entry that
 //! is larger than the largest slot has a dedicated page, which grows as a vector does. The memory of a page is touched
-//! as its slots are first used. A page without entries is freed, except the last page of its slot size.
+//! as its slots are first used. A page without entries is freed, except the last page of its slot size. Pages of slots are
+//! mappings of their own, so that freed ones go back to the system at once: an allocator keeps what is below its last
+//! live block, and after a million leases one small entry at the end kept 100 MB.
 
+use std::ops::{Deref, DerefMut};
+
+use memmap2::MmapMut;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -57,8 +62,7 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    /// Zeroed pages that were never written cost no memory if the allocator takes them from the system.
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// Bytes of the slots used so far; zero in a dedicated page.
     used: u32,
     /// Bytes of one slot; in a dedicated page the whole page.
@@ -71,6 +75,15 @@ struct Page {
     live: u16,
     /// Index of `stride` in [`STRIDES`], or [`DEDICATED`].
     class: u8,
+}
+
+/// The memory of a page.
+#[derive(Debug)]
+enum Bytes {
+    /// Of the allocator.
+    Heap(Vec<u8>),
+    /// Of the system: zeros, which cost no memory until they are touched.
+    Mapped(MmapMut),
 }
 
 impl Arena {
@@ -406,11 +419,12 @@ impl Arena {
     fn resize_dedicated(&mut self, id: u32, need: usize, keep: usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         self.touched_bytes -= page.touched();
-        page.bytes.truncate(keep);
-        if page.bytes.capacity() / 2 > need {
-            page.bytes.shrink_to(need);
+        let bytes = page.bytes.heap_mut();
+        bytes.truncate(keep);
+        if bytes.capacity() / 2 > need {
+            bytes.shrink_to(need);
         }
-        page.bytes.resize(need, 0);
+        bytes.resize(need, 0);
         page.stride = need as u32;
         self.touched_bytes += page.touched();
     }
@@ -474,22 +488,66 @@ impl Header {
     }
 }
 
+impl Bytes {
+    /// Zeros. If the system gives no more mappings, they are the allocator's.
+    fn mapped(len: usize) -> Self {
+        MmapMut::map_anon(len).map_or_else(|_| Self::Heap(vec![0; len]), Self::Mapped)
+    }
+
+    /// The vector of a dedicated page.
+    fn heap_mut(&mut self) -> &mut Vec<u8> {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(_) => unreachable!("a dedicated page is a vector"),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => bytes.capacity(),
+            Self::Mapped(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Bytes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
 impl Page {
     fn of_class(class: usize) -> Self {
         let stride = STRIDES[class];
-        let bytes = vec![0; slots_per_page(stride) * usize::from(stride)];
+        let bytes = Bytes::mapped(slots_per_page(stride) * usize::from(stride));
         Self { bytes, stride: stride.into(), live: 0, class: class as u8, ..Self::vacant() }
     }
 
     /// A page for one entry of `need` bytes.
     fn dedicated(need: usize) -> Self {
         let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
-        Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
+        Self { bytes: Bytes::Heap(vec![0; need]), stride, live: 1, ..Self::vacant() }
     }
 
     const fn vacant() -> Self {
         Self {
-            bytes: Vec::new(),
+            bytes: Bytes::Heap(Vec::new()),
             used: 0,
             stride: 0,
             partial_prev: NO_PAGE,
