@@ -32,7 +32,9 @@ use super::boot;
 use super::context::{ConnectionPermit, ServerContext};
 use super::namespace::Reach;
 use super::peer::Peer;
-use super::processor::{INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, READ_BYTES_AT_FIRST, RequestProcessor, State};
+use super::processor::{
+    INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, READ_BYTES_AT_FIRST, RequestProcessor, State,
+};
 
 /// Bytes of output buffer that an idle connection keeps. A larger buffer is released.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
