@@ -1,8 +1,8 @@
 //! The memory of the entries: header, key and value of one entry side by side in one range of bytes.
 //!
 //! Owns    the pages, each an array of slots of one size, and every byte of every entry.
-//! Knows   `block`; `wheel`, for the links of a timer; and the form of a grant. Nothing of hashes or databases beyond a number
-//!         it keeps.
+//! Knows   `block`; `wheel`, for the links of a timer; the form of a grant. Nothing of hashes or databases beyond a
+//!         number it keeps.
 //!
 //! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes up to the next slot size. An entry that
 //! is larger than the largest slot has a dedicated page, which grows by half. The memory of a page is touched
