@@ -14,6 +14,7 @@ use std::process::Stdio;
 
 use crate::support::binary::{Directory, Running, ask, redlatch, refusal};
 use crate::support::stream::Peer;
+use crate::support::words::resident_kib;
 
 const DATABASES: &str = "*2\r\n$9\r\ndatabases\r\n$1\r\n";
 
@@ -386,6 +387,38 @@ mod ends {
             assert_eq!(server.end(), Some(0), "{signal}");
             assert_eq!(idle.read(&mut answer).unwrap(), 0, "{signal}");
         }
+    }
+}
+
+mod memory {
+    use super::*;
+
+    const LOCKS: u32 = 100_000;
+    const BATCH: u32 = 1_000;
+
+    /// Sends a request for each lock; every reply is `reply`.
+    fn for_each_lock(stream: &mut TcpStream, request: impl Fn(u32) -> String, reply: &str) {
+        for from in (0..LOCKS).step_by(BATCH as usize) {
+            let requests: String = (from..from + BATCH).map(&request).collect();
+            stream.write_all(requests.as_bytes()).unwrap();
+            let mut replies = vec![0; reply.len() * BATCH as usize];
+            stream.read_exact(&mut replies).unwrap();
+            assert_eq!(String::from_utf8_lossy(&replies), reply.repeat(BATCH as usize));
+        }
+    }
+
+    #[test]
+    fn the_memory_of_many_locks_goes_back_although_later_ones_stay() {
+        let server = Running::start(redlatch().args(["--port", "auto"]));
+        let (process, mut stream) = (server.process.id(), server.connect());
+        let empty = resident_kib(process);
+        for_each_lock(&mut stream, |n| format!("SET lock:{n:020} {n:036} NX PX 600000\r\n"), "+OK\r\n");
+        let growth = resident_kib(process) - empty;
+        let later: String = (0..100).map(|n| format!("SET later:{n} owner NX PX 600000\r\n")).collect();
+        assert_eq!(server.ask(&later), "+OK\r\n".repeat(100));
+        for_each_lock(&mut stream, |n| format!("DEL lock:{n:020}\r\n"), ":1\r\n");
+        let left = resident_kib(process).saturating_sub(empty);
+        assert!(left * 4 < growth, "{left} of {growth} KiB are left");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Many locks whose leases end within one second: the latency of a light probe, the cost, and the memory left.
+//! Many locks whose leases end within one second: the latency of a light probe, the cost, and the memory left while the
+//! probe goes on.
 //!
 //! The locks also give the memory per lock: 24 bytes of key, 36 of owner, and a lease.
 
@@ -21,6 +22,12 @@ const MOMENTS: u64 = 100;
 const PROBE_EVERY: Duration = Duration::from_millis(1);
 /// Probes from one count of the keys to the next.
 const PROBES_PER_COUNT: u64 = 5;
+/// Probes from one lock of the probe's own to the next, which comes into memory that the storm leaves.
+const PROBES_PER_LOCK: u64 = 100;
+/// Milliseconds of the lease of such a lock.
+const LEASE_MS: &str = "250";
+/// As many of these locks may be there at once, with one that is about to be removed.
+const LOCKS_MAX: i64 = 4;
 /// How often a storm may be begun, each time with twice the time to take its locks.
 const ATTEMPTS: u32 = 6;
 /// A server that has not removed all locks by then has failed to.
@@ -71,7 +78,7 @@ fn turn(server: &Server, scale: &Scale) -> io::Result<Option<Found>> {
     let calm_share = (cpu_before - cpu_calm).as_secs_f64() / (first_end - calm_from).as_secs_f64();
     let cost = (cpu_after - cpu_before).as_secs_f64() - calm_share * first_end.elapsed().as_secs_f64();
 
-    rest(scale.storm_after);
+    probe.until(Instant::now() + scale.storm_after, None)?;
     let left = running.resident_bytes()?;
     let growth = loaded.saturating_sub(empty).max(1) as f64;
     let gone =
@@ -110,19 +117,19 @@ fn take_locks(running: &Running, scale: &Scale, first_end: Instant) -> io::Resul
 struct Probe<'a> {
     running: &'a Running,
     stream: TcpStream,
-    /// Where keys are counted, which is not timed.
+    /// Where keys are counted and the probe's own locks are taken, which is not timed.
     counter: TcpStream,
 }
 
 /// The measurements of a probe.
 struct Felt {
     nanos: Histogram<u64>,
-    /// When no key was left.
+    /// When no key of the storm was left.
     gone: Option<Instant>,
 }
 
 impl Probe<'_> {
-    /// Probes until then; with a limit, after that until no key is left, but no longer than the limit.
+    /// Probes until then; with a limit, after that until no key of the storm is left, but no longer than the limit.
     fn until(&mut self, end: Instant, limit: Option<Instant>) -> io::Result<Felt> {
         let mut felt = Felt { nanos: nanoseconds()?, gone: None };
         let (mut due, mut probes, absent) = (Instant::now(), 0_u64, key(u64::MAX));
@@ -137,9 +144,14 @@ impl Probe<'_> {
             record(&mut felt.nanos, begun);
             probes += 1;
             due += PROBE_EVERY;
+            if probes.is_multiple_of(PROBES_PER_LOCK) {
+                let (own, owner) = (key(u64::MAX - probes), "p".repeat(36));
+                self.running.ask(&mut self.counter, &["SET", &own, &owner, "NX", "PX", LEASE_MS])?;
+            }
             if limit.is_some() && felt.gone.is_none() && probes.is_multiple_of(PROBES_PER_COUNT) {
                 let (_, keys) = self.running.ask(&mut self.counter, &["DBSIZE"])?;
-                felt.gone = (keys == Answer::Integer(0)).then(Instant::now);
+                let is_gone = matches!(keys, Answer::Integer(left) if left <= LOCKS_MAX);
+                felt.gone = is_gone.then(Instant::now);
             }
         }
         Ok(felt)

@@ -30,7 +30,7 @@ use super::{listener, recording};
 /// Bytes reserved for every read of a connection that has filled a smaller buffer.
 pub(super) const READ_BYTES: usize = 16 * 1024;
 /// Bytes reserved for every read of any other connection: lock requests are short.
-const READ_BYTES_AT_FIRST: usize = 1024;
+pub(super) const READ_BYTES_AT_FIRST: usize = 1024;
 /// Bytes of input buffer that an idle connection keeps. A larger buffer is released.
 pub(super) const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
 /// Bytes of output after which it is written although more requests are in the input.

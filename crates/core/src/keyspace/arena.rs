@@ -1,16 +1,17 @@
 //! The memory of the entries: header, key and value of one entry side by side in one range of bytes.
 //!
 //! Owns    the pages, each an array of slots of one size, and every byte of every entry.
-//! Knows   `wheel`, for the links of a timer, and the form of a grant; nothing of hashes or databases beyond a number it
-//!         keeps.
+//! Knows   `block`; `wheel`, for the links of a timer; the form of a grant. Nothing of hashes or databases beyond a
+//!         number it keeps.
 //!
 //! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes up to the next slot size. An entry that
-//! is larger than the largest slot has a dedicated page, which grows as a vector does. The memory of a page is touched
+//! is larger than the largest slot has a dedicated page, which grows by half. The memory of a page is touched
 //! as its slots are first used. A page without entries is freed, except the last page of its slot size.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::block::Block;
 use crate::locks::record::Packed;
 use crate::wheel::{HEADS_FROM, Timer, Timers};
 
@@ -57,11 +58,10 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    /// Zeroed pages that were never written cost no memory if the allocator takes them from the system.
-    bytes: Vec<u8>,
+    bytes: Block,
     /// Bytes of the slots used so far; zero in a dedicated page.
     used: u32,
-    /// Bytes of one slot; in a dedicated page the whole page.
+    /// Bytes of one slot; in a dedicated page those of the entry.
     stride: u32,
     /// Neighbours in the list of partial pages of this slot size.
     partial_prev: u32,
@@ -251,7 +251,7 @@ impl Arena {
     /// Bytes that the entry takes: its slot, or its dedicated page.
     pub(super) fn bytes(&self, id: u32) -> usize {
         let (page, _) = self.locate(id);
-        if page.class == DEDICATED { page.bytes.capacity() + size_of::<Page>() } else { page.stride as usize }
+        if page.class == DEDICATED { page.bytes.len() + size_of::<Page>() } else { page.stride as usize }
     }
 
     /// How many entries there are.
@@ -406,11 +406,15 @@ impl Arena {
     fn resize_dedicated(&mut self, id: u32, need: usize, keep: usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         self.touched_bytes -= page.touched();
-        page.bytes.truncate(keep);
-        if page.bytes.capacity() / 2 > need {
-            page.bytes.shrink_to(need);
+        let room = page.bytes.len();
+        if need > room || need < room / 2 {
+            // Half as much again, so that a value built byte by byte moves a few times only.
+            let mut bytes = Block::zeroed(if need > room { need + need / 2 } else { need });
+            bytes[..keep].copy_from_slice(&page.bytes[..keep]);
+            page.bytes = bytes;
+        } else {
+            page.bytes[keep..need].fill(0);
         }
-        page.bytes.resize(need, 0);
         page.stride = need as u32;
         self.touched_bytes += page.touched();
     }
@@ -418,7 +422,7 @@ impl Arena {
     /// Moves an entry to a slot of another size, with its first `keep` bytes.
     fn relocate(&mut self, id: u32, key_len: usize, len: usize, keep: usize, spare: usize) -> u32 {
         let need = HEADER_BYTES + key_len + len;
-        // A dedicated page is a vector, which has spare capacity of its own.
+        // A dedicated page gets spare room when it first grows.
         let with_spare = need.saturating_add(spare);
         let new = self.allocate(if with_spare <= STRIDE_MAX { with_spare } else { need });
 
@@ -467,7 +471,7 @@ impl Header {
         match page.class {
             DEDICATED => {
                 let key_len = second << 16 | first;
-                (key_len, page.bytes.len() - HEADER_BYTES - key_len)
+                (key_len, page.stride as usize - HEADER_BYTES - key_len)
             }
             _ => (first, second),
         }
@@ -477,19 +481,19 @@ impl Header {
 impl Page {
     fn of_class(class: usize) -> Self {
         let stride = STRIDES[class];
-        let bytes = vec![0; slots_per_page(stride) * usize::from(stride)];
+        let bytes = Block::zeroed(slots_per_page(stride) * usize::from(stride));
         Self { bytes, stride: stride.into(), live: 0, class: class as u8, ..Self::vacant() }
     }
 
     /// A page for one entry of `need` bytes.
     fn dedicated(need: usize) -> Self {
         let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
-        Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
+        Self { bytes: Block::zeroed(need), stride, live: 1, ..Self::vacant() }
     }
 
     const fn vacant() -> Self {
         Self {
-            bytes: Vec::new(),
+            bytes: Block::empty(),
             used: 0,
             stride: 0,
             partial_prev: NO_PAGE,
@@ -542,7 +546,7 @@ impl Page {
     }
 
     fn touched(&self) -> usize {
-        if self.class == DEDICATED { self.bytes.capacity() } else { self.used as usize }
+        if self.class == DEDICATED { self.bytes.len() } else { self.used as usize }
     }
 }
 

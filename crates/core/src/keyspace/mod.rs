@@ -36,6 +36,7 @@
 //!     rule 9.
 
 mod arena;
+mod block;
 mod changes;
 mod copy;
 mod counts;

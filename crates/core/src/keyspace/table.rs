@@ -8,11 +8,16 @@
 //! between two steps can neither lose nor repeat an entry. A search that fails ends at the first greater hash, so the
 //! table can be seven eighths full. And growing is one pass over the words, in order.
 
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
+
+use super::block::Block;
+
 /// Ids of entries by the hash of their keys. An empty table allocates nothing until it gets an entry.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     /// At least `buckets` words, each [`EMPTY`] or a hash above an id.
-    words: Vec<u64>,
+    block: Block,
     /// Over how many words the hashes are spread. Words that do not fit at the end are in the tail behind them.
     buckets: usize,
     len: usize,
@@ -25,22 +30,18 @@ impl Table {
         if self.len >= fill_max(self.buckets) {
             self.rebuild(larger(self.buckets));
         }
-        self.len += 1;
-
         let from = self.bucket(hash);
-        let at = self.words[from..].iter().position(|word| hash_of(*word) > hash || *word == EMPTY);
-        let at = at.map_or(self.words.len(), |offset| from + offset);
-        let gap = self.words[at..].iter().position(|word| *word == EMPTY);
-        let gap = gap.map_or(self.words.len(), |offset| at + offset);
-        if gap == self.words.len() {
-            // A vector that doubled for one word in its tail would waste what the dense table saves.
-            if self.words.capacity() == gap {
-                self.words.reserve_exact(TAIL_STEP);
-            }
-            self.words.push(EMPTY);
-        }
-        self.words.copy_within(at..gap, at + 1);
-        self.words[at] = word(hash, id);
+        let words = self.words_mut();
+        let at = words[from..].iter().position(|word| hash_of(word.get()) > hash || *word == EMPTY);
+        let at = at.map_or(words.len(), |offset| from + offset);
+        let Some(gap) = words[at..].iter().position(|word| *word == EMPTY) else {
+            // The tail is full: the entries get another one.
+            self.rebuild(self.buckets);
+            return self.insert(hash, id);
+        };
+        words.copy_within(at..at + gap, at + 1);
+        words[at] = word(hash, id);
+        self.len += 1;
     }
 
     /// Removes an entry; false if it was not in the table.
@@ -49,12 +50,13 @@ impl Table {
             return false;
         };
         // The words behind it move back by one, up to the first that is in its bucket or empty.
-        let rest = self.words[at + 1..].iter().enumerate();
-        let stays =
-            |(offset, word): (usize, &u64)| *word == EMPTY || self.bucket(hash_of(*word)) > at + offset;
-        let moved = rest.map(stays).position(|stays| stays).unwrap_or(self.words.len() - at - 1);
-        self.words.copy_within(at + 1..at + 1 + moved, at);
-        self.words[at + moved] = EMPTY;
+        let (buckets, words) = (self.buckets, self.words_mut());
+        let stays = |(offset, word): (usize, &U64)| {
+            *word == EMPTY || bucket(hash_of(word.get()), buckets) > at + offset
+        };
+        let moved = words[at + 1..].iter().enumerate().position(stays).unwrap_or(words.len() - at - 1);
+        words.copy_within(at + 1..at + 1 + moved, at);
+        words[at + moved] = EMPTY;
         self.len -= 1;
 
         if self.len < fill_min(self.buckets) {
@@ -67,7 +69,7 @@ impl Table {
     pub(super) fn rename(&mut self, hash: u32, old: u32, new: u32) -> bool {
         match self.position(hash, |other| other == old) {
             Some(at) => {
-                self.words[at] = word(hash, new);
+                self.words_mut()[at] = word(hash, new);
                 true
             }
             None => false,
@@ -76,7 +78,7 @@ impl Table {
 
     /// The entry with this hash for which `is_match` is true. It is called for entries of exactly this hash only.
     pub(super) fn find(&self, hash: u32, is_match: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.position(hash, is_match).map(|at| id_of(self.words[at]))
+        self.position(hash, is_match).map(|at| id_of(self.words()[at].get()))
     }
 
     /// One step of a scan: visits the entries of the first hash from `cursor` on, and returns the next cursor.
@@ -90,17 +92,19 @@ impl Table {
         if self.len == 0 {
             return 0;
         }
-        let mut rest =
-            self.words[self.bucket(from)..].iter().filter(|word| **word != EMPTY && hash_of(**word) >= from);
+        let mut rest = self.words()[self.bucket(from)..]
+            .iter()
+            .map(|word| word.get())
+            .filter(|word| EMPTY != *word && hash_of(*word) >= from);
         let Some(first) = rest.next() else {
             return 0;
         };
-        visit(id_of(*first));
+        visit(id_of(first));
         for word in rest {
-            if hash_of(*word) != hash_of(*first) {
-                return u64::from(hash_of(*word));
+            if hash_of(word) != hash_of(first) {
+                return u64::from(hash_of(word));
             }
-            visit(id_of(*word));
+            visit(id_of(word));
         }
         0
     }
@@ -110,45 +114,45 @@ impl Table {
         if self.len == 0 {
             return None;
         }
-        let mut state = entropy;
+        let (mut state, words) = (entropy, self.words());
         for _ in 0..RANDOM_TRIES {
             state = scramble(state);
-            let at = (u128::from(state) * self.words.len() as u128) >> 64;
-            let word = self.words[at as usize];
+            let at = (u128::from(state) * words.len() as u128) >> 64;
+            let word = words[at as usize];
             if word != EMPTY {
-                return Some(id_of(word));
+                return Some(id_of(word.get()));
             }
         }
-        let from = state as usize % self.words.len();
-        let around = self.words[from..].iter().chain(&self.words[..from]);
-        around.copied().find(|word| *word != EMPTY).map(id_of)
+        let from = state as usize % words.len();
+        let around = words[from..].iter().chain(&words[..from]);
+        around.copied().find(|word| *word != EMPTY).map(|word| id_of(word.get()))
     }
 
     /// Every id, in the order of a scan.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
-        self.words.iter().filter(|word| **word != EMPTY).map(|word| id_of(*word))
+        self.words().iter().filter(|word| **word != EMPTY).map(|word| id_of(word.get()))
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of heap memory of this table.
+    /// Bytes of memory of this table.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u64>()
+        self.block.len()
     }
 
     /// Panics if an invariant is broken; `hash_of_id` gives the true hash of an entry. For tests.
     pub(super) fn assert_laws(&self, hash_of_id: impl Fn(u32) -> u32) {
         let mut seen = 0;
         let mut last = 0;
-        for (at, word) in self.words.iter().enumerate().filter(|(_, word)| **word != EMPTY) {
-            let (hash, bucket) = (hash_of(*word), self.bucket(hash_of(*word)));
-            assert_eq!(hash, hash_of_id(id_of(*word)), "word {at}: the hash of its entry");
+        for (at, word) in self.words().iter().enumerate().filter(|(_, word)| **word != EMPTY) {
+            let (hash, bucket) = (hash_of(word.get()), self.bucket(hash_of(word.get())));
+            assert_eq!(hash, hash_of_id(id_of(word.get())), "word {at}: the hash of its entry");
             assert!(hash >= last, "word {at}: sorted by hash");
             assert!(bucket <= at, "word {at}: not before its bucket {bucket}");
             assert!(
-                self.words[bucket..at].iter().all(|word| *word != EMPTY),
+                self.words()[bucket..at].iter().all(|word| *word != EMPTY),
                 "word {at}: no gap after its bucket {bucket}"
             );
             (last, seen) = (hash, seen + 1);
@@ -162,62 +166,50 @@ impl Table {
             return None;
         }
         let from = self.bucket(hash);
-        for (offset, word) in self.words[from..].iter().enumerate() {
-            if hash_of(*word) > hash || *word == EMPTY {
+        for (offset, word) in self.words()[from..].iter().map(|word| word.get()).enumerate() {
+            if hash_of(word) > hash || EMPTY == word {
                 return None;
             }
-            if hash_of(*word) == hash && is_match(id_of(*word)) {
+            if hash_of(word) == hash && is_match(id_of(word)) {
                 return Some(from + offset);
             }
         }
         None
     }
 
-    /// Spreads the entries over another number of buckets, in place.
-    ///
-    /// In place, because the system grows and shrinks a large allocation without copying it. Copying to a new one would
-    /// leave a hole of the old size, which this table, now larger, cannot use.
+    /// Spreads the entries over another number of buckets.
     fn rebuild(&mut self, buckets: usize) {
         self.buckets = buckets.max(BUCKETS_MIN);
-        let tail = TAIL_STEP.min(self.buckets);
-        let len = self.buckets + tail;
-        if len > self.words.len() {
-            self.words.reserve_exact(len - self.words.len());
-            self.words.resize(len, EMPTY);
-        }
+        let old = std::mem::take(&mut self.block);
+        let entries = || words_of(&old).iter().filter(|word| **word != EMPTY);
+        // More entries than fit into the tail may have their buckets at the end.
+        let end = entries().fold(0, |end, word| self.bucket(hash_of(word.get())).max(end) + 1);
+        let len = end.max(self.buckets) + TAIL_STEP.min(self.buckets);
+        self.block = Block::filled(len * size_of::<U64>(), u8::MAX);
 
-        let (mut at, mut end) = (self.gather(), 0);
-        while at < self.words.len() {
-            let word = self.words[at];
-            let to = self.bucket(hash_of(word)).max(end);
-            if to > at {
-                // More entries than fit into the tail have their buckets at the end: the rest moves back.
-                self.words.splice(at..at, std::iter::repeat_n(EMPTY, to - at));
-                at = to;
-            }
-            self.words[at] = EMPTY;
-            self.words[to] = word;
-            (at, end) = (at + 1, to + 1);
+        let mut end = 0;
+        for word in entries() {
+            let to = self.bucket(hash_of(word.get())).max(end);
+            self.words_mut()[to] = *word;
+            end = to + 1;
         }
-        self.words.truncate(end.max(self.buckets));
-        self.words.shrink_to(self.words.len() + tail);
     }
 
-    /// Moves every entry to the end of the array, in order and without gaps, and returns the index of the first.
-    fn gather(&mut self) -> usize {
-        let mut first = self.words.len();
-        for at in (0..self.words.len()).rev() {
-            let word = std::mem::replace(&mut self.words[at], EMPTY);
-            // An empty word is written, too: a branch that is often mispredicted would cost more.
-            self.words[first - 1] = word;
-            first -= usize::from(word != EMPTY);
-        }
-        first
+    fn words(&self) -> &[U64] {
+        words_of(&self.block)
+    }
+
+    fn words_mut(&mut self) -> &mut [U64] {
+        <[U64]>::mut_from_bytes(&mut self.block).expect("the block has whole words")
     }
 
     fn bucket(&self, hash: u32) -> usize {
         bucket(hash, self.buckets)
     }
+}
+
+fn words_of(block: &Block) -> &[U64] {
+    <[U64]>::ref_from_bytes(block).expect("the block has whole words")
 }
 
 /// The first word where a hash may be. It grows with the hash.
@@ -226,8 +218,8 @@ fn bucket(hash: u32, buckets: usize) -> usize {
     ((u64::from(hash) * buckets as u64) >> 32) as usize
 }
 
-const fn word(hash: u32, id: u32) -> u64 {
-    (hash as u64) << 32 | id as u64
+fn word(hash: u32, id: u32) -> U64 {
+    U64::new(u64::from(hash) << 32 | u64::from(id))
 }
 
 const fn hash_of(word: u64) -> u32 {
@@ -262,8 +254,9 @@ const fn scramble(state: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-/// A word without an entry: the greatest, so that a search past the last hash ends here too.
-const EMPTY: u64 = u64::MAX;
+/// A word without an entry: the greatest, so that a search past the last hash ends here too. All its bytes are
+/// [`u8::MAX`].
+const EMPTY: U64 = U64::MAX_VALUE;
 const BUCKETS_MIN: usize = 8;
 const BUCKETS_LARGE: usize = 4096;
 const TAIL_STEP: usize = 64;

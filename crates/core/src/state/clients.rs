@@ -82,7 +82,7 @@ pub struct Names {
 }
 
 /// Bytes of an idle connection: the growth of the process per connection, measured with ten thousand.
-const CLIENT_BYTES: u64 = 3 * 1024;
+const CLIENT_BYTES: u64 = 2 * 1024;
 
 /// How long a connection is idle before it is asked to release its buffers, in milliseconds.
 const RELEASE_AFTER_MS: u64 = 1000;

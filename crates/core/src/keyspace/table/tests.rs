@@ -198,12 +198,12 @@ fn a_smallest_table_allocates_once() {
     let mut table = Table::default();
     assert_eq!(table.heap_bytes(), 0);
     table.insert(5, 1);
-    let words = table.words.as_ptr();
+    let words = table.block.as_ptr();
     for id in 0..100 {
         assert!(table.remove(5, if id == 0 { 1 } else { id - 1 + 10 }));
         table.insert(5, id + 10);
     }
-    assert_eq!(table.words.as_ptr(), words);
+    assert_eq!(table.block.as_ptr(), words);
 }
 
 #[test]
