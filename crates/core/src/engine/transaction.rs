@@ -68,7 +68,7 @@ fn reach<'b, 'a: 'b>(
 
 impl Engine {
     /// Aborts the transaction, because a request was refused before its execution. A refused EXEC discards the
-    /// transaction at once. Its error says so even without a transaction, as in Redis.
+    /// transaction at once. Its error says so even without a transaction, except that of several slots, as in Redis.
     pub(super) fn abort(
         &self,
         session: &mut Session,
@@ -82,6 +82,9 @@ impl Engine {
             return refusal;
         }
         crate::commands::discard_all(session, &self.shared);
+        if refusal == Refusal::CrossSlot {
+            return refusal;
+        }
         let text = refusal.text();
         let reason = text.strip_prefix("ERR ").unwrap_or(&text);
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
