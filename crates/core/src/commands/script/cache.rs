@@ -86,8 +86,7 @@ impl Script {
         Header { flags: self.flags, body: self.body }.may_write()
     }
 
-    /// Whether its keys must be in one slot in cluster mode: its first line declares flags, and `allow-cross-slot-keys` is not
-    /// among them.
+    /// Whether its keys must be in one slot in cluster mode: its first line declares flags, without `allow-cross-slot-keys`.
     pub(in crate::commands) fn is_of_one_slot(&self) -> bool {
         self.body > 0 && !self.flags.allow_cross_slot_keys
     }

@@ -355,7 +355,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         }
     }
 
-    /// Whether every command with one key that scripts may call is carried out, and no read has to be remembered for tracking.
+    /// Whether every command with one key that scripts may call is carried out, and no read is remembered for tracking.
     #[inline]
     fn is_open(&self) -> bool {
         self.session.account.is_unlimited()
