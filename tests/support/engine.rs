@@ -76,7 +76,12 @@ impl EngineTarget {
 
     /// A server in cluster mode that has just started.
     pub(crate) fn start_with_slots() -> Self {
-        Self::start_as(LAYOUT, START_UNIX_MS, (false, "yes"))
+        Self::start_with_slots_at(START_UNIX_MS)
+    }
+
+    /// A server in cluster mode that has just started, at a time since 1970 in milliseconds.
+    pub(crate) fn start_with_slots_at(unix_ms: i64) -> Self {
+        Self::start_as(LAYOUT, unix_ms, (false, "yes"))
     }
 
     fn start_as(layout: Layout, unix_ms: i64, (has_tests, cluster_enabled): (bool, &str)) -> Self {

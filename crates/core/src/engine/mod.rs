@@ -479,7 +479,8 @@ impl Engine {
     ) -> Flow {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
-                transaction::queue(&self.shared, transaction, command, request, session.protocol, out);
+                let queue = (&mut **transaction, session.watching.as_deref());
+                transaction::queue(&self.shared, queue, command, request, session.protocol, out);
                 session.client.transaction.show_queued(Some(transaction.queued.len()), transaction.bytes);
                 session.client.activity.last_command.store(command.index, Relaxed);
                 return Flow::Next;
