@@ -32,7 +32,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 const SUBCOMMANDS: &[Row] = &[
     changing("ADDSLOTS", "3.0.0", add_slots).args(&[integer("slot").many()]),
-    changing("ADDSLOTSRANGE", "7.0.0", add_slots).args(&[SLOT_RANGE.many()]),
+    changing("ADDSLOTSRANGE", "7.0.0", add_slot_ranges).args(&[SLOT_RANGE.many()]),
     row("COUNT-FAILURE-REPORTS", "3.0.0", failure_reports)
         .summary("Returns 0: no other node reports anything.")
         .flags(Flags::ADMIN.with(Flags::STALE))
@@ -104,19 +104,29 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn add_slots(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
-    let takes_ranges = call.command.row.name == "ADDSLOTSRANGE";
-    if takes_ranges && !call.args.len().is_multiple_of(2) {
+    let first = any_slot(call.args.word()?)?;
+    call.args.rest().try_for_each(|word| any_slot(word).map(drop))?;
+
+    Err(busy(first))
+}
+
+/// As in Redis, the first range that is wrong or has an owner decides: that is the first one.
+fn add_slot_ranges(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    if !call.args.len().is_multiple_of(2) {
         return Err(Refusal::Arity(call.command.name.as_str().into()));
     }
-    let first = any_slot(call.args.word()?)?;
-    if takes_ranges {
-        let last = any_slot(call.args.word()?)?;
-        if first > last {
-            let text = format!("ERR start slot number {first} is greater than end slot number {last}");
-            return Err(Refusal::said(text));
-        }
+    let (start, end) = (any_slot(call.args.word()?)?, any_slot(call.args.word()?)?);
+    if start > end {
+        let text = format!("ERR start slot number {start} is greater than end slot number {end}");
+        return Err(Refusal::said(text));
     }
-    Err(Refusal::said(format!("ERR Slot {first} is already busy")))
+
+    Err(busy(start))
+}
+
+fn busy(slot: u16) -> Refusal {
+    Refusal::said(format!("ERR Slot {slot} is already busy"))
 }
 
 fn any_slot(word: &[u8]) -> Result<u16, Refusal> {
