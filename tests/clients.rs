@@ -124,6 +124,9 @@ impl Verdict {
 fn run_on_servers(client: &Client, program: &[String], installer: &Installer) -> Result<Verdict, String> {
     let identity = if client.has_tls { Some(Identity::new(installer.dir())?) } else { None };
     let mut more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
+    if client.has_slots {
+        more.push("--cluster-enabled=yes".to_owned());
+    }
     let http_port = installer.dir().join(format!("http-port-{}", std::process::id()));
     if client.has_http {
         let file = http_port.display().to_string();

@@ -269,6 +269,7 @@ fn bounds(row: &Setting) -> String {
         Kind::Bytes(min, max) => format!("{min} to {max} bytes"),
         Kind::OneOf(words) => words.join(", "),
         Kind::OutputLimits => "class, hard, soft, seconds; repeated".into(),
+        Kind::Host { .. } => "an address or a name".to_owned(),
         Kind::Prefixes => format!("{LOCK_PREFIXES_MAX} words"),
         Kind::Events => "letters of `KEg$lshzxetdmnA`".into(),
     }

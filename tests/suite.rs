@@ -15,6 +15,8 @@ mod audit;
 #[cfg(feature = "etcd")]
 mod cluster;
 #[cfg(feature = "cli")]
+mod cluster_mode;
+#[cfg(feature = "cli")]
 mod durability;
 #[cfg(feature = "server")]
 mod embedding;

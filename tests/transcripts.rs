@@ -212,6 +212,7 @@ fn engine(protocol: u8) {
             // A panic fails one transcript; the others still run.
             let start = match transcript.needs.as_str() {
                 "tests" => EngineTarget::start_with_tests,
+                _ if transcript.has_slots => EngineTarget::start_with_slots,
                 _ => EngineTarget::start,
             };
             let played = std::panic::catch_unwind(|| play(&transcript, &mut start(), protocol).0);
@@ -227,10 +228,18 @@ fn real(name: &'static str, protocol: u8) {
     let mut faults = Vec::new();
     for transcript in load() {
         if transcript.needs == name && (protocol == 2 || transcript.over_both) {
-            faults.extend(play(&transcript, &mut RealServer::start(name), protocol).0);
+            faults.extend(play(&transcript, &mut real_server(&transcript, name), protocol).0);
         }
     }
     assert!(faults.is_empty(), "{name} over RESP{protocol}:\n{}", faults.join("\n"));
+}
+
+/// The real server of this name, started for a transcript.
+fn real_server(transcript: &Transcript, name: &'static str) -> RealServer {
+    match transcript.has_slots {
+        true => RealServer::start_with_slots(name),
+        false => RealServer::start(name),
+    }
 }
 
 /// The transcripts that `TRANSCRIPT` selects; all by default.
@@ -304,9 +313,9 @@ mod authoring {
                 "valkey" => "valkey",
                 _ => continue,
             };
-            let old = play(&transcript, &mut RealServer::start(name), 2).1;
+            let old = play(&transcript, &mut real_server(&transcript, name), 2).1;
             let new = match transcript.over_both {
-                true => play(&transcript, &mut RealServer::start(name), 3).1,
+                true => play(&transcript, &mut real_server(&transcript, name), 3).1,
                 false => old.clone(),
             };
             answer(&transcript, &old, &new);

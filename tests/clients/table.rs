@@ -33,6 +33,9 @@ pub(crate) struct Client {
     /// Whether the servers have a TLS port, too, where clients must show a certificate.
     #[serde(default)]
     pub(crate) has_tls: bool,
+    /// Whether the servers are in cluster mode, each with all slots.
+    #[serde(default)]
+    pub(crate) has_slots: bool,
     /// Whether the servers have an HTTP port, too, that may change things.
     #[serde(default)]
     pub(crate) has_http: bool,

@@ -14,6 +14,7 @@ fn settings_that_exclude_a_cluster_are_refused() {
     for (more, name) in [
         (&["--enable-test-commands", "local"][..], "enable-test-commands 'local'"),
         (&["--nodes", "2"], "nodes '2'"),
+        (&["--cluster-enabled", "yes"], "cluster-enabled 'yes'"),
         (&["--enable-debug-command", "local"], "enable-debug-command 'local'"),
         (&["--appendonly", "yes"], "appendonly, appendfsync"),
         (&["--cluster-prefix", ""], "cluster-prefix ''"),

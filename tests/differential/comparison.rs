@@ -41,8 +41,17 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    pub(crate) fn new(theirs: RealServer) -> Self {
-        let ours = EngineTarget::start_at(theirs.unix_ms());
+    /// Both servers start; with `has_slots` they are in cluster mode.
+    pub(crate) fn start(name: &'static str, has_slots: bool) -> Self {
+        if has_slots {
+            let theirs = RealServer::start_with_slots(name);
+            return Self::new(EngineTarget::start_with_slots_at(theirs.unix_ms()), theirs);
+        }
+        let theirs = RealServer::start(name);
+        Self::new(EngineTarget::start_at(theirs.unix_ms()), theirs)
+    }
+
+    fn new(ours: EngineTarget, theirs: RealServer) -> Self {
         let mut run = Self { ours, theirs, clients: Vec::new(), ids: Vec::new() };
         run.connect();
         // Requests and replies contain client ids, so both servers must assign equal ones.

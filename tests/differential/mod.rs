@@ -21,8 +21,8 @@ mod words;
 
 use runner::{Newer, Runner};
 
-fn run(name: &'static str, newer: Newer) {
-    let report = Runner::new(name, newer).run();
+fn run(name: &'static str, newer: Newer, has_slots: bool) {
+    let report = Runner::new(name, newer, has_slots).run();
     assert!(
         report.is_empty(),
         "{}",
@@ -40,12 +40,18 @@ mod against_real_servers {
     #[test]
     #[ignore = "needs REDLATCH_REDIS_SERVER"]
     fn random_requests_are_answered_as_by_redis() {
-        run("redis", Newer::LeftOut);
+        run("redis", Newer::LeftOut, false);
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn random_requests_in_cluster_mode_are_answered_as_by_redis() {
+        run("redis", Newer::LeftOut, true);
     }
 
     #[test]
     #[ignore = "needs REDLATCH_VALKEY_SERVER"]
     fn random_requests_that_redis_does_not_know_are_answered_as_by_valkey() {
-        run("valkey", Newer::WithTheirTypes);
+        run("valkey", Newer::WithTheirTypes, false);
     }
 }

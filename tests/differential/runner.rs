@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::comparison::{Comparison, Parted, spell_words};
 use super::plan::{Step, Stock};
-use crate::support::real::RealServer;
 use crate::support::rng::number;
 
 /// The treatment of commands and options that Redis 7.0 lacks.
@@ -30,13 +29,15 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Runner {
     name: &'static str,
     stock: Stock,
+    /// Whether the servers are in cluster mode.
+    has_slots: bool,
 }
 
 impl Runner {
-    pub(crate) fn new(name: &'static str, newer: Newer) -> Self {
-        let known = Comparison::new(RealServer::start(name)).commands();
+    pub(crate) fn new(name: &'static str, newer: Newer, has_slots: bool) -> Self {
+        let known = Comparison::start(name, has_slots).commands();
         let stock = Stock::new(newer, |command| known.contains(&command.to_lowercase().replace(' ', "|")));
-        Self { name, stock }
+        Self { name, stock, has_slots }
     }
 
     /// Runs all seeds; returns every disagreement in words.
@@ -72,7 +73,7 @@ impl Runner {
     }
 
     fn play(&self, steps: &[Step]) -> Result<(), Parted> {
-        Comparison::new(RealServer::start(self.name)).run(steps)
+        Comparison::start(self.name, self.has_slots).run(steps)
     }
 
     /// Leaves out every step without which the servers still disagree about this command; returns the rest in words.

@@ -66,19 +66,30 @@ impl EngineTarget {
 
     /// Starts with TEST commands, and with another keyspace or a journal.
     pub(crate) fn start_with_tests_and(layout: Layout) -> Self {
-        Self::start_as(layout, START_UNIX_MS, true)
+        Self::start_as(layout, START_UNIX_MS, (true, "no"))
     }
 
     /// Starts with another keyspace, or with a journal.
     pub(crate) fn start_with(layout: Layout, unix_ms: i64) -> Self {
-        Self::start_as(layout, unix_ms, false)
+        Self::start_as(layout, unix_ms, (false, "no"))
     }
 
-    fn start_as(layout: Layout, unix_ms: i64, has_tests: bool) -> Self {
+    /// A server in cluster mode that has just started.
+    pub(crate) fn start_with_slots() -> Self {
+        Self::start_with_slots_at(START_UNIX_MS)
+    }
+
+    /// A server in cluster mode that has just started, at a time since 1970 in milliseconds.
+    pub(crate) fn start_with_slots_at(unix_ms: i64) -> Self {
+        Self::start_as(LAYOUT, unix_ms, (false, "yes"))
+    }
+
+    fn start_as(layout: Layout, unix_ms: i64, (has_tests, cluster_enabled): (bool, &str)) -> Self {
         let wall_offset_ms = unix_ms - i64::try_from(START_MS).expect("a second fits");
         let clock = StillClock::new(START_MS, wall_offset_ms);
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
+        settings.set("cluster-enabled", cluster_enabled).expect("cluster mode can be chosen");
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let testing = has_tests.then(|| backend::testing(Arc::clone(&clock)));
         let mut keyspace = Keyspace::new(layout, || {});

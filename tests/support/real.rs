@@ -25,6 +25,31 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// Starts the server that transcripts call `name`, and returns when it accepts connections.
     pub(crate) fn start(name: &'static str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    /// Starts it in cluster mode, and returns when it serves all slots.
+    #[allow(dead_code, reason = "only transcripts need slots")]
+    pub(crate) fn start_with_slots(name: &'static str) -> Self {
+        let bus = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let bus_port = bus.expect("there is a free port").port().to_string();
+        let server = Self::start_with(name, &["--cluster-enabled", "yes", "--cluster-port", &bus_port]);
+        let mut link = UnixStream::connect(server.directory.join("socket")).expect("the server accepts");
+        let mut ask = |request: &[u8]| {
+            link.write_all(request).expect("the server reads");
+            let mut bytes = [0; 4096];
+            let count = link.read(&mut bytes).expect("the server answers");
+            String::from_utf8_lossy(&bytes[..count]).into_owned()
+        };
+        assert_eq!(ask(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n"), "+OK\r\n");
+        // It serves them two seconds after its start.
+        while !ask(b"CLUSTER INFO\r\n").contains("cluster_state:ok") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn start_with(name: &'static str, more: &[&str]) -> Self {
         let program = program(name);
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -34,6 +59,7 @@ impl RealServer {
         let mut process = Command::new(&program)
             .args(["--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no"])
             .args(["--daemonize", "no", "--enable-debug-command", "yes", "--logfile", ""])
+            .args(more)
             .current_dir(&directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

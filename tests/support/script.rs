@@ -17,6 +17,8 @@ pub(crate) struct Transcript {
     /// Whether the runner plays it twice, over RESP2 and over RESP3, with a HELLO before each client's first request.
     /// Otherwise it is played once, and its own HELLO lines select the protocol.
     pub(crate) over_both: bool,
+    /// Whether the servers are in cluster mode.
+    pub(crate) has_slots: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -60,8 +62,14 @@ impl Transcript {
     /// Reads the text of a file.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let mut transcript =
-            Self { path: path.to_owned(), lines, needs: String::new(), over_both: true, steps: Vec::new() };
+        let mut transcript = Self {
+            path: path.to_owned(),
+            lines,
+            needs: String::new(),
+            over_both: true,
+            has_slots: false,
+            steps: Vec::new(),
+        };
         let mut relaxations = Vec::new();
         let mut at = transcript.header(&mut relaxations)?;
         while at < transcript.lines.len() {
@@ -87,6 +95,7 @@ impl Transcript {
                 ("covers", _) => is_titled = true,
                 ("needs", "redis" | "valkey" | "none" | "tests") => value.clone_into(&mut self.needs),
                 ("protocol", "own") => self.over_both = false,
+                ("mode", "cluster") => self.has_slots = true,
                 ("relaxes", _) if value.contains(": ") => {
                     relaxations.push(value.split(": ").next().unwrap_or_default().to_owned());
                 }

@@ -32,6 +32,22 @@ async fn large_values_pass_both_ways() {
 }
 
 #[tokio::test]
+async fn a_cluster_client_is_told_the_port_for_tls() {
+    let tls = TlsFixture::new();
+    let server = tls.builder().set("cluster-enabled", "yes").start().await.unwrap();
+    let mut client = tls.connector().connect(&server).await.unwrap();
+    let port = server.tls_addr().port();
+    let nodes = client.text("CLUSTER NODES").await;
+    assert!(nodes.contains(&format!(" 127.0.0.1:{port}@")), "{nodes}");
+    client.ask("CONFIG SET cluster-announce-tls-port 7", "+OK\r\n").await;
+    let nodes = client.text("CLUSTER NODES").await;
+    assert!(nodes.contains(" 127.0.0.1:7@"), "{nodes}");
+    let plain = shout(server.addr(), b"CLUSTER NODES\r\nQUIT\r\n").await;
+    let plain = String::from_utf8(plain).unwrap();
+    assert!(plain.contains(&format!(" 127.0.0.1:{}@", server.addr().port())), "{plain}");
+}
+
+#[tokio::test]
 async fn a_pipeline_is_answered_in_order() {
     const REQUESTS: usize = 20_000;
     let tls = TlsFixture::new();

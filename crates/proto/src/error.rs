@@ -25,6 +25,8 @@ pub enum Refusal {
     NotAFloat,
     /// A counter would leave the range of 64 bits.
     Overflow,
+    /// In cluster mode, the keys of a request hash to several slots.
+    CrossSlot,
     /// A database number beyond the `databases` setting.
     DatabaseRange,
     /// A lease that is zero, negative, or ends beyond the end of time. Carries the command's name.
@@ -91,6 +93,7 @@ impl Refusal {
             Self::NotAnInteger => "ERR value is not an integer or out of range",
             Self::NotAFloat => "ERR value is not a valid float",
             Self::Overflow => "ERR increment or decrement would overflow",
+            Self::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
             Self::DatabaseRange => "ERR DB index is out of range",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",

@@ -25,6 +25,7 @@ impl Builder {
         if !settings.text("cluster-etcd").is_empty() {
             faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
         }
+        faults.extend(cluster_mode(&settings).err());
         // It resolves `appendonly`, which the check of the cluster reads as it was set.
         faults.extend(tests_and_journal(&settings).err());
         faults.extend(users(&blueprint, settings));
@@ -43,6 +44,16 @@ fn network(settings: &Settings) -> Vec<String> {
         faults.extend(Tls::open(&|name| settings.text(name)).err());
     }
     faults
+}
+
+/// What cluster mode excludes.
+pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
+    let nodes = settings.text("nodes");
+    if settings.flag("cluster-enabled") && nodes != "1" {
+        let text = format!("nodes '{nodes}': cannot be with cluster-enabled: one node has all slots");
+        return Err(StartError::Unusable(text));
+    }
+    Ok(())
 }
 
 /// Test commands exclude a journal.

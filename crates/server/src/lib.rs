@@ -357,6 +357,7 @@ impl Builder {
             let text = "cluster-etcd: only the program is a node of a cluster";
             return Err(StartError::Unusable(text.into()));
         }
+        check::cluster_mode(&settings)?;
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
         let mut blueprint = Blueprint { tests, nodes, ..blueprint };
         let listeners = Listeners::open(&settings, nodes, inherited)?;

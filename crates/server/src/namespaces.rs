@@ -108,6 +108,13 @@ impl Blueprint {
             return Err(StartError::Unusable(text.into()));
         }
         let recovered = journal::recover(&mut keyspace, place, &settings)?;
+        if settings.flag("cluster-enabled")
+            && (1..keyspace.databases()).any(|other| keyspace.size(other).0 > 0)
+        {
+            let text =
+                "cluster-enabled: the journal has keys in other databases than 0, which cluster mode lacks";
+            return Err(StartError::Unusable(text.into()));
+        }
         let clock = AnyClock::System(Arc::clone(&recovered.clock));
         let recovered = recovered.of_cluster(cluster);
         self.assemble(settings, (keyspace, clock, ticker), None, Some(recovered))

@@ -2,9 +2,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,17 +28,34 @@ func main() {
 		useInHistory()
 		return
 	}
-	client := redis.NewClient(&redis.Options{Addr: address()})
-	defer client.Close()
-	clients := map[string]func(*redis.Client){
+	clients := map[string]func(redis.UniversalClient){
 		"redislock": useRedislock, "rueidislock": useRueidislock,
 		"redsync": useRedsync, "redsync-native": useRedsyncBesideNative, "redsync-redigo": useRedsyncOnRedigo, "redsync-rueidis": useRedsyncOnRueidis,
 	}
-	if len(os.Args) != 2 || clients[os.Args[1]] == nil {
+	if len(os.Args) != 2 {
 		fail("one argument, the name of a client")
 	}
-	clients[os.Args[1]](client)
+	name, isInCluster := strings.CutSuffix(os.Args[1], "-cluster")
+	use := clients[name]
+	if use == nil {
+		fail("no such client")
+	}
+	client := connect(isInCluster)
+	defer client.Close()
+	use(client)
 	fmt.Println("done")
+}
+
+// connect returns a client of the server, or of the cluster of which it is the only node.
+func connect(isInCluster bool) redis.UniversalClient {
+	if !isInCluster {
+		return redis.NewClient(&redis.Options{Addr: address()})
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address()}})
+	slots, err := client.ClusterSlots(context.Background()).Result()
+	must(err)
+	check("the server is the only node", len(slots) == 1 && slots[0].Nodes[0].Addr == address(), slots)
+	return client
 }
 
 // address is where the server listens.

@@ -11,7 +11,7 @@ import (
 )
 
 // useRedsyncBesideNative takes turns with native holders of the same key.
-func useRedsyncBesideNative(client *redis.Client) {
+func useRedsyncBesideNative(client redis.UniversalClient) {
 	ctx := context.Background()
 	native := func(words ...any) any {
 		answer, err := client.Do(ctx, words...).Result()

@@ -10,7 +10,7 @@ import (
 )
 
 // useRedislock does what users of bsm/redislock do, on go-redis.
-func useRedislock(client *redis.Client) {
+func useRedislock(client redis.UniversalClient) {
 	ctx := context.Background()
 	locker := redislock.New(client)
 	patient := &redislock.Options{RetryStrategy: redislock.LinearBackoff(5 * time.Millisecond)}
@@ -53,14 +53,14 @@ func useRedislock(client *redis.Client) {
 	ttl, err = second.TTL(ctx)
 	check("nothing is left", err == nil && ttl == 0, ttl, err)
 
-	both, err := locker.ObtainMulti(ctx, []string{"left", "right"}, 10*time.Second, nil)
+	both, err := locker.ObtainMulti(ctx, []string{"{pair}left", "{pair}right"}, 10*time.Second, nil)
 	must(err)
-	check("one lock on two keys", client.Exists(ctx, "left", "right").Val() == 2)
-	_, err = locker.ObtainMulti(ctx, []string{"right", "third"}, 10*time.Second, nil)
+	check("one lock on two keys", client.Exists(ctx, "{pair}left", "{pair}right").Val() == 2)
+	_, err = locker.ObtainMulti(ctx, []string{"{pair}right", "{pair}third"}, 10*time.Second, nil)
 	check("either is held", errors.Is(err, redislock.ErrNotObtained), err)
-	check("a refusal takes nothing", client.Exists(ctx, "third").Val() == 0)
+	check("a refusal takes nothing", client.Exists(ctx, "{pair}third").Val() == 0)
 	must(both.Release(ctx))
-	check("both are released", client.Exists(ctx, "left", "right").Val() == 0)
+	check("both are released", client.Exists(ctx, "{pair}left", "{pair}right").Val() == 0)
 
 	start := time.Now()
 	lapsed := obtain("lease", lease, nil)

@@ -17,12 +17,12 @@ import (
 )
 
 // useRedsync does what users of redsync do, on go-redis.
-func useRedsync(client *goredisclient.Client) {
+func useRedsync(client goredisclient.UniversalClient) {
 	useRedsyncOn(client, goredis.NewPool(client))
 }
 
 // useRedsyncOnRedigo does the same on redigo.
-func useRedsyncOnRedigo(client *goredisclient.Client) {
+func useRedsyncOnRedigo(client goredisclient.UniversalClient) {
 	dial := func() (redigoclient.Conn, error) { return redigoclient.Dial("tcp", address()) }
 	pool := &redigoclient.Pool{MaxIdle: workers, Dial: dial}
 	defer pool.Close()
@@ -30,7 +30,7 @@ func useRedsyncOnRedigo(client *goredisclient.Client) {
 }
 
 // useRedsyncOnRueidis does the same on rueidis.
-func useRedsyncOnRueidis(client *goredisclient.Client) {
+func useRedsyncOnRueidis(client goredisclient.UniversalClient) {
 	connection, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address()}})
 	must(err)
 	defer connection.Close()
@@ -38,7 +38,7 @@ func useRedsyncOnRueidis(client *goredisclient.Client) {
 }
 
 // useRedsyncOn looks at the server through client, and locks through connections.
-func useRedsyncOn(client *goredisclient.Client, connections redis.Pool) {
+func useRedsyncOn(client goredisclient.UniversalClient, connections redis.Pool) {
 	ctx := context.Background()
 	pool := redsync.New(connections)
 	mutex := func(name string, options ...redsync.Option) *redsync.Mutex {

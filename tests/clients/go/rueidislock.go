@@ -15,7 +15,7 @@ const validity = 10 * time.Second
 
 // useRueidislock does what users of rueidislock do: with client-side caching, in which a waiter sleeps until the
 // server says that a key has changed, with NOLOOP, and without it.
-func useRueidislock(client *redis.Client) {
+func useRueidislock(client redis.UniversalClient) {
 	tracking := func(option *rueidislock.LockerOption) {}
 	noloop := func(option *rueidislock.LockerOption) { option.NoLoopTracking = true }
 	polling := func(option *rueidislock.LockerOption) {
@@ -44,7 +44,7 @@ func newLocker(name string, mode func(*rueidislock.LockerOption)) rueidislock.Lo
 	return locker
 }
 
-func lockOnRueidis(client *redis.Client, name string, mode func(*rueidislock.LockerOption)) {
+func lockOnRueidis(client redis.UniversalClient, name string, mode func(*rueidislock.LockerOption)) {
 	ctx := context.Background()
 	here, there := newLocker(name, mode), newLocker(name, mode)
 	defer here.Close()
@@ -113,7 +113,7 @@ func raceOnRueidis(name string, lockers ...rueidislock.Locker) {
 
 // expiryIsPushed: a holder has died. The waiter asks once, and then hears of the end of the lease from the server
 // alone.
-func expiryIsPushed(client *redis.Client) {
+func expiryIsPushed(client redis.UniversalClient) {
 	ctx := context.Background()
 	heir := newLocker("orphan", func(option *rueidislock.LockerOption) {})
 	defer heir.Close()

@@ -12,7 +12,7 @@ pub(super) const fn row(group: Group) -> Row {
         .flags(Flags::LOADING.with(Flags::STALE))
 }
 
-fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+pub(super) fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let container = call.command.name.split('|').next().unwrap_or_default();

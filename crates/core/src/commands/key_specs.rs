@@ -53,9 +53,9 @@ pub(super) fn notes(command: &Command) -> Option<&'static str> {
     find(NOTES, &command.name).copied()
 }
 
-/// The positions of the words that choose the server in a cluster: keys, or names of shard channels.
-pub(super) fn routed_by(command: &Command) -> Keys {
-    find(CHANNELS, &command.name).copied().unwrap_or(command.keys)
+/// The positions of the shard channels of the command of this name, if it names any.
+pub(super) fn channels(name: &str) -> Option<Keys> {
+    find(CHANNELS, name).copied()
 }
 
 /// Hints for proxies and cluster clients.
@@ -91,6 +91,7 @@ fn find<T>(table: &'static [(&str, T)], name: &str) -> Option<&'static T> {
 
 const CATEGORIES: &[(&str, &str)] = &[
     ("command", "connection"),
+    ("asking", "connection"),
     ("readonly", "connection"),
     ("readwrite", "connection"),
     ("dbsize", "keyspace"),
@@ -248,9 +249,14 @@ const TIPS: &[(&str, &[&str])] = &[
     ("config|set", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     ("time", &["nondeterministic_output"]),
     ("lastsave", &["nondeterministic_output"]),
+    ("cluster|count-failure-reports", &["nondeterministic_output"]),
+    ("cluster|getkeysinslot", &["nondeterministic_output"]),
     ("cluster|info", &["nondeterministic_output"]),
+    ("cluster|links", &["nondeterministic_output"]),
     ("cluster|nodes", &["nondeterministic_output"]),
+    ("cluster|replicas", &["nondeterministic_output"]),
     ("cluster|shards", &["nondeterministic_output"]),
+    ("cluster|slaves", &["nondeterministic_output"]),
     ("cluster|slots", &["nondeterministic_output"]),
     ("xadd", &["nondeterministic_output"]),
     ("xtrim", &["nondeterministic_output"]),

@@ -44,6 +44,8 @@ pub struct Shared {
     /// Clients, channels and key tracking.
     pub registries: Registries,
     pub settings: Settings,
+    /// Whether clients in cluster mode are served: keys have slots, and this server has all of them.
+    pub cluster_enabled: bool,
     pub clock: Arc<dyn Clock>,
     pub scripts: Scripts,
     pub locks: Locks,
@@ -88,6 +90,7 @@ impl Shared {
             registries: Registries::new(seed, ledger),
             scripts: Scripts::new(ScriptCache::new(seed, ledger)),
             keyspace,
+            cluster_enabled: settings.flag("cluster-enabled"),
             settings,
             clock,
             locks,

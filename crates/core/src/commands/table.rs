@@ -11,7 +11,7 @@
 use std::sync::LazyLock;
 
 use crate::commands::row::{Arg, Flags, Kind, Row, usage};
-use crate::commands::{FAMILIES, Request};
+use crate::commands::{EXEC, FAMILIES, Request, key_specs};
 use crate::keyspace::ShardSet;
 use crate::scripts::native::listed_commands;
 
@@ -24,6 +24,10 @@ pub struct Command {
     /// The number of words of a request, name included; if negative, the minimum.
     pub arity: i32,
     pub keys: Keys,
+    /// Where the words are that choose its slot: its keys, or names of shard channels.
+    pub routed_by: Keys,
+    /// Whether these may be in several slots, in one request or in the requests that it executes.
+    pub may_cross: bool,
     /// Its place in the table and among the statistics of the commands.
     pub index: u16,
     /// Whether each call is timed.
@@ -87,6 +91,31 @@ impl Keys {
     #[inline]
     const fn is_single(self) -> bool {
         matches!(self, Self::Range { first, last, .. } if last == first as i32)
+    }
+
+    /// The positions of the keys among `words` words that `get` returns, name first.
+    pub(super) fn positions_among<'a>(
+        self,
+        words: usize,
+        get: impl Fn(usize) -> Option<&'a [u8]>,
+    ) -> Positions {
+        let mut destination = None;
+        let (next, end, step) = match self {
+            Self::Nowhere => (0, 0, 1),
+            Self::Range { first, last, step } => {
+                let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
+                (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
+            }
+            Self::Counted { destination: before, count } => {
+                let keys = get(count).and_then(redlatch_proto::number::integer).unwrap_or(0);
+                let keys = usize::try_from(keys).unwrap_or(0);
+                let end = (count + 1).saturating_add(keys);
+                let is_possible = keys > 0 && end <= words;
+                destination = before.filter(|_| is_possible);
+                (count + 1, if is_possible { end } else { 0 }, 1)
+            }
+        };
+        Positions { destination, next, end, step }
     }
 }
 
@@ -220,7 +249,21 @@ impl Command {
         let keys = keys(row.args, name_words);
         let is_short = row.flags.has(Flags::FAST.with(Flags::SCRIPT)) || keys.is_single();
         let is_measured = !is_short || row.flags.has(Flags::LINEAR);
-        Self { row, name, arity, keys, index, is_measured, place, name_words, subcommands }
+        let routed_by = key_specs::channels(&name).unwrap_or(keys);
+        let may_cross = row.name == EXEC || (routed_by != Keys::Nowhere && !routed_by.is_single());
+        Self {
+            row,
+            name,
+            arity,
+            keys,
+            routed_by,
+            may_cross,
+            index,
+            is_measured,
+            place,
+            name_words,
+            subcommands,
+        }
     }
 
     /// The subcommand of that name, in any letter case.
@@ -278,32 +321,7 @@ impl Command {
 
     /// The positions of the keys of `request`. There are none if the count is impossible; the command refuses it.
     pub fn positions(&self, request: Request<'_>) -> Positions {
-        self.positions_among(request.len(), |at| request.get(at))
-    }
-
-    /// Like [`Command::positions`], for `words` words that `get` returns, name first.
-    pub(super) fn positions_among<'a>(
-        &self,
-        words: usize,
-        get: impl Fn(usize) -> Option<&'a [u8]>,
-    ) -> Positions {
-        let mut destination = None;
-        let (next, end, step) = match self.keys {
-            Keys::Nowhere => (0, 0, 1),
-            Keys::Range { first, last, step } => {
-                let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
-                (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
-            }
-            Keys::Counted { destination: before, count } => {
-                let keys = get(count).and_then(redlatch_proto::number::integer).unwrap_or(0);
-                let keys = usize::try_from(keys).unwrap_or(0);
-                let end = (count + 1).saturating_add(keys);
-                let is_possible = keys > 0 && end <= words;
-                destination = before.filter(|_| is_possible);
-                (count + 1, if is_possible { end } else { 0 }, 1)
-            }
-        };
-        Positions { destination, next, end, step }
+        self.keys.positions_among(request.len(), |at| request.get(at))
     }
 }
 

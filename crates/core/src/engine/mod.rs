@@ -372,6 +372,9 @@ impl Engine {
         if !session.account.is_unlimited() {
             commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
         }
+        if self.shared.cluster_enabled && command.may_cross {
+            self.check_slot(session, command, request).map_err(|why| (why, Some(command)))?;
+        }
         session.is_short_of_memory = self.shared.is_short_of_memory();
         if session.is_short_of_memory && may_grow(session, command) {
             return Err((Refusal::OutOfMemory, Some(command)));
@@ -397,6 +400,24 @@ impl Engine {
             true => commands::check_protected(&self.shared, &session.client),
             false => Ok(()),
         }
+    }
+
+    /// Checks that all keys are in one slot, and notes it for the scripts in the request. EXEC has the keys of the requests
+    /// that are queued.
+    #[cold]
+    fn check_slot(
+        &self,
+        session: &mut Session,
+        command: &'static Command,
+        request: Request<'_>,
+    ) -> Result<(), Refusal> {
+        session.slot = match &session.transaction {
+            Some(transaction) if command.row.name == EXEC => {
+                commands::common_slot(transaction.queued.iter().filter_map(transaction::step))?
+            }
+            _ => command.slot(request)?,
+        };
+        Ok(())
     }
 
     /// Until when a login is held, because its address has sent too many wrong passwords. One that MULTI queues is not: EXEC
@@ -458,7 +479,8 @@ impl Engine {
     ) -> Flow {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
-                transaction::queue(&self.shared, transaction, command, request, session.protocol, out);
+                let queue = (&mut **transaction, session.watching.as_deref());
+                transaction::queue(&self.shared, queue, command, request, session.protocol, out);
                 session.client.transaction.show_queued(Some(transaction.queued.len()), transaction.bytes);
                 session.client.activity.last_command.store(command.index, Relaxed);
                 return Flow::Next;

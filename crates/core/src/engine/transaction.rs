@@ -15,7 +15,7 @@ use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
 use crate::keyspace::{ShardSet, View};
 use crate::state::session::Session;
-use crate::state::transaction::Transaction;
+use crate::state::transaction::{Transaction, Watching};
 
 /// The command of a queued request, and the request.
 pub(super) type Step<'a> = (&'static Command, Request<'a>);
@@ -24,15 +24,15 @@ pub(super) type Step<'a> = (&'static Command, Request<'a>);
 #[cold]
 pub(super) fn queue(
     shared: &Shared,
-    transaction: &mut Transaction,
+    (transaction, watching): (&mut Transaction, Option<&Watching>),
     command: &Command,
     request: Request<'_>,
     protocol: Protocol,
     out: &mut Vec<u8>,
 ) {
     let mut reply = Reply::new(out, protocol);
-    // An aborted transaction keeps no requests.
-    if !transaction.is_aborted {
+    // A transaction that EXEC will not run keeps no requests.
+    if !transaction.is_aborted && !watching.is_some_and(|watching| watching.watch.is_broken()) {
         let owned = OwnedRequest::of(request);
         let bytes = size_of::<OwnedRequest>() + owned.heap_bytes();
         if transaction.bytes + bytes > TRANSACTION_BYTES_MAX {
@@ -68,7 +68,7 @@ fn reach<'b, 'a: 'b>(
 
 impl Engine {
     /// Aborts the transaction, because a request was refused before its execution. A refused EXEC discards the
-    /// transaction at once. Its error says so even without a transaction, as in Redis.
+    /// transaction at once. Its error says so even without a transaction, except that of several slots, as in Redis.
     pub(super) fn abort(
         &self,
         session: &mut Session,
@@ -82,6 +82,9 @@ impl Engine {
             return refusal;
         }
         crate::commands::discard_all(session, &self.shared);
+        if refusal == Refusal::CrossSlot {
+            return refusal;
+        }
         let text = refusal.text();
         let reason = text.strip_prefix("ERR ").unwrap_or(&text);
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))

@@ -19,6 +19,10 @@ pub struct Flags {
     pub allow_oom: bool,
     /// It may run on a replica with old data.
     pub allow_stale: bool,
+    /// It may not run in cluster mode.
+    pub no_cluster: bool,
+    /// Its keys may be in several slots.
+    pub allow_cross_slot_keys: bool,
 }
 
 impl Header {
@@ -68,8 +72,8 @@ impl Flags {
             b"no-writes" => self.no_writes = true,
             b"allow-oom" => self.allow_oom = true,
             b"allow-stale" => self.allow_stale = true,
-            // There is no cluster to ask.
-            b"no-cluster" | b"allow-cross-slot-keys" => {}
+            b"no-cluster" => self.no_cluster = true,
+            b"allow-cross-slot-keys" => self.allow_cross_slot_keys = true,
             _ => return Err([b"ERR Unexpected flag in script shebang: ", name].concat()),
         }
         Ok(())
@@ -84,7 +88,7 @@ mod tests {
     fn the_first_line_names_flags() {
         let read = |text: &str| header(text.as_bytes()).map_err(|line| String::from_utf8(line).unwrap());
         assert_eq!(read("return 1").unwrap(), Header { flags: Flags::default(), body: 0 });
-        let flags = Flags { no_writes: true, allow_oom: true, allow_stale: false };
+        let flags = Flags { no_writes: true, allow_oom: true, ..Flags::default() };
         assert_eq!(read("#!lua flags=no-writes,allow-oom\nx").unwrap(), Header { flags, body: 31 });
         for (text, line) in [
             ("#!lua", "ERR Invalid script shebang"),

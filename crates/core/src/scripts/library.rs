@@ -47,6 +47,16 @@ impl Function {
     pub fn may_grow(&self) -> bool {
         self.flags.contains(&"allow-oom")
     }
+
+    /// Whether it may run in cluster mode.
+    pub fn runs_in_cluster(&self) -> bool {
+        !self.flags.contains(&"no-cluster")
+    }
+
+    /// Whether its keys may be in several slots in cluster mode.
+    pub fn may_cross_slots(&self) -> bool {
+        self.flags.contains(&"allow-cross-slot-keys")
+    }
 }
 
 /// Whether a library or a function may have this name.

@@ -51,6 +51,8 @@ pub struct Session {
     pub is_shown: bool,
     /// Whether more memory is in use than `maxmemory` allows, as of the current request.
     pub is_short_of_memory: bool,
+    /// In cluster mode, the slot of the script or EXEC that runs, once it has used a key.
+    pub slot: Option<u16>,
     pub subscriptions: Subscriptions,
     /// CLIENT TRACKING: which of its reads are tracked.
     pub reads: Reads,
@@ -105,6 +107,7 @@ impl Session {
             locks_all: false,
             is_shown: false,
             is_short_of_memory: false,
+            slot: None,
             subscriptions,
             reads: Reads::default(),
             last_row: u16::MAX,

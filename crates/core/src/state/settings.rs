@@ -41,6 +41,10 @@ pub enum Kind {
     /// Bytes, with an optional unit (`k`, `kb`, `m`, `mb`, `g`, `gb`), within bounds.
     Bytes(u64, u64),
     OneOf(&'static [&'static str]),
+    /// Letters, digits, hyphens and dots, or nothing; also the colons of an IPv6 address if it says so.
+    Host {
+        has_colons: bool,
+    },
     Events,
     /// Limits of unsent output, for some classes of clients or all.
     OutputLimits,
@@ -70,6 +74,9 @@ pub enum SettingError {
     #[error("{0} can be set only at the start")]
     Immutable(&'static str),
 }
+
+/// Bytes of the longest host name, as in Redis.
+const HOST_BYTES_MAX: usize = 255;
 
 /// The default of `slowlog-log-slower-than`.
 const SLOW_MICROS_DEFAULT: i64 = 10_000;
@@ -446,6 +453,27 @@ impl Kind {
                     format!("argument(s) must be one of the following: {}", words.join(", ")),
                 ),
             },
+            Self::Host { has_colons } => {
+                let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+                match value.bytes().all(|byte| is_of_host(byte) || (has_colons && byte == b':')) {
+                    _ if value.len() > HOST_BYTES_MAX => {
+                        let expected = format!("must be at most {HOST_BYTES_MAX} characters");
+                        refuse(
+                            expected,
+                            format!("Hostnames must be less than {} characters", HOST_BYTES_MAX + 1),
+                        )
+                    }
+                    true => Ok(value.to_owned()),
+                    false if has_colons => refuse(
+                        "must be an address".into(),
+                        "argument must be an address or a host name".into(),
+                    ),
+                    false => refuse(
+                        "must be letters, digits, hyphens and dots".into(),
+                        "Hostnames may only contain alphanumeric characters, hyphens or dots".into(),
+                    ),
+                }
+            }
             Self::Events => match Events::parse(value) {
                 Some(events) => Ok(events.to_string()),
                 None => refuse(

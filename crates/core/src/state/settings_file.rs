@@ -95,11 +95,13 @@ fn name(line: &[u8]) -> Option<String> {
 fn lines(row: &Setting, value: &str) -> Vec<Vec<u8>> {
     let line = |value: &str| format!("{} {value}", row.name).into_bytes();
     match row.kind {
-        Kind::Text | Kind::Events | Kind::Prefixes if value.is_empty() && row.default.is_empty() => {
+        Kind::Text | Kind::Host { .. } | Kind::Events | Kind::Prefixes
+            if value.is_empty() && row.default.is_empty() =>
+        {
             Vec::new()
         }
         Kind::Text if row.name == "bind" && !value.is_empty() => vec![line(value)],
-        Kind::Text | Kind::Events | Kind::Prefixes => vec![line(&word(value.as_bytes()))],
+        Kind::Text | Kind::Host { .. } | Kind::Events | Kind::Prefixes => vec![line(&word(value.as_bytes()))],
         Kind::Bytes(..) => vec![line(&with_unit(value))],
         Kind::OutputLimits => {
             let words: Vec<&str> = value.split_ascii_whitespace().collect();

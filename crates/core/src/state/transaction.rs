@@ -93,7 +93,8 @@ impl Watch {
         Self { is_broken: AtomicBool::new(false), charge: ledger.open(Kind::Watches) }
     }
 
-    /// Whether a key has changed. The caller has locked the shards of all watched keys.
+    /// Whether a key has changed. If it returns false, that lasts as long as the caller has the shards of all watched keys
+    /// locked.
     pub fn is_broken(&self) -> bool {
         self.is_broken.load(Acquire)
     }

@@ -11,6 +11,7 @@ pub mod list;
 pub mod lock;
 mod seeds;
 pub mod set;
+pub mod slot;
 pub mod sorted_set;
 pub mod stream;
 

@@ -571,6 +571,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     let excluded = [
         ("enable-test-commands", "no", "a node of a cluster has no test commands"),
         ("nodes", "1", "a node of a cluster is one node"),
+        ("cluster-enabled", "no", "clients in cluster mode are served by one node without etcd"),
     ];
     for (name, off, reason) in excluded {
         if settings.text(name) != off {

@@ -1,43 +1,300 @@
-//! CLUSTER, READONLY and READWRITE, which this server refuses as a Redis without cluster support does: keys have no slots.
-//! Where several nodes serve one set of locks, CLUSTER INFO tells of them.
+//! CLUSTER, READONLY, READWRITE and ASKING: a cluster of one node, which has all slots. Without `cluster-enabled` they are
+//! refused as by a Redis without cluster support.
 //!
-//! Source  Redis 7.0 `cluster.c`: `clusterCommand`, `readonlyCommand`.
+//! Where several nodes serve one set of locks from a log in etcd, CLUSTER INFO tells of them.
+//!
+//! Rule    a client is told the address at which it has reached this server, unless `cluster-announce-ip` names another.
+//! Source  Redis 7.0 `cluster.c`: `clusterCommand`, `readonlyCommand`, `askingCommand`; MYSHARDID from Valkey.
 
 use redlatch_proto::error::Refusal;
+use redlatch_proto::number::integer as parse;
+use redlatch_proto::resp::Reply;
 
-use crate::commands::row::{Flags, Group, Row};
-use crate::commands::{Call, Outcome};
+use crate::commands::admin::slot_owner::{SlotOwner, shard_id};
+use crate::commands::row::{Arg, Flags, Group, Row, Run, block, integer, text};
+use crate::commands::{Call, Outcome, help};
+use crate::state::cluster::ClusterFacts;
+use crate::types::slot::{SLOTS, slot};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
+    Row::new(Group::Cluster, "ASKING", "3.0.0", accept)
+        .summary("Accepted in cluster mode, without an effect: no slot moves.")
+        .flags(Flags::FAST),
     Row::container(Group::Cluster, "CLUSTER", "3.0.0", SUBCOMMANDS)
-        .summary("A container for commands about a cluster, all refused: there is none."),
-    Row::new(Group::Cluster, "READONLY", "3.0.0", refuse)
-        .summary("Refused: it is for replicas of a cluster.")
+        .summary("A container for commands about the cluster, of which this server is the only node."),
+    Row::new(Group::Cluster, "READONLY", "3.0.0", accept)
+        .summary("Accepted in cluster mode, without an effect: there is no replica.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
-    Row::new(Group::Cluster, "READWRITE", "3.0.0", refuse)
-        .summary("Refused: it is for replicas of a cluster.")
+    Row::new(Group::Cluster, "READWRITE", "3.0.0", accept)
+        .summary("Accepted in cluster mode, without an effect: there is no replica.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
 ];
 
 const SUBCOMMANDS: &[Row] = &[
-    refused("HELP", "5.0.0").flags(Flags::LOADING.with(Flags::STALE)),
-    Row::new(Group::Cluster, "INFO", "3.0.0", info)
-        .summary("Tells of the nodes that share a log in etcd; refused without such a log.")
-        .flags(Flags::STALE),
-    refused("MYID", "3.0.0"),
-    refused("NODES", "3.0.0"),
-    refused("SHARDS", "7.0.0"),
-    refused("SLOTS", "3.0.0"),
+    changing("ADDSLOTS", "3.0.0", add_slots).args(&[integer("slot").many()]),
+    changing("ADDSLOTSRANGE", "7.0.0", add_slot_ranges).args(&[SLOT_RANGE.many()]),
+    row("COUNT-FAILURE-REPORTS", "3.0.0", failure_reports)
+        .summary("Returns 0: no other node reports anything.")
+        .flags(Flags::ADMIN.with(Flags::STALE))
+        .args(&[text("node-id")]),
+    row("COUNTKEYSINSLOT", "3.0.0", count_keys)
+        .summary("Counts the keys in a slot.")
+        .flags(SCANS)
+        .args(&[integer("slot")]),
+    row("GETKEYSINSLOT", "3.0.0", keys)
+        .summary("Returns keys of a slot, at most so many.")
+        .flags(SCANS)
+        .args(&[integer("slot"), integer("count")]),
+    row("HELP", "5.0.0", help)
+        .summary("Lists the subcommands and what they do.")
+        .flags(Flags::LOADING.with(Flags::STALE)),
+    row("INFO", "3.0.0", info)
+        .summary("Tells of the cluster, or of the nodes that share a log in etcd; refused without either."),
+    row("KEYSLOT", "3.0.0", key_slot).summary("Returns the slot of a key.").args(&[text("key")]),
+    row("LINKS", "7.0.0", links).summary("Returns no link: there is no other node."),
+    row("MYID", "3.0.0", my_id).summary("Returns the id of this node, which is another after each start."),
+    row("MYSHARDID", "7.2.0", my_shard_id).summary("Returns the id of the shard of this node."),
+    row("NODES", "3.0.0", nodes).summary("Describes this node, in a line."),
+    row("REPLICAS", "5.0.0", replicas)
+        .summary("Returns no node: there is no replica.")
+        .flags(Flags::ADMIN.with(Flags::STALE))
+        .args(&[text("node-id")]),
+    row("SHARDS", "7.0.0", shards).summary("Returns the slots and the node that has them."),
+    row("SLAVES", "3.0.0", replicas)
+        .summary("Like REPLICAS.")
+        .flags(Flags::ADMIN.with(Flags::STALE))
+        .args(&[text("node-id")]),
+    row("SLOTS", "3.0.0", slots).summary("Returns the slots, and the address of the node that has them."),
 ];
 
-const fn refused(name: &'static str, since: &'static str) -> Row {
-    Row::new(Group::Cluster, name, since, refuse).summary("Refused: there is no cluster.").flags(Flags::STALE)
+const SLOT_RANGE: Arg = block("range", &[integer("start-slot"), integer("end-slot")]);
+const SCANS: Flags = Flags::STALE.with(Flags::ALL_SHARDS).with(Flags::LINEAR);
+
+const fn row(name: &'static str, since: &'static str, run: Run) -> Row {
+    Row::new(Group::Cluster, name, since, run).flags(Flags::STALE)
+}
+
+const fn changing(name: &'static str, since: &'static str, run: Run) -> Row {
+    row(name, since, run)
+        .summary("Refused: every slot has an owner already.")
+        .flags(Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING))
+}
+
+/// # Errors
+/// The server is not in cluster mode.
+fn enabled(call: &Call<'_, '_>) -> Result<(), Refusal> {
+    match call.shared.cluster_enabled {
+        true => Ok(()),
+        false => Err(Refusal::said("ERR This instance has cluster support disabled")),
+    }
+}
+
+fn accept(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    help::help(call)
+}
+
+fn add_slots(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    let first = any_slot(call.args.word()?)?;
+    call.args.rest().try_for_each(|word| any_slot(word).map(drop))?;
+
+    Err(busy(first))
+}
+
+/// As in Redis, the first range that is wrong or has an owner decides: that is the first one.
+fn add_slot_ranges(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    if !call.args.len().is_multiple_of(2) {
+        return Err(Refusal::Arity(call.command.name.as_str().into()));
+    }
+    let (start, end) = (any_slot(call.args.word()?)?, any_slot(call.args.word()?)?);
+    if start > end {
+        let text = format!("ERR start slot number {start} is greater than end slot number {end}");
+        return Err(Refusal::said(text));
+    }
+
+    Err(busy(start))
+}
+
+fn busy(slot: u16) -> Refusal {
+    Refusal::said(format!("ERR Slot {slot} is already busy"))
+}
+
+fn any_slot(word: &[u8]) -> Result<u16, Refusal> {
+    let slot = parse(word).and_then(in_range);
+    slot.ok_or(Refusal::said("ERR Invalid or out of range slot"))
+}
+
+fn in_range(number: i64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|slot| *slot < SLOTS)
+}
+
+fn failure_reports(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    this_node(call)?;
+
+    call.reply.integer(0);
+    Ok(Outcome::Replied)
+}
+
+fn replicas(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    this_node(call)?;
+
+    call.reply.array(0);
+    Ok(Outcome::Replied)
+}
+
+/// Reads the id of a node, which must be this one.
+fn this_node(call: &mut Call<'_, '_>) -> Result<(), Refusal> {
+    enabled(call)?;
+    let id = call.args.word()?;
+    call.args.finish()?;
+    match id == call.shared.instance.run_id.as_bytes() {
+        true => Ok(()),
+        false => Err(Refusal::quoting("ERR Unknown node ", id, "")),
+    }
+}
+
+fn count_keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    let wanted = in_range(call.args.integer()?).ok_or(Refusal::said("ERR Invalid slot"))?;
+    call.args.finish()?;
+
+    let mut count = 0_usize;
+    call.view.whole().for_each_key(|name| count = count.saturating_add(usize::from(slot(name) == wanted)));
+
+    call.reply.count(count);
+    Ok(Outcome::Replied)
+}
+
+fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    let (wanted, count) = (call.args.integer()?, call.args.integer()?);
+    call.args.finish()?;
+    let bounds = in_range(wanted).zip(usize::try_from(count).ok());
+    let (wanted, count) = bounds.ok_or(Refusal::said("ERR Invalid slot or number of keys"))?;
+
+    let mut found: Vec<Box<[u8]>> = Vec::new();
+    call.view.whole().for_each_key(|name| {
+        if found.len() < count && slot(name) == wanted {
+            found.push(name.into());
+        }
+    });
+
+    call.reply.bulks(&found);
+    Ok(Outcome::Replied)
+}
+
+fn key_slot(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    let name = call.args.word()?;
+    call.args.finish()?;
+
+    call.reply.integer(i64::from(slot(name)));
+    Ok(Outcome::Replied)
+}
+
+fn links(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    call.reply.array(0);
+    Ok(Outcome::Replied)
+}
+
+fn my_id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    call.reply.bulk(call.shared.instance.run_id.as_bytes());
+    Ok(Outcome::Replied)
+}
+
+fn my_shard_id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    call.reply.bulk(&shard_id(&call.shared.instance.run_id));
+    Ok(Outcome::Replied)
+}
+
+fn nodes(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    let line = SlotOwner::told_to(&call.session.client, call.shared).line();
+    call.reply.verbatim(&line);
+    Ok(Outcome::Replied)
+}
+
+fn slots(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    call.reply.array(1);
+    call.reply.array(3);
+    put_slots(&mut call.reply);
+    SlotOwner::told_to(&call.session.client, call.shared).put_endpoint(&mut call.reply);
+    Ok(Outcome::Replied)
+}
+
+fn shards(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    enabled(call)?;
+    call.args.finish()?;
+
+    call.reply.array(1);
+    call.reply.map(2);
+    call.reply.bulk(b"slots");
+    call.reply.array(2);
+    put_slots(&mut call.reply);
+    call.reply.bulk(b"nodes");
+    call.reply.array(1);
+    SlotOwner::told_to(&call.session.client, call.shared).put_fields(&mut call.reply);
+    Ok(Outcome::Replied)
+}
+
+fn put_slots(reply: &mut Reply<'_>) {
+    reply.integer(0);
+    reply.integer(i64::from(SLOTS - 1));
 }
 
 fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let Some(cluster) = &call.shared.cluster else { return refuse(call) };
+    let text = match &call.shared.cluster {
+        Some(cluster) => info_of_replicated(call, cluster),
+        None => {
+            enabled(call)?;
+            INFO.to_owned()
+        }
+    };
     call.args.finish()?;
 
+    call.reply.verbatim(&text);
+    Ok(Outcome::Replied)
+}
+
+/// CLUSTER INFO of one node with all slots.
+const INFO: &str = "cluster_state:ok\r\n\
+                    cluster_slots_assigned:16384\r\n\
+                    cluster_slots_ok:16384\r\n\
+                    cluster_slots_pfail:0\r\n\
+                    cluster_slots_fail:0\r\n\
+                    cluster_known_nodes:1\r\n\
+                    cluster_size:1\r\n\
+                    cluster_current_epoch:0\r\n\
+                    cluster_my_epoch:0\r\n\
+                    cluster_stats_messages_sent:0\r\n\
+                    cluster_stats_messages_received:0\r\n\
+                    total_cluster_links_buffer_limit_exceeded:0\r\n";
+
+fn info_of_replicated(call: &Call<'_, '_>, cluster: &ClusterFacts) -> String {
     let (commits, commit_micros) = cluster.commits();
     let nodes = cluster.others().len().saturating_add(1);
     let lines = [
@@ -60,10 +317,5 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             text += &format!("cluster_standby_differs:{}:{}\r\n", node.host, node.port);
         }
     }
-    call.reply.verbatim(&text);
-    Ok(Outcome::Replied)
-}
-
-fn refuse(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    Err(Refusal::said("ERR This instance has cluster support disabled"))
+    text
 }

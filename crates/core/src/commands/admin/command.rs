@@ -228,7 +228,7 @@ fn whole_command<'a>(call: &mut Call<'a, '_>) -> Result<(&'static Command, Vec<&
 
 /// The places of the keys. Only a script may have none.
 fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refusal> {
-    let found: Vec<_> = command.positions_among(words.len(), |at| words.get(at).copied()).collect();
+    let found: Vec<_> = command.keys.positions_among(words.len(), |at| words.get(at).copied()).collect();
     if found.is_empty() && command.row.group != Group::Scripting {
         return Err(Refusal::said("ERR Invalid arguments specified for command"));
     }
@@ -237,7 +237,7 @@ fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refus
 
 /// One command as COMMAND INFO has it.
 fn describe(reply: &mut Reply<'_>, command: &Command) {
-    let (first, last, step) = match key_specs::routed_by(command) {
+    let (first, last, step) = match command.routed_by {
         Keys::Range { first, last, step } => (first, last, step),
         Keys::Counted { destination: Some(at), .. } => (at, at as i32, 1),
         Keys::Nowhere | Keys::Counted { destination: None, .. } => (0, 0, 0),
@@ -254,7 +254,7 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
     let tips = key_specs::tips(command);
     reply.set(tips.len());
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    let specifications = specifications(key_specs::routed_by(command));
+    let specifications = specifications(command.routed_by);
     reply.set(specifications.len());
     for (index, specification) in specifications.iter().enumerate() {
         describe_keys(*specification, reply, command, index);

@@ -43,7 +43,7 @@ pub(in crate::commands) const SECTIONS: &[Section] = &[
     on_request("Commandstats"),
     section("Errorstats", &[]),
     on_request("Latencystats"),
-    section("Cluster", &[zero("cluster_enabled")]),
+    section("Cluster", &[fact("cluster_enabled", |seen| show(u8::from(seen.shared.cluster_enabled)))]),
     Section { title: "Nodes", is_default: false, rows: NODES },
     section("Keyspace", &[]),
 ];
@@ -53,7 +53,7 @@ const SERVER: &[Metric] = &[
     never("redis_git_sha1", |_| show("00000000")),
     zero("redis_git_dirty"),
     never("redis_build_id", |_| show("0000000000000000")),
-    fact("redis_mode", |_| show("standalone")),
+    fact("redis_mode", |seen| show(if seen.shared.cluster_enabled { "cluster" } else { "standalone" })),
     fact("redlatch_version", |_| show(env!("CARGO_PKG_VERSION"))),
     fact("os", |seen| show(&seen.process.system)),
     fact("arch_bits", |_| show(usize::BITS)),

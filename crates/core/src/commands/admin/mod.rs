@@ -25,6 +25,7 @@ pub(in crate::commands) mod pause;
 pub(in crate::commands) mod persistence;
 mod readiness;
 pub(in crate::commands) mod sentinel;
+mod slot_owner;
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -183,7 +183,8 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
     call.reply.bulk(b"id");
     call.reply.integer(i64::try_from(call.session.client.id).unwrap_or(i64::MAX));
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    let mode = if call.shared.cluster_enabled { "cluster" } else { "standalone" };
+    for (name, value) in [("mode", mode), ("role", "master")] {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());
     }
@@ -238,7 +239,7 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let database = crate::commands::key::database::number(call.args.word()?, call.shared)?;
+    let database = crate::commands::key::database::selected(call.args.word()?, call.shared)?;
 
     select_database(call.session, database);
 

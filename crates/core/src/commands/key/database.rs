@@ -51,6 +51,7 @@ fn take_flush_type(args: &mut Args<'_>) -> Result<(), Refusal> {
 }
 
 fn swapdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    refuse_in_cluster(call.shared, "SWAPDB is")?;
     let first = index(call.args.word()?, "ERR invalid first DB index")?;
     let second = index(call.args.word()?, "ERR invalid second DB index")?;
     let (first, second) = (in_range(first, call.shared)?, in_range(second, call.shared)?);
@@ -64,11 +65,36 @@ fn swapdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The number of a database as COPY, MOVE and SELECT read it.
+/// # Errors
+/// The server is in cluster mode, where there is database 0 alone. The error says what is not allowed.
+pub(in crate::commands) fn refuse_in_cluster(shared: &Shared, what: &str) -> Result<(), Refusal> {
+    match shared.cluster_enabled {
+        true => Err(Refusal::said(format!("ERR {what} not allowed in cluster mode"))),
+        false => Ok(()),
+    }
+}
+
+/// The number of a database as COPY and MOVE read it.
 ///
 /// # Errors
 /// [`Refusal::NotAnInteger`], a text of its own for what does not fit 32 bits, [`Refusal::DatabaseRange`].
 pub(in crate::commands) fn number(text: &[u8], shared: &Shared) -> Result<u16, Refusal> {
+    in_range(any_number(text)?, shared)
+}
+
+/// The number of the database that SELECT selects.
+///
+/// # Errors
+/// As [`number`]; in cluster mode, it is not database 0.
+pub(in crate::commands) fn selected(text: &[u8], shared: &Shared) -> Result<u16, Refusal> {
+    let number = any_number(text)?;
+    if number != 0 {
+        refuse_in_cluster(shared, "SELECT is")?;
+    }
+    in_range(number, shared)
+}
+
+fn any_number(text: &[u8]) -> Result<i64, Refusal> {
     let number = parse(text).ok_or(Refusal::NotAnInteger)?;
     if i32::try_from(number).is_err() {
         return Err(Refusal::said(format!(
@@ -77,7 +103,7 @@ pub(in crate::commands) fn number(text: &[u8], shared: &Shared) -> Result<u16, R
             i32::MAX
         )));
     }
-    in_range(number, shared)
+    Ok(number)
 }
 
 fn index(text: &[u8], refusal: &'static str) -> Result<i64, Refusal> {

@@ -10,6 +10,7 @@ pub(in crate::commands) mod scan;
 use redlatch_proto::clock::Deadline;
 use redlatch_proto::error::Refusal;
 
+use crate::commands::key::database::refuse_in_cluster;
 use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::row::{Flags, Group, Row, integer, key, token};
 use crate::commands::{Call, Outcome};
@@ -145,6 +146,9 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             return Err(Refusal::Syntax);
         }
     }
+    if database != 0 {
+        refuse_in_cluster(call.shared, "Copying to another database is")?;
+    }
     if from == to && database == source {
         return Err(Refusal::said("ERR source and destination objects are the same"));
     }
@@ -166,6 +170,7 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn move_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    refuse_in_cluster(call.shared, "MOVE is")?;
     let name = call.args.word()?;
     let source = call.view.database();
     let target = crate::commands::key::database::number(call.args.word()?, call.shared)?;

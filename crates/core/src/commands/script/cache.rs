@@ -86,6 +86,11 @@ impl Script {
         Header { flags: self.flags, body: self.body }.may_write()
     }
 
+    /// Whether its keys must be in one slot in cluster mode: its first line declares flags, without `allow-cross-slot-keys`.
+    pub(in crate::commands) fn is_of_one_slot(&self) -> bool {
+        self.body > 0 && !self.flags.allow_cross_slot_keys
+    }
+
     /// The Lua code: its text without the first line, if that begins with `#!`.
     pub(in crate::commands) fn body(&self) -> &[u8] {
         &self.text[self.body..]

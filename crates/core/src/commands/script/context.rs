@@ -56,6 +56,21 @@ pub(in crate::commands) struct ScriptContext<'c, 'k> {
     database: u16,
     /// Whether the script itself is a part of EXEC.
     was_nested: bool,
+    /// Which slots its keys may be in.
+    slots: Slots,
+    /// The slot of the request before the script.
+    slot_before: Option<u16>,
+}
+
+/// Which slots the keys of a script may be in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Slots {
+    /// Any: the server is not in cluster mode.
+    Any,
+    /// Those of each command in one.
+    OnePerCommand,
+    /// All in one, which is also that of the declared keys.
+    One,
 }
 
 /// The registration of an interpreted script. It is dropped in every case, also after a panic: a server that still
@@ -80,6 +95,8 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
+        let slots = if shared.cluster_enabled { Slots::OnePerCommand } else { Slots::Any };
+        let slot_before = session.slot;
         view.set_nested(true);
         Self {
             view,
@@ -97,6 +114,15 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             asks_further: None,
             database,
             was_nested,
+            slots,
+            slot_before,
+        }
+    }
+
+    /// In cluster mode, all its keys must be in one slot.
+    pub(in crate::commands) fn keep_to_one_slot(&mut self) {
+        if self.slots != Slots::Any {
+            self.slots = Slots::One;
         }
     }
 
@@ -133,6 +159,9 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     ) -> Result<Outcome, Refusal> {
         let result = body(&mut self);
         let starts_again = self.starts_again;
+        if starts_again {
+            self.session.slot = self.slot_before;
+        }
         self.end();
         match starts_again {
             true => Err(Refusal::StartAgain),
@@ -301,17 +330,39 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             if self.watched.is_some() && flags.has(Flags::WRITE) {
                 self.shared.scripts.running.note_write();
             }
+            if self.slots != Slots::Any {
+                self.check_slot(command, Request::listed(words))?;
+            }
             Ok(command)
         }
     }
 
-    /// Whether every command that scripts may call is carried out, and no read has to be remembered for tracking.
+    /// Checks that the keys of a command are in one slot, and if need be in that of the script.
+    #[cold]
+    fn check_slot(&mut self, command: &Command, request: Request<'_>) -> Result<(), Refusal> {
+        if self.slots == Slots::OnePerCommand && !command.may_cross {
+            return Ok(());
+        }
+        let slot = command
+            .slot(request)
+            .map_err(|_| Refusal::said("ERR Script attempted to access a non local key in a cluster node"))?;
+        match slot {
+            Some(slot) if self.slots == Slots::One && *self.session.slot.get_or_insert(slot) != slot => {
+                let text = "ERR Script attempted to access keys that do not hash to the same slot";
+                Err(Refusal::said(text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether every command with one key that scripts may call is carried out, and no read is remembered for tracking.
     #[inline]
     fn is_open(&self) -> bool {
         self.session.account.is_unlimited()
             && !self.session.reads.may_be_tracked()
             && !self.shared.monitors.is_any()
             && !self.shared.locks.quarantine.is_on()
+            && self.slots != Slots::One
     }
 
     /// Counts a refused command. Returns the error for the script.

@@ -19,7 +19,7 @@ use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, patte
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Invocation;
 use crate::commands::script::library::{Library, texts};
-use crate::commands::script::{begin_long, busy, counted, end_running};
+use crate::commands::script::{begin_long, busy, counted, end_running, refuse_in_cluster};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::keyspace::{ShardSet, View};
 use crate::scripts::Inputs;
@@ -88,6 +88,9 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
     let function = callable.function();
+    if !function.runs_in_cluster() {
+        refuse_in_cluster(call.shared)?;
+    }
     let must_only_read = call.command.row.flags.has(Flags::READONLY);
     if must_only_read && !function.only_reads() {
         return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
@@ -101,6 +104,9 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= may_grow;
     context.note_asks_further(asks_further);
+    if !function.may_cross_slots() {
+        context.keep_to_one_slot();
+    }
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
     context.run(|context| call.shared.scripts.interpreter.call(invocation, context, &mut call.reply))
 }

@@ -166,6 +166,9 @@ fn run(
         }
         call.shared.scripts.cache.insert_evictable(script);
     }
+    if script.flags.no_cluster {
+        refuse_in_cluster(call.shared)?;
+    }
     let is_read = call.command.row.flags.has(Flags::READONLY);
     if is_read && script.may_write() {
         return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
@@ -194,6 +197,9 @@ fn run(
     context.may_grow |= script.flags.allow_oom;
     context.purpose = purpose;
     context.note_asks_further(&script.asks_further);
+    if script.is_of_one_slot() {
+        context.keep_to_one_slot();
+    }
     let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),
@@ -209,6 +215,15 @@ fn run(
         locks::note(call, known, inputs, mark);
     }
     Ok(outcome)
+}
+
+/// # Errors
+/// The server is in cluster mode, where a script or function with the flag `no-cluster` may not run.
+fn refuse_in_cluster(shared: &Shared) -> Result<(), Refusal> {
+    match shared.cluster_enabled {
+        true => Err(Refusal::said("ERR Can not run script on cluster, 'no-cluster' flag is set.")),
+        false => Ok(()),
+    }
 }
 
 /// The native form of a script, if it stays within its bounds with these KEYS and ARGV, and scans no large value. The

@@ -2,24 +2,44 @@ import java.util.List;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.RedisProtocol;
+import redis.clients.jedis.commands.JedisCommands;
 import redis.clients.jedis.params.SetParams;
 
-/** Jedis, without a handshake and with HELLO 3: SET NX PX, EVAL to release, EVALSHA to extend. */
+/** Jedis, without a handshake, with HELLO 3 and in cluster mode: SET NX PX, EVAL to release, EVALSHA to extend. */
 final class JedisLock implements HandLocks.Lock {
-    private final Jedis jedis;
+    private static final HostAndPort SERVER = new HostAndPort(HandLocks.HOST, HandLocks.PORT);
+
+    private final JedisCommands jedis;
     private final String extend;
+    private final Runnable close;
 
     private JedisLock(DefaultJedisClientConfig config) {
-        this(new Jedis(new HostAndPort(HandLocks.HOST, HandLocks.PORT), config));
+        this(new Jedis(SERVER, config));
     }
 
     JedisLock(Jedis jedis) {
-        this.jedis = jedis;
-        extend = jedis.scriptLoad(HandLocks.EXTEND);
+        this(jedis, jedis.scriptLoad(HandLocks.EXTEND), jedis::close);
     }
 
+    private JedisLock(JedisCluster cluster) {
+        this(cluster, cluster.scriptLoad(HandLocks.EXTEND, "any key"), cluster::close);
+    }
+
+    private JedisLock(JedisCommands jedis, String extend, Runnable close) {
+        this.jedis = jedis;
+        this.extend = extend;
+        this.close = close;
+    }
+
+    /** With the argument {@code cluster}, in cluster mode. */
     public static void main(String[] args) throws Exception {
+        if (List.of(args).contains("cluster")) {
+            new HandLocks("cluster", () -> new JedisLock(new JedisCluster(SERVER))).run();
+            System.out.println("done");
+            return;
+        }
         var plain = DefaultJedisClientConfig.builder().build();
         new HandLocks("plain", () -> new JedisLock(plain)).run();
         var resp3 = DefaultJedisClientConfig.builder()
@@ -56,6 +76,6 @@ final class JedisLock implements HandLocks.Lock {
 
     @Override
     public void close() {
-        jedis.close();
+        close.run();
     }
 }

@@ -4,24 +4,43 @@ import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.cluster.api.sync.RedisClusterCommands;
 import io.lettuce.core.protocol.ProtocolVersion;
 import java.time.Duration;
 import java.util.List;
 
-/** Lettuce in both protocols: SET NX PX, EVAL for the release, EVALSHA for the extension. */
+/** Lettuce in both protocols and in cluster mode: SET NX PX, EVAL for the release, EVALSHA for the extension. */
 final class LettuceLock implements HandLocks.Lock {
-    private final StatefulRedisConnection<String, String> connection;
-    private final RedisCommands<String, String> commands;
+    private final AutoCloseable connection;
+    private final RedisClusterCommands<String, String> commands;
     private final String extend;
 
     LettuceLock(StatefulRedisConnection<String, String> connection) {
+        this(connection, connection.sync());
+    }
+
+    private LettuceLock(StatefulRedisClusterConnection<String, String> connection) {
+        this(connection, connection.sync());
+    }
+
+    private LettuceLock(AutoCloseable connection, RedisClusterCommands<String, String> commands) {
         this.connection = connection;
-        commands = connection.sync();
+        this.commands = commands;
         extend = commands.scriptLoad(HandLocks.EXTEND);
     }
 
+    /** With the argument {@code cluster}, in cluster mode. */
     public static void main(String[] args) throws Exception {
+        if (List.of(args).contains("cluster")) {
+            RedisClusterClient client =
+                    RedisClusterClient.create(RedisURI.create(HandLocks.HOST, HandLocks.PORT));
+            new HandLocks("cluster", () -> new LettuceLock(client.connect())).run();
+            client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+            System.out.println("done");
+            return;
+        }
         for (ProtocolVersion protocol : List.of(ProtocolVersion.RESP2, ProtocolVersion.RESP3)) {
             RedisClient client = RedisClient.create(RedisURI.create(HandLocks.HOST, HandLocks.PORT));
             client.setOptions(ClientOptions.builder().protocolVersion(protocol).build());
@@ -61,6 +80,10 @@ final class LettuceLock implements HandLocks.Lock {
 
     @Override
     public void close() {
-        connection.close();
+        try {
+            connection.close();
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
     }
 }

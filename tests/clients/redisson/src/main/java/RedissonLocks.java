@@ -1,3 +1,4 @@
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -5,7 +6,8 @@ import org.redisson.api.RedissonClient;
 
 /**
  * Everything that Redisson has to lock with. Arguments, if there are any, name the sections to run; the one named
- * `native` needs a server that has LOCK.ACQUIRE, the one named `restarts` two that are started again.
+ * `native` needs a server that has LOCK.ACQUIRE, the one named `restarts` two that are started again. With the argument
+ * `cluster` the clients are in cluster mode.
  */
 final class RedissonLocks {
     private interface Section {
@@ -18,7 +20,11 @@ final class RedissonLocks {
 
     public static void main(String[] args) {
         try {
-            run(List.of(args));
+            List<String> chosen = new ArrayList<>(List.of(args));
+            if (chosen.remove("cluster")) {
+                Servers.becomeClusters();
+            }
+            run(chosen);
             System.out.println("done");
             // Not every thread that Redisson started, or that an owner left waiting, is a daemon.
             System.exit(0);

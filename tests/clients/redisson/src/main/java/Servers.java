@@ -17,7 +17,15 @@ final class Servers {
     static final List<Integer> PIDS = numbers("REDLATCH_PIDS");
     static final String HOST = System.getenv("REDLATCH_HOST");
 
+    /** Whether each server is a cluster of one node. */
+    private static boolean areClusters;
+
     private Servers() {}
+
+    /** From now on, clients are in cluster mode. */
+    static void becomeClusters() {
+        areClusters = true;
+    }
 
     /** A client with everything as it comes. */
     static RedissonClient open() {
@@ -32,7 +40,12 @@ final class Servers {
     /** A client of the server on that port. */
     static RedissonClient open(int port, Setup setup) {
         Config config = new Config();
-        config.useSingleServer().setAddress("redis://" + HOST + ":" + port);
+        String address = "redis://" + HOST + ":" + port;
+        if (areClusters) {
+            config.useClusterServers().addNodeAddress(address);
+        } else {
+            config.useSingleServer().setAddress(address);
+        }
         setup.change(config);
         return Redisson.create(config);
     }

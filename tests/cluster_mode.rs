@@ -1,0 +1,87 @@
+//! A server in cluster mode from outside: the address that clients are told, and starts that are refused.
+//!
+//! Belongs here  what depends on sockets, files and the start; replies are in `tests/transcripts/cluster_*.txt`, clients in
+//!               `tests/clients/`.
+
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use crate::support::binary::{Directory, Running, ask, redlatch, refusal};
+
+mod cluster_mode {
+    use super::*;
+
+    /// The field `endpoint` of CLUSTER SLOTS, and the port beside it.
+    fn endpoint(slots: &str) -> (&str, &str) {
+        let lines: Vec<&str> = slots.lines().collect();
+        assert_eq!(lines[..5], ["*1", "*3", ":0", ":16383", "*4"], "{slots}");
+        (lines[6], lines[7].trim_start_matches(':'))
+    }
+
+    fn start(more: &[&str]) -> Running {
+        let always = ["--cluster-enabled", "yes", "--port", "auto"];
+        Running::start(redlatch().args(always).args(more))
+    }
+
+    #[test]
+    fn a_client_is_told_the_address_at_which_it_has_reached_the_server() {
+        let directory = Directory::new();
+        let socket = directory.path("socket");
+        let server = start(&["--bind", "127.0.0.1 127.0.0.2", "--unixsocket", &socket]);
+        let over_unix = |request| ask(UnixStream::connect(&socket).unwrap(), request);
+        let port = over_unix("CLUSTER SLOTS");
+        let (unknown, port) = endpoint(&port);
+        assert_eq!(unknown, "", "a Unix socket has no address");
+        for ip in ["127.0.0.1", "127.0.0.2"] {
+            let connect = || TcpStream::connect(format!("{ip}:{port}")).unwrap();
+            assert_eq!(endpoint(&ask(connect(), "CLUSTER SLOTS")), (ip, port));
+            let nodes = ask(connect(), "CLUSTER NODES");
+            assert!(nodes.contains(&format!(" {ip}:{port}@")), "{nodes}");
+        }
+        over_unix("CONFIG SET cluster-announce-ip 192.0.2.1 cluster-announce-port 7");
+        assert_eq!(endpoint(&over_unix("CLUSTER SLOTS")), ("192.0.2.1", "7"));
+        drop(server);
+    }
+
+    #[test]
+    fn every_namespace_is_in_cluster_mode() {
+        let server = start(&["--enable-test-commands", "local"]);
+        for name in ["default", "orders"] {
+            let said = server.ask(&format!("AUTH namespace:{name}\r\nMGET a b\r\nCLUSTER KEYSLOT a"));
+            let refused = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+            assert_eq!(said, format!("+OK\r\n{refused}:15495\r\n"));
+        }
+    }
+
+    #[test]
+    fn several_nodes_are_refused() {
+        let arguments = ["--cluster-enabled", "yes", "--nodes", "3", "--port", "auto"];
+        let said = refusal(&redlatch().args(arguments).output().unwrap());
+        assert_eq!(said, "redlatch: nodes '3': cannot be with cluster-enabled: one node has all slots");
+    }
+
+    #[test]
+    fn a_name_that_is_no_host_is_refused() {
+        for (name, value) in [("cluster-announce-hostname", "a:b"), ("cluster-announce-ip", "a b")] {
+            let flag = format!("--{name}={value}");
+            let said = refusal(&redlatch().args(["--cluster-enabled=yes", &flag]).output().unwrap());
+            assert!(said.starts_with(&format!("redlatch: {name} '{value}': must be ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_journal_with_keys_of_other_databases_is_refused_and_kept() {
+        let directory = Directory::new();
+        let dir = directory.path("journal");
+        let keep = ["--dir", &dir, "--appendfsync", "always", "--port", "auto"];
+        let alone = || Running::start(redlatch().args(keep));
+        alone().ask("SET lock me NX PX 60000\r\nSELECT 1\r\nSET other me NX PX 60000");
+
+        let refused = redlatch().args(keep).args(["--cluster-enabled", "yes"]).output().unwrap();
+        let said = refusal(&refused);
+        assert!(said.contains("cluster-enabled: the journal has keys in other databases than 0"), "{said}");
+
+        assert_eq!(alone().ask("GET lock\r\nSELECT 1\r\nGETDEL other"), "$2\r\nme\r\n+OK\r\n$2\r\nme\r\n");
+        assert_eq!(start(&keep[..4]).ask("GET lock\r\nGET {lock}"), "$2\r\nme\r\n$-1\r\n");
+    }
+}
