@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cases::{self, COUNTED};
 
-/// Caches for instructions and for data, and the last one: bytes, ways, bytes of a line.
-const CACHES: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64"];
+/// Caches for instructions and for data, and the last one: bytes, ways, bytes of a line. The first ones have more ways than
+/// those of processors: so what is missed depends on how much is touched, and hardly on where it lies.
+const CACHES: [&str; 3] = ["--I1=32768,64,64", "--D1=32768,64,64", "--LL=8388608,16,64"];
 
 /// What a round costs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
