@@ -61,6 +61,11 @@ const KEYLESS: &[(Tells, &str)] = &[
     (Nothing, "slowlog|len slowlog|reset slowlog|help info"),
     (Nothing, "latency|histogram latency|history latency|latest latency|reset latency|help"),
     (Nothing, "cluster|help cluster|info cluster|myid cluster|nodes cluster|shards cluster|slots shutdown"),
+    (Nothing, "cluster|addslots cluster|addslotsrange cluster|count-failure-reports cluster|keyslot asking"),
+    (Nothing, "cluster|links cluster|myshardid cluster|replicas cluster|slaves"),
+    // The number of keys in a slot, and their names.
+    (Nothing, "cluster|countkeysinslot"),
+    (AsRedis, "cluster|getkeysinslot"),
     (
         Nothing,
         "memory|doctor memory|malloc-stats memory|purge memory|stats memory|help module|list module|help",
@@ -106,6 +111,9 @@ const MORE: &[(&str, &str)] = &[
     ("acl|log", "ACL LOG 1000"),
     ("latency|latest", "LATENCY LATEST"),
     ("memory|doctor", "MEMORY DOCTOR"),
+    ("cluster|countkeysinslot", "CLUSTER COUNTKEYSINSLOT 13253"),
+    // The slot of hidden:K3Y.
+    ("cluster|getkeysinslot", "CLUSTER GETKEYSINSLOT 13253 100"),
 ];
 
 /// Users: their name, their rules.
@@ -115,7 +123,10 @@ const USERS: &[(&str, &str)] = &[
     ("service", "+@all -@admin -@dangerous ~visible:*"),
     ("locks", "+@lock +auth +hello ~visible:*"),
     ("writer", "+@all -@admin -@dangerous ~visible:* %W~hidden:*"),
-    (PRIVATE, "+@all -@admin -@dangerous -scan -randomkey -client|tracking -pubsub ~visible:*"),
+    (
+        PRIVATE,
+        "+@all -@admin -@dangerous -scan -randomkey -client|tracking -pubsub -cluster|getkeysinslot ~visible:*",
+    ),
 ];
 
 /// The user that src/security.md advises: it learns nothing, not even as in Redis.
@@ -134,7 +145,10 @@ struct World {
 
 impl World {
     fn of(rules: &str) -> Self {
-        let mut target = EngineTarget::start();
+        Self::on(EngineTarget::start(), rules)
+    }
+
+    fn on(mut target: EngineTarget, rules: &str) -> Self {
         let [admin, waiter, other, circle, third, denied, reader] = [(); 7].map(|()| target.connect());
         let mut world = Self { target, admin, reader, secrets: SECRETS.map(str::to_owned).to_vec() };
         world.say(admin, "CONFIG SET lock-lint yes slowlog-log-slower-than 0 notify-keyspace-events KEA");
@@ -194,9 +208,12 @@ impl World {
     }
 }
 
-/// The secrets that a user with these rules is told by these requests.
+/// The secrets that a user with these rules is told by these requests. CLUSTER is asked of a server in cluster mode.
 fn learned(rules: &str, requests: &[Vec<Vec<u8>>]) -> Vec<String> {
-    let mut world = World::of(rules);
+    let mut world = match requests[0][0].eq_ignore_ascii_case(b"CLUSTER") {
+        true => World::on(EngineTarget::start_with_slots(), rules),
+        false => World::of(rules),
+    };
     let told = world.told(requests);
     let asked = String::from_utf8_lossy(&requests.concat().concat()).into_owned();
     world.secrets.retain(|secret| told.contains(secret) && !asked.contains(secret));

@@ -9,14 +9,16 @@ import redis.clients.jedis.params.SetParams;
 
 /** Jedis, without a handshake, with HELLO 3 and in cluster mode: SET NX PX, EVAL to release, EVALSHA to extend. */
 final class JedisLock implements HandLocks.Lock {
-    private static final HostAndPort SERVER = new HostAndPort(HandLocks.HOST, HandLocks.PORT);
+    private static HostAndPort server() {
+        return new HostAndPort(HandLocks.HOST, HandLocks.PORT);
+    }
 
     private final JedisCommands jedis;
     private final String extend;
     private final Runnable close;
 
     private JedisLock(DefaultJedisClientConfig config) {
-        this(new Jedis(SERVER, config));
+        this(new Jedis(server(), config));
     }
 
     JedisLock(Jedis jedis) {
@@ -36,7 +38,7 @@ final class JedisLock implements HandLocks.Lock {
     /** With the argument {@code cluster}, in cluster mode. */
     public static void main(String[] args) throws Exception {
         if (List.of(args).contains("cluster")) {
-            new HandLocks("cluster", () -> new JedisLock(new JedisCluster(SERVER))).run();
+            new HandLocks("cluster", () -> new JedisLock(new JedisCluster(server()))).run();
             System.out.println("done");
             return;
         }
