@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::target::{Heard, Link, Target, Wait};
 
+/// How often a server is started whose port may be taken.
+const STARTS_MAX: usize = 5;
+
 /// The process and the connections to it.
 pub(crate) struct RealServer {
     name: &'static str,
@@ -25,15 +28,19 @@ pub(crate) struct RealServer {
 impl RealServer {
     /// Starts the server that transcripts call `name`, and returns when it accepts connections.
     pub(crate) fn start(name: &'static str) -> Self {
-        Self::start_with(name, &[])
+        Self::try_start(name, &[]).expect("the server starts")
     }
 
     /// Starts it in cluster mode, and returns when it serves all slots.
     #[allow(dead_code, reason = "only transcripts need slots")]
     pub(crate) fn start_with_slots(name: &'static str) -> Self {
-        let bus = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let bus_port = bus.expect("there is a free port").port().to_string();
-        let server = Self::start_with(name, &["--cluster-enabled", "yes", "--cluster-port", &bus_port]);
+        let start = || {
+            let bus = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+            let bus_port = bus.expect("there is a free port").port().to_string();
+            Self::try_start(name, &["--cluster-enabled", "yes", "--cluster-port", &bus_port])
+        };
+        // Another program may take the port first.
+        let server = (0..STARTS_MAX).find_map(|_| start()).expect("the server starts");
         let mut link = UnixStream::connect(server.directory.join("socket")).expect("the server accepts");
         let mut ask = |request: &[u8]| {
             link.write_all(request).expect("the server reads");
@@ -49,7 +56,8 @@ impl RealServer {
         server
     }
 
-    fn start_with(name: &'static str, more: &[&str]) -> Self {
+    /// `None`: the server has ended before it accepted connections.
+    fn try_start(name: &'static str, more: &[&str]) -> Option<Self> {
         let program = program(name);
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -69,10 +77,12 @@ impl RealServer {
         let mut line = String::new();
         while !line.to_lowercase().contains("ready to accept connections") {
             line.clear();
-            let read = log.read_line(&mut line).expect("a log is text");
-            assert!(read > 0, "{} ended before it accepted connections", program.display());
+            if log.read_line(&mut line).expect("a log is text") == 0 {
+                let _ = process.wait();
+                return None;
+            }
         }
-        Self { name, process, _log: log, directory, links: Vec::new() }
+        Some(Self { name, process, _log: log, directory, links: Vec::new() })
     }
 }
 

@@ -253,6 +253,7 @@ const TIPS: &[(&str, &[&str])] = &[
     ("cluster|getkeysinslot", &["nondeterministic_output"]),
     ("cluster|info", &["nondeterministic_output"]),
     ("cluster|links", &["nondeterministic_output"]),
+    ("cluster|myshardid", &["nondeterministic_output"]),
     ("cluster|nodes", &["nondeterministic_output"]),
     ("cluster|replicas", &["nondeterministic_output"]),
     ("cluster|shards", &["nondeterministic_output"]),

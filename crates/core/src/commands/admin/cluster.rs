@@ -53,7 +53,9 @@ const SUBCOMMANDS: &[Row] = &[
     row("KEYSLOT", "3.0.0", key_slot).summary("Returns the slot of a key.").args(&[text("key")]),
     row("LINKS", "7.0.0", links).summary("Returns no link: there is no other node."),
     row("MYID", "3.0.0", my_id).summary("Returns the id of this node, which is another after each start."),
-    row("MYSHARDID", "7.2.0", my_shard_id).summary("Returns the id of the shard of this node."),
+    row("MYSHARDID", "7.2.0", my_shard_id)
+        .summary("Returns the id of the shard of this node.")
+        .flags(Flags::LOADING.with(Flags::STALE)),
     row("NODES", "3.0.0", nodes).summary("Describes this node, in a line."),
     row("REPLICAS", "5.0.0", replicas)
         .summary("Returns no node: there is no replica.")
