@@ -205,7 +205,7 @@ mod crashing {
     use super::*;
     use crash_server::{DEFECTS, Defect};
 
-    /// Runs of the law, unless `CRASH_RUNS=10000` says otherwise.
+    /// Runs of the law, unless `CRASH_RUNS=6000` says otherwise.
     const RUNS: u64 = 80;
     /// Runs in which a canary must be caught once: most crashes of a broken server harm nobody.
     const CANARY_RUNS: u64 = 500;
@@ -232,7 +232,7 @@ mod replicating {
     use super::*;
     use replicated::{DEFECTS, Defect, RESTORE_DEFECTS};
 
-    /// Runs of the law, unless `REPLICATED_RUNS=3000` says otherwise.
+    /// Runs of the law, unless `REPLICATED_RUNS=2000` says otherwise.
     const RUNS: u64 = 150;
     /// Runs in which etcd is restored, each of which lasts longer, unless `RESTORED_RUNS=300` says otherwise.
     const RESTORED_RUNS: u64 = 40;
