@@ -2,7 +2,7 @@
 //!
 //! Owns    how such a script is recognised in its variants, and its replies.
 //! Rule    effects and replies equal those of the evaluated tree, with one lookup of the key instead of two.
-//! Cost    by the instructions that `benches/guard.rs` counts, an extension costs 29.6 % less than with the evaluated tree
+//! Cost    by the instructions that `benches/guard` counts, an extension costs 29.6 % less than with the evaluated tree
 //!         (2916, not 4140), a grant with its release 15.1 % (6152, not 7245), a refused release 7.6 % (2476, not 2679).
 
 use redlatch_proto::resp::Reply;
