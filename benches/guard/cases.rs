@@ -50,7 +50,6 @@ fn cases(bare: &mut Bare) -> Vec<Case> {
     let loaded = [RELEASE, EXTEND].map(|text| load(bare, text));
     let [release, extend] = [&loaded[0][..], &loaded[1][..]];
     let one = |name: &str, words: &[&str], answer| case(name, vec![(request(words), answer)]);
-    let both = |name: &str, round: Round| case(name, round);
     let (take, free) = (take("lock:new"), |words: &[&str]| (request(words), ":1\r\n"));
     let mut cases = vec![
         one("PING", &["PING"], "+PONG\r\n"),
@@ -60,21 +59,21 @@ fn cases(bare: &mut Bare) -> Vec<Case> {
         one("PEXPIRE", &["PEXPIRE", "lock:stock", "30000"], ":1\r\n"),
         one("INCR", &["INCR", "fence"], ":"),
         one("SET NX PX refused", &["SET", "lock:stock", "me", "NX", "PX", "30000"], "$-1\r\n"),
-        both("SET NX PX granted, DEL", vec![take.clone(), free(&["DEL", "lock:new"])]),
-        both(
+        case("SET NX PX granted, DEL", vec![take.clone(), free(&["DEL", "lock:new"])]),
+        case(
             "SET NX PX granted, release by EVALSHA",
             vec![take, free(&["EVALSHA", release, "1", "lock:new", TOKEN])],
         ),
         one("extend by EVALSHA", &["EVALSHA", extend, "1", "lock:stock", TOKEN, "30000"], ":1\r\n"),
         one("extend by EVAL", &["EVAL", EXTEND, "1", "lock:stock", TOKEN, "30000"], ":1\r\n"),
-        both(
+        case(
             "LOCK.ACQUIRE, LOCK.RELEASE",
             vec![
                 (request(&["LOCK.ACQUIRE", "lock:new", TOKEN]), "*6\r\n"),
                 free(&["LOCK.RELEASE", "lock:new", TOKEN]),
             ],
         ),
-        both(
+        case(
             "two hand-overs of LOCK.ACQUIRE WAIT",
             vec![
                 (request(&["LOCK.ACQUIRE", "lock:stock", "next", "WAIT", "9000"]), ""),
