@@ -46,6 +46,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row { name: "redlatch 2 workers on 1 core", arguments: &["--threads", "2"], ..REDLATCH },
     Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
     Row { name: REDIS, program: REDIS_7, arguments: PEER_SETTINGS, ..REDLATCH },
+    Row { name: "redis 8", program: REDIS_8, arguments: PEER_SETTINGS, ..REDLATCH },
     Row { name: VALKEY, program: VALKEY_9, arguments: PEER_SETTINGS, ..REDLATCH },
     Row {
         name: "valkey 2 I/O threads",
@@ -68,6 +69,8 @@ const REDLATCH: Row =
     Row { name: OURS, program: Program::Ours, arguments: &[], cores: Cores::Server, has_store: true };
 const REDIS_7: Program =
     Program::Peer { variable: "REDLATCH_REDIS_SERVER", name: "redis-server", package: None };
+const REDIS_8: Program =
+    Program::Peer { variable: "REDLATCH_REDIS_8_SERVER", name: "redis-server-8", package: None };
 const VALKEY_9: Program = Program::Peer {
     variable: "REDLATCH_VALKEY_SERVER",
     name: "valkey-server",
@@ -117,7 +120,7 @@ impl Program {
                 let said = machine::said_by(&program.to_string_lossy(), &["--version"])
                     .ok_or_else(|| format!("{} does not run", program.display()))?;
                 let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
-                let kind = name.trim_end_matches("-server");
+                let (kind, _) = name.split_once("-server").unwrap_or((name, ""));
                 Ok((program, format!("{kind} {}", version.unwrap_or("of unknown version"))))
             }
         }

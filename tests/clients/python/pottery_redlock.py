@@ -1,5 +1,6 @@
-"""pottery's Redlock on one server: acquire, extend, ask what is left, release."""
+"""pottery's Redlock on one server: acquire, extend, ask what is left, release. With the argument `cluster`: in cluster mode."""
 
+import sys
 import threading
 
 import redis
@@ -7,7 +8,8 @@ from pottery import ExtendUnlockedLock, Redlock, ReleaseUnlockedLock
 
 from checks import HOST, LEASE_MS, PORT, check, done, expiry_hands_over, race_under, refused
 
-client = redis.Redis(host=HOST, port=PORT)
+connect = redis.RedisCluster if sys.argv[1:] == ["cluster"] else redis.Redis
+client = connect(host=HOST, port=PORT)
 Redlock._RETRY_DELAY = 0.02
 
 

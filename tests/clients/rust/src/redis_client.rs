@@ -1,9 +1,10 @@
-//! redis-rs by hand, over RESP2 and RESP3: SET NX PX, scripts, transactions, a waiter that subscribes.
+//! redis-rs by hand, over RESP2 and RESP3, and in cluster mode: SET NX PX, scripts, transactions, a waiter that subscribes.
 
 use std::error::Error;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
 use redis::{AsyncCommands, ExistenceCheck, Script, SetExpiry, SetOptions};
 
 use crate::checks::{self, Checked, EXTEND, LONG, Locks as _, RELEASE, check, ownership, race, url};
@@ -14,7 +15,7 @@ pub(crate) async fn run() -> Checked {
         let client = redis::Client::open(format!("{}/?protocol={protocol}", url()?))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         redis::cmd("FLUSHALL").exec_async(&mut connection).await?;
-        let locks = Locks { connection, release: Script::new(RELEASE), extend: Script::new(EXTEND) };
+        let locks = Locks::new(connection);
         ownership(&locks).await?;
         transactions(&locks).await?;
         wakes(&client, &locks).await?;
@@ -23,13 +24,28 @@ pub(crate) async fn run() -> Checked {
     Ok(())
 }
 
-struct Locks {
-    connection: MultiplexedConnection,
+/// On a `ClusterClient`, which finds the node of each key.
+pub(crate) async fn run_in_cluster_mode() -> Checked {
+    let connection = ClusterClient::new(vec![url()?])?.get_async_connection().await?;
+    let locks = Locks::new(connection);
+    ownership(&locks).await?;
+    transactions(&locks).await?;
+    race(&locks).await
+}
+
+struct Locks<C> {
+    connection: C,
     release: Script,
     extend: Script,
 }
 
-impl checks::Locks for Locks {
+impl<C> Locks<C> {
+    fn new(connection: C) -> Self {
+        Self { connection, release: Script::new(RELEASE), extend: Script::new(EXTEND) }
+    }
+}
+
+impl<C: ConnectionLike + AsyncCommands + Clone> checks::Locks for Locks<C> {
     async fn acquire(&self, key: &str, token: &str, lease: Duration) -> Result<bool, Box<dyn Error>> {
         let options = SetOptions::default()
             .conditional_set(ExistenceCheck::NX)
@@ -53,26 +69,26 @@ impl checks::Locks for Locks {
 }
 
 /// A fence is taken with the lock, or neither is.
-async fn transactions(locks: &Locks) -> Checked {
+async fn transactions(locks: &Locks<impl ConnectionLike + AsyncCommands + Clone>) -> Checked {
     let mut connection = locks.connection.clone();
     let mut take = redis::pipe();
     take.atomic();
-    take.cmd("SET").arg("traded").arg("token").arg("NX").arg("PX").arg(10_000);
-    take.incr("fence", 1);
+    take.cmd("SET").arg("{traded}").arg("token").arg("NX").arg("PX").arg(10_000);
+    take.incr("fence:{traded}", 1);
     let (set, fence): (Option<String>, u64) = take.query_async(&mut connection).await?;
     check("a lock and its fence in one transaction", set.is_some() && fence == 1)?;
     let (set, fence): (Option<String>, u64) = take.query_async(&mut connection).await?;
     check("a transaction does not stop at a refusal", set.is_none() && fence == 2)?;
 
     let mut broken = redis::pipe();
-    broken.atomic().cmd("SET").arg("traded").arg("other").cmd("NOSUCHCOMMAND").ignore();
+    broken.atomic().cmd("SET").arg("{traded}").arg("other").cmd("NOSUCHCOMMAND").ignore();
     let refused = broken.exec_async(&mut connection).await;
-    let kept: String = connection.get("traded").await?;
+    let kept: String = connection.get("{traded}").await?;
     check("a transaction with an unknown command does nothing", refused.is_err() && kept == "token")
 }
 
 /// A waiter that is told of the release instead of asking again and again.
-async fn wakes(client: &redis::Client, locks: &Locks) -> Checked {
+async fn wakes(client: &redis::Client, locks: &Locks<MultiplexedConnection>) -> Checked {
     let mut connection = locks.connection.clone();
     locks.acquire("told", "first", LONG).await?;
     let mut news = client.get_async_pubsub().await?;
