@@ -469,7 +469,7 @@ async fn a_start_that_fails_says_so_even_inside_a_runtime() {
 #[test]
 fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dropped() {
     for threads in [1, 2] {
-        let mut port = "auto".to_owned();
+        let port = port_of_nobody_else();
         for _ in 0..50 {
             let server =
                 Server::builder().set("port", &*port).start_on_threads(threads).expect("the port is free");
@@ -480,7 +480,6 @@ fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dro
             let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
             assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
             drop(client);
-            port = address.port().to_string();
         }
     }
 }
@@ -488,7 +487,7 @@ fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dro
 #[test]
 #[cfg(feature = "http")]
 fn the_http_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dropped() {
-    let mut port = "auto".to_owned();
+    let port = port_of_nobody_else();
     for _ in 0..50 {
         let server = Server::builder().set("http-port", &*port).start_blocking().expect("the port is free");
         let [address, clients] = [server.http_addr(), server.addr()];
@@ -498,6 +497,18 @@ fn the_http_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_i
         let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         assert!(connections.iter().all(Result::is_ok));
-        port = address.port().to_string();
+    }
+}
+
+/// A free port below those that systems choose from: the server of another test, whose port the system chooses, does not take
+/// it when it is closed.
+fn port_of_nobody_else() -> String {
+    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 10_000) as u16;
+    loop {
+        let port = first + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port.to_string();
+        }
     }
 }
