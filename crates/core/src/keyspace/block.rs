@@ -19,16 +19,12 @@ pub(super) enum Block {
 impl Block {
     /// A block of this many bytes, all zero. A large one takes no memory until its bytes are written.
     pub(super) fn zeroed(len: usize) -> Self {
-        let mapped = if len < MAPPED_FROM { None } else { MmapMut::map_anon(len).ok() };
-        // The system may have no more mappings.
-        mapped.map_or_else(|| Self::Heap(vec![0; len]), Self::Mapped)
+        mapping(MmapOptions::new().len(len), len).map_or_else(|| Self::Heap(vec![0; len]), Self::Mapped)
     }
 
     /// A block of this many bytes, all of which are `byte`.
     pub(super) fn filled(len: usize, byte: u8) -> Self {
-        let mapped =
-            if len < MAPPED_FROM { None } else { MmapOptions::new().len(len).populate().map_anon().ok() };
-        match mapped {
+        match mapping(MmapOptions::new().len(len).populate(), len) {
             Some(mut bytes) => {
                 bytes.fill(byte);
                 Self::Mapped(bytes)
@@ -70,6 +66,11 @@ impl DerefMut for Block {
             Self::Mapped(bytes) => bytes,
         }
     }
+}
+
+/// A mapping for a large block; `None` for a small one, and if the system has no more mappings.
+fn mapping(options: &MmapOptions, len: usize) -> Option<MmapMut> {
+    if len < MAPPED_FROM { None } else { options.map_anon().ok() }
 }
 
 /// Bytes from which on a block is a mapping. Of a smaller one, half a page of the system on average would be too much waste.

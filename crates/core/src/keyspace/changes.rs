@@ -37,6 +37,9 @@ pub struct Changes {
     pub(crate) end_reason: EndReason,
     /// Bytes of the largest value written by the call.
     pub(crate) largest: usize,
+    /// Whether the memory for effects is in use. Until then nobody reads it: with a journal each shard has some, all together
+    /// as much as a processor's first cache, and most requests have no effect.
+    has_effects: bool,
     effects: Option<Box<Effects>>,
 }
 
@@ -104,33 +107,47 @@ impl Changes {
             wants_locks: wants_locks || events.wants_locks(),
             end_reason: EndReason::Deleted,
             largest: 0,
+            has_effects: false,
             effects: None,
         }
     }
 
+    /// The effects, of which there is one now.
     #[inline]
     fn effects(&mut self) -> &mut Effects {
+        self.has_effects = true;
         self.effects.get_or_insert_with(new_effects)
     }
 
-    /// Uses memory of an earlier call, if there is a journal.
+    /// The effects, if there are any.
+    #[inline]
+    fn some_effects(&self) -> Option<&Effects> {
+        if self.has_effects { self.effects.as_deref() } else { None }
+    }
+
+    /// The effects, if there are any.
+    #[inline]
+    fn some_effects_mut(&mut self) -> Option<&mut Effects> {
+        if self.has_effects { self.effects.as_deref_mut() } else { None }
+    }
+
+    /// Uses memory of an earlier call, once there is an effect.
     #[inline]
     pub(crate) fn take_spare(&mut self, spare: &mut Spare) {
-        if self.is_recorded {
-            self.effects = spare.0.take();
-        }
+        self.effects = spare.0.take();
     }
 
     /// Gives memory back for the next call on the shard. Everything has been recorded and published.
     #[inline]
     pub(crate) fn keep_spare(&mut self, spare: &mut Spare) {
-        if self.effects.as_ref().is_some_and(|effects| effects.is_small()) {
-            spare.0 = self.effects.take();
-            if let Some(effects) = &mut spare.0 {
-                effects.mutations.clear();
-                effects.ends = Ends::default();
-            }
+        if self.some_effects().is_some_and(|effects| !effects.is_small()) {
+            return;
         }
+        if let Some(effects) = self.some_effects_mut() {
+            effects.mutations.clear();
+            effects.ends = Ends::default();
+        }
+        spare.0 = self.effects.take();
     }
 
     /// Which keyspace events are published, and whether LOCK.LINT is on.
@@ -230,11 +247,11 @@ impl Changes {
 
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        self.effects.as_ref().is_some_and(|effects| !effects.ready.is_empty())
+        self.some_effects().is_some_and(|effects| !effects.ready.is_empty())
     }
 
     pub(crate) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
-        self.effects.as_mut()?.ready.pop_front()
+        self.some_effects_mut()?.ready.pop_front()
     }
 
     /// Whether every event of every lock is wanted.
@@ -252,7 +269,7 @@ impl Changes {
     /// Whether the observers of locks have something to see.
     #[inline]
     pub(crate) fn has_lock_events(&self) -> bool {
-        self.effects.as_ref().is_some_and(|effects| {
+        self.some_effects().is_some_and(|effects| {
             let has_more = || !effects.expired.is_empty() || !effects.unmet.is_empty();
             !effects.locks.is_empty() || (self.wants_locks && has_more())
         })
@@ -260,19 +277,19 @@ impl Changes {
 
     /// Sets who breaks the locks that end from now on; `None`: nobody.
     pub(crate) fn set_breaker(&mut self, breaker: Option<Arc<Breaker>>) {
-        if breaker.is_some() || self.effects.is_some() {
+        if breaker.is_some() || self.has_effects {
             self.effects().breaker = breaker;
         }
     }
 
     /// Who breaks the lock that ends now.
     pub(crate) fn breaker(&self) -> Option<Arc<Breaker>> {
-        self.effects.as_ref()?.breaker.clone()
+        self.some_effects()?.breaker.clone()
     }
 
     /// The next event that the observers of locks have not seen.
     pub(crate) fn next_lock_event(&mut self) -> Option<LockEvent> {
-        self.effects.as_mut()?.locks.pop_front()
+        self.some_effects_mut()?.locks.pop_front()
     }
 
     /// Notes that a key which was no lock has expired, if every event is wanted.
@@ -285,7 +302,7 @@ impl Changes {
 
     /// The keys of [`Changes::key_expired`].
     pub(crate) fn take_expired(&mut self) -> Vec<Bytes> {
-        self.effects.as_mut().map(|effects| std::mem::take(&mut effects.expired)).unwrap_or_default()
+        self.some_effects_mut().map(|effects| std::mem::take(&mut effects.expired)).unwrap_or_default()
     }
 
     /// Notes a request for a lock that has changed none. A known script tells of it twice: while it runs, and by its reply.
@@ -298,7 +315,7 @@ impl Changes {
 
     /// The requests of [`Changes::unmet`].
     pub(crate) fn take_unmet(&mut self) -> Vec<UnmetRequest> {
-        self.effects.as_mut().map(|effects| std::mem::take(&mut effects.unmet)).unwrap_or_default()
+        self.some_effects_mut().map(|effects| std::mem::take(&mut effects.unmet)).unwrap_or_default()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
@@ -316,7 +333,7 @@ impl Changes {
 
     /// The recorded effects, if there are any, and until when the changed keys last.
     pub(crate) fn recorded(&self) -> Option<(LockTime, &Mutations)> {
-        let Effects { mutations, ends, .. } = &**self.effects.as_ref()?;
+        let Effects { mutations, ends, .. } = self.some_effects()?;
         (!mutations.is_empty()).then(|| (ends.latest(), mutations))
     }
 
@@ -329,11 +346,11 @@ impl Changes {
     /// to the event's, as in Redis.
     #[inline]
     pub(crate) fn publish(&mut self, registries: &Registries) {
-        let author = self.author;
-        if let Some(effects) = &mut self.effects {
+        let (author, events) = (self.author, self.events);
+        if let Some(effects) = self.some_effects_mut() {
             effects.answers.drain(..).for_each(|(client, answer)| client.answer(&answer));
             if !effects.events.is_empty() {
-                effects.publish_events(self.events, &registries.channels);
+                effects.publish_events(events, &registries.channels);
             }
             if !effects.stale.is_empty() {
                 effects.send_invalidations(registries, author);
@@ -344,8 +361,9 @@ impl Changes {
     /// Publishes the events so far, before the call that has caused them publishes a message.
     #[inline]
     pub(crate) fn publish_events(&mut self, channels: &Channels) {
-        if let Some(effects) = &mut self.effects {
-            effects.publish_events(self.events, channels);
+        let events = self.events;
+        if let Some(effects) = self.some_effects_mut() {
+            effects.publish_events(events, channels);
         }
     }
 
@@ -353,11 +371,11 @@ impl Changes {
     /// already are invalidated according to the previous state.
     pub(crate) fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
         let author = self.author;
-        if let Some(effects) = &mut self.effects {
+        if let Some(effects) = self.some_effects_mut() {
             effects.address(registries, author);
         }
         let prefixes = change();
-        if let Some(effects) = &mut self.effects {
+        if let Some(effects) = self.some_effects_mut() {
             let Addressed { new_prefixes, stale, .. } = &mut effects.addressed;
             new_prefixes.extend(prefixes.into_iter().map(|prefix| (prefix, *stale)));
         }
