@@ -16,8 +16,8 @@ from typing import NamedTuple, Optional
 FOLDER = pathlib.Path(__file__).resolve().parent
 SERVER: dict[str, list[str]] = json.loads((FOLDER / "interface.json").read_text())
 
-# TEST.RECORD writes a file on the machine of the server; who wants one sends it by `call`.
-LEFT_OUT = {"TEST.RECORD"}
+# TEST.RECORD writes a file on the machine of the server, and TEST.SLOT is for clusters; who wants one sends it by `call`.
+LEFT_OUT = {"TEST.RECORD", "TEST.SLOT"}
 # A package starts the server with few of its flags.
 IN_PART = {"flags"}
 

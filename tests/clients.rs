@@ -127,6 +127,9 @@ fn run_on_servers(client: &Client, program: &[String], installer: &Installer) ->
     if client.has_slots {
         more.push("--cluster-enabled=yes".to_owned());
     }
+    if client.nodes > 1 {
+        more.extend([format!("--nodes={}", client.nodes), "--enable-test-commands=local".to_owned()]);
+    }
     let http_port = installer.dir().join(format!("http-port-{}", std::process::id()));
     if client.has_http {
         let file = http_port.display().to_string();

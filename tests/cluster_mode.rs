@@ -54,10 +54,30 @@ mod cluster_mode {
     }
 
     #[test]
-    fn several_nodes_are_refused() {
-        let arguments = ["--cluster-enabled", "yes", "--nodes", "3", "--port", "auto"];
-        let said = refusal(&redlatch().args(arguments).output().unwrap());
-        assert_eq!(said, "redlatch: nodes '3': cannot be with cluster-enabled: one node has all slots");
+    fn of_several_nodes_each_is_told_with_a_port_of_its_own() {
+        let server = start(&["--nodes", "3", "--cluster-announce-port", "7000"]);
+        let nodes = server.ask("CLUSTER NODES");
+        let told = |line: &str| line.split(['@', ' ']).nth(1).unwrap_or_default().to_owned();
+        let addresses: Vec<String> = nodes.lines().filter(|line| line.contains("master")).map(told).collect();
+        assert_eq!(addresses, ["127.0.0.1:7000", "127.0.0.1:7001", "127.0.0.1:7002"], "{nodes}");
+        assert_eq!(server.ask("GET a"), "-MOVED 15495 127.0.0.1:7002\r\n");
+        server.ask("CONFIG SET cluster-preferred-endpoint-type unknown-endpoint");
+        assert_eq!(server.ask("GET a"), "-MOVED 15495 :7002\r\n");
+        // What a node announces is its own setting; how it is told, is a setting of the node that tells.
+        server.ask("CONFIG SET cluster-preferred-endpoint-type ip cluster-announce-ip 192.0.2.1");
+        assert_eq!(server.ask("GET a"), "-MOVED 15495 127.0.0.1:7002\r\n");
+    }
+
+    #[test]
+    fn what_several_nodes_cannot_have_is_refused() {
+        let refused = |more: &[&str]| {
+            let always = ["--cluster-enabled", "yes", "--nodes", "3", "--port", "auto"];
+            refusal(&redlatch().args(always).args(more).output().unwrap())
+        };
+        let said = refused(&["--tls-port", "auto"]);
+        assert_eq!(said, "redlatch: tls-port 'auto': a cluster of several nodes is without TLS");
+        let said = refused(&["--cluster-announce-port", "65534"]);
+        assert_eq!(said, "redlatch: cluster-announce-port '65534': must leave a port to each of 3 nodes");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use redlatch_core::commands::table;
 
 use crate::support::engine::EngineTarget;
+#[cfg(feature = "server")]
+use crate::support::nodes::Nodes;
 use crate::support::pattern::{Pattern, Terms};
 use crate::support::real::RealServer;
 use crate::support::reply::Reply;
@@ -208,14 +210,11 @@ mod commands_against_real_servers {
 fn engine(protocol: u8) {
     let mut faults = Vec::new();
     for transcript in load() {
-        if protocol == 2 || transcript.over_both {
+        let can_be_played = cfg!(feature = "server") || !transcript.has_nodes;
+        if can_be_played && (protocol == 2 || transcript.over_both) {
             // A panic fails one transcript; the others still run.
-            let start = match transcript.needs.as_str() {
-                "tests" => EngineTarget::start_with_tests,
-                _ if transcript.has_slots => EngineTarget::start_with_slots,
-                _ => EngineTarget::start,
-            };
-            let played = std::panic::catch_unwind(|| play(&transcript, &mut start(), protocol).0);
+            let played =
+                std::panic::catch_unwind(|| play(&transcript, &mut *target(&transcript), protocol).0);
             let panicked = |_| vec![format!("{}: panicked, see above", transcript.path.display())];
             faults.extend(played.unwrap_or_else(panicked));
         }
@@ -223,22 +222,35 @@ fn engine(protocol: u8) {
     assert!(faults.is_empty(), "the engine over RESP{protocol}:\n{}", faults.join("\n"));
 }
 
+/// The engine as a transcript needs it, or a cluster.
+fn target(transcript: &Transcript) -> Box<dyn Target> {
+    match transcript.needs.as_str() {
+        #[cfg(feature = "server")]
+        _ if transcript.has_nodes => Box::new(Nodes::start()),
+        "tests" => Box::new(EngineTarget::start_with_tests()),
+        _ if transcript.has_slots => Box::new(EngineTarget::start_with_slots()),
+        _ => Box::new(EngineTarget::start()),
+    }
+}
+
 /// Plays every transcript that names this server to it.
 fn real(name: &'static str, protocol: u8) {
     let mut faults = Vec::new();
     for transcript in load() {
         if transcript.needs == name && (protocol == 2 || transcript.over_both) {
-            faults.extend(play(&transcript, &mut real_server(&transcript, name), protocol).0);
+            faults.extend(play(&transcript, &mut *real_server(&transcript, name), protocol).0);
         }
     }
     assert!(faults.is_empty(), "{name} over RESP{protocol}:\n{}", faults.join("\n"));
 }
 
 /// The real server of this name, started for a transcript.
-fn real_server(transcript: &Transcript, name: &'static str) -> RealServer {
-    match transcript.has_slots {
-        true => RealServer::start_with_slots(name),
-        false => RealServer::start(name),
+fn real_server(transcript: &Transcript, name: &'static str) -> Box<dyn Target> {
+    match (transcript.has_nodes, transcript.has_slots) {
+        #[cfg(feature = "server")]
+        (true, _) => Box::new(Nodes::start_real(name)),
+        (_, true) => Box::new(RealServer::start_with_slots(name)),
+        _ => Box::new(RealServer::start(name)),
     }
 }
 
@@ -313,9 +325,9 @@ mod authoring {
                 "valkey" => "valkey",
                 _ => continue,
             };
-            let old = play(&transcript, &mut real_server(&transcript, name), 2).1;
+            let old = play(&transcript, &mut *real_server(&transcript, name), 2).1;
             let new = match transcript.over_both {
-                true => play(&transcript, &mut real_server(&transcript, name), 3).1,
+                true => play(&transcript, &mut *real_server(&transcript, name), 3).1,
                 false => old.clone(),
             };
             answer(&transcript, &old, &new);

@@ -36,6 +36,9 @@ pub(crate) struct Client {
     /// Whether the servers are in cluster mode, each with all slots.
     #[serde(default)]
     pub(crate) has_slots: bool,
+    /// Nodes of each server, with TEST commands if there are several.
+    #[serde(default = "one")]
+    pub(crate) nodes: usize,
     /// Whether the servers have an HTTP port, too, that may change things.
     #[serde(default)]
     pub(crate) has_http: bool,

@@ -80,6 +80,10 @@ impl Host for Process {
         pending.answer(|reply| reply.ok());
     }
 
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
     fn start_recording(&self, _: &Recorder, _: &str) -> Result<(), String> {
         Err("a transcript writes no files".to_owned())
     }

@@ -13,6 +13,9 @@ pub(crate) mod engine;
 #[cfg(feature = "http")]
 pub(crate) mod http;
 pub(crate) mod interpreter;
+#[cfg(feature = "server")]
+#[allow(dead_code, reason = "only transcripts have several nodes")]
+pub(crate) mod nodes;
 pub(crate) mod pattern;
 pub(crate) mod real;
 pub(crate) mod reply;

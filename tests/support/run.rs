@@ -193,7 +193,7 @@ impl Run<'_> {
             name.clone_into(&mut self.current);
         }
         if !self.clients.contains_key(name) {
-            let link = self.target.connect();
+            let link = self.target.connect_as(name);
             self.clients.insert(name.to_owned(), Client { link, protocol: 2, inbox: Vec::new() });
             if self.protocol == 3 && self.transcript.over_both {
                 self.target.send(link, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");

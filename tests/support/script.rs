@@ -19,6 +19,8 @@ pub(crate) struct Transcript {
     pub(crate) over_both: bool,
     /// Whether the servers are in cluster mode.
     pub(crate) has_slots: bool,
+    /// Whether they are a cluster of several nodes.
+    pub(crate) has_nodes: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -68,6 +70,7 @@ impl Transcript {
             needs: String::new(),
             over_both: true,
             has_slots: false,
+            has_nodes: false,
             steps: Vec::new(),
         };
         let mut relaxations = Vec::new();
@@ -96,6 +99,7 @@ impl Transcript {
                 ("needs", "redis" | "valkey" | "none" | "tests") => value.clone_into(&mut self.needs),
                 ("protocol", "own") => self.over_both = false,
                 ("mode", "cluster") => self.has_slots = true,
+                ("mode", "nodes") => self.has_nodes = true,
                 ("relaxes", _) if value.contains(": ") => {
                     relaxations.push(value.split(": ").next().unwrap_or_default().to_owned());
                 }

@@ -54,7 +54,12 @@ impl Server {
         Self::spawn(command, |log| {
             let text = fs::read_to_string(&file).map_err(|error| format!("port file: {error}\n{log}"))?;
             drop(fs::remove_file(&file));
-            text.trim().parse().map_err(|_| format!("port file: {text:?} is not a port"))
+            // Of several nodes, this is the first one's.
+            text.lines()
+                .next()
+                .unwrap_or_default()
+                .parse()
+                .map_err(|_| format!("port file: {text:?} is not a port"))
         })
     }
 

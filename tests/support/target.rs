@@ -38,6 +38,10 @@ pub(crate) trait Target {
     fn unix_ms(&self) -> i64;
     /// Opens one more connection.
     fn connect(&mut self) -> Link;
+    /// Opens a connection for the client of this name, to the node of a cluster that the name says.
+    fn connect_as(&mut self, _client: &str) -> Link {
+        self.connect()
+    }
     /// Hands the server bytes. Bytes for a connection that it has closed are dropped.
     fn send(&mut self, link: Link, bytes: &[u8]);
     /// Appends what the server sent.

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod clock;
+mod cluster;
 mod edges;
 #[cfg(feature = "client")]
 mod examples;

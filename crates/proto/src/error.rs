@@ -27,6 +27,8 @@ pub enum Refusal {
     Overflow,
     /// In cluster mode, the keys of a request hash to several slots.
     CrossSlot,
+    /// In a cluster of several nodes, this node does not serve the keys of a request: `MOVED`, `ASK` and the like.
+    Rerouted(String),
     /// A database number beyond the `databases` setting.
     DatabaseRange,
     /// A lease that is zero, negative, or ends beyond the end of time. Carries the command's name.
@@ -86,6 +88,7 @@ impl Refusal {
             }
             Self::ExpireTime(name) => return format!("ERR invalid expire time in '{name}' command").into(),
             Self::Said(text) => return Cow::Borrowed(text),
+            Self::Rerouted(text) => return Cow::Borrowed(text),
             Self::Quoted(line) => return String::from_utf8_lossy(line),
             Self::NoSuchKey => "ERR no such key",
             Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",

@@ -46,11 +46,19 @@ fn network(settings: &Settings) -> Vec<String> {
     faults
 }
 
-/// What cluster mode excludes.
+/// What a cluster of several nodes excludes: TLS, which the first node alone would have; ports that there are not.
 pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
-    let nodes = settings.text("nodes");
-    if settings.flag("cluster-enabled") && nodes != "1" {
-        let text = format!("nodes '{nodes}': cannot be with cluster-enabled: one node has all slots");
+    let (nodes, announced) = (settings.integer("nodes"), settings.integer("cluster-announce-port"));
+    if !settings.flag("cluster-enabled") || nodes == 1 {
+        return Ok(());
+    }
+    let tls = settings.text("tls-port");
+    if tls != "0" {
+        let text = format!("tls-port '{tls}': a cluster of several nodes is without TLS");
+        return Err(StartError::Unusable(text));
+    }
+    if announced + nodes - 1 > i64::from(u16::MAX) {
+        let text = format!("cluster-announce-port '{announced}': must leave a port to each of {nodes} nodes");
         return Err(StartError::Unusable(text));
     }
     Ok(())

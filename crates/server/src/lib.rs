@@ -257,6 +257,13 @@ impl Builder {
         self.set("enable-test-commands", "local").set("nodes", nodes.to_string())
     }
 
+    /// Makes it a Redis Cluster of so many masters, each on a port of its own, with the test backend of [`Builder::tests`].
+    /// They share out the slots. Default: it is no cluster.
+    #[must_use]
+    pub fn cluster(self, nodes: u16) -> Self {
+        self.tests(nodes).set("cluster-enabled", "yes")
+    }
+
     /// The journal that receives every effect on the keyspace. Default: none.
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {

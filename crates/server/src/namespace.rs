@@ -342,6 +342,15 @@ impl Namespace {
         (1..).zip(&self.nodes).map(|(number, node)| node.facts(number)).collect()
     }
 
+    /// Tells the nodes of a cluster whether this one answers.
+    async fn tell_peers(&self, node: &Node, number: u16) {
+        let Some(peers) = node.context.engine.shared().peers.clone() else { return };
+        let answers = *node.status.state.lock() == NodeState::Up;
+        // On a thread that may wait for a long script.
+        let told = tokio::task::spawn_blocking(move || peers.slots.set_answers(number, answers));
+        told.await.expect("telling does not panic");
+    }
+
     /// Changes the state of a node; `number` counts from 1 on.
     ///
     /// # Errors
@@ -377,6 +386,7 @@ impl Namespace {
             NodeChange::Heal => node.status.partitions.write().clear(),
         }
         node.status.note_restriction();
+        self.tell_peers(node, number).await;
         self.wake_all();
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redlatch_core::commands::Shared;
+use redlatch_core::commands::{Peers, Shared};
 use redlatch_core::engine::Engine;
 use redlatch_core::journal::{Journal, Mode};
 use redlatch_core::keyspace::{Keyspace, Layout};
@@ -81,6 +81,8 @@ const INTERPRETER: Option<NewInterpreter> = None;
 struct Place {
     name: Arc<str>,
     membership: Membership,
+    /// The other nodes of its cluster, if it is in cluster mode.
+    peers: Option<Peers>,
     faults: Arc<Faults>,
     recorder: Arc<Recorder>,
 }
@@ -159,7 +161,8 @@ impl Blueprint {
         place: Option<Place>,
         recovered: Option<Recovered>,
     ) -> Result<ServerContext, StartError> {
-        let mut shared = Shared::new(keyspace, settings, clock.shared(), self.seed)
+        let number = place.as_ref().map_or(0, |place| place.membership.node as u64);
+        let mut shared = Shared::new(keyspace, settings, clock.shared(), self.seed.wrapping_add(number))
             .with_interpreter(INTERPRETER)
             .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
         let is_named = place.as_ref().is_some_and(Place::is_named);
@@ -168,6 +171,9 @@ impl Blueprint {
         }
         if let (Some(place), Some(open_to)) = (&place, self.tests) {
             shared = shared.with_testing(place.testing(open_to));
+        }
+        if let Some(peers) = place.as_ref().and_then(|place| place.peers.clone()) {
+            shared = shared.with_peers(peers);
         }
         let keeper = recovered.as_ref().map(|recovered| Arc::new(Keeper::new(Arc::clone(&recovered.log))));
         match recovered {
@@ -200,6 +206,27 @@ impl Blueprint {
             }
             None => shared,
         }
+    }
+
+    /// What the nodes of a new namespace know of each other: nothing, unless they are a cluster.
+    fn peers(&self, clock: &Arc<TestClock>) -> Result<Vec<Option<Peers>>, StartError> {
+        let settings = self.settings()?;
+        if !settings.flag("cluster-enabled") || self.nodes == 1 {
+            return Ok(vec![None; self.nodes]);
+        }
+        let timeout_ms = settings.integer("cluster-node-timeout").unsigned_abs();
+        let nodes = u16::try_from(self.nodes).unwrap_or(u16::MAX);
+        let peers = Peers::cluster(nodes, Arc::new(NodeClock::new(Arc::clone(clock))), timeout_ms);
+        Ok(peers.into_iter().map(Some).collect())
+    }
+
+    /// The settings of a node, which is told the port that follows those of the nodes before it.
+    fn settings_of(&self, node: usize) -> Result<Settings, StartError> {
+        let settings = self.settings()?;
+        if let announced @ 1.. = settings.integer("cluster-announce-port") {
+            settings.set("cluster-announce-port", &(announced + node as i64).to_string())?;
+        }
+        Ok(settings)
     }
 
     /// Settings with the values that the server was started with.
@@ -322,10 +349,11 @@ impl Namespaces {
     fn make(self: &Arc<Self>, name: &str, clock: TestClock) -> Result<Arc<Namespace>, StartError> {
         let (name, clock): (Arc<str>, _) = (Arc::from(name), Arc::new(clock));
         let (faults, recorder, activity) = (Arc::default(), Arc::default(), Arc::new(Activity::new()));
+        let all_peers = self.blueprint.peers(&clock)?;
         let mut failure = None;
         let namespace = Arc::new_cyclic(|namespace: &Weak<Namespace>| {
             let mut nodes = Vec::new();
-            for node in 0..self.blueprint.nodes {
+            for (node, peers) in all_peers.iter().cloned().enumerate() {
                 let (clock, status) =
                     (Arc::new(NodeClock::new(Arc::clone(&clock))), Arc::new(NodeStatus::new()));
                 let membership = Membership {
@@ -338,10 +366,11 @@ impl Namespaces {
                 let place = Place {
                     name: Arc::clone(&name),
                     membership,
+                    peers,
                     faults: Arc::clone(&faults),
                     recorder: Arc::clone(&recorder),
                 };
-                let made = self.blueprint.settings().and_then(|settings| {
+                let made = self.blueprint.settings_of(node).and_then(|settings| {
                     self.blueprint.engine(settings, AnyClock::Test(Arc::clone(&clock)), place)
                 });
                 match made {
@@ -353,6 +382,10 @@ impl Namespaces {
         });
         if let Some(error) = failure {
             return Err(error);
+        }
+        if let Some(peers) = &all_peers[0] {
+            let shared = |node: &Node| Arc::downgrade(node.context.engine.shared());
+            peers.meet(namespace.nodes().iter().map(shared).collect());
         }
         for (node, port) in namespace.nodes().iter().zip(&self.ports) {
             node.context.engine.shared().instance.port.store(port.load(Relaxed), Relaxed);
@@ -427,6 +460,10 @@ impl Host for NamespaceHost {
                 Err(refusal) => pending.refuse(&refusal),
             }
         });
+    }
+
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
+        tokio::task::spawn_blocking(work);
     }
 
     fn start_recording(&self, recorder: &Recorder, file: &str) -> Result<(), String> {

@@ -13,7 +13,7 @@ use crate::commands::redact::redacted;
 use crate::commands::row::{Flags, Group};
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::InterpreterSlot;
-use crate::commands::{Command, table};
+use crate::commands::{Command, Peers, table};
 use crate::journal::log::Log;
 use crate::keyspace::{Keyspace, ShardSet, View};
 use crate::locks::{Linter, LockGroups};
@@ -44,7 +44,7 @@ pub struct Shared {
     /// Clients, channels and key tracking.
     pub registries: Registries,
     pub settings: Settings,
-    /// Whether clients in cluster mode are served: keys have slots, and this server has all of them.
+    /// Whether clients in cluster mode are served: keys have slots, and this server has all of them, unless it has peers.
     pub cluster_enabled: bool,
     pub clock: Arc<dyn Clock>,
     pub scripts: Scripts,
@@ -66,6 +66,8 @@ pub struct Shared {
     pub testing: Option<Testing>,
     /// The cluster that the server leads, if it does.
     pub cluster: Option<Arc<ClusterFacts>>,
+    /// The other nodes, if this is one of a cluster with several, which share out the slots.
+    pub peers: Option<Peers>,
     pub random: Random,
     config_file: Option<Arc<dyn Store>>,
 }
@@ -105,6 +107,7 @@ impl Shared {
             log: None,
             testing: None,
             cluster: None,
+            peers: None,
             random,
             config_file: None,
         }
@@ -158,6 +161,12 @@ impl Shared {
     #[must_use]
     pub fn with_cluster(self, cluster: Arc<ClusterFacts>) -> Self {
         Self { cluster: Some(cluster), ..self }
+    }
+
+    /// Makes it a node of a cluster of several. Default: it has all slots.
+    #[must_use]
+    pub fn with_peers(self, peers: Peers) -> Self {
+        Self { peers: Some(peers), ..self }
     }
 
     /// Whether the server has the commands of this group for this client. Those that it has not are unknown.

@@ -11,8 +11,9 @@ use redlatch_proto::clock::{LockTime, Now};
 use redlatch_proto::error::Refusal;
 use redlatch_proto::limits::REPLY_BYTES_MAX;
 use redlatch_proto::resp::{Reply, Request, RequestLimits};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
+use crate::commands::peers::{self, Elsewhere};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
@@ -178,6 +179,7 @@ impl Engine {
             Ok(Admitted::Run(command)) => self.run(session, command, request, batch, out),
             Ok(Admitted::Hold(until)) => {
                 batch.commands -= 1;
+                session.asking = session.asking.again();
                 return Flow::Again(until);
             }
             // The connection is closed without a reply, as in Redis: earlier requests are not answered either.
@@ -193,6 +195,7 @@ impl Engine {
         }
         if matches!(flow, Flow::Again(_) | Flow::Offload) {
             // The request comes again, and CLIENT REPLY SKIP is about its reply.
+            session.asking = session.asking.again();
             return flow;
         }
         if session.replies != Replies::On {
@@ -372,8 +375,11 @@ impl Engine {
         if !session.account.is_unlimited() {
             commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
         }
-        if self.shared.cluster_enabled && command.may_cross {
-            self.check_slot(session, command, request).map_err(|why| (why, Some(command)))?;
+        if self.shared.cluster_enabled && (command.may_cross || self.shared.peers.is_some()) {
+            let held = self.check_slot(session, command, request, now).map_err(|why| (why, Some(command)))?;
+            if let Some(until) = held {
+                return Ok(Admitted::Hold(until));
+            }
         }
         session.is_short_of_memory = self.shared.is_short_of_memory();
         if session.is_short_of_memory && may_grow(session, command) {
@@ -402,22 +408,62 @@ impl Engine {
         }
     }
 
-    /// Checks that all keys are in one slot, and notes it for the scripts in the request. EXEC has the keys of the requests
-    /// that are queued.
+    /// Checks that all keys are in one slot, which this node serves, and notes it for the scripts in the request. EXEC has
+    /// the keys of the requests that are queued. Returns until when the request is held, if a long call has its keys.
     #[cold]
     fn check_slot(
         &self,
         session: &mut Session,
         command: &'static Command,
         request: Request<'_>,
-    ) -> Result<(), Refusal> {
-        session.slot = match &session.transaction {
+        now: Now,
+    ) -> Result<Option<LockTime>, Refusal> {
+        let steps: SmallVec<[transaction::Step<'_>; 1]> = match &session.transaction {
             Some(transaction) if command.row.name == EXEC => {
-                commands::common_slot(transaction.queued.iter().filter_map(transaction::step))?
+                transaction.queued.iter().filter_map(transaction::step).collect()
             }
-            _ => command.slot(request)?,
+            _ => smallvec![(command, request)],
         };
-        Ok(())
+        session.slot = commands::common_slot(steps.iter().copied())?;
+        let Some(peers) = &self.shared.peers else { return Ok(None) };
+        session.asking = session.asking.begin(session.transaction.is_some());
+        session.is_half_way = session.slot.is_some_and(|slot| peers.is_half_way(slot));
+        let Some(slot) = session.slot else { return Ok(None) };
+        let shared = &*self.shared;
+        let look = |keys: &[&[u8]]| {
+            let (set, database) = (ShardSet::Keys(keys), session.database);
+            let mut view = View::try_lock(&shared.keyspace, set, database, now, shared.events())?;
+            let found = peers::count_present(&mut view, keys);
+            view.finish(&shared.registries);
+            Some(found)
+        };
+        let keys: SmallVec<[&[u8]; 4]> = peers::keys(&steps).collect();
+        match peers.check((slot, session.asking.is_now()), &keys, look) {
+            Ok(()) => Ok(None),
+            Err(Elsewhere::Held) => {
+                let is_waiting = shared.keyspace.long_call.wait(&session.client);
+                Ok(Some(if is_waiting { now.lock + RETRY_MS } else { now.lock }))
+            }
+            Err(elsewhere) => Err(elsewhere.refusal(slot, &session.client, shared)),
+        }
+    }
+
+    /// Checks again that this node serves requests whose slot is moving, now that their keys are locked: a key may have gone
+    /// since it was looked at, and the next client may have been sent to the other node.
+    #[cold]
+    fn check_locked(
+        &self,
+        session: &Session,
+        steps: &[transaction::Step<'_>],
+        view: &mut View<'_>,
+    ) -> Result<(), Refusal> {
+        let shared = &*self.shared;
+        let (Some(peers), Some(slot)) = (&shared.peers, session.slot) else { return Ok(()) };
+        let keys: SmallVec<[&[u8]; 4]> = peers::keys(steps).collect();
+        let look = |keys: &[&[u8]]| Some(peers::count_present(view, keys));
+        peers
+            .check((slot, session.asking.is_now()), &keys, look)
+            .map_err(|elsewhere| elsewhere.refusal(slot, &session.client, shared))
     }
 
     /// Until when a login is held, because its address has sent too many wrong passwords. One that MULTI queues is not: EXEC
@@ -504,6 +550,12 @@ impl Engine {
                 return self.offload(session, command, batch, out);
             }
             view.announce_long_call();
+        }
+        if session.is_half_way
+            && let Err(refusal) = self.check_locked(session, &[(command, request)], view)
+        {
+            view.finish(&shared.registries);
+            return self.reject(session, refusal, Some(command), out);
         }
         view.on_behalf_of(session.client.id);
         let mut lock_waiter = None;

@@ -68,7 +68,7 @@ fn reach<'b, 'a: 'b>(
 
 impl Engine {
     /// Aborts the transaction, because a request was refused before its execution. A refused EXEC discards the
-    /// transaction at once. Its error says so even without a transaction, except that of several slots, as in Redis.
+    /// transaction at once. Its error says so even without a transaction, except those about slots, as in Redis.
     pub(super) fn abort(
         &self,
         session: &mut Session,
@@ -82,7 +82,7 @@ impl Engine {
             return refusal;
         }
         crate::commands::discard_all(session, &self.shared);
-        if refusal == Refusal::CrossSlot {
+        if matches!(refusal, Refusal::CrossSlot | Refusal::Rerouted(_)) {
             return refusal;
         }
         let text = refusal.text();
@@ -131,8 +131,13 @@ impl Engine {
         if let Some(watching) = &watching {
             view.unwatch(watching);
         }
+        let elsewhere =
+            if session.is_half_way { self.check_locked(session, &steps, &mut view).err() } else { None };
         let flow = if is_broken {
             Reply::new(out, session.protocol).null_array();
+            Flow::Next
+        } else if let Some(refusal) = elsewhere {
+            self.refuse(session, &refusal, out);
             Flow::Next
         } else {
             finish_at_panic(&mut view, &shared.registries, |view| {

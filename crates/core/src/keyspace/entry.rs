@@ -10,7 +10,7 @@ use super::Changes;
 use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
-use crate::journal::Mutation;
+use crate::journal::{Mutation, Mutations};
 use crate::locks::record::Grant;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
@@ -219,6 +219,15 @@ impl Occupied<'_> {
         self.place.lock_ended();
         self.place.changes.record(|| Mutation::Remove { database, key, expired: false });
         self.place.touched();
+    }
+
+    /// Removes the key, and returns what makes it in another keyspace.
+    pub(super) fn take_away(&mut self) -> Vec<Mutation> {
+        let (Vacant { shard, database, key, .. }, mut made) = (&self.place, Mutations::default());
+        made.push(&put(shard, self.id, *database, key));
+        granted(shard, self.id, *database, key).iter().for_each(|granted| made.push(granted));
+        self.remove_entry();
+        made.to_vec()
     }
 
     /// Notes that the value of a new key may be what a command waits for.

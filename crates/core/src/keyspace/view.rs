@@ -20,6 +20,7 @@ use redlatch_proto::limits::SHARDS_MAX;
 
 use super::locked::{KeyHash, LockWait, Locked};
 use super::{Changes, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant};
+use crate::journal::Mutation;
 use crate::locks::history;
 use crate::locks::{Breaker, EndReason};
 use crate::state::channels::Channels;
@@ -351,6 +352,11 @@ impl<'k> View<'k> {
             vacant.missed();
         }
         entry
+    }
+
+    /// Removes a key, and returns what makes it in another keyspace: value, deadline, holders.
+    pub fn take_away(&mut self, key: &[u8]) -> Vec<Mutation> {
+        self.entry(key).occupied().map_or_else(Vec::new, |mut found| found.take_away())
     }
 
     /// Says why locks that the call removes from now on have ended.

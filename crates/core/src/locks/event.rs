@@ -26,6 +26,8 @@ pub enum EndReason {
     Expired,
     /// FLUSHDB or FLUSHALL.
     Flushed,
+    /// Its slot moved to another node, where it goes on.
+    Moved,
     /// Its holder has ended it.
     Released,
     /// The connection of its session has ended.
@@ -40,6 +42,7 @@ impl EndReason {
             Self::Deleted => "deleted",
             Self::Expired => "expired",
             Self::Flushed => "flushed",
+            Self::Moved => "moved",
             Self::Released => "released",
             Self::Session => "session",
         }

@@ -35,7 +35,7 @@ pub(crate) struct Messages;
 impl LockObserver for Messages {
     fn see(&self, event: &LockEvent, _view: &mut View<'_>, registries: &Registries) {
         let LockChange::Ended(reason, breaker) = &event.change else { return };
-        if *reason == EndReason::Released || !event.is_native {
+        if matches!(reason, EndReason::Released | EndReason::Moved) || !event.is_native {
             return;
         }
         if let Some(client) = registries.clients.get(event.client)

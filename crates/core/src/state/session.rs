@@ -53,6 +53,10 @@ pub struct Session {
     pub is_short_of_memory: bool,
     /// In cluster mode, the slot of the script or EXEC that runs, once it has used a key.
     pub slot: Option<u16>,
+    /// ASKING.
+    pub asking: Asking,
+    /// Whether the slot of the current request is moving: its keys are looked at again when they are locked.
+    pub is_half_way: bool,
     pub subscriptions: Subscriptions,
     /// CLIENT TRACKING: which of its reads are tracked.
     pub reads: Reads,
@@ -83,6 +87,41 @@ pub enum Replies {
     Skip,
 }
 
+/// ASKING: whether a request is served by the node to which its slot is moving. It holds for the next request, or for all of
+/// the next transaction.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Asking {
+    #[default]
+    No,
+    /// The next request asks.
+    Next,
+    /// The current request asks.
+    Now,
+}
+
+impl Asking {
+    /// A request begins.
+    #[must_use]
+    pub fn begin(self, is_in_transaction: bool) -> Self {
+        match self {
+            Self::Next => Self::Now,
+            Self::Now if is_in_transaction => Self::Now,
+            Self::Now | Self::No => Self::No,
+        }
+    }
+
+    /// Whether the current request asks.
+    pub fn is_now(self) -> bool {
+        self == Self::Now
+    }
+
+    /// The current request is repeated later.
+    #[must_use]
+    pub fn again(self) -> Self {
+        if self == Self::Now { Self::Next } else { self }
+    }
+}
+
 impl Session {
     /// The session of a new connection; `authenticated` if no password is required.
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
@@ -108,6 +147,8 @@ impl Session {
             is_shown: false,
             is_short_of_memory: false,
             slot: None,
+            asking: Asking::default(),
+            is_half_way: false,
             subscriptions,
             reads: Reads::default(),
             last_row: u16::MAX,

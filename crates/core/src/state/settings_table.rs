@@ -111,7 +111,13 @@ pub const ROWS: &[Setting] = &[
         "cluster-enabled",
         "no",
         Kind::Flag,
-        "Whether clients in cluster mode are served: this server has all 16384 slots.",
+        "Whether clients in cluster mode are served: this server has all 16384 slots, or its nodes share them out.",
+    ),
+    at_start(
+        "cluster-node-timeout",
+        "15000",
+        Kind::Integer(1, 600_000),
+        "Milliseconds without an answer after which a node of a cluster in a test has failed.",
     ),
     live(
         "cluster-announce-ip",
@@ -123,7 +129,7 @@ pub const ROWS: &[Setting] = &[
         "cluster-announce-port",
         "0",
         Kind::Integer(0, u16::MAX as i64),
-        "Port that cluster clients are told; 0: port.",
+        "Port that cluster clients are told; 0: port. Each further node has the next one.",
     ),
     live(
         "cluster-announce-tls-port",

@@ -27,6 +27,9 @@ pub trait Host: Send + Sync {
     /// Changes the state of a node, and answers OK.
     fn change_node(&self, node: u16, change: NodeChange, pending: Pending);
 
+    /// Runs this on a thread that may wait for requests to end.
+    fn run_apart(&self, work: Box<dyn FnOnce() + Send>);
+
     /// The clock of the namespace, with at most `count` deadlines; `None` if the namespace has been dropped.
     fn clock(&self, count: usize) -> Option<ClockFacts>;
 

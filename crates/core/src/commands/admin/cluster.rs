@@ -1,27 +1,34 @@
-//! CLUSTER, READONLY, READWRITE and ASKING: a cluster of one node, which has all slots. Without `cluster-enabled` they are
-//! refused as by a Redis without cluster support.
+//! CLUSTER, READONLY, READWRITE and ASKING: a cluster of one node, which has all slots, or in tests of several. Without
+//! `cluster-enabled` they are refused as by a Redis without cluster support.
 //!
 //! Where several nodes serve one set of locks from a log in etcd, CLUSTER INFO tells of them.
 //!
 //! Rule    a client is told the address at which it has reached this server, unless `cluster-announce-ip` names another.
 //! Source  Redis 7.0 `cluster.c`: `clusterCommand`, `readonlyCommand`, `askingCommand`; MYSHARDID from Valkey.
 
+use std::ops::RangeInclusive;
+
 use redlatch_proto::error::Refusal;
 use redlatch_proto::number::integer as parse;
 use redlatch_proto::resp::Reply;
 
-use crate::commands::admin::slot_owner::{SlotOwner, shard_id};
+use crate::commands::admin::members::{Member, members};
+use crate::commands::admin::slot_owner::shard_id;
 use crate::commands::row::{Arg, Flags, Group, Row, Run, block, integer, text};
 use crate::commands::{Call, Outcome, help};
 use crate::state::cluster::ClusterFacts;
+use crate::state::session::Asking;
 use crate::types::slot::{SLOTS, slot};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row::new(Group::Cluster, "ASKING", "3.0.0", accept)
-        .summary("Accepted in cluster mode, without an effect: no slot moves.")
+    Row::new(Group::Cluster, "ASKING", "3.0.0", ask)
+        .summary(
+            "Has the next request served by the node to which its slot is moving, in a cluster of a test.",
+        )
         .flags(Flags::FAST),
-    Row::container(Group::Cluster, "CLUSTER", "3.0.0", SUBCOMMANDS)
-        .summary("A container for commands about the cluster, of which this server is the only node."),
+    Row::container(Group::Cluster, "CLUSTER", "3.0.0", SUBCOMMANDS).summary(
+        "A container for commands about the cluster, of which this server is the only node but in tests.",
+    ),
     Row::new(Group::Cluster, "READONLY", "3.0.0", accept)
         .summary("Accepted in cluster mode, without an effect: there is no replica.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
@@ -34,15 +41,15 @@ const SUBCOMMANDS: &[Row] = &[
     changing("ADDSLOTS", "3.0.0", add_slots).args(&[integer("slot").many()]),
     changing("ADDSLOTSRANGE", "7.0.0", add_slot_ranges).args(&[SLOT_RANGE.many()]),
     row("COUNT-FAILURE-REPORTS", "3.0.0", failure_reports)
-        .summary("Returns 0: no other node reports anything.")
+        .summary("Returns 0: no node reports anything.")
         .flags(Flags::ADMIN.with(Flags::STALE))
         .args(&[text("node-id")]),
     row("COUNTKEYSINSLOT", "3.0.0", count_keys)
-        .summary("Counts the keys in a slot.")
+        .summary("Counts the keys in a slot of this node.")
         .flags(SCANS)
         .args(&[integer("slot")]),
     row("GETKEYSINSLOT", "3.0.0", keys)
-        .summary("Returns keys of a slot, at most so many.")
+        .summary("Returns keys of a slot of this node, at most so many.")
         .flags(SCANS)
         .args(&[integer("slot"), integer("count")]),
     row("HELP", "5.0.0", help)
@@ -51,22 +58,22 @@ const SUBCOMMANDS: &[Row] = &[
     row("INFO", "3.0.0", info)
         .summary("Tells of the cluster, or of the nodes that share a log in etcd; refused without either."),
     row("KEYSLOT", "3.0.0", key_slot).summary("Returns the slot of a key.").args(&[text("key")]),
-    row("LINKS", "7.0.0", links).summary("Returns no link: there is no other node."),
+    row("LINKS", "7.0.0", links).summary("Returns no link: there is no cluster bus."),
     row("MYID", "3.0.0", my_id).summary("Returns the id of this node, which is another after each start."),
     row("MYSHARDID", "7.2.0", my_shard_id)
         .summary("Returns the id of the shard of this node.")
         .flags(Flags::LOADING.with(Flags::STALE)),
-    row("NODES", "3.0.0", nodes).summary("Describes this node, in a line."),
+    row("NODES", "3.0.0", nodes).summary("Describes the nodes, each in a line."),
     row("REPLICAS", "5.0.0", replicas)
         .summary("Returns no node: there is no replica.")
         .flags(Flags::ADMIN.with(Flags::STALE))
         .args(&[text("node-id")]),
-    row("SHARDS", "7.0.0", shards).summary("Returns the slots and the node that has them."),
+    row("SHARDS", "7.0.0", shards).summary("Returns the nodes, each with its slots."),
     row("SLAVES", "3.0.0", replicas)
         .summary("Like REPLICAS.")
         .flags(Flags::ADMIN.with(Flags::STALE))
         .args(&[text("node-id")]),
-    row("SLOTS", "3.0.0", slots).summary("Returns the slots, and the address of the node that has them."),
+    row("SLOTS", "3.0.0", slots).summary("Returns the slots, and the addresses of the nodes that have them."),
 ];
 
 const SLOT_RANGE: Arg = block("range", &[integer("start-slot"), integer("end-slot")]);
@@ -97,6 +104,11 @@ fn accept(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.ok();
     Ok(Outcome::Replied)
+}
+
+fn ask(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.session.asking = Asking::Next;
+    accept(call)
 }
 
 fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -141,25 +153,25 @@ fn in_range(number: i64) -> Option<u16> {
 }
 
 fn failure_reports(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    this_node(call)?;
+    any_node(call)?;
 
     call.reply.integer(0);
     Ok(Outcome::Replied)
 }
 
 fn replicas(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    this_node(call)?;
+    any_node(call)?;
 
     call.reply.array(0);
     Ok(Outcome::Replied)
 }
 
-/// Reads the id of a node, which must be this one.
-fn this_node(call: &mut Call<'_, '_>) -> Result<(), Refusal> {
+/// Reads the id of a node of the cluster.
+fn any_node(call: &mut Call<'_, '_>) -> Result<(), Refusal> {
     enabled(call)?;
     let id = call.args.word()?;
     call.args.finish()?;
-    match id == call.shared.instance.run_id.as_bytes() {
+    match members(call).iter().any(|member| id == member.owner.id().as_bytes()) {
         true => Ok(()),
         false => Err(Refusal::quoting("ERR Unknown node ", id, "")),
     }
@@ -232,8 +244,8 @@ fn nodes(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
     call.args.finish()?;
 
-    let line = SlotOwner::told_to(&call.session.client, call.shared).line();
-    call.reply.verbatim(&line);
+    let text: String = members(call).iter().map(Member::line).collect();
+    call.reply.verbatim(&text);
     Ok(Outcome::Replied)
 }
 
@@ -241,10 +253,16 @@ fn slots(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
     call.args.finish()?;
 
-    call.reply.array(1);
-    call.reply.array(3);
-    put_slots(&mut call.reply);
-    SlotOwner::told_to(&call.session.client, call.shared).put_endpoint(&mut call.reply);
+    let members = members(call);
+    let of = members.iter().map(|member| member.ranges.iter().map(move |range| (member, range)));
+    let mut ranges: Vec<_> = of.flatten().collect();
+    ranges.sort_by_key(|(_, range)| *range.start());
+    call.reply.array(ranges.len());
+    for (member, range) in ranges {
+        call.reply.array(3);
+        put_range(&mut call.reply, range);
+        member.owner.put_endpoint(&mut call.reply);
+    }
     Ok(Outcome::Replied)
 }
 
@@ -252,20 +270,24 @@ fn shards(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
     call.args.finish()?;
 
-    call.reply.array(1);
-    call.reply.map(2);
-    call.reply.bulk(b"slots");
-    call.reply.array(2);
-    put_slots(&mut call.reply);
-    call.reply.bulk(b"nodes");
-    call.reply.array(1);
-    SlotOwner::told_to(&call.session.client, call.shared).put_fields(&mut call.reply);
+    let members = members(call);
+    let reply = &mut call.reply;
+    reply.array(members.len());
+    for member in members {
+        reply.map(2);
+        reply.bulk(b"slots");
+        reply.array(member.ranges.len().saturating_mul(2));
+        member.ranges.iter().for_each(|range| put_range(reply, range));
+        reply.bulk(b"nodes");
+        reply.array(1);
+        member.owner.put_fields(reply, member.has_failed);
+    }
     Ok(Outcome::Replied)
 }
 
-fn put_slots(reply: &mut Reply<'_>) {
-    reply.integer(0);
-    reply.integer(i64::from(SLOTS - 1));
+fn put_range(reply: &mut Reply<'_>, range: &RangeInclusive<u16>) {
+    reply.integer(i64::from(*range.start()));
+    reply.integer(i64::from(*range.end()));
 }
 
 fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -273,7 +295,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Some(cluster) => info_of_replicated(call, cluster),
         None => {
             enabled(call)?;
-            INFO.to_owned()
+            info_of_slots(call)
         }
     };
     call.args.finish()?;
@@ -282,19 +304,30 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// CLUSTER INFO of one node with all slots.
-const INFO: &str = "cluster_state:ok\r\n\
-                    cluster_slots_assigned:16384\r\n\
-                    cluster_slots_ok:16384\r\n\
-                    cluster_slots_pfail:0\r\n\
-                    cluster_slots_fail:0\r\n\
-                    cluster_known_nodes:1\r\n\
-                    cluster_size:1\r\n\
-                    cluster_current_epoch:0\r\n\
-                    cluster_my_epoch:0\r\n\
-                    cluster_stats_messages_sent:0\r\n\
-                    cluster_stats_messages_received:0\r\n\
-                    total_cluster_links_buffer_limit_exceeded:0\r\n";
+/// CLUSTER INFO of nodes that have all slots.
+fn info_of_slots(call: &Call<'_, '_>) -> String {
+    let members = members(call);
+    let failed = call.shared.peers.as_ref().map_or(0, |peers| peers.slots.failed_slots());
+    let epochs = || members.iter().map(|member| member.epoch);
+    let (known, size) = (members.len(), members.iter().filter(|member| !member.ranges.is_empty()).count());
+    let mine = members.iter().filter(|member| member.is_me).map(|member| member.epoch).sum();
+    let lines: [(&str, usize); 11] = [
+        ("cluster_slots_assigned", SLOTS.into()),
+        ("cluster_slots_ok", usize::from(SLOTS).saturating_sub(failed)),
+        ("cluster_slots_pfail", 0),
+        ("cluster_slots_fail", failed),
+        ("cluster_known_nodes", known),
+        ("cluster_size", size),
+        ("cluster_current_epoch", epochs().max().unwrap_or_default().into()),
+        ("cluster_my_epoch", u16::into(mine)),
+        ("cluster_stats_messages_sent", 0),
+        ("cluster_stats_messages_received", 0),
+        ("total_cluster_links_buffer_limit_exceeded", 0),
+    ];
+    let state = if failed == 0 { "ok" } else { "fail" };
+    let lines: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
+    format!("cluster_state:{state}\r\n{lines}")
+}
 
 fn info_of_replicated(call: &Call<'_, '_>, cluster: &ClusterFacts) -> String {
     let (commits, commit_micros) = cluster.commits();

@@ -18,6 +18,7 @@ pub(in crate::commands) mod debug;
 pub(in crate::commands) mod families;
 pub(in crate::commands) mod info;
 pub(in crate::commands) mod latency;
+mod members;
 pub(in crate::commands) mod metrics;
 pub(in crate::commands) mod metrics_table;
 pub(in crate::commands) mod monitor;
@@ -25,7 +26,7 @@ pub(in crate::commands) mod pause;
 pub(in crate::commands) mod persistence;
 mod readiness;
 pub(in crate::commands) mod sentinel;
-mod slot_owner;
+pub(in crate::commands) mod slot_owner;
 
 use std::sync::atomic::Ordering::Relaxed;
 

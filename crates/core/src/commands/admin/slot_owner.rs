@@ -1,4 +1,4 @@
-//! The only node of a cluster, as CLUSTER SLOTS, SHARDS and NODES describe it to a client.
+//! The nodes of a cluster, as CLUSTER SLOTS, SHARDS and NODES describe them to a client.
 //!
 //! Source  Redis 7.0 `cluster.c`: `addNodeToNodeReply`, `addNodeDetailsToShardReply`, `clusterGenNodeDescription`.
 
@@ -10,12 +10,11 @@ use redlatch_proto::resp::Reply;
 use crate::commands::Shared;
 use crate::scripts::{Sha, digest};
 use crate::state::clients::Client;
-use crate::types::slot::SLOTS;
 
-/// The node, with the address that one client is told.
+/// A node, with the address that one client is told.
 #[derive(Debug)]
-pub(super) struct SlotOwner<'s> {
-    id: &'s str,
+pub(in crate::commands) struct SlotOwner {
+    id: String,
     /// Empty if it is not known: the client uses a Unix socket.
     ip: String,
     /// Empty: none.
@@ -42,10 +41,10 @@ enum Preferred {
     Unknown,
 }
 
-impl<'s> SlotOwner<'s> {
-    /// The node as this client reaches it, with what `cluster-announce-*` says.
-    pub(super) fn told_to(client: &Client, shared: &'s Shared) -> Self {
-        let (settings, instance) = (&shared.settings, &shared.instance);
+impl SlotOwner {
+    /// A node as the node `asked` tells this client of it, with what its `cluster-announce-*` says.
+    pub(in crate::commands) fn told_to(client: &Client, asked: &Shared, node: &Shared) -> Self {
+        let (settings, instance) = (&node.settings, &node.instance);
         let reached: Option<SocketAddr> = client.address.local.parse().ok();
         let ip = match settings.text("cluster-announce-ip") {
             ip if ip.is_empty() => {
@@ -53,7 +52,7 @@ impl<'s> SlotOwner<'s> {
             }
             ip => ip,
         };
-        let preferred = match settings.text("cluster-preferred-endpoint-type").as_str() {
+        let preferred = match asked.settings.text("cluster-preferred-endpoint-type").as_str() {
             "hostname" => Preferred::Hostname,
             "unknown-endpoint" => Preferred::Unknown,
             _ => Preferred::Ip,
@@ -65,7 +64,7 @@ impl<'s> SlotOwner<'s> {
             announced => announced,
         };
         Self {
-            id: &instance.run_id,
+            id: instance.run_id.clone(),
             ip,
             hostname: settings.text("cluster-announce-hostname"),
             preferred,
@@ -92,6 +91,15 @@ impl<'s> SlotOwner<'s> {
         }
     }
 
+    /// The address in a redirection. Without a host, the client stays with the one it has.
+    pub(in crate::commands) fn address(&self) -> String {
+        format!("{}:{}", self.endpoint().unwrap_or_default(), self.client_port())
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Writes the node as CLUSTER SLOTS does.
     pub(super) fn put_endpoint(&self, reply: &mut Reply<'_>) {
         reply.array(4);
@@ -114,7 +122,7 @@ impl<'s> SlotOwner<'s> {
     }
 
     /// Writes the node as CLUSTER SHARDS does.
-    pub(super) fn put_fields(&self, reply: &mut Reply<'_>) {
+    pub(super) fn put_fields(&self, reply: &mut Reply<'_>, has_failed: bool) {
         let ports = [("port", self.port), ("tls-port", self.tls_port)];
         let ports: Vec<_> = ports.iter().filter(|(_, port)| *port != 0).collect();
         let hostname = Some(&self.hostname).filter(|hostname| !hostname.is_empty());
@@ -123,7 +131,7 @@ impl<'s> SlotOwner<'s> {
         let names: Vec<_> = names.chain(hostname.map(|hostname| ("hostname", hostname.as_str()))).collect();
 
         reply.map(4_usize.saturating_add(ports.len()).saturating_add(names.len()));
-        put(reply, "id", self.id);
+        put(reply, "id", &self.id);
         for (name, port) in ports {
             reply.bulk(name.as_bytes());
             reply.integer(i64::from(*port));
@@ -132,15 +140,13 @@ impl<'s> SlotOwner<'s> {
         put(reply, "role", "master");
         reply.bulk(b"replication-offset");
         reply.integer(0);
-        put(reply, "health", "online");
+        put(reply, "health", if has_failed { "fail" } else { "online" });
     }
 
-    /// The line of CLUSTER NODES.
-    pub(super) fn line(&self) -> String {
-        let (port, last) = (self.client_port(), SLOTS - 1);
+    /// The id and the address in the line of CLUSTER NODES.
+    pub(super) fn line_start(&self) -> String {
         let hostname = if self.hostname.is_empty() { String::new() } else { format!(",{}", self.hostname) };
-        let (id, ip, bus_port) = (self.id, &self.ip, self.bus_port);
-        format!("{id} {ip}:{port}@{bus_port}{hostname} myself,master - 0 0 0 connected 0-{last}\n")
+        format!("{} {}:{}@{}{hostname}", self.id, self.ip, self.client_port(), self.bus_port)
     }
 }
 

@@ -177,6 +177,7 @@ impl Teller<'_> {
             EndReason::Flushed => {
                 format!("lost: the keys{of} were all flushed at {at} by {}", self.client(ended.author))
             }
+            EndReason::Moved => format!("moved{of} with its slot to another node at {at}"),
             EndReason::Session => format!("lost: the session{of} ended at {at}"),
             EndReason::Released => {
                 let held = duration(ended.ended.millis_since(ended.since));

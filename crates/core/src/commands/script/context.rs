@@ -15,10 +15,11 @@ use smallvec::SmallVec;
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
 use crate::commands::lock::asking::{Asked, Asking};
+use crate::commands::peers::{self, Elsewhere};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::script::watchdog::ScriptWatch;
-use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
+use crate::commands::{Args, Call, Command, Outcome, Peers, Shared, Source, table};
 use crate::keyspace::{Entry, Occupied, ShardSet, View};
 use crate::locks::EndReason;
 use crate::scripts::Purpose;
@@ -254,6 +255,9 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let mark = out.len();
         let admitted = self.admit(known, words).and_then(|command| {
             self.reach_further(command, words)?;
+            if let Some(peers) = &self.shared.peers {
+                self.check_node(peers, command, Request::listed(words))?;
+            }
             Ok(command)
         });
         let result = admitted.and_then(|command| {
@@ -343,16 +347,33 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         if self.slots == Slots::OnePerCommand && !command.may_cross {
             return Ok(());
         }
-        let slot = command
-            .slot(request)
-            .map_err(|_| Refusal::said("ERR Script attempted to access a non local key in a cluster node"))?;
-        match slot {
+        match command.slot(request).map_err(|_| not_local())? {
             Some(slot) if self.slots == Slots::One && *self.session.slot.get_or_insert(slot) != slot => {
                 let text = "ERR Script attempted to access keys that do not hash to the same slot";
                 Err(Refusal::said(text))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that this node serves the keys of a command, whose shards are locked.
+    #[cold]
+    fn check_node(
+        &mut self,
+        peers: &Peers,
+        command: &'static Command,
+        request: Request<'_>,
+    ) -> Result<(), Refusal> {
+        // Keys in several slots have been refused.
+        let Ok(Some(slot)) = command.slot(request) else { return Ok(()) };
+        let keys: SmallVec<[&[u8]; 4]> = peers::keys(&[(command, request)]).collect();
+        let look = |keys: &[&[u8]]| Some(peers::count_present(self.view, keys));
+        peers.check((slot, self.session.asking.is_now()), &keys, look).map_err(|elsewhere| match elsewhere {
+            Elsewhere::NotOk => {
+                Refusal::said("ERR Script attempted to execute a command while the cluster is down")
+            }
+            _ => not_local(),
+        })
     }
 
     /// Whether every command with one key that scripts may call is carried out, and no read is remembered for tracking.
@@ -363,6 +384,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             && !self.shared.monitors.is_any()
             && !self.shared.locks.quarantine.is_on()
             && self.slots != Slots::One
+            && self.shared.peers.is_none()
     }
 
     /// Counts a refused command. Returns the error for the script.
@@ -438,6 +460,10 @@ impl Calls for ScriptContext<'_, '_> {
         }
         Some(is_held.map_err(|refusal| self.failed(failing, &refusal)))
     }
+}
+
+fn not_local() -> Refusal {
+    Refusal::said("ERR Script attempted to access a non local key in a cluster node")
 }
 
 /// Sets the deadline, or removes the key.

@@ -8,6 +8,7 @@ pub(super) mod fault;
 pub(super) mod history;
 mod namespace;
 mod node;
+mod slot;
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
@@ -28,6 +29,8 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Lists nodes, or changes the state of one."),
     Row::container(Group::Test, "TEST.RECORD", SINCE, history::RECORD)
         .summary("Writes what happens to a file, for `redlatch timeline` and `redlatch replay`."),
+    Row::container(Group::Test, "TEST.SLOT", SINCE, slot::ROWS)
+        .summary("Moves a slot of a cluster to another node."),
 ];
 
 /// The version of redlatch that first had these commands.

@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
     row("START", start).summary("Ends CRASH.").args(&[NODE]),
 ];
 
-const NODE: Arg = integer("node");
+pub(super) const NODE: Arg = integer("node");
 
 /// Milliseconds that the clock of a node may be ahead: a year.
 const SKEW_MS_MAX: i64 = 365 * 86_400_000;
@@ -63,7 +63,7 @@ fn show(call: &mut Call<'_, '_>, node: &NodeFacts) {
 }
 
 /// Reads the number of a node.
-fn number(call: &mut Call<'_, '_>) -> Result<u16, Refusal> {
+pub(super) fn number(call: &mut Call<'_, '_>) -> Result<u16, Refusal> {
     let number = call.args.integer()?;
     let nodes = testing(call)?.host.nodes().len();
     match u16::try_from(number) {

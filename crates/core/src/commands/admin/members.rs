@@ -1,0 +1,84 @@
+//! The nodes of a cluster with their slots: one that has all, or in tests several.
+//!
+//! Source  Redis 7.0 `cluster.c`, `clusterGenNodeDescription`.
+
+use std::ops::RangeInclusive;
+
+use crate::commands::Call;
+use crate::commands::admin::slot_owner::SlotOwner;
+use crate::commands::peers::Peers;
+use crate::types::slot::SLOTS;
+
+/// A node of the cluster, as the client of a call is told.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) owner: SlotOwner,
+    pub(super) is_me: bool,
+    pub(super) has_failed: bool,
+    pub(super) epoch: u16,
+    /// Its slots, in their order.
+    pub(super) ranges: Vec<RangeInclusive<u16>>,
+    /// Its slots that are moving, as CLUSTER NODES shows them to the node itself.
+    moving: String,
+}
+
+/// All nodes of the cluster, in the order of their numbers.
+pub(super) fn members(call: &Call<'_, '_>) -> Vec<Member> {
+    let client = &call.session.client;
+    let Some(peers) = &call.shared.peers else {
+        return vec![Member {
+            owner: SlotOwner::told_to(client, call.shared, call.shared),
+            is_me: true,
+            has_failed: false,
+            epoch: 0,
+            ranges: vec![0..=SLOTS.saturating_sub(1)],
+            moving: String::new(),
+        }];
+    };
+    let told = peers.all().map(|(number, shared)| (number, SlotOwner::told_to(client, call.shared, &shared)));
+    let owners: Vec<(u16, SlotOwner)> = told.collect();
+    let moving = moving(peers, &owners);
+    let member = |(number, owner): (u16, SlotOwner)| Member {
+        owner,
+        is_me: number == peers.me,
+        has_failed: peers.slots.has_failed(number),
+        epoch: number,
+        ranges: peers
+            .slots
+            .hold()
+            .ranges()
+            .filter(|(_, owner)| *owner == number)
+            .map(|(range, _)| range)
+            .collect(),
+        moving: if number == peers.me { moving.clone() } else { String::new() },
+    };
+    owners.into_iter().map(member).collect()
+}
+
+/// The slots that are moving from this node or to it.
+fn moving(peers: &Peers, owners: &[(u16, SlotOwner)]) -> String {
+    let table = peers.slots.hold();
+    let id =
+        |number: u16| owners.iter().find(|(other, _)| *other == number).map_or("", |(_, owner)| owner.id());
+    let shown = |(slot, target): (u16, u16)| match table.owner(slot) {
+        owner if owner == peers.me => format!(" [{slot}->-{}]", id(target)),
+        owner if target == peers.me => format!(" [{slot}-<-{}]", id(owner)),
+        _ => String::new(),
+    };
+    table.moving().map(shown).collect()
+}
+
+impl Member {
+    /// The line of CLUSTER NODES.
+    pub(super) fn line(&self) -> String {
+        let range = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+            (first, last) if first == last => format!(" {first}"),
+            (first, last) => format!(" {first}-{last}"),
+        };
+        let flags = if self.is_me { "myself,master" } else { "master" };
+        let (failed, link) = if self.has_failed { (",fail", "disconnected") } else { ("", "connected") };
+        let slots: String = self.ranges.iter().map(range).collect();
+        let (start, epoch, moving) = (self.owner.line_start(), self.epoch, &self.moving);
+        format!("{start} {flags}{failed} - 0 0 {epoch} {link}{slots}{moving}\n")
+    }
+}

@@ -1,0 +1,139 @@
+//! The nodes of a cluster that share out the slots: which one serves a request.
+//!
+//! Owns    what one node knows of the others.
+//! Rule    an address is that of the node as the asking client reaches it: see [`SlotOwner`].
+//! Source  Redis 7.0 `cluster.c`: `getNodeByQuery`, `clusterRedirectClient`.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use redlatch_proto::clock::Clock;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::Request;
+
+use crate::commands::admin::slot_owner::SlotOwner;
+use crate::commands::{Command, Shared};
+use crate::keyspace::{Entry, View};
+use crate::state::clients::Client;
+use crate::state::slot_map::{Route, SlotMap};
+
+mod moving;
+
+pub(crate) use moving::Move;
+
+/// The nodes of a cluster, as one of them knows them.
+#[derive(Clone)]
+pub struct Peers {
+    pub slots: Arc<SlotMap>,
+    /// The number of this node, from 1 on.
+    pub me: u16,
+    /// The state of all nodes, in the order of their numbers.
+    all: Arc<OnceLock<Vec<Weak<Shared>>>>,
+}
+
+/// Why this node does not serve the keys of a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Elsewhere {
+    /// They may be at this node, to which their slot is moving.
+    Ask(u16),
+    /// A long call holds them: it is not known yet.
+    Held,
+    /// This node has their slot.
+    Moved(u16),
+    /// A node has failed.
+    NotOk,
+    /// Some are here, and some where their slot is moving.
+    TryAgain,
+}
+
+impl Peers {
+    /// The nodes of a new cluster, each as it knows the others. A node that is silent for `timeout_ms` has failed.
+    pub fn cluster(nodes: u16, clock: Arc<dyn Clock>, timeout_ms: u64) -> Vec<Self> {
+        let slots = Arc::new(SlotMap::new(nodes, clock, timeout_ms));
+        let all = Arc::default();
+        (1..=nodes).map(|me| Self { slots: Arc::clone(&slots), me, all: Arc::clone(&all) }).collect()
+    }
+
+    /// Tells all nodes of each other, once, in the order of their numbers.
+    pub fn meet(&self, all: Vec<Weak<Shared>>) {
+        // A cluster is made in one place, which calls this once.
+        let _ = self.all.set(all);
+    }
+
+    /// All nodes with their numbers, unless the cluster is being dropped.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u16, Arc<Shared>)> {
+        let all = self.all.get().map_or(&[][..], Vec::as_slice);
+        (1..).zip(all).filter_map(|(number, shared)| Some((number, shared.upgrade()?)))
+    }
+
+    fn node(&self, number: u16) -> Option<Arc<Shared>> {
+        self.all().find_map(|(other, shared)| (other == number).then_some(shared))
+    }
+
+    /// What this node grants from now on has a higher token than what the node that has this slot has granted.
+    fn follow_tokens(&self, slot: u16) {
+        let owner = self.slots.hold().owner(slot);
+        if let (Some(owner), Some(me)) = (self.node(owner), self.node(self.me)) {
+            me.keyspace.raise_tokens(owner.keyspace.tokens());
+        }
+    }
+
+    /// Whether the slot is moving, so that it depends on the keys who serves them.
+    pub(crate) fn is_half_way(&self, slot: u16) -> bool {
+        self.slots.hold().target(slot).is_some()
+    }
+
+    /// Whether this node serves keys of this slot, for a client that asks or does not. `look` counts which of them are here;
+    /// `None`: a long call holds them. Without keys, the request is about shard channels.
+    pub(crate) fn check(
+        &self,
+        (slot, is_asking): (u16, bool),
+        keys: &[&[u8]],
+        look: impl FnOnce(&[&[u8]]) -> Option<usize>,
+    ) -> Result<(), Elsewhere> {
+        let route = self.slots.route(self.me, slot, (is_asking, keys.is_empty()));
+        match route {
+            Route::Here => return Ok(()),
+            Route::There(node) => return Err(Elsewhere::Moved(node)),
+            Route::NotOk => return Err(Elsewhere::NotOk),
+            Route::Leaving(_) => {}
+            Route::Arriving => self.follow_tokens(slot),
+        }
+        let present = look(keys).ok_or(Elsewhere::Held)?;
+        match route {
+            _ if present == keys.len() => Ok(()),
+            Route::Leaving(_) if present > 0 => Err(Elsewhere::TryAgain),
+            Route::Leaving(node) => Err(Elsewhere::Ask(node)),
+            _ if keys.iter().any(|key| key != &keys[0]) => Err(Elsewhere::TryAgain),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Elsewhere {
+    /// The error that a client gets.
+    pub(crate) fn refusal(self, slot: u16, client: &Client, shared: &Shared) -> Refusal {
+        let redirect = |word, node| {
+            let node = shared.peers.as_ref().and_then(|peers| peers.node(node));
+            let owner = SlotOwner::told_to(client, shared, node.as_deref().unwrap_or(shared));
+            format!("{word} {slot} {}", owner.address())
+        };
+        Refusal::Rerouted(match self {
+            Self::Ask(node) => redirect("ASK", node),
+            Self::Moved(node) => redirect("MOVED", node),
+            Self::NotOk => "CLUSTERDOWN The cluster is down".to_owned(),
+            Self::Held | Self::TryAgain => {
+                "TRYAGAIN Multiple keys request during rehashing of slot".to_owned()
+            }
+        })
+    }
+}
+
+/// The keys of these requests.
+pub(crate) fn keys<'a>(steps: &[(&'static Command, Request<'a>)]) -> impl Iterator<Item = &'a [u8]> {
+    steps.iter().flat_map(|(command, request)| command.positions(*request).map(|at| request.word(at)))
+}
+
+/// How many of these keys exist. Their shards are locked.
+pub(crate) fn count_present(view: &mut View<'_>, keys: &[&[u8]]) -> usize {
+    keys.iter().filter(|key| matches!(view.entry(key), Entry::Occupied(_))).count()
+}

@@ -1,0 +1,180 @@
+//! A cluster of three nodes for one transcript: redlatch's in one process, or three real servers.
+//!
+//! Owns     the servers, and connections over TCP.
+//! Time     redlatch's is moved by hand; that of real servers runs by itself.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redlatch::Server;
+use redlatch_proto::clock::WallTime;
+
+use super::real::program;
+use super::target::{Heard, Link, Target, Wait};
+
+/// The number of nodes. A client is connected to that which the last digit of its name says, else to the first.
+pub(crate) const NODES: u16 = 3;
+
+/// The nodes and the connections to them.
+pub(crate) struct Nodes {
+    name: &'static str,
+    addresses: Vec<SocketAddr>,
+    links: Vec<TcpStream>,
+    unix_ms: i64,
+    _servers: Servers,
+}
+
+enum Servers {
+    Own(#[allow(dead_code, reason = "dropping it ends it")] Server),
+    /// The processes and their directory.
+    Real(Vec<Child>, PathBuf),
+}
+
+impl Nodes {
+    /// Starts redlatch with a clock that stands still.
+    pub(crate) fn start() -> Self {
+        let unix_ms = 1_700_000_000_000;
+        let start = WallTime::from_millis(unix_ms as u64);
+        let server = Server::builder().cluster(NODES).manual_clock(start).start_on_threads(1);
+        let server = server.expect("a cluster starts");
+        let addresses = server.node_addrs();
+        Self { name: "redlatch", addresses, links: Vec::new(), unix_ms, _servers: Servers::Own(server) }
+    }
+
+    /// Starts real servers, and returns when they are a cluster with the slots of `redis-cli --cluster create`.
+    pub(crate) fn start_real(name: &'static str) -> Self {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("redlatch-nodes-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
+        let ports: Vec<[u16; 2]> = (0..NODES).map(|_| [free_port(), free_port()]).collect();
+        let children = ports.iter().map(|[port, bus]| {
+            let mut command = Command::new(program(name));
+            command.args(["--cluster-enabled", "yes", "--save", "", "--cluster-node-timeout", "1000"]);
+            command.current_dir(&directory).args(["--logfile", "log"]);
+            command.args(["--cluster-config-file", &format!("{port}.conf"), "--port", &port.to_string()]);
+            command.args(["--cluster-port", &bus.to_string()]).stdout(Stdio::null());
+            command.spawn().expect("a real server starts")
+        });
+        let servers = Servers::Real(children.collect(), directory);
+        let addresses =
+            ports.iter().map(|[port, _]| SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).collect();
+        let mut nodes = Self { name, addresses, links: Vec::new(), unix_ms: 0, _servers: servers };
+        nodes.found(&ports);
+        nodes
+    }
+
+    /// Makes the nodes a cluster.
+    fn found(&mut self, ports: &[[u16; 2]]) {
+        let ranges = ["0 5460", "5461 10922", "10923 16383"];
+        for (number, range) in (1..=NODES).zip(ranges) {
+            let link = self.connect_as(&number.to_string());
+            for request in
+                [format!("CLUSTER SET-CONFIG-EPOCH {number}"), format!("CLUSTER ADDSLOTSRANGE {range}")]
+            {
+                self.ask(link, format!("{request}\r\n").as_bytes());
+            }
+        }
+        for [port, bus] in &ports[1..] {
+            self.ask(0, format!("CLUSTER MEET 127.0.0.1 {port} {bus}\r\n").as_bytes());
+        }
+        for link in 0..self.links.len() {
+            let mut knows_all = || {
+                let info = self.ask(link, b"CLUSTER INFO\r\n").spell();
+                info.contains("cluster_state:ok") && info.contains("cluster_size:3")
+            };
+            while !knows_all() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        self.links.clear();
+    }
+}
+
+/// A port that nobody listens on; another program may take it first.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("a listener has an address").port()
+}
+
+impl Target for Nodes {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn clock_is_manual(&self) -> bool {
+        self.name == "redlatch"
+    }
+
+    fn unix_ms(&self) -> i64 {
+        self.unix_ms
+    }
+
+    fn connect(&mut self) -> Link {
+        self.connect_as("")
+    }
+
+    fn connect_as(&mut self, client: &str) -> Link {
+        let number = client.chars().last().and_then(|digit| digit.to_digit(10)).unwrap_or(1);
+        let address = self.addresses[number as usize - 1];
+        // A real server needs a moment until it listens.
+        let link = loop {
+            match TcpStream::connect(address) {
+                Ok(link) => break link,
+                Err(_) if self.name != "redlatch" => std::thread::sleep(Duration::from_millis(20)),
+                Err(error) => panic!("node {number}: {error}"),
+            }
+        };
+        self.links.push(link);
+        self.links.len() - 1
+    }
+
+    fn send(&mut self, link: Link, bytes: &[u8]) {
+        // A server that has closed refuses the bytes; whether that was right, the next reply line says.
+        let _ = self.links[link].write_all(bytes);
+    }
+
+    fn receive(&mut self, link: Link, wait: Wait, into: &mut Vec<u8>) -> Heard {
+        let limit = match wait {
+            Wait::Briefly => Duration::from_millis(60),
+            Wait::UntilReply => Duration::from_secs(30),
+        };
+        let link = &mut self.links[link];
+        link.set_read_timeout(Some(limit)).expect("the limit is not zero");
+        let mut bytes = [0; 65_536];
+        match link.read(&mut bytes) {
+            Ok(0) => Heard::Closed,
+            Ok(count) => {
+                into.extend_from_slice(&bytes[..count]);
+                Heard::Bytes
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Heard::Silence,
+            Err(_) => Heard::Closed,
+        }
+    }
+
+    fn advance(&mut self, step: Duration) {
+        self.unix_ms += i64::try_from(step.as_millis()).expect("a step is short");
+        if !self.clock_is_manual() {
+            return std::thread::sleep(step);
+        }
+        let link = self.connect();
+        self.ask(link, format!("TEST.CLOCK ADVANCE {}\r\n", step.as_millis()).as_bytes());
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        if let Self::Real(children, directory) = self {
+            for child in children {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
