@@ -270,6 +270,7 @@ fn bounds(row: &Setting) -> String {
         Kind::OneOf(words) => words.join(", "),
         Kind::OutputLimits => "class, hard, soft, seconds; repeated".into(),
         Kind::Host { .. } => "an address or a name".to_owned(),
+        Kind::Version => "three numbers".into(),
         Kind::Prefixes => format!("{LOCK_PREFIXES_MAX} words"),
         Kind::Events => "letters of `KEg$lshzxetdmnA`".into(),
     }

@@ -47,7 +47,7 @@ pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{asks_further, busy_now, runs_natively};
-pub use shared::{Pause, Shared, VERSION};
+pub use shared::{Pause, Shared};
 pub(crate) use slots::common_slot;
 pub use table::{Command, Keys, table};
 pub use test::fault::parse as parse_fault;
@@ -110,6 +110,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
     connection::client::ROWS,
     string::ROWS,
+    string::compare::ROWS,
     string::bytes::ROWS,
     string::number::ROWS,
     hash::ROWS,
