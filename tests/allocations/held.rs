@@ -184,8 +184,9 @@ fn what_clients_hold_is_counted_while_they_hold_it() {
         bare.say(&mut other, &request(&["CONFIG", "SET", "lock-deadlock", "off"]));
         let text = |words: Vec<String>| request(&words);
         let empty = used(&bare);
-        let prepared =
-            measure(|| (0..MANY).filter_map(row.before).for_each(|words| _ = bare.say(&mut other, &text(words))));
+        let prepared = measure(|| {
+            (0..MANY).filter_map(row.before).for_each(|words| _ = bare.say(&mut other, &text(words)))
+        });
         let mut sessions: Vec<Session> = (0..row.clients).map(|_| bare.connect()).collect();
         let requests: Vec<Vec<u8>> = (0..row.requests).map(|n| text((row.hold)(n))).collect();
         let before = used(&bare);
