@@ -243,6 +243,7 @@ mod no_allocation_for {
         let mut bare = held();
         let requests = [
             (request(&["DELIFEQ", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["SET", "lock:stock", "me", "IFEQ", "me", "PX", "60000"]), "+OK\r\n"),
             (request(&["DELEX", "lock:stock", "IFEQ", "me"]), ":1\r\n"),
             (acquire("me"), "+OK\r\n"),
         ];

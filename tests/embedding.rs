@@ -512,3 +512,31 @@ fn port_of_nobody_else() -> String {
         }
     }
 }
+
+#[tokio::test]
+async fn clients_and_scripts_are_told_the_version_that_is_set() {
+    let server = Server::builder().set("redis-version", "8.4.0").start().await.unwrap();
+    let mut client = StreamClient::new(tokio::net::TcpStream::connect(server.addr()).await.unwrap());
+    let info = client.ask_lines("INFO server\r\n", 3).await;
+    assert!(info.contains(&"redis_version:8.4.0".to_owned()), "{info:?}");
+
+    let mut client = StreamClient::new(tokio::net::TcpStream::connect(server.addr()).await.unwrap());
+    let script = client.ask_lines("EVAL \"return redis.REDIS_VERSION\" 0\r\n", 2).await;
+    assert_eq!(script, ["$5", "8.4.0"]);
+    let hello = client.ask_lines("HELLO 2\r\n", 9).await;
+    assert_eq!([&hello[6], &hello[8]], ["version", "8.4.0"], "{hello:?}");
+    assert!(Server::builder().set("redis-version", "8.4").start().await.is_err());
+}
+
+#[tokio::test]
+async fn clients_that_are_idle_for_a_while_are_found() {
+    let server = manual().await;
+    let (mut idle, mut other) = (StreamClient::new(server.stream()), StreamClient::new(server.stream()));
+    assert_eq!(idle.ask_lines("CLIENT SETNAME idle\r\n", 1).await, ["+OK"]);
+    server.clock().advance(Duration::from_millis(999)).await;
+    assert_eq!(other.ask_lines("CLIENT LIST IDLE 1\r\n", 2).await, ["$0", ""]);
+    server.clock().advance(Duration::from_millis(1)).await;
+    let found = other.ask_lines("CLIENT LIST IDLE 1\r\n", 3).await;
+    assert!(found[1].contains(" name=idle ") && found[2].is_empty(), "{found:?}");
+    assert_eq!(other.ask_lines("CLIENT KILL IDLE 1\r\n", 1).await, [":1"]);
+}

@@ -27,6 +27,7 @@ fn a_key_that_is_stored_only_if_it_does_not_exist_is_a_lock() {
         "SET lock me EX 10 NX GET",
         "SETNX lock me",
         "MSETNX lock me other me",
+        "MSETEX 2 lock me other me NX PX 10000",
         "EVAL return(redis.call('set',KEYS[1],ARGV[1],'NX','PX',9)) 1 lock me",
         "EVAL return(redis.call('setnx',KEYS[1],ARGV[1])) 1 lock me",
         "EVAL return(string.rep('x',redis.call('setnx',KEYS[1],ARGV[1]))) 1 lock me",
@@ -42,10 +43,10 @@ fn a_key_that_is_stored_only_if_it_does_not_exist_is_a_lock() {
 #[test]
 fn a_key_that_might_have_existed_is_no_lock() {
     for line in [
-        "SET lock me", "SET lock me PX 10000", "SET lock me IFNE you", "SETEX lock 10 me",
-        "PSETEX lock 10000 me", "GETSET lock me", "MSET lock me", "APPEND lock me", "SETRANGE lock 0 me",
-        "INCR lock", "INCRBYFLOAT lock 1", "HSET lock me 1", "HSETNX lock me 1", "LPUSH lock me",
-        "SADD lock me", "ZADD lock NX 1 me",
+        "SET lock me", "SET lock me PX 10000", "SET lock me IFNE you", "SET lock me IFDNE 0123456789abcdef",
+        "MSETEX 1 lock me EX 10", "SETEX lock 10 me", "PSETEX lock 10000 me", "GETSET lock me",
+        "MSET lock me", "APPEND lock me", "SETRANGE lock 0 me", "INCR lock", "INCRBYFLOAT lock 1",
+        "HSET lock me 1", "HSETNX lock me 1", "LPUSH lock me", "SADD lock me", "ZADD lock NX 1 me",
     ] {
         let mut bare = Bare::new();
         let reply = send(&mut bare, line);
@@ -58,7 +59,7 @@ fn a_key_that_might_have_existed_is_no_lock() {
 fn tokens_rise_from_grant_to_grant_and_a_refusal_takes_none() {
     let mut bare = Bare::new();
     send(&mut bare, "SET a me NX PX 10000");
-    for line in ["SET a you NX", "SETNX a you", "MSETNX b you a you"] {
+    for line in ["SET a you NX", "SETNX a you", "MSETNX b you a you", "MSETEX 2 b you a you NX EX 9"] {
         send(&mut bare, line);
     }
     assert_eq!(token(&bare, "b"), None);
@@ -85,6 +86,9 @@ fn a_new_lease_renews_the_grant() {
         (&by_script, Some(4_000)),
         ("GETEX lock PX 3000", Some(3_000)),
         ("SET lock me XX PX 2000", Some(2_000)),
+        ("SET lock me IFEQ me PX 6000", Some(6_000)),
+        ("SET lock me IFDNE 0123456789abcdef PX 7000", Some(7_000)),
+        ("MSETEX 1 lock me XX PX 8000", Some(8_000)),
         ("PEXPIRE lock 99999999999", Some(u32::MAX)),
         ("SET lock me", None),
     ]) {
@@ -114,8 +118,9 @@ fn the_first_lease_of_a_lock_is_no_renewal() {
 fn another_value_ends_the_grant() {
     for line in [
         "SET lock you", "SET lock you XX KEEPTTL", "SET lock you IFEQ me", "GETSET lock you",
-        "MSET lock you", "SETEX lock 10 you", "APPEND lock x", "SETRANGE lock 0 x", "RENAME other lock",
-        "COPY other lock REPLACE", "COPY set lock REPLACE", "DEL lock",
+        "SET lock you IFDNE 0123456789abcdef", "MSETEX 1 lock you XX", "MSET lock you", "SETEX lock 10 you",
+        "APPEND lock x", "SETRANGE lock 0 x", "RENAME other lock", "COPY other lock REPLACE",
+        "COPY set lock REPLACE", "DEL lock",
     ] {
         let mut bare = Bare::new();
         send(&mut bare, "SET other me");
@@ -135,8 +140,8 @@ fn reading_or_refusing_leaves_the_grant_as_it_is() {
     let granted = bare.grant("lock");
     let refused = format!("EVALSHA {release} 1 lock you");
     for line in [
-        "GET lock", "PTTL lock", "SET lock you NX", "SETNX lock you", "PEXPIRE lock 1 GT", &refused,
-        "SETRANGE lock 0 m",
+        "GET lock", "DIGEST lock", "PTTL lock", "SET lock you IFEQ you", "MSETEX 2 lock you b you NX",
+        "SET lock you NX", "SETNX lock you", "PEXPIRE lock 1 GT", &refused, "SETRANGE lock 0 m",
     ] {
         send(&mut bare, line);
         assert_eq!(bare.grant("lock"), granted, "{line}");

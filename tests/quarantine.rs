@@ -75,6 +75,7 @@ fn what_would_grant_or_extend_answers_that_the_key_is_held() {
         ("SET lock you NX GET", "$2 me"),
         ("SETNX free me", ":0"),
         ("MSETNX free me other me", ":0"),
+        ("MSETEX 2 free NX other me PX 9000 NX", ":0"),
         ("HSETNX h g 1", ":0"),
         ("EXPIRE lock 100", ":0"),
         ("PEXPIRE lock 100000", ":0"),
@@ -97,15 +98,15 @@ fn what_would_grant_or_extend_answers_that_the_key_is_held() {
 #[test]
 fn other_writes_that_make_or_lengthen_are_refused_and_change_nothing() {
     for line in [
-        "SET free me", "SET lock me XX PX 100000", "SET free me NX GET", "SETEX lock 100 me",
-        "GETSET lock you", "GETEX lock PX 100000", "GETEX lock PERSIST", "MSET free me", "APPEND lock x",
-        "INCR n", "INCRBY n 1", "INCRBY free -1", "INCRBYFLOAT n -1", "DECR n", "HSET h g 1",
-        "HINCRBY h f 1", "HINCRBY h g -1", "HINCRBY free f -1", "LPUSH l a", "LPUSHX l a",
-        "LMOVE l l LEFT RIGHT", "SADD s e", "SMOVE s free a", "ZADD z 9 a", "ZINCRBY z 1 a",
-        "ZINCRBY z -1 free", "XADD x * f v", "RENAME lock free", "RENAMENX lock free", "COPY lock free",
-        "MOVE lock 1", "SWAPDB 0 1", "LOCK.ACQUIRE free me", "LOCK.ACQUIRE native me LEASE 100000",
-        "LOCK.MACQUIRE 2 free other me", "LOCK.EXTEND native me LEASE 100000", "LOCK.GUARD resource 7",
-        "GETDEL lock",
+        "SET free me", "SET lock me XX PX 100000", "SET lock me IFEQ me PX 100000", "SET free me NX GET",
+        "SETEX lock 100 me", "GETSET lock you", "GETEX lock PX 100000", "GETEX lock PERSIST", "MSET free me",
+        "MSETEX 1 free NX EX 9", "APPEND lock x", "INCR n", "INCRBY n 1", "INCRBY free -1",
+        "INCRBYFLOAT n -1", "DECR n", "HSET h g 1", "HINCRBY h f 1", "HINCRBY h g -1", "HINCRBY free f -1",
+        "LPUSH l a", "LPUSHX l a", "LMOVE l l LEFT RIGHT", "SADD s e", "SMOVE s free a", "ZADD z 9 a",
+        "ZINCRBY z 1 a", "ZINCRBY z -1 free", "XADD x * f v", "RENAME lock free", "RENAMENX lock free",
+        "COPY lock free", "MOVE lock 1", "SWAPDB 0 1", "LOCK.ACQUIRE free me",
+        "LOCK.ACQUIRE native me LEASE 100000", "LOCK.MACQUIRE 2 free other me",
+        "LOCK.EXTEND native me LEASE 100000", "LOCK.GUARD resource 7", "GETDEL lock",
     ] {
         let mut server = Restarted::in_quarantine();
         let before = contents(&mut server);
@@ -132,6 +133,7 @@ fn what_only_removes_works() {
         ("DELEX lock IFEQ me", ":1"),
         ("INCRBY n -1", ":4"),
         ("HDEL h f", ":1"),
+        ("HGETDEL free FIELDS 1 f", "*1 $-1"),
         ("HINCRBY h f -1", ":1"),
         ("LPOP l", "$1 a"),
         ("RPOP l", "$1 f"),
@@ -158,6 +160,7 @@ fn reads_see_what_is_there() {
     for (line, answer) in [
         ("PING", "+PONG"),
         ("GET lock", "$2 me"),
+        ("DIGEST free", "$-1"),
         ("GET free", "$-1"),
         ("GETEX lock", "$2 me"),
         ("TYPE free", "+none"),

@@ -157,9 +157,12 @@ mod readme {
 fn pages() -> Vec<String> {
     let docs = std::fs::read_dir(root().join("docs")).expect("the folder docs");
     let docs = docs.map(|entry| format!("docs/{}", entry.expect("a file of docs").file_name().display()));
-    // Pictures are no pages.
-    let docs = docs.filter(|file| file.ends_with(".md"));
-    let others = ["README.md", "benches/README.md", "src/security.md", "tests/transcripts/README.md"];
+    // Pictures are no pages; the list of pages is checked by `repository`.
+    let docs = docs.filter(|file| file.ends_with(".md") && file != "docs/SUMMARY.md");
+    let others = [
+        "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "benches/README.md",
+        "src/security.md", "tests/transcripts/README.md",
+    ];
     others.map(str::to_owned).into_iter().chain(docs).collect()
 }
 
@@ -270,6 +273,7 @@ fn bounds(row: &Setting) -> String {
         Kind::OneOf(words) => words.join(", "),
         Kind::OutputLimits => "class, hard, soft, seconds; repeated".into(),
         Kind::Host { .. } => "an address or a name".to_owned(),
+        Kind::Version => "three numbers".into(),
         Kind::Prefixes => format!("{LOCK_PREFIXES_MAX} words"),
         Kind::Events => "letters of `KEg$lshzxetdmnA`".into(),
     }

@@ -20,6 +20,8 @@ mod cluster_mode;
 mod durability;
 #[cfg(feature = "server")]
 mod embedding;
+#[cfg(feature = "client")]
+mod examples;
 #[cfg(feature = "server")]
 mod faults;
 #[cfg(feature = "cli")]
@@ -67,6 +69,7 @@ mod lock_law;
 mod quarantine;
 mod race;
 mod readme;
+mod repository;
 mod scripts;
 mod simulation;
 mod support;

@@ -252,7 +252,7 @@ fn sources() -> &'static [Source] {
     SOURCES.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut files = Vec::new();
-        for folder in ["src", "crates", "tests", "benches"] {
+        for folder in ["src", "crates", "examples", "tests", "benches"] {
             walk(&root.join(folder), &mut files);
         }
         let source = |file: PathBuf| {
@@ -362,7 +362,7 @@ fn every_test_that_the_page_on_durability_names_is_there() {
 }
 
 /// Whether a test has this name.
-fn is_test(name: &str) -> bool {
+pub(crate) fn is_test(name: &str) -> bool {
     let head = format!("fn {name}(");
     sources().iter().filter_map(|source| source.text.split_once(&head)).any(|(before, _)| {
         let above = before.rsplit_once('\n').map_or("", |(above, _)| above);

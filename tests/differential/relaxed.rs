@@ -48,10 +48,11 @@ pub(crate) const LEFT_OUT: &[&str] = &[
 ];
 
 /// Options newer than Redis 7.0 of commands that Redis 7.0 has.
-pub(crate) const NEWER_OPTIONS: &[&str] = &["IFEQ", "IFNE", "NOSCORES", "NOVALUES", "WITHSCORE"];
+pub(crate) const NEWER_OPTIONS: &[&str] =
+    &["IFDEQ", "IFDNE", "IFEQ", "IFNE", "NOSCORES", "NOVALUES", "WITHSCORE"];
 
 /// Options that Valkey lacks as well.
-pub(crate) const NEITHERS_OPTIONS: &[&str] = &["IFNE"];
+pub(crate) const NEITHERS_OPTIONS: &[&str] = &["IFDEQ", "IFDNE", "IFNE"];
 
 /// Commands that create and read the values of the newer commands, alike in Redis and Valkey.
 pub(crate) const OLDER_TOO: &[&str] = &[

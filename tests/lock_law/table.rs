@@ -204,6 +204,14 @@ pub(crate) const WAYS: &[Way] =
             Form::String => model.release(Other),
             _ => model.answer = Answer::Refused(""),
         }),
+        way("DELEX IFDEQ by another", &["o: DELEX k IFDEQ e6c632b61e964e1f"], |model| match model.form() {
+            Form::String => model.release(Other),
+            _ => model.answer = Answer::Refused(""),
+        }),
+        way("DELEX IFNE by another", &["o: DELEX k IFNE c"], |model| match model.form() {
+            Form::String => model.delete(Other),
+            _ => model.answer = Answer::Refused(""),
+        }),
         way("LOCK.BREAK", &["o: LOCK.BREAK k TOKEN 1 REASON deploy-7"], |model| {
             model.break_lock(Other, "deploy-7");
         }),
@@ -228,6 +236,10 @@ pub(crate) const WAYS: &[Way] =
             Form::Hash => model.delete(Holder),
             _ => model.answer = Answer::Refused("WRONGTYPE"),
         }),
+        way("HGETDEL by the holder", &["h: HGETDEL k FIELDS 1 a"], |model| match model.form() {
+            Form::Hash => model.delete(Holder),
+            _ => model.answer = Answer::Refused("WRONGTYPE"),
+        }),
         way("HDEL", &["o: HDEL k a"], |model| match model.form() {
             Form::Hash => model.delete(Other),
             _ => model.answer = Answer::Refused("WRONGTYPE"),
@@ -235,14 +247,19 @@ pub(crate) const WAYS: &[Way] =
         // The value is replaced.
         way("SET by the holder", &["h: SET k v"], |model| model.overwrite(Holder, Some("v"))),
         way("SET", &["o: SET k v"], |model| model.overwrite(Other, Some("v"))),
-        way("SET of the same value", &["h: SET k a PX 30000"], |model| match model.form() {
-            Form::String if !model.is_of_session() => model.set_lease(Some(30_000)),
-            _ => {
-                model.overwrite(Holder, Some("a"));
-                model.put(&place("k"), Some("a"), Some(model.now + 30_000));
-            }
+        way("SET of the same value", &["h: SET k a PX 30000"], set_same),
+        way("SET IFEQ of the same value", &["h: SET k a IFEQ a PX 30000"], |model| model.if_string(set_same)),
+        way("SET IFDEQ of the same value", &["h: SET k a PX 30000 IFDEQ e6c632b61e964e1f"], |model| {
+            model.if_string(set_same);
         }),
+        way("SET IFEQ of another value", &["o: SET k v IFEQ a"], |model| {
+            model.if_string(|model| model.overwrite(Other, Some("v")));
+        }),
+        way("SET IFEQ that does not hold", &["o: SET k v IFEQ c"], |model| model.if_string(|_| {})),
+        way("MSETEX of the same value", &["h: MSETEX 1 k a PX 30000"], set_same),
+        way("MSETEX NX", &["o: MSETEX 1 k v NX PX 1000"], |_| {}),
         way("SET NX", &["o: SET k v NX PX 1000"], |_| {}),
+        way("MSETEX", &["o: MSETEX 1 k v"], |model| model.overwrite(Other, Some("v"))),
         way("MSET", &["o: MSET k v"], |model| model.overwrite(Other, Some("v"))),
         way("GETSET by the holder", &["h: GETSET k v"], |model| {
             model.if_string(|model| model.overwrite(Holder, Some("v")));
@@ -398,6 +415,17 @@ pub(crate) const WAYS: &[Way] =
             }
         }),
     ];
+
+/// A string of the same value, with a lease: renews the lock, unless it has a lease of its own or is no string.
+fn set_same(model: &mut Model) {
+    match model.form() {
+        Form::String if !model.is_of_session() => model.set_lease(Some(30_000)),
+        _ => {
+            model.overwrite(Holder, Some("a"));
+            model.put(&place("k"), Some("a"), Some(model.now + 30_000));
+        }
+    }
+}
 
 /// Redisson: Lock forceUnlock.
 pub(crate) const REDISSON_FORCE: &str = "if (redis.call('del', KEYS[1]) == 1) then redis.call(ARGV[2], KEYS[2], \

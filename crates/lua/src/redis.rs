@@ -84,9 +84,9 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>, shared: &Arc<Shared>) -> 
         library.table.raw_set(*name, *value)?;
     }
     let version = shared.host.version;
-    let parts = version.split('.').map(|part| part.parse().unwrap_or(0));
-    library.table.raw_set("REDIS_VERSION", version)?;
-    library.table.raw_set("REDIS_VERSION_NUM", parts.fold(0_i64, |number, part: i64| number << 8 | part))?;
+    library.table.raw_set("REDIS_VERSION", version.map(|part| part.to_string()).join("."))?;
+    let number = version.iter().fold(0_i64, |number, part| number << 8 | i64::from(*part));
+    library.table.raw_set("REDIS_VERSION_NUM", number)?;
     library.add("error_reply", error_reply)?;
     library.add("status_reply", status_reply)?;
     library.add("sha1hex", sha1hex)?;

@@ -69,7 +69,7 @@ impl Watchdog for After {
 
 /// Bytes that a script may hold in most tests.
 const MEMORY_BYTES_MAX: usize = 256 << 20;
-const HOST: Host = Host { version: "7.0.15", knows: |_| true };
+const HOST: Host = Host { version: [7, 0, 15], knows: |_| true };
 
 fn interpreter(memory_max: usize) -> LuaInterpreter {
     LuaInterpreter::build(memory_max, HOST).unwrap()

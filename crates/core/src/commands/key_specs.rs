@@ -26,16 +26,16 @@ pub(super) enum Specification {
     /// The last key is `last` words behind the first, or counted from the end if negative.
     Range { begin: usize, last: i32, step: usize },
     /// The word at `begin` is the number of keys that follow.
-    Counted { begin: usize },
+    Counted { begin: usize, step: usize },
 }
 
 /// The key specifications of a command with these keys.
 pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
     match keys {
         Keys::Nowhere => Vec::new(),
-        Keys::Counted { destination, count } => {
+        Keys::Counted { destination, count, step } => {
             let destination = destination.map(|begin| Specification::Range { begin, last: 0, step: 1 });
-            destination.into_iter().chain([Specification::Counted { begin: count }]).collect()
+            destination.into_iter().chain([Specification::Counted { begin: count, step }]).collect()
         }
         // RENAME, COPY: two adjacent keys are used in different ways.
         Keys::Range { first, last, step: 1 } if last > first as i32 => {
@@ -111,6 +111,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("getset", &[&["RW", "access", "update"]]),
     ("mset", &[&["OW", "update"]]),
     ("msetnx", &[&["OW", "insert"]]),
+    ("msetex", &[&["OW", "update"]]),
     ("strlen", &[&["RO"]]),
     ("append", &[&["RW", "insert"]]),
     ("incr", &[&["RW", "access", "update"]]),
@@ -122,6 +123,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("watch", &[&["RO"]]),
     ("hdel", &[&["RW", "delete"]]),
     ("hexists", &[&["RO"]]),
+    ("hgetdel", &[&["RW", "access", "delete"]]),
     ("hincrby", &[&["RW", "access", "update"]]),
     ("hincrbyfloat", &[&["RW", "access", "update"]]),
     ("hlen", &[&["RO"]]),
@@ -155,7 +157,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("object|refcount", &[&["RO"]]),
     ("memory|usage", &[&["RO"]]),
     ("delifeq", &[&["RM", "delete"]]),
-    ("delex", &[&["RM", "delete"]]),
+    ("delex", &[&["RW", "delete"]]),
     ("lpush", &[&["RW", "insert"]]),
     ("rpush", &[&["RW", "insert"]]),
     ("lpushx", &[&["RW", "insert"]]),
@@ -211,6 +213,7 @@ const TIPS: &[(&str, &[&str])] = &[
     ("mget", &["request_policy:multi_shard"]),
     ("mset", &["request_policy:multi_shard", "response_policy:all_succeeded"]),
     ("msetnx", &["request_policy:multi_shard", "response_policy:agg_min"]),
+    ("msetex", &["request_policy:multi_shard", "response_policy:all_succeeded"]),
     ("del", &["request_policy:multi_shard", "response_policy:agg_sum"]),
     ("unlink", &["request_policy:multi_shard", "response_policy:agg_sum"]),
     ("exists", &["request_policy:multi_shard", "response_policy:agg_sum"]),

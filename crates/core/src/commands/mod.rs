@@ -49,7 +49,7 @@ pub(crate) use lock::watch::watch_locks;
 pub use peers::Peers;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{asks_further, busy_now, runs_natively};
-pub use shared::{Pause, Shared, VERSION};
+pub use shared::{Pause, Shared};
 pub(crate) use slots::common_slot;
 pub use table::{Command, Keys, table};
 pub use test::fault::parse as parse_fault;
@@ -112,6 +112,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
     connection::client::ROWS,
     string::ROWS,
+    string::compare::ROWS,
     string::bytes::ROWS,
     string::number::ROWS,
     hash::ROWS,

@@ -174,6 +174,7 @@ fn takes(name: &str) -> bool {
             | "BZPOPMAX"
             | "BZPOPMIN"
             | "GETDEL"
+            | "HGETDEL"
             | "LMPOP"
             | "LPOP"
             | "RPOP"
@@ -222,9 +223,10 @@ fn answer_as_held(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
     let name = call.command.row.name;
     match name {
         // The key exists: nothing will be set.
-        "SET" if asks_for(call, b"NX") && key_exists(call) => return (call.command.row.run)(call),
+        "SET" if asks_for(call, 2, b"NX") && key_exists(call) => return (call.command.row.run)(call),
         // With GET, nil would say that the key is set.
-        "SET" if asks_for(call, b"NX") && !asks_for(call, b"GET") => call.reply.null(),
+        "SET" if asks_for(call, 2, b"NX") && !asks_for(call, 2, b"GET") => call.reply.null(),
+        "MSETEX" if asks_for(call, words_of_pairs(call), b"NX") => call.reply.integer(0),
         "SETNX" | "MSETNX" | "HSETNX" => call.reply.integer(0),
         name if is_expire(name) && caller.heeds_refusals() => call.reply.integer(0),
         _ => permission(call.shared, call.now.lock)?,
@@ -237,10 +239,15 @@ fn is_expire(name: &str) -> bool {
     matches!(name, "EXPIRE" | "EXPIREAT" | "PERSIST" | "PEXPIRE" | "PEXPIREAT")
 }
 
-/// Whether SET has this option.
-fn asks_for(call: &Call<'_, '_>, option: &[u8]) -> bool {
+/// Whether the command has this option, behind so many words that are none.
+fn asks_for(call: &Call<'_, '_>, words: usize, option: &[u8]) -> bool {
     let mut args = call.args;
-    args.rest().skip(2).any(|word| word.eq_ignore_ascii_case(option))
+    args.rest().skip(words).any(|word| word.eq_ignore_ascii_case(option))
+}
+
+/// Words of the number of keys, the keys, and their values.
+fn words_of_pairs(call: &Call<'_, '_>) -> usize {
+    call.command.positions(call.args.request()).count().saturating_mul(2).saturating_add(1)
 }
 
 fn key_exists(call: &mut Call<'_, '_>) -> bool {
@@ -257,8 +264,9 @@ mod tests {
 
     /// Commands that this file, or their own, decides by their arguments.
     const DECIDED: &[&str] = &[
-        "set", "setnx", "msetnx", "hsetnx", "expire", "expireat", "persist", "pexpire", "pexpireat", "getex",
-        "incrby", "hincrby", "zincrby", "lock.acquire", "lock.macquire", "function|load",
+        "set", "setnx", "msetex", "msetnx", "hsetnx", "expire", "expireat", "persist", "pexpire",
+        "pexpireat", "getex", "incrby", "hincrby", "zincrby", "lock.acquire", "lock.macquire",
+        "function|load",
     ];
     /// Commands that are always refused, because they may make a key, a field or a member, or lengthen a lease.
     const REFUSED: &[&str] = &[

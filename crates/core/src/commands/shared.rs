@@ -35,9 +35,6 @@ mod parts;
 
 pub use self::parts::Pause;
 
-/// The version of Redis whose replies these are. Clients read it before they use a command.
-pub const VERSION: &str = "7.0.15";
-
 /// The state that all commands of one server share.
 pub struct Shared {
     pub keyspace: Keyspace,

@@ -59,6 +59,8 @@ pub enum Keys {
         destination: Option<usize>,
         /// The word that counts them.
         count: usize,
+        /// Words from one key to the next.
+        step: usize,
     },
 }
 
@@ -106,13 +108,14 @@ impl Keys {
                 let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
-            Self::Counted { destination: before, count } => {
+            Self::Counted { destination: before, count, step } => {
                 let keys = get(count).and_then(redlatch_proto::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
-                let end = (count + 1).saturating_add(keys);
+                // Behind the last key; a value may follow it.
+                let end = (count + 2).saturating_add(keys.saturating_sub(1).saturating_mul(step));
                 let is_possible = keys > 0 && end <= words;
                 destination = before.filter(|_| is_possible);
-                (count + 1, if is_possible { end } else { 0 }, 1)
+                (count + 1, if is_possible { end } else { 0 }, step)
             }
         };
         Positions { destination, next, end, step }
@@ -305,7 +308,7 @@ impl Command {
                 request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
             // A script locks the shards of keys that its request does not name itself.
-            Keys::Counted { destination: None, count } if request.get(count) == Some(b"1") => {
+            Keys::Counted { destination: None, count, .. } if request.get(count) == Some(b"1") => {
                 request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
             _ => {
@@ -346,11 +349,11 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
         let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
         let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {
-            // ZINTERSTORE: a key, then the number of others.
-            (Kind::KeyCount, Keys::Range { first, .. }) => {
-                return Keys::Counted { destination: Some(first), count: at };
+            (Kind::KeyCount, before) => {
+                // ZINTERSTORE: a key, then the number of others.
+                let destination = if let Keys::Range { first, .. } = before { Some(first) } else { None };
+                return Keys::Counted { destination, count: at, step: args.get(index + 1).map_or(1, step) };
             }
-            (Kind::KeyCount, _) => return Keys::Counted { destination: None, count: at },
             (Kind::Key, Keys::Nowhere) => found = Keys::Range { first: at, last, step: 1 },
             // RENAME, COPY: more keys right behind the first.
             (Kind::Key, Keys::Range { first, last: before, step }) if at as i32 == before + 1 => {
@@ -360,13 +363,18 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
             (Kind::Block(inner), Keys::Nowhere)
                 if inner.first().is_some_and(|arg| matches!(arg.kind, Kind::Key)) =>
             {
-                found = Keys::Range { first: at, last, step: inner.len() };
+                found = Keys::Range { first: at, last, step: step(arg) };
             }
             _ => {}
         }
         at += arg.width();
     }
     found
+}
+
+/// Words from one of these arguments to the next.
+fn step(arg: &Arg) -> usize {
+    if let Kind::Block(inner) = arg.kind { inner.len() } else { 1 }
 }
 
 /// The name in lower case, and a hash of it.

@@ -285,6 +285,16 @@ mod tests {
     }
 
     #[test]
+    fn the_frames_of_older_versions_are_read() {
+        let newest = file(&[b"one", b"two"]);
+        for version in 1..=VERSION {
+            let older =
+                [format!("{FIRST_LINE}{version}\n").as_bytes(), &newest[first_line().len()..]].concat();
+            assert_eq!(read(&older), (vec!["one".into(), "two".into()], Next::End), "{version}");
+        }
+    }
+
+    #[test]
     fn other_files_and_newer_versions_are_refused() {
         let refused = |text: &str| Frames::open(text.as_bytes()).unwrap_err().to_string();
         let newer = "is a journal of version 3, and this program reads versions up to 2";

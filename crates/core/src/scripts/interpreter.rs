@@ -85,8 +85,8 @@ pub struct Source<'a> {
 /// What a script can learn of the server it runs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// The version of Redis that the server answers like, in three numbers.
-    pub version: &'static str,
+    /// The version of Redis that the server says it has, in three numbers.
+    pub version: [u8; 3],
     /// Whether these words name a command.
     pub knows: fn(&[&[u8]]) -> bool,
 }

@@ -50,7 +50,12 @@ pub enum Kind {
     OutputLimits,
     /// At most [`LOCK_PREFIXES_MAX`] prefixes of keys, separated by spaces.
     Prefixes,
+    /// Three numbers of one byte each, separated by dots.
+    Version,
 }
+
+/// The version of Redis whose replies these are.
+pub const REDIS_VERSION: &str = "7.0.15";
 
 /// The name of the group of locks whose keys have none of the listed prefixes.
 pub const OTHER_PREFIX: &str = "other";
@@ -255,6 +260,11 @@ impl Settings {
     /// The value of a flag row.
     pub fn flag(&self, name: &'static str) -> bool {
         self.text(name) == "yes"
+    }
+
+    /// The version of Redis that clients and scripts are told.
+    pub fn redis_version(&self) -> [u8; 3] {
+        version(&self.text("redis-version")).expect("a checked version")
     }
 
     /// Names and values of all rows that match one of the patterns, each once, in the order of the table.
@@ -490,6 +500,13 @@ impl Kind {
                     format!("must be at most {LOCK_PREFIXES_MAX} words, and '{OTHER_PREFIX}' none of them");
                 refuse(expected.clone(), format!("argument {expected}"))
             }
+            Self::Version => match version(value) {
+                Some(numbers) => Ok(numbers.map(|number| number.to_string()).join(".")),
+                None => {
+                    let expected = "must be three numbers up to 255, as in 7.0.15";
+                    refuse(expected.into(), format!("argument {expected}"))
+                }
+            },
             Self::OutputLimits => match output_limits::parse(value, current) {
                 Ok(limits) => Ok(output_limits::written(&limits)),
                 Err(reply) => {
@@ -498,6 +515,12 @@ impl Kind {
             },
         }
     }
+}
+
+/// The numbers of a version: `7.0.15`.
+fn version(value: &str) -> Option<[u8; 3]> {
+    let numbers: Option<Vec<u8>> = value.split('.').map(|part| part.parse().ok()).collect();
+    numbers?.try_into().ok()
 }
 
 /// A number of bytes: `512`, `64k` (thousands), `64kb` (1024), up to `gb`.
@@ -634,6 +657,18 @@ mod tests {
         let refused = settings.set_live(&[("maxclients", "7"), ("notify-keyspace-events", "Q")]);
         assert!(matches!(refused, Err(SettingError::Value { name: "notify-keyspace-events", .. })));
         assert_eq!(settings.text("maxclients"), Settings::row("maxclients").unwrap().default);
+    }
+
+    #[test]
+    fn a_version_is_three_numbers() {
+        let settings = Settings::default();
+        assert_eq!(settings.redis_version(), [7, 0, 15]);
+        settings.set("redis-version", "8.04.0").unwrap();
+        assert_eq!((settings.redis_version(), settings.text("redis-version").as_str()), ([8, 4, 0], "8.4.0"));
+        for bad in ["", "8", "8.4", "8.4.0.1", "8.4.256", "8.4.-1", "8.4.x", "8..0", "v8.4.0", " 8.4.0"] {
+            assert!(settings.set("redis-version", bad).is_err(), "{bad}");
+        }
+        assert_eq!(settings.text("redis-version"), "8.4.0", "a refused value changes nothing");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn lines(row: &Setting, value: &str) -> Vec<Vec<u8>> {
             let words: Vec<&str> = value.split_ascii_whitespace().collect();
             words.chunks(4).map(|class| line(&class.join(" "))).collect()
         }
-        Kind::Flag | Kind::Integer(..) | Kind::OneOf(_) | Kind::Port => vec![line(value)],
+        Kind::Flag | Kind::Integer(..) | Kind::OneOf(_) | Kind::Port | Kind::Version => vec![line(value)],
     }
 }
 

@@ -3,7 +3,7 @@
 use redlatch_proto::limits::{BULK_BYTES_MAX, DATABASES_MAX, REQUEST_BYTES_MAX};
 
 use super::output_limits;
-use super::settings::{Kind, Setting};
+use super::settings::{Kind, REDIS_VERSION, Setting};
 
 /// Every setting, in the order in which `--help` lists them.
 pub const ROWS: &[Setting] = &[
@@ -334,6 +334,12 @@ pub const ROWS: &[Setting] = &[
         "",
         Kind::Text,
         "OpenTelemetry collector that gets the spans, like http://127.0.0.1:4317; empty: none.",
+    ),
+    at_start(
+        "redis-version",
+        REDIS_VERSION,
+        Kind::Version,
+        "Version of Redis that INFO, HELLO and scripts tell clients, which some use to choose commands.",
     ),
     at_start(
         "enable-debug-command",

@@ -372,7 +372,7 @@ fn is_same_client(a: &Event, b: &Event) -> bool {
 fn deletes_blindly(request: &Event) -> bool {
     match request.command.as_deref() {
         Some("DEL" | "GETDEL" | "UNLINK") => true,
-        Some("DELEX") => !has_word(request, b"IFEQ"),
+        Some("DELEX") => !has_word(request, b"IFEQ") && !has_word(request, b"IFDEQ"),
         _ => false,
     }
 }

@@ -310,8 +310,8 @@ fn describe_keys(specification: Specification, reply: &mut Reply<'_>, command: &
         Specification::Range { begin, last, step } => {
             (begin, "range", [("lastkey", i64::from(last)), ("keystep", step as i64), ("limit", 0)])
         }
-        Specification::Counted { begin } => {
-            (begin, "keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)])
+        Specification::Counted { begin, step } => {
+            (begin, "keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", step as i64)])
         }
     };
     search(reply, "begin_search", "index", &[("index", begin as i64)]);

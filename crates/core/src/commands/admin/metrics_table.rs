@@ -3,7 +3,6 @@
 //! Rule    fields that clients, redis_exporter or Redis Insight read are present, even if they are always zero here.
 //! Source  Redis 7.0 `genRedisInfoString`: names and order.
 
-use crate::commands::VERSION;
 use crate::commands::admin::metrics::{
     Metric, counter, fact, gauge, human, never, percent, seconds, secs, show, sum, zero,
 };
@@ -49,7 +48,7 @@ pub(in crate::commands) const SECTIONS: &[Section] = &[
 ];
 
 const SERVER: &[Metric] = &[
-    fact("redis_version", |_| show(VERSION)),
+    fact("redis_version", |seen| show(seen.shared.settings.text("redis-version"))),
     never("redis_git_sha1", |_| show("00000000")),
     zero("redis_git_dirty"),
     never("redis_build_id", |_| show("0000000000000000")),

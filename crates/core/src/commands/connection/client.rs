@@ -2,7 +2,6 @@
 //!
 //! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send at the start.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use redlatch_proto::clock::LockTime;
@@ -10,11 +9,11 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::number;
 
 use crate::commands::connection::client_list;
+use crate::commands::connection::filter::{FILTERS, Filter, Form};
 use crate::commands::connection::tracking;
 use crate::commands::help;
 use crate::commands::row::{Arg, Flags, Group, Row, integer, one_of, text, token};
 use crate::commands::{Call, Outcome};
-use crate::state::acl::Account;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::{Replies, Session};
 
@@ -45,7 +44,7 @@ const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Connection, "LIST", "2.4.0", client_list::list)
         .summary("Describes all or some connections.")
         .flags(ADMIN)
-        .args(&[TYPE.maybe(), integer("client-id").many().after("ID").maybe()]),
+        .args(FILTERS),
     Row::new(Group::Connection, "NO-EVICT", "7.0.0", no_evict)
         .summary(
             "Sets whether the connection is protected from eviction. Connections are never evicted here.",
@@ -97,28 +96,7 @@ const ADMIN: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::DANGEROUS);
 
 const SWITCH: Arg = one_of("enabled", &[token("on", "ON"), token("off", "OFF")]);
-const TYPE: Arg = one_of(
-    "client-type",
-    &[
-        token("normal", "NORMAL"),
-        token("master", "MASTER"),
-        token("replica", "REPLICA"),
-        token("pubsub", "PUBSUB"),
-    ],
-)
-.after("TYPE");
-const KILL: Arg = one_of("filter", &[text("ip:port"), FILTER.many()]);
-const FILTER: Arg = one_of(
-    "new-format",
-    &[
-        integer("client-id").after("ID"),
-        TYPE,
-        text("username").after("USER"),
-        text("ip:port").after("ADDR"),
-        text("ip:port").after("LADDR"),
-        one_of("skipme", &[token("yes", "YES"), token("no", "NO")]).after("SKIPME"),
-    ],
-);
+const KILL: Arg = one_of("filter", &[text("ip:port"), one_of("new-format", FILTERS).many()]);
 
 fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.integer(i64::try_from(call.session.client.id).unwrap_or(i64::MAX));
@@ -177,67 +155,17 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The clients that CLIENT KILL selects.
-#[derive(Debug, Default)]
-struct Filter<'a> {
-    id: Option<ClientId>,
-    kind: Option<client_list::Type>,
-    account: Option<Arc<Account>>,
-    peer: Option<&'a [u8]>,
-    local: Option<&'a [u8]>,
-    spares_self: bool,
-}
-
-impl<'a> Filter<'a> {
-    fn parse(call: &mut Call<'a, '_>) -> Result<Self, Refusal> {
-        let mut filter = Self { spares_self: true, ..Self::default() };
-        while let Some(option) = call.args.maybe_word() {
-            let value = call.args.word()?;
-            match option.to_ascii_lowercase().as_slice() {
-                b"id" => {
-                    let id = number::integer(value).and_then(|id| ClientId::try_from(id).ok());
-                    let bad = || Refusal::said("ERR client-id should be greater than 0");
-                    filter.id = Some(id.filter(|id| *id > 0).ok_or_else(bad)?);
-                }
-                b"type" => filter.kind = Some(client_list::Type::parse(value)?),
-                b"addr" => filter.peer = Some(value),
-                b"laddr" => filter.local = Some(value),
-                b"user" => {
-                    let none = || Refusal::quoting("ERR No such user '", value, "'");
-                    filter.account = Some(call.shared.access.acl.find(value).ok_or_else(none)?);
-                }
-                b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_self = true,
-                b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_self = false,
-                _ => return Err(Refusal::Syntax),
-            }
-        }
-        Ok(filter)
-    }
-
-    fn fits(&self, client: &Client) -> bool {
-        self.id.is_none_or(|id| client.id == id)
-            && self.kind.is_none_or(|kind| client_list::Type::of(client) == kind)
-            && self.account.as_ref().is_none_or(|account| client.login.is_as(account))
-            && self.peer.is_none_or(|peer| client.address.peer.as_bytes() == peer)
-            && self.local.is_none_or(|local| client.address.local.as_bytes() == local)
-    }
-}
-
 fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_old_form = call.args.len() == 1;
     let filter = match is_old_form {
-        true => Filter { peer: call.args.maybe_word(), ..Filter::default() },
-        false => Filter::parse(call)?,
+        true => Filter::of_peer(call.args.word()?),
+        false => Filter::parse(call, Form::Kill)?,
     };
 
+    let found = filter.find(call);
     let own = call.session.client.id;
-    let mut killed = 0_usize;
     let mut outcome = Outcome::Replied;
-    for client in call.shared.registries.clients.all() {
-        if client.is_closing() || !filter.fits(&client) || (filter.spares_self && client.id == own) {
-            continue;
-        }
-        killed = killed.saturating_add(1);
+    for client in &found {
         if client.id == own {
             outcome = Outcome::Close;
         } else {
@@ -245,10 +173,10 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     }
 
-    match (is_old_form, killed) {
+    match (is_old_form, found.len()) {
         (true, 0) => return Err(Refusal::said("ERR No such client")),
         (true, _) => call.reply.ok(),
-        (false, _) => call.reply.count(killed),
+        (false, killed) => call.reply.count(killed),
     }
     Ok(outcome)
 }

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use redlatch_proto::clock::LockTime;
 use redlatch_proto::error::Refusal;
-use redlatch_proto::number::{self, total};
+use redlatch_proto::number::total;
 use redlatch_proto::resp::Protocol;
 
+use crate::commands::connection::filter::{Filter, Form};
 use crate::commands::lock::reader::Reader;
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::state::channels::Kind;
-use crate::state::clients::{Client, ClientId};
+use crate::state::clients::Client;
 use crate::state::lock_sessions;
 
 pub(in crate::commands) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -122,7 +123,7 @@ const KEYS_SHOWN: usize = 8;
 const KEY_BYTES_SHOWN: usize = 256;
 
 /// The flags of a client in Redis' order; `N` if it has none.
-fn flags(client: &Client, shared: &Shared) -> String {
+pub(super) fn flags(client: &Client, shared: &Shared) -> String {
     let tracker = shared
         .registries
         .tracking
@@ -164,7 +165,7 @@ impl Type {
     pub(in crate::commands) fn parse(word: &[u8]) -> Result<Self, Refusal> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Self::Normal),
-            b"master" | b"replica" | b"slave" => Ok(Self::Replication),
+            b"master" | b"primary" | b"replica" | b"slave" => Ok(Self::Replication),
             b"pubsub" => Ok(Self::PubSub),
             _ => Err(Refusal::quoting("ERR Unknown client type '", word, "'")),
         }
@@ -177,37 +178,15 @@ impl Type {
 }
 
 pub(in crate::commands) fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let mut wanted = None;
-    let mut ids: Option<Vec<i64>> = None;
-    match call.args.len() {
-        0 => {}
-        2 if call.args.take("TYPE") => wanted = Some(Type::parse(call.args.word()?)?),
-        words if words > 1 && call.args.take("ID") => {
-            let bad = || Refusal::said("ERR Invalid client ID");
-            let named: Option<Vec<i64>> = call.args.rest().map(number::integer).collect();
-            ids = Some(named.ok_or_else(bad)?);
-        }
-        _ => return Err(Refusal::Syntax),
-    }
+    let found = Filter::parse(call, Form::List)?.find(call);
 
-    let clients = &call.shared.registries.clients;
-    let found = match ids {
-        Some(ids) => {
-            let ids = ids.into_iter().filter_map(|id| ClientId::try_from(id).ok());
-            ids.filter_map(|id| clients.get(id)).collect()
-        }
-        None => clients.all(),
-    };
-    let fits =
-        |client: &Client| !client.is_closing() && wanted.is_none_or(|wanted| Type::of(client) == wanted);
-    let found = found.iter().filter(|client| fits(client));
     let own = call.session.client.id;
     let (words, reader) = (words_of(call), Reader::of(call.session));
     let line = |client: &Arc<Client>| match client.id == own {
         true => about(client, call.shared, call.now.lock, (words, Some(&Reader::UNLIMITED))),
         false => about(client, call.shared, call.now.lock, (0, Some(&reader))),
     };
-    let lines: String = found.map(line).collect();
+    let lines: String = found.iter().map(line).collect();
 
     call.reply.verbatim(&lines);
     Ok(Outcome::Replied)

@@ -5,6 +5,7 @@
 
 pub(in crate::commands) mod client;
 pub(in crate::commands) mod client_list;
+mod filter;
 pub(in crate::commands) mod tracking;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::commands::admin::acl_check;
 use crate::commands::pubsub;
 use crate::commands::row::{Flags, Group, Row, block, integer, text};
 use crate::commands::transaction;
-use crate::commands::{Call, Outcome, VERSION};
+use crate::commands::{Call, Outcome};
 use crate::state::acl::log::{Context, Reason};
 use crate::state::audit::Author;
 use crate::state::session::{Replies, Session};
@@ -175,7 +176,8 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     set_protocol(call, protocol);
 
     call.reply.map(7);
-    for (name, value) in [("server", "redis"), ("version", VERSION)] {
+    let version = call.shared.settings.text("redis-version");
+    for (name, value) in [("server", "redis"), ("version", &version)] {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());
     }

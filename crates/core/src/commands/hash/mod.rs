@@ -1,6 +1,7 @@
 //! Hashes: fields with values under one key.
 //!
-//! Source  Redis 7.0 `t_hash.c`: which error comes first, and one event per command however many fields it sets.
+//! Source  Redis 7.0 `t_hash.c`: which error comes first, and one event per command however many fields it sets; HGETDEL of
+//!         Valkey 9.1, which Redis has since 8.0.
 
 pub(in crate::commands) mod scan;
 
@@ -30,6 +31,10 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Returns the fields and values of a hash.")
         .flags(Flags::READONLY.with(Flags::LINEAR))
         .args(&[key("key")]),
+    Row::new(Group::Hash, "HGETDEL", "8.0.0", hgetdel)
+        .summary("Returns the values of fields of a hash and removes the fields (Redis 8.0).")
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
     Row::new(Group::Hash, "HINCRBY", "2.0.0", hincrby)
         .summary("Adds to the integer that a field of a hash holds; a missing field counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
@@ -73,6 +78,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 ];
 
 const PAIR: Arg = block("data", &[text("field"), text("value")]);
+const FIELDS: Arg = block("fields", &[integer("numfields"), text("field").many()]).after("FIELDS");
 
 fn hset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let added = set_all(call, "hset")?;
@@ -133,6 +139,38 @@ fn hdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     call.reply.count(removed);
+    Ok(Outcome::Replied)
+}
+
+fn hgetdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if !call.args.take("FIELDS") {
+        return Err(Refusal::Syntax);
+    }
+    let count = call.args.integer()?;
+    if count <= 0 || usize::try_from(count) != Ok(call.args.len()) {
+        return Err(Refusal::said(
+            "ERR numfields should be greater than 0 and match the provided number of fields",
+        ));
+    }
+
+    let hash = call.view.find::<Hash>(name)?;
+    call.reply.array(call.args.len());
+    let Some(mut hash) = hash else {
+        call.args.rest().for_each(|_| call.reply.null());
+        return Ok(Outcome::Replied);
+    };
+    let mut removed = false;
+    for field in call.args.rest() {
+        match hash.get().get(field) {
+            Some(value) => call.reply.bulk(value),
+            None => call.reply.null(),
+        }
+        removed |= hash.remove(field);
+    }
+    if removed {
+        hash.event(b'h', "hdel");
+    }
     Ok(Outcome::Replied)
 }
 

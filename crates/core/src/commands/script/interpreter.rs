@@ -11,7 +11,7 @@ use redlatch_proto::resp::{OwnedRequest, Reply, Request};
 use crate::commands::script::busy;
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
-use crate::commands::{VERSION, table};
+use crate::commands::table;
 use crate::scripts::Inputs;
 use crate::scripts::interpreter::{Host, Interpreter, NewInterpreter, Source};
 use crate::scripts::library::Loaded;
@@ -47,8 +47,6 @@ pub struct InterpreterSlot {
     create: Option<NewInterpreter>,
     created: Mutex<Option<Box<dyn Interpreter>>>,
 }
-
-const HOST: Host = Host { version: VERSION, knows };
 
 fn knows(words: &[&[u8]]) -> bool {
     table().named(words).is_some()
@@ -175,7 +173,10 @@ impl InterpreterSlot {
         let mut slot = slot.ok_or_else(|| busy(false))?;
         match slot.as_mut() {
             Some(interpreter) => interpreter.set_memory_max(settings.script_bytes_max()),
-            None => *slot = Some(create(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?),
+            None => {
+                let host = Host { version: settings.redis_version(), knows };
+                *slot = Some(create(settings.script_bytes_max(), host).map_err(Refusal::Quoted)?);
+            }
         }
         MutexGuard::try_map(slot, Option::as_mut)
             .map_err(|_| Refusal::said("ERR the interpreter did not start"))

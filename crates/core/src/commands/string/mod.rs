@@ -1,31 +1,26 @@
 //! Commands on whole strings: SET, GET and similar.
 //!
-//! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
+//! Source  Redis 7.0 `t_string.c`; Valkey 9.1 for MSETEX.
 
 pub(in crate::commands) mod bytes;
+pub(in crate::commands) mod compare;
 pub(in crate::commands) mod number;
 
+use redlatch_proto::clock::Now;
 use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::Words;
 
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
-use crate::commands::lock::asking::{Asked, Asking};
+use crate::commands::lock::asking::Asking;
 use crate::commands::lock::spans;
-use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
+use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token};
+use crate::commands::string::compare::{CONDITION, Condition};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::keyspace::{Entry, Lease, Occupied};
-use crate::locks::EndReason;
 use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row::new(Group::String, "DELEX", "8.4.0", delex)
-        .summary("Deletes a key, if it holds that string or does not (Redis 8.4).")
-        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
-        .args(&[key("key"), COMPARISON.maybe()]),
-    Row::new(Group::String, "DELIFEQ", "9.0.0", delifeq)
-        .summary("Deletes a key if it holds that string (Valkey 9.0).")
-        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
-        .args(&[key("key"), text("value")]),
     Row::new(Group::String, "GET", "1.0.0", get)
         .summary("Returns the string value of a key.")
         .flags(Flags::READONLY.with(Flags::FAST))
@@ -50,6 +45,10 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Sets the string values of keys, all at one instant.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[PAIR.many()]),
+    Row::new(Group::String, "MSETEX", "8.4.0", msetex)
+        .summary("Sets the string values of keys, with one lease, if no key exists or all do (Redis 8.4).")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key_count(), PAIR.many(), EXISTENCE.maybe(), LEASE.maybe()]),
     Row::new(Group::String, "MSETNX", "1.0.1", msetnx)
         .summary("Sets the string values of keys, all at one instant, if no key exists.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
@@ -76,75 +75,13 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 const PAIR: Arg = block("data", &[key("key"), text("value")]);
 
-const COMPARISON: Arg =
-    one_of("condition", &[text("comparison-value").after("IFEQ"), text("comparison-value").after("IFNE")]);
-
-const CONDITION: Arg = one_of(
-    "condition",
-    &[
-        token("nx", "NX"),
-        token("xx", "XX"),
-        text("comparison-value").after("IFEQ"),
-        text("comparison-value").after("IFNE"),
-    ],
-);
+const EXISTENCE: Arg = one_of("condition", &[token("nx", "NX"), token("xx", "XX")]);
 
 fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     answer_value(call, name)?;
     Ok(Outcome::Replied)
-}
-
-/// The condition under which SET or DELEX acts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Condition<'a> {
-    Always,
-    Absent,
-    Present,
-    Equal(&'a [u8]),
-    Unequal(&'a [u8]),
-}
-
-impl Condition<'_> {
-    fn holds(self, value: Option<&[u8]>) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Absent => value.is_none(),
-            Self::Present => value.is_some(),
-            Self::Equal(wanted) => value == Some(wanted),
-            Self::Unequal(unwanted) => value != Some(unwanted),
-        }
-    }
-}
-
-impl<'a> Condition<'a> {
-    /// Reads `option` and its value if it is a condition. Returns false if it is another option.
-    ///
-    /// As in Redis, NX and XX may be repeated. As in Valkey, a comparison may not.
-    fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
-        const NX: u64 = args::option(b"NX");
-        const XX: u64 = args::option(b"XX");
-        const IFEQ: u64 = args::option(b"IFEQ");
-        const IFNE: u64 = args::option(b"IFNE");
-        let new = match option {
-            NX => Self::Absent,
-            XX => Self::Present,
-            IFEQ => Self::Equal(args.word()?),
-            IFNE => Self::Unequal(args.word()?),
-            _ => return Ok(false),
-        };
-        if *self != Self::Always && (new.is_comparison() || new != *self) {
-            return Err(Refusal::Syntax);
-        }
-        *self = new;
-        Ok(true)
-    }
-
-    /// True if the condition compares the value.
-    const fn is_comparison(self) -> bool {
-        matches!(self, Self::Equal(_) | Self::Unequal(_))
-    }
 }
 
 #[derive(Debug)]
@@ -169,16 +106,22 @@ fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     Ok(options)
 }
 
+/// The lease of a key that is set.
+#[inline]
+fn lease_of(option: LeaseOption<'_>, now: Now, command: &'static str) -> Result<Lease, Refusal> {
+    match option {
+        LeaseOption::Keep => Ok(Lease::Keep),
+        LeaseOption::Persist => Err(Refusal::Syntax),
+        LeaseOption::Absent => Ok(Lease::Never),
+        LeaseOption::Until(unit, number) => Ok(Lease::Until(expiry::lease(unit, number, now, command)?)),
+    }
+}
+
 fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
     let options = set_options(&mut call.args)?;
-    let lease = match options.lease {
-        LeaseOption::Keep => Lease::Keep,
-        LeaseOption::Persist => return Err(Refusal::Syntax),
-        LeaseOption::Absent => Lease::Never,
-        LeaseOption::Until(unit, number) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
-    };
+    let lease = lease_of(options.lease, call.now, "set")?;
 
     if options.returns_old {
         // Nil would say that the key was stored: a free key that calls wait for answers with the owner that is next.
@@ -373,10 +316,7 @@ fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pairs = pairs(call.args, "mset")?;
 
-    for (name, value) in pairs {
-        call.view.entry(name).put(value, Lease::Never);
-        announce(call, name, Lease::Never);
-    }
+    put_all(call, pairs, Lease::Never);
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -390,108 +330,82 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Entry::Vacant(place) => !place.is_awaited(),
     });
     if is_free {
-        for (name, value) in pairs.clone() {
-            grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
-            spans::taken(call.view, name, Some(value));
-            announce(call, name, Lease::Never);
-        }
-        Asking::new(call.shared, call.session, call.now).has_got(call.view, pairs.map(|(name, _)| name));
+        take_all(call, pairs, Lease::Never);
     }
 
     call.reply.integer(i64::from(is_free));
     Ok(Outcome::Replied)
 }
 
+fn msetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = counted_pairs(&mut call.args)?;
+    let options = set_options(&mut call.args)?;
+    if options.returns_old || options.condition.is_comparison() {
+        return Err(Refusal::Syntax);
+    }
+    let lease = lease_of(options.lease, call.now, "msetex")?;
+
+    let mut existing = pairs.clone().map(|(name, _)| match call.view.entry(name) {
+        Entry::Occupied(_) => true,
+        Entry::Vacant(place) => options.condition == Condition::Absent && place.is_awaited(),
+    });
+    let holds = existing.all(|exists| options.condition.holds(exists.then_some(b"")));
+    match options.condition {
+        _ if !holds => {}
+        Condition::Absent => take_all(call, pairs, lease),
+        _ => put_all(call, pairs, lease),
+    }
+
+    call.reply.integer(i64::from(holds));
+    Ok(Outcome::Replied)
+}
+
+/// Stores keys that did not exist: each is a lock, which the client holds.
+fn take_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>> + Clone, lease: Lease) {
+    for (name, value) in pairs.clone() {
+        grant(&mut call.view.entry(name).put(value, lease), call.session, call.shared);
+        spans::taken(call.view, name, Some(value));
+        announce(call, name, lease);
+    }
+    Asking::new(call.shared, call.session, call.now).has_got(call.view, pairs.map(|(name, _)| name));
+}
+
+fn put_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>, lease: Lease) {
+    for (name, value) in pairs {
+        call.view.entry(name).put(value, lease);
+        announce(call, name, lease);
+    }
+}
+
+/// The pairs of key and value behind their number.
+fn counted_pairs<'a>(
+    args: &mut Args<'a>,
+) -> Result<impl Iterator<Item = Pair<'a>> + Clone + use<'a>, Refusal> {
+    let count = args.integer().ok().and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
+    if count <= 0 {
+        return Err(Refusal::said("ERR invalid numkeys value or out of range"));
+    }
+    let words = (count as usize).saturating_mul(2);
+    if args.len() < words {
+        return Err(Refusal::Syntax);
+    }
+    Ok(pairs_of(args.part(words)))
+}
+
 pub(in crate::commands) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 /// Pairs of key and value, or of field and value.
 pub(in crate::commands) fn pairs<'a>(
-    args: Args<'a>,
+    mut args: Args<'a>,
     command: &'static str,
 ) -> Result<impl Iterator<Item = Pair<'a>> + Clone, Refusal> {
     if !args.len().is_multiple_of(2) {
         return Err(Refusal::Arity(command.into()));
     }
-    let first = args.request().len().saturating_sub(args.len());
-    let request = args.request();
-    Ok((first..request.len())
-        .step_by(2)
-        .map(move |at| (request.word(at), request.word(at.saturating_add(1)))))
+    Ok(pairs_of(args.part(args.len())))
 }
 
-fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let name = call.args.word()?;
-    let condition = match call.args.len() {
-        0 => None,
-        2 => Some((call.args.word()?, call.args.word()?)),
-        _ => return Err(Refusal::Arity("delex".into())),
-    };
-
-    let is_deleted = delete_if(call, name, |found| {
-        // As in Redis, words are checked last: not for a key that does not exist, nor for one that is no string.
-        let Some((word, value)) = condition else { return Ok(Some(EndReason::Deleted)) };
-        let not_a_string = "ERR Key should be of string type if conditions are specified";
-        let string = found.string().map_err(|_| Refusal::said(not_a_string))?;
-        let condition = comparison(word, value)?;
-        // Who knows the value releases the lock, on whatever connection.
-        let reason = match condition {
-            Condition::Equal(_) => EndReason::Released,
-            _ => EndReason::Deleted,
-        };
-        Ok(condition.holds(Some(string)).then_some(reason))
-    })?;
-    if !is_deleted && condition.is_none_or(|(word, _)| word.eq_ignore_ascii_case(b"IFEQ")) {
-        release_is_late(call, name, condition.map(|(_, value)| value));
-    }
-
-    call.reply.integer(i64::from(is_deleted));
-    Ok(Outcome::Replied)
-}
-
-/// The condition that a word of DELEX names.
-fn comparison<'a>(word: &[u8], value: &'a [u8]) -> Result<Condition<'a>, Refusal> {
-    let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
-    if is(b"IFEQ") {
-        Ok(Condition::Equal(value))
-    } else if is(b"IFNE") {
-        Ok(Condition::Unequal(value))
-    } else if is(b"IFDEQ") || is(b"IFDNE") {
-        // Redis compares a digest, which this server does not compute.
-        Err(Refusal::said("ERR IFDEQ and IFDNE are not supported by this server"))
-    } else {
-        Err(Refusal::said("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))
-    }
-}
-
-fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let name = call.args.word()?;
-    let value = call.args.word()?;
-
-    let decide = |found: &Occupied<'_>| Ok((found.string()? == value).then_some(EndReason::Released));
-    let is_deleted = delete_if(call, name, decide)?;
-    if !is_deleted {
-        release_is_late(call, name, Some(value));
-    }
-
-    call.reply.integer(i64::from(is_deleted));
-    Ok(Outcome::Replied)
-}
-
-/// A release was to end the lock that the key is, if it has this value: that lock has ended, or another client holds it.
-fn release_is_late(call: &mut Call<'_, '_>, name: &[u8], value: Option<&[u8]>) {
-    let asking = Asking::new(call.shared, call.session, call.now);
-    asking.late(call.view, (name, value), (Asked::Release, call.command.row.name));
-}
-
-/// Deletes a key that exists, if `decide` says so, and for which reason a lock ends by that. Returns whether it did.
-fn delete_if(
-    call: &mut Call<'_, '_>,
-    name: &[u8],
-    decide: impl FnOnce(&Occupied<'_>) -> Result<Option<EndReason>, Refusal>,
-) -> Result<bool, Refusal> {
-    let Some(mut found) = call.view.entry(name).occupied() else { return Ok(false) };
-    let Some(reason) = decide(&found)? else { return Ok(false) };
-    found.event(b'g', "del");
-    found.remove_for(reason);
-    Ok(true)
+fn pairs_of(words: Words<'_>) -> impl Iterator<Item = Pair<'_>> + Clone {
+    let pair = move |at: usize| Some((words.get(at)?, words.get(at.saturating_add(1))?));
+    (0..words.len()).step_by(2).filter_map(pair)
 }

@@ -194,6 +194,7 @@ fn a_delete_without_comparison_is_found_even_by_the_holder() {
     assert_eq!(rules(&[taken, "5 A DEL k", "5 A ends k 1 a"]), ["blind-delete"]);
     assert_eq!(rules(&[taken, "5 B DEL k", "5 A ends k 1 a - deleted"]), ["foreign-delete", "blind-delete"]);
     assert_eq!(rules(&[taken, "5 A DELEX k IFEQ a", "5 A ends k 1 a"]), NONE);
+    assert_eq!(rules(&[taken, "5 A DELEX k IFDEQ e6c632b61e964e1f", "5 A ends k 1 a"]), NONE);
     assert_eq!(rules(&["5 A DEL k"]), NONE, "it was no lock");
 }
 
