@@ -3,13 +3,14 @@
 //! Owns    how mistakes show in a history. The rules are those of LOCK.LINT, see `locks::lint`; docs/testing.md lists them.
 //! Rule    a finding names the events that show it. What a history does not show is not found.
 //! Rule    a lock that is taken on several nodes (Redlock) has two holders if both have a majority of them.
+//! Rule    a lock that has moved between the nodes of a cluster is one lock, wherever it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
 use super::event::{Event, EventKind, shown};
-use crate::locks::Rule;
+use crate::locks::{EndReason, Rule};
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,6 +25,11 @@ pub struct Finding {
     pub events: Vec<u64>,
     /// These events, a line for each.
     pub lines: Vec<String>,
+}
+
+/// Whether a lock goes to another node with its slot.
+fn moves(event: &Event) -> bool {
+    event.kind == EventKind::Released && event.text.as_deref() == Some(EndReason::Moved.name())
 }
 
 /// What is wrong in a history. The events are in the order of their numbers.
@@ -64,7 +70,9 @@ struct Checker<'e> {
     waits: BTreeSet<(u64, &'e Bytes)>,
     /// The reply to each request.
     replies: BTreeMap<u64, &'e Event>,
-    /// Every hold of each lock, by key and node.
+    /// The locks that have moved with their slots.
+    moved: BTreeSet<&'e Bytes>,
+    /// Every hold of each lock, by its place.
     held: BTreeMap<(&'e Bytes, u16), Vec<Held<'e>>>,
     /// The nodes on which each lock is taken.
     nodes: BTreeMap<&'e Bytes, BTreeSet<u16>>,
@@ -79,14 +87,23 @@ impl<'e> Checker<'e> {
         let requests = of(EventKind::Request).map(|event| (event.id, event)).collect();
         let waits = of(EventKind::Waits).filter_map(|event| event.request.zip(event.key.as_ref())).collect();
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
-        let mut nodes: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
+        let moved: BTreeSet<_> =
+            events.iter().filter(|event| moves(event)).filter_map(|event| event.key.as_ref()).collect();
+        let (held, nodes, findings) = Default::default();
+        let mut checker =
+            Self { events, requests, waits, replies, moved, held, nodes, steps: Vec::new(), findings };
         for event in of(EventKind::Granted) {
             if let Some(key) = &event.key {
-                nodes.entry(key).or_default().insert(event.node);
+                let (_, node) = checker.place(event, key);
+                checker.nodes.entry(key).or_default().insert(node);
             }
         }
-        let (held, findings) = Default::default();
-        Self { events, requests, waits, replies, held, nodes, steps: Vec::new(), findings }
+        checker
+    }
+
+    /// The lock that an event is about, and its node; 0: it has moved.
+    fn place(&self, event: &Event, key: &'e Bytes) -> (&'e Bytes, u16) {
+        (key, if self.moved.contains(key) { 0 } else { event.node })
     }
 
     fn see(&mut self, event: &'e Event) {
@@ -95,6 +112,7 @@ impl<'e> Checker<'e> {
             (EventKind::Granted, Some(key)) => self.granted(event, key),
             (EventKind::Renewed, Some(key)) => self.renewed(event, key),
             (EventKind::Missed, Some(key)) => self.missed(event, key),
+            _ if moves(event) => {}
             (EventKind::Released | EventKind::Expired, Some(key)) if event.token.is_some() => {
                 self.ended(event, key);
                 self.freed(event, key);
@@ -149,7 +167,7 @@ impl<'e> Checker<'e> {
         owners: &BTreeSet<&Bytes>,
         does: &str,
     ) {
-        let Some(holds) = self.held.get(&(key, event.node)) else { return };
+        let Some(holds) = self.held.get(&self.place(event, key)) else { return };
         let (who, name) = (event.who(), shown(key, 40));
         let is_owned =
             |held: &&Held<'_>| held.granted.holder.as_ref().is_some_and(|own| owners.contains(own));
@@ -177,7 +195,8 @@ impl<'e> Checker<'e> {
             Held { granted: event, latest: event, lease_ms, has_had_lease: lease_ms.is_some(), end: None };
         let is_shared = event.text.as_deref() == Some("shared");
         let before = if is_shared { None } else { self.other_majority(event, key) };
-        let holds = self.held.entry((key, event.node)).or_default();
+        let place = self.place(event, key);
+        let holds = self.held.entry(place).or_default();
         // A node that has crashed has lost the lock.
         holds.push(held);
         if let Some((first, left_ms)) = before {
@@ -225,7 +244,8 @@ impl<'e> Checker<'e> {
     }
 
     fn renewed(&mut self, event: &'e Event, key: &'e Bytes) {
-        let Some(holds) = self.held.get_mut(&(key, event.node)) else { return };
+        let place = self.place(event, key);
+        let Some(holds) = self.held.get_mut(&place) else { return };
         let Some(held) = holds.iter_mut().rfind(|held| held.granted.token == event.token) else { return };
         let (before, lease_ms) = (held.latest, held.lease_ms);
         held.latest = event;
@@ -243,7 +263,7 @@ impl<'e> Checker<'e> {
     }
 
     fn ended(&mut self, event: &'e Event, key: &'e Bytes) {
-        let holds = self.held.get(&(key, event.node)).map_or(&[][..], |holds| &holds[..]);
+        let holds = self.held.get(&self.place(event, key)).map_or(&[][..], |holds| &holds[..]);
         let Some(at) = holds.iter().rposition(|held| held.granted.token == event.token) else { return };
         let (granted, has_had_lease) = (holds[at].granted, holds[at].has_had_lease);
         let author = event.request.and_then(|request| self.requests.get(&request)).copied();
@@ -265,7 +285,8 @@ impl<'e> Checker<'e> {
             }
         };
         let is_meant = event.text.as_deref() == Some("broken");
-        if let Some(held) = self.held.get_mut(&(key, event.node)).and_then(|holds| holds.get_mut(at)) {
+        let place = self.place(event, key);
+        if let Some(held) = self.held.get_mut(&place).and_then(|holds| holds.get_mut(at)) {
             held.end = Some((end, event));
         }
         self.check_lease(granted, has_had_lease);
@@ -299,7 +320,7 @@ impl<'e> Checker<'e> {
 
     /// A lock may have become free: those who wait for it ought to get it.
     fn freed(&mut self, event: &'e Event, key: &'e Bytes) {
-        let holds = self.held.get(&(key, event.node));
+        let holds = self.held.get(&self.place(event, key));
         if holds.into_iter().flatten().any(|held| held.end.is_none()) {
             return;
         }

@@ -142,6 +142,18 @@ fn on_several_nodes_only_a_majority_holds_a_lock() {
 }
 
 #[test]
+fn a_lock_that_moves_goes_on_at_another_node() {
+    let (taken, there) = ("0 A@3 holds k 1 a 30000", "5 A@3 ends k 1 a - moved");
+    let released = [taken, there, "9 A@1 LOCK.RELEASE k a", "9 A@1 ends k 1 a"];
+    assert_eq!(rules(&[&released[..], &["10 B@1 holds k 2 b 30000"]].concat()), NONE);
+    let back =
+        ["9 C@1 holds k 2 c 10", "9 C@1 LOCK.RELEASE k c", "9 C@1 ends k 2 c", "9 B@3 holds k 3 b 30000"];
+    assert_eq!(rules(&[&released[..], &back].concat()), NONE);
+    assert_eq!(rules(&[taken, there, "9 B@1 holds k 2 b 30000"]), ["two-holders"]);
+    assert_eq!(rules(&[taken, there, "30001 A@1 expired k 1 a", "30001 B@1 holds k 2 b 9"]), NONE);
+}
+
+#[test]
 fn a_release_by_another_client_is_found() {
     let taken = "0 A holds k 1 a 30000";
     let foreign = [taken, "5 B EVAL x 1 k", "5 A ends k 1 a - deleted"];
