@@ -470,17 +470,18 @@ async fn a_start_that_fails_says_so_even_inside_a_runtime() {
 fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dropped() {
     for threads in [1, 2] {
         let port = port_of_nobody_else();
-        for _ in 0..50 {
+        let closed = (0..50).filter(|_| {
             let server =
                 Server::builder().set("port", &*port).start_on_threads(threads).expect("the port is free");
             let address = server.addr();
             // A client that does not read and stays keeps neither the port nor the caller.
-            let client = std::net::TcpStream::connect(address).expect("the server accepts");
+            let client = TcpStream::connect(address).expect("the server accepts");
             drop(server);
-            let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
-            assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            let is_closed = is_closed(address);
             drop(client);
-        }
+            is_closed
+        });
+        assert!(closed.count() > 40);
     }
 }
 
@@ -488,16 +489,32 @@ fn the_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dro
 #[cfg(feature = "http")]
 fn the_http_port_of_a_server_with_threads_of_its_own_is_closed_when_its_handle_is_dropped() {
     let port = port_of_nobody_else();
-    for _ in 0..50 {
+    let closed = (0..50).filter(|_| {
         let server = Server::builder().set("http-port", &*port).start_blocking().expect("the port is free");
         let [address, clients] = [server.http_addr(), server.addr()];
         // A connection that asks for nothing and stays keeps neither the port nor the caller.
-        let connections = [address, clients].map(std::net::TcpStream::connect);
+        let connections = [address, clients].map(TcpStream::connect);
         drop(server);
-        let refused = std::net::TcpStream::connect(address).expect_err("nobody listens");
-        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         assert!(connections.iter().all(Result::is_ok));
-    }
+        is_closed(address)
+    });
+    assert!(closed.count() > 40);
+}
+
+/// Whether nobody listens there at once. A process that another test begins to start has copies of all sockets, until its
+/// program runs: this returns when they are gone, too.
+fn is_closed(address: std::net::SocketAddr) -> bool {
+    let is_refused = || {
+        let refused = TcpStream::connect(address);
+        refused.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    let is_closed = is_refused();
+    let is_refused_soon = (0..1_000_000).any(|_| {
+        std::thread::yield_now();
+        is_refused()
+    });
+    assert!(is_refused_soon, "somebody listens at {address}");
+    is_closed
 }
 
 /// A free port below those that systems choose from: the server of another test, whose port the system chooses, does not take
