@@ -210,7 +210,7 @@ fn ping(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     match message {
         // A RESP2 subscriber cannot distinguish replies from messages, so this reply has the form of a message.
-        _ if call.session.is_subscriber() => call.reply.bulks(&[b"pong", message.unwrap_or_default()]),
+        _ if call.session.is_subscriber() => call.reply.bulks(&[&b"pong"[..], message.unwrap_or_default()]),
         Some(message) => call.reply.bulk(message),
         None => call.reply.status("PONG"),
     }
