@@ -92,7 +92,10 @@ fn the_oldest_rust_is_no_older_than_dependencies_need() {
     let number = |version: &str| -> Vec<u32> { version.split('.').take(2).flat_map(str::parse).collect() };
     let own = env!("CARGO_PKG_RUST_VERSION");
     assert!(read("README.md").contains(&format!("With Rust {own} or newer")), "README.md names Rust {own}");
-    assert!(read("CONTRIBUTING.md").contains(&format!("`cargo +{own}.0 check")), "the guide checks Rust {own}");
+    assert!(
+        read("CONTRIBUTING.md").contains(&format!("`cargo +{own}.0 check")),
+        "the guide checks Rust {own}"
+    );
     for package in metadata["packages"].as_array().expect("packages") {
         if let Some(needed) = package["rust_version"].as_str() {
             assert!(number(needed) <= number(own), "{} needs Rust {needed}", package["name"]);
