@@ -101,7 +101,6 @@ const IGNORED: &[(&str, &str)] = &[
     ("cluster-announce-bus-port", "0"),
     ("cluster-link-sendbuf-limit", "0"),
     ("cluster-migration-barrier", "1"),
-    ("cluster-node-timeout", "15000"),
     ("cluster-replica-no-failover", "no"),
     ("cluster-replica-validity-factor", "10"),
     ("cluster-require-full-coverage", "yes"),
