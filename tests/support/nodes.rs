@@ -19,6 +19,9 @@ use super::target::{Heard, Link, Target, Wait};
 /// The number of nodes. A client is connected to that which the last digit of its name says, else to the first.
 pub(crate) const NODES: u16 = 3;
 
+/// How often real servers are started whose ports may be taken.
+const STARTS_MAX: usize = 5;
+
 /// The nodes and the connections to them.
 pub(crate) struct Nodes {
     name: &'static str,
@@ -47,6 +50,15 @@ impl Nodes {
 
     /// Starts real servers, and returns when they are a cluster with the slots of `redis-cli --cluster create`.
     pub(crate) fn start_real(name: &'static str) -> Self {
+        // Another program may take a port first: then all start again.
+        let started = (0..STARTS_MAX).find_map(|_| Self::try_start_real(name));
+        let (mut nodes, ports) = started.expect("three real servers start");
+        nodes.found(&ports);
+        nodes
+    }
+
+    /// Starts real servers, with the ports for clients and for each other. `None`: one of them has ended.
+    fn try_start_real(name: &'static str) -> Option<(Self, Vec<[u16; 2]>)> {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("redlatch-nodes-{}-{number}", std::process::id()));
@@ -60,12 +72,13 @@ impl Nodes {
             command.args(["--cluster-port", &bus.to_string()]).stdout(Stdio::null());
             command.spawn().expect("a real server starts")
         });
-        let servers = Servers::Real(children.collect(), directory);
-        let addresses =
+        let mut children: Vec<Child> = children.collect();
+        let addresses: Vec<SocketAddr> =
             ports.iter().map(|[port, _]| SocketAddr::from((Ipv4Addr::LOCALHOST, *port))).collect();
-        let mut nodes = Self { name, addresses, links: Vec::new(), unix_ms: 0, _servers: servers };
-        nodes.found(&ports);
-        nodes
+        let all_answer = children.iter_mut().zip(&addresses).all(|(child, address)| answers(child, *address));
+        let servers = Servers::Real(children, directory);
+        let nodes = Self { name, addresses, links: Vec::new(), unix_ms: 0, _servers: servers };
+        all_answer.then_some((nodes, ports))
     }
 
     /// Makes the nodes a cluster.
@@ -87,12 +100,34 @@ impl Nodes {
                 let info = self.ask(link, b"CLUSTER INFO\r\n").spell();
                 info.contains("cluster_state:ok") && info.contains("cluster_size:3")
             };
-            while !knows_all() {
+            let is_founded = (0..3_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(20));
-            }
+                knows_all()
+            });
+            assert!(is_founded, "the nodes do not find each other");
         }
         self.links.clear();
     }
+}
+
+/// Waits until a real server answers at this address, as it does once it has its ports. False: it has ended, or it is another
+/// program that has the port.
+fn answers(child: &mut Child, address: SocketAddr) -> bool {
+    let pong = || {
+        let mut link = TcpStream::connect(address).ok()?;
+        link.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        link.write_all(b"PING\r\n").ok()?;
+        let mut pong = [0; 7];
+        link.read_exact(&mut pong).ok()?;
+        (&pong == b"+PONG\r\n").then_some(())
+    };
+    while child.try_wait().expect("it is a child").is_none() {
+        if pong().is_some() {
+            return child.try_wait().expect("it is a child").is_none();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
 }
 
 /// A port that nobody listens on; another program may take it first.
@@ -121,14 +156,8 @@ impl Target for Nodes {
     fn connect_as(&mut self, client: &str) -> Link {
         let number = client.chars().last().and_then(|digit| digit.to_digit(10)).unwrap_or(1);
         let address = self.addresses[number as usize - 1];
-        // A real server needs a moment until it listens.
-        let link = loop {
-            match TcpStream::connect(address) {
-                Ok(link) => break link,
-                Err(_) if self.name != "redlatch" => std::thread::sleep(Duration::from_millis(20)),
-                Err(error) => panic!("node {number}: {error}"),
-            }
-        };
+        let link =
+            TcpStream::connect(address).unwrap_or_else(|error| panic!("{} {number}: {error}", self.name));
         self.links.push(link);
         self.links.len() - 1
     }
