@@ -209,6 +209,7 @@ impl Occupied<'_> {
     }
 
     /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
+    #[inline]
     pub fn remove_entry(&mut self) {
         let before_ms = self.end_ms();
         self.place.ends_at(before_ms, 0);
@@ -222,11 +223,12 @@ impl Occupied<'_> {
     }
 
     /// Removes the key, and returns what makes it in another keyspace.
-    pub(super) fn take_away(&mut self) -> Vec<Mutation> {
+    #[cold]
+    pub(super) fn take_away(self) -> Vec<Mutation> {
         let (Vacant { shard, database, key, .. }, mut made) = (&self.place, Mutations::default());
         made.push(&put(shard, self.id, *database, key));
         granted(shard, self.id, *database, key).iter().for_each(|granted| made.push(granted));
-        self.remove_entry();
+        self.remove();
         made.to_vec()
     }
 

@@ -356,7 +356,7 @@ impl<'k> View<'k> {
 
     /// Removes a key, and returns what makes it in another keyspace: value, deadline, holders.
     pub fn take_away(&mut self, key: &[u8]) -> Vec<Mutation> {
-        self.entry(key).occupied().map_or_else(Vec::new, |mut found| found.take_away())
+        self.entry(key).occupied().map_or_else(Vec::new, Occupied::take_away)
     }
 
     /// Says why locks that the call removes from now on have ended.

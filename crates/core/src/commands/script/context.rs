@@ -383,8 +383,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             && !self.session.reads.may_be_tracked()
             && !self.shared.monitors.is_any()
             && !self.shared.locks.quarantine.is_on()
-            && self.slots != Slots::One
-            && self.shared.peers.is_none()
+            && (self.slots == Slots::Any || self.serves_each_key())
+    }
+
+    /// Whether, in cluster mode, no command with one key is refused for its slot.
+    #[cold]
+    fn serves_each_key(&self) -> bool {
+        self.slots != Slots::One && self.shared.peers.is_none()
     }
 
     /// Counts a refused command. Returns the error for the script.

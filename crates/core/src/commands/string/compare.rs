@@ -79,24 +79,32 @@ impl Condition<'_> {
 }
 
 impl<'a> Condition<'a> {
-    /// Reads `option` and its value if it is a condition. Returns false if it is another option.
-    ///
-    /// As in Redis, NX and XX may be repeated. As in Valkey, a comparison may not.
-    pub(super) fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
+    /// Takes `option` if it is NX or XX, which may be repeated, as in Redis. Returns false if it is another option.
+    #[inline]
+    pub(super) fn take_existence(&mut self, option: u64) -> Result<bool, Refusal> {
         const NX: u64 = args::option(b"NX");
         const XX: u64 = args::option(b"XX");
         let new = match option {
             NX => Self::Absent,
             XX => Self::Present,
-            _ => match Self::comparison(option) {
-                Some(compare) => compare(args.word()?),
-                None => return Ok(false),
-            },
+            _ => return Ok(false),
         };
-        if *self != Self::Always && (new.is_comparison() || new != *self) {
+        if *self != Self::Always && *self != new {
             return Err(Refusal::Syntax);
         }
-        *self = new.checked()?;
+        *self = new;
+        Ok(true)
+    }
+
+    /// Takes `option` and its value if it is a comparison, which may not be repeated, as in Valkey. Returns false if it is another
+    /// option.
+    pub(super) fn take_comparison(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        let Some(compare) = Self::comparison(option) else { return Ok(false) };
+        let value = args.word()?;
+        if *self != Self::Always {
+            return Err(Refusal::Syntax);
+        }
+        *self = compare(value).checked()?;
         Ok(true)
     }
 

@@ -91,13 +91,17 @@ struct SetOptions<'a> {
     lease: LeaseOption<'a>,
 }
 
+/// The options behind a value, in the order of how often they come.
+#[inline]
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     const GET: u64 = args::option(b"GET");
     let mut options =
         SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Absent };
     while !args.is_empty() {
         let option = args.option()?;
-        let is_known = options.condition.take(option, args)? || options.lease.take(option, args)?;
+        let is_known = options.condition.take_existence(option)?
+            || options.lease.take(option, args)?
+            || options.condition.take_comparison(option, args)?;
         if !is_known && option != GET {
             return Err(Refusal::Syntax);
         }
@@ -134,14 +138,14 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     }
     let mut entry = call.view.entry(name);
-    let holds = if options.condition.is_comparison() {
-        options.condition.holds(entry.string()?)
-    } else {
-        let is_there = match &entry {
-            Entry::Occupied(_) => true,
-            Entry::Vacant(place) => options.condition == Condition::Absent && place.is_awaited(),
-        };
-        options.condition.holds(is_there.then_some(b""))
+    let holds = match options.condition {
+        Condition::Always => true,
+        Condition::Absent => match &entry {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => !place.is_awaited(),
+        },
+        Condition::Present => matches!(entry, Entry::Occupied(_)),
+        comparison => comparison.holds(entry.string()?),
     };
     if holds {
         let mut stored = entry.put(value, lease);
