@@ -96,8 +96,8 @@ impl<'a> Condition<'a> {
         Ok(true)
     }
 
-    /// Takes `option` and its value if it is a comparison, which may not be repeated, as in Valkey. Returns false if it is another
-    /// option.
+    /// Takes `option` and its value if it is a comparison, which may not be repeated, as in Valkey. Returns false if it is
+    /// another option.
     pub(super) fn take_comparison(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
         let Some(compare) = Self::comparison(option) else { return Ok(false) };
         let value = args.word()?;
