@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use redlatch_proto::clock::Clock;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Request;
+use smallvec::SmallVec;
 
 use crate::commands::admin::slot_owner::SlotOwner;
 use crate::commands::{Command, Shared};
@@ -106,6 +107,17 @@ impl Peers {
             _ if keys.iter().any(|key| key != &keys[0]) => Err(Elsewhere::TryAgain),
             _ => Ok(()),
         }
+    }
+
+    /// Like [`Peers::check`], for requests whose keys are locked.
+    pub(crate) fn check_locked(
+        &self,
+        asked: (u16, bool),
+        steps: &[(&'static Command, Request<'_>)],
+        view: &mut View<'_>,
+    ) -> Result<(), Elsewhere> {
+        let keys: SmallVec<[&[u8]; 4]> = keys(steps).collect();
+        self.check(asked, &keys, |keys| Some(count_present(view, keys)))
     }
 }
 

@@ -459,10 +459,8 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let shared = &*self.shared;
         let (Some(peers), Some(slot)) = (&shared.peers, session.slot) else { return Ok(()) };
-        let keys: SmallVec<[&[u8]; 4]> = peers::keys(steps).collect();
-        let look = |keys: &[&[u8]]| Some(peers::count_present(view, keys));
         peers
-            .check((slot, session.asking.is_now()), &keys, look)
+            .check_locked((slot, session.asking.is_now()), steps, view)
             .map_err(|elsewhere| elsewhere.refusal(slot, &session.client, shared))
     }
 

@@ -223,19 +223,20 @@ fn yes_or_no(args: &mut Args<'_>) -> Result<bool, Refusal> {
     }
 }
 
+/// The number of the filter of that name.
+fn number_of(name: &'static str, word: &[u8]) -> Result<i64, Refusal> {
+    let bad = || Refusal::said(format!("ERR {name} is not an integer or out of range"));
+    number::integer(word).ok_or_else(bad)
+}
+
 fn seconds(word: &[u8], name: &'static str) -> Result<u64, Refusal> {
-    let number = number::integer(word);
-    let number =
-        number.ok_or_else(|| Refusal::said(format!("ERR {name} is not an integer or out of range")))?;
-    let positive = u64::try_from(number).ok().filter(|number| *number > 0);
+    let positive = u64::try_from(number_of(name, word)?).ok().filter(|number| *number > 0);
     positive.ok_or_else(|| Refusal::said(format!("ERR {name} should be greater than 0")))
 }
 
 fn database(word: &[u8], wanted: bool, databases: u16) -> Result<i64, Refusal> {
     let name = if wanted { "DB" } else { "NOT-DB" };
-    let number = number::integer(word);
-    let number =
-        number.ok_or_else(|| Refusal::said(format!("ERR {name} is not an integer or out of range")))?;
+    let number = number_of(name, word)?;
     let last = i64::from(databases.saturating_sub(1));
     match (0..=last).contains(&number) {
         true => Ok(number),

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
 use crate::commands::lock::asking::{Asked, Asking};
-use crate::commands::peers::{self, Elsewhere};
+use crate::commands::peers::Elsewhere;
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::script::watchdog::ScriptWatch;
@@ -366,9 +366,9 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     ) -> Result<(), Refusal> {
         // Keys in several slots have been refused.
         let Ok(Some(slot)) = command.slot(request) else { return Ok(()) };
-        let keys: SmallVec<[&[u8]; 4]> = peers::keys(&[(command, request)]).collect();
-        let look = |keys: &[&[u8]]| Some(peers::count_present(self.view, keys));
-        peers.check((slot, self.session.asking.is_now()), &keys, look).map_err(|elsewhere| match elsewhere {
+        let checked =
+            peers.check_locked((slot, self.session.asking.is_now()), &[(command, request)], self.view);
+        checked.map_err(|elsewhere| match elsewhere {
             Elsewhere::NotOk => {
                 Refusal::said("ERR Script attempted to execute a command while the cluster is down")
             }
