@@ -3,38 +3,12 @@
 
 declare(strict_types=1);
 
-require __DIR__ . '/checks.php';
-require 'Predis/autoload.php';
-
-const RELEASE = 'if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end';
-const EXTEND = 'return redis.call("get", KEYS[1]) == ARGV[1] and redis.call("pexpire", KEYS[1], ARGV[2]) or 0';
+require __DIR__ . '/predis_by_hand.php';
 
 function cluster(): Predis\Client
 {
     $nodes = ['tcp://' . getenv('REDLATCH_HOST') . ':' . getenv('REDLATCH_PORT')];
     return new Predis\Client($nodes, ['cluster' => 'redis']);
-}
-
-function acquire(Predis\Client $redis, string $key, string $token, int $leaseMs): bool
-{
-    return $redis->set($key, $token, 'PX', $leaseMs, 'NX') !== null;
-}
-
-function acquire_patiently(Predis\Client $redis, string $key, string $token, int $leaseMs): void
-{
-    while (!acquire($redis, $key, $token, $leaseMs)) {
-        usleep(5000);
-    }
-}
-
-function release(Predis\Client $redis, string $key, string $token): bool
-{
-    return $redis->eval(RELEASE, 1, $key, $token) === 1;
-}
-
-function extend(Predis\Client $redis, string $key, string $token, int $leaseMs): bool
-{
-    return $redis->eval(EXTEND, 1, $key, $token, $leaseMs) === 1;
 }
 
 $first = cluster();
