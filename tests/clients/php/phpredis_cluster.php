@@ -3,36 +3,11 @@
 
 declare(strict_types=1);
 
-require __DIR__ . '/checks.php';
-
-const RELEASE = 'if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end';
-const EXTEND = 'return redis.call("get", KEYS[1]) == ARGV[1] and redis.call("pexpire", KEYS[1], ARGV[2]) or 0';
+require __DIR__ . '/phpredis_by_hand.php';
 
 function cluster(): RedisCluster
 {
     return new RedisCluster(null, [getenv('REDLATCH_HOST') . ':' . getenv('REDLATCH_PORT')]);
-}
-
-function acquire(RedisCluster $redis, string $key, string $token, int $leaseMs): bool
-{
-    return $redis->set($key, $token, ['NX', 'PX' => $leaseMs]);
-}
-
-function acquire_patiently(RedisCluster $redis, string $key, string $token, int $leaseMs): void
-{
-    while (!acquire($redis, $key, $token, $leaseMs)) {
-        usleep(5000);
-    }
-}
-
-function release(RedisCluster $redis, string $key, string $token): bool
-{
-    return $redis->eval(RELEASE, [$key, $token], 1) === 1;
-}
-
-function extend(RedisCluster $redis, string $key, string $token, int $leaseMs): bool
-{
-    return $redis->eval(EXTEND, [$key, $token, $leaseMs], 1) === 1;
 }
 
 $first = cluster();
