@@ -90,7 +90,10 @@ fn every_client_says_what_it_does_and_runs_a_program_that_is_here() {
 
 #[test]
 fn every_program_beside_the_table_is_run_by_a_client() {
-    let shared = ["checks.py", "checks.js", "checks.sh", "checks.rb", "checks.php", "chromium.py"];
+    let shared = [
+        "checks.py", "checks.js", "checks.sh", "checks.rb", "checks.php", "chromium.py",
+        "phpredis_by_hand.php", "predis_by_hand.php",
+    ];
     let projects: BTreeSet<&str> = clients().iter().map(|client| &*client.project).collect();
     for project in projects {
         let folder = root().join("tests/clients").join(project);
