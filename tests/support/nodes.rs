@@ -4,7 +4,7 @@
 //! Time     redlatch's is moved by hand; that of real servers runs by itself.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +13,11 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch_proto::clock::WallTime;
 
-use super::real::program;
+use super::real::{STARTS_MAX, free_port, program};
 use super::target::{Heard, Link, Target, Wait};
 
 /// The number of nodes. A client is connected to that which the last digit of its name says, else to the first.
 pub(crate) const NODES: u16 = 3;
-
-/// How often real servers are started whose ports may be taken.
-const STARTS_MAX: usize = 5;
 
 /// The nodes and the connections to them.
 pub(crate) struct Nodes {
@@ -128,12 +125,6 @@ fn answers(child: &mut Child, address: SocketAddr) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     false
-}
-
-/// A port that nobody listens on; another program may take it first.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("a listener has an address").port()
 }
 
 impl Target for Nodes {

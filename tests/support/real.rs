@@ -13,7 +13,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::target::{Heard, Link, Target, Wait};
 
 /// How often a server is started whose port may be taken.
-const STARTS_MAX: usize = 5;
+pub(crate) const STARTS_MAX: usize = 5;
+
+/// A port that nobody listens on; another program may take it first.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("a listener has an address").port()
+}
 
 /// The process and the connections to it.
 pub(crate) struct RealServer {
@@ -35,8 +41,7 @@ impl RealServer {
     #[allow(dead_code, reason = "only transcripts need slots")]
     pub(crate) fn start_with_slots(name: &'static str) -> Self {
         let start = || {
-            let bus = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-            let bus_port = bus.expect("there is a free port").port().to_string();
+            let bus_port = free_port().to_string();
             Self::try_start(name, &["--cluster-enabled", "yes", "--cluster-port", &bus_port])
         };
         // Another program may take the port first.
