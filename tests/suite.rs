@@ -82,7 +82,7 @@ mod clients {
     #[cfg(feature = "etcd")]
     pub(crate) mod installer;
     #[cfg(feature = "etcd")]
-    mod process;
+    pub(crate) mod process;
     pub(crate) mod table;
 }
 

@@ -14,7 +14,6 @@ fn settings_that_exclude_a_cluster_are_refused() {
     for (more, name) in [
         (&["--enable-test-commands", "local"][..], "enable-test-commands 'local'"),
         (&["--nodes", "2"], "nodes '2'"),
-        (&["--cluster-enabled", "yes"], "cluster-enabled 'yes'"),
         (&["--enable-debug-command", "local"], "enable-debug-command 'local'"),
         (&["--appendonly", "yes"], "appendonly, appendfsync"),
         (&["--cluster-prefix", ""], "cluster-prefix ''"),
@@ -219,7 +218,7 @@ fn etcd_may_ask_for_tls_and_a_certificate() {
 
 #[test]
 #[ignore = "needs etcd"]
-fn a_certificate_with_a_common_name_is_refused_where_etcd_asks_for_a_login() {
+fn the_common_name_of_a_certificate_is_a_login_where_etcd_asks_for_one() {
     let (files, authority) = (Directory::new(), Authority::new("of etcd"));
     let (server, client) = (authority.vouch("etcd"), authority.vouch("root"));
     let ca = files.write("ca.crt", &authority.pem);
@@ -234,21 +233,31 @@ fn a_certificate_with_a_common_name_is_refused_where_etcd_asks_for_a_login() {
         etcd.ctl(words);
     }
     let endpoints = etcd.endpoints();
-    let with = |certificate: &str, key: &str| {
-        let flags =
-            ["--cluster-etcd-ca-cert", &ca, "--cluster-etcd-cert", certificate, "--cluster-etcd-key", key];
-        [&flags[..], &["--cluster-etcd-user", "root", "--cluster-etcd-password", "secret"]]
-            .concat()
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect::<Vec<_>>()
+    let with = |certificate, key| {
+        ["--cluster-etcd-ca-cert", &ca, "--cluster-etcd-cert", certificate, "--cluster-etcd-key", key]
     };
-    let flags = with(&named, &its);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let said = refusal(&[&["--cluster-etcd", &endpoints], &flags[..]].concat());
-    assert!(said.contains("has a common name (CN)"), "{said}");
-    let flags = with(&other, &others);
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut node = Node::start(&etcd, &flags);
+    let leads = |flags: &[&str]| {
+        let mut node = Node::start(&etcd, flags);
+        node.wait_for("This node leads");
+        node.signal(Signal::SIGTERM);
+        assert_eq!(node.end(), Some(0));
+    };
+    leads(&with(&named, &its));
+    let (named, nameless) = (with(&named, &its), with(&other, &others));
+    let said = refusal(&[&["--cluster-etcd", &endpoints], &nameless[..]].concat());
+    assert!(said.contains("permission denied"), "{said}");
+    // A password counts before a name.
+    for certificate in [named, nameless] {
+        let login = ["--cluster-etcd-user", "root", "--cluster-etcd-password", "secret"];
+        leads(&[&certificate[..], &login].concat());
+    }
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_member_needs_no_gateway() {
+    let etcd = Etcd::start_one(&["--enable-grpc-gateway=false"]);
+    let mut node = Node::start(&etcd, &[]);
     node.wait_for("This node leads");
+    assert!(node.acquire("lock", "me").is_some());
 }

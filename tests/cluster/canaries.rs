@@ -15,7 +15,7 @@ use redlatch_core::replication::cluster::Keys;
 use redlatch_proto::clock::LockTime;
 use serde_json::Value;
 
-use super::broken::{Fault, Gateway};
+use super::broken::{Fault, Proxy};
 use super::harness::{Etcd, Host, Node};
 use super::live::{LONGER_THAN_SESSIONS, check_while, start, stop_for_a_while, strike_leader};
 use crate::mutex::checker::Verdict;
@@ -38,11 +38,11 @@ pub(super) fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
     panic!("{fault} went unnoticed for {ROUNDS_MAX} rounds");
 }
 
-/// A member of etcd, and a broken gateway before it.
-fn behind(fault: Fault) -> (Etcd, Gateway) {
+/// A member of etcd, and a broken proxy before it.
+fn behind(fault: Fault) -> (Etcd, Proxy) {
     let etcd = Etcd::start_one(&[]);
-    let gateway = Gateway::before(etcd.address(), fault);
-    (etcd, gateway)
+    let proxy = Proxy::before(etcd.address(), fault);
+    (etcd, proxy)
 }
 
 /// Runs clients through two nodes, while `strike` harms the one that leads.
@@ -55,9 +55,9 @@ fn watch((name, told): (&str, Told), endpoints: &str, mut strike: impl FnMut(&mu
 
 #[test]
 #[ignore = "needs etcd"]
-fn a_cluster_behind_a_whole_gateway_is_not_caught() {
-    let (_etcd, gateway) = behind(Fault::None);
-    let verdict = watch(("cluster behind a gateway", Told::Late), &gateway.endpoint(), stop_for_a_while);
+fn a_cluster_behind_a_whole_proxy_is_not_caught() {
+    let (_etcd, proxy) = behind(Fault::None);
+    let verdict = watch(("cluster behind a proxy", Told::Late), &proxy.endpoint(), stop_for_a_while);
     assert!(verdict.unsafe_findings().is_empty(), "{:?}", verdict.unsafe_findings());
     assert!(verdict.grants > 0, "{verdict:?}");
 }
@@ -66,8 +66,8 @@ fn a_cluster_behind_a_whole_gateway_is_not_caught() {
 #[ignore = "needs etcd"]
 fn commits_without_the_fence_are_caught() {
     must_be_caught("commits without the fence", || {
-        let (_etcd, gateway) = behind(Fault::NoFence);
-        watch(("cluster without the fence", Told::Late), &gateway.endpoint(), stop_for_a_while)
+        let (_etcd, proxy) = behind(Fault::NoFence);
+        watch(("cluster without the fence", Told::Late), &proxy.endpoint(), stop_for_a_while)
     });
 }
 
@@ -75,10 +75,10 @@ fn commits_without_the_fence_are_caught() {
 #[ignore = "needs etcd"]
 fn replies_before_the_commit_are_caught() {
     must_be_caught("replies before the commit", || {
-        let (_etcd, gateway) = behind(Fault::EarlyReplies);
-        watch(("cluster with early replies", Told::Late), &gateway.endpoint(), |leader| {
+        let (_etcd, proxy) = behind(Fault::EarlyReplies);
+        watch(("cluster with early replies", Told::Late), &proxy.endpoint(), |leader| {
             leader.signal(Signal::SIGKILL);
-            gateway.lose_commits();
+            proxy.lose_commits();
             leader.restart();
         })
     });

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use crate::support::binary::{Directory, redlatch};
-use crate::support::server::free_port;
+use crate::support::server::{free_port, free_ports};
 use crate::support::wire::Link;
 
 /// Where a process runs: on this machine, or in a network namespace with an address of its own.
@@ -405,7 +405,11 @@ impl Node {
                 "no".to_owned(),
             ]);
         }
-        let port = host.port(6379);
+        let groups = more.iter().skip_while(|word| **word != "--cluster-groups").nth(1);
+        let port = match groups.and_then(|groups| groups.parse().ok()) {
+            Some(groups) if host.namespace.is_none() => free_ports(groups).expect("free ports"),
+            _ => host.port(6379),
+        };
         let (process, log) = spawn(host, port, &args);
         let mut node = Self { host: host.clone(), port, args, process, log, said: Vec::new() };
         node.wait_for("Ready to accept connections");

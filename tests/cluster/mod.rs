@@ -12,6 +12,7 @@ mod broken;
 mod canaries;
 mod clients;
 mod deployed;
+mod groups;
 mod growth;
 mod harness;
 mod live;

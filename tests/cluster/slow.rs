@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::OwnedFrame;
 
-use super::broken::{Fault, Gateway};
+use super::broken::{Fault, Proxy};
 use super::harness::{Etcd, Host, Node, wait_until};
 use crate::support::binary::Directory;
 use crate::support::http;
@@ -14,13 +14,13 @@ use crate::support::server::free_port;
 
 const TAKEOVER: Duration = Duration::from_millis(2_000);
 
-/// Two nodes behind a gateway that is late by so much go through four times `cluster-takeover`: their logs, and how many
+/// Two nodes behind a proxy that is late by so much go through four times `cluster-takeover`: their logs, and how many
 /// locks were granted.
 fn behind_slow_etcd(millis: u64) -> (Vec<String>, usize) {
     let etcd = Etcd::start_one(&[]);
-    let gateway = Gateway::before(etcd.address(), Fault::Slow(millis));
+    let proxy = Proxy::before(etcd.address(), Fault::Slow(millis));
     let settings = ["--cluster-failover-hold", "20000", "--cluster-takeover", "2000"];
-    let mut nodes = [(); 2].map(|()| Node::start_with(&Host::local(), &gateway.endpoint(), &settings));
+    let mut nodes = [(); 2].map(|()| Node::start_with(&Host::local(), &proxy.endpoint(), &settings));
     wait_until("a leader", || nodes.iter_mut().any(Node::leads));
     let (begun, mut answered) = (Instant::now(), 0);
     while begun.elapsed() < 4 * TAKEOVER {
@@ -97,17 +97,17 @@ fn a_leader_that_ends_without_etcd_does_not_say_that_it_has_handed_over() {
 #[ignore = "needs etcd"]
 fn a_node_reads_the_endpoints_of_etcd_again() {
     let etcd = Etcd::start_one(&[]);
-    let gateway = Gateway::before(etcd.address(), Fault::None);
+    let proxy = Proxy::before(etcd.address(), Fault::None);
     let files = Directory::new();
     let write = |endpoint: &str| files.write("redlatch.conf", &format!("cluster-etcd {endpoint}\n"));
-    let file = write(&gateway.endpoint());
+    let file = write(&proxy.endpoint());
     let mut node = Node::spawn(&[&file]);
     node.wait_for("This node leads");
     // A member has moved: it is at the old address no more.
     write(&etcd.endpoints());
     node.signal(Signal::SIGHUP);
     node.wait_for("The endpoints of etcd have been read again");
-    drop(gateway);
+    drop(proxy);
     assert!(node.acquire("lock", "me").is_some());
     write("ftp://nowhere");
     node.signal(Signal::SIGHUP);

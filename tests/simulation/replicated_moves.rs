@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlatch_core::journal::log::Storage;
-use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
 use redlatch_core::replication::moving::{self, Arrival, MoveError};
 use redlatch_core::replication::restored::Memory;
 use redlatch_core::replication::standby::{SightError, Standby};
@@ -12,7 +12,7 @@ use redlatch_core::replication::term::{ENTRY_BYTES_MAX, Term, TermError};
 
 use super::replicated_etcd::{Near, Next};
 
-const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16 };
+const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16, part: Part { group: 0, groups: 1 } };
 
 fn keys() -> Keys {
     Keys::under("a/")

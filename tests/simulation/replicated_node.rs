@@ -8,7 +8,7 @@ use redlatch_core::journal::Mode;
 use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::journal::recovery::{self, Machine, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
-use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{SightError, Standby};
 use redlatch_core::replication::term::Term;
@@ -30,7 +30,7 @@ const AGAIN_MS: u64 = 40;
 pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
     let mut id = [0; 20];
     id[..8].copy_from_slice(&incarnation.to_le_bytes());
-    let agreed = Agreed { takeover_ms: TAKEOVER_MS, databases: DATABASES };
+    let agreed = Agreed { takeover_ms: TAKEOVER_MS, databases: DATABASES, part: Part::default() };
     let cluster = loop {
         match Cluster::join(&**port, Keys::under(PREFIX), agreed.clone(), id) {
             Ok(cluster) => break cluster,

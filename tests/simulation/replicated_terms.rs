@@ -8,7 +8,7 @@ use redlatch_core::journal::item::Horizon;
 use redlatch_core::journal::log::{Log, Start, Storage, SyncError};
 use redlatch_core::journal::recovery::Promised;
 use redlatch_core::journal::{Journal, Mode, Mutation, Record};
-use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
 use redlatch_core::replication::etcd::{Operation, Transaction};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{Sight, SightError, Standby};
@@ -17,7 +17,7 @@ use redlatch_proto::clock::LockTime;
 
 use super::replicated_etcd::{Near, Next, Store};
 
-const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16 };
+const AGREED: Agreed = Agreed { takeover_ms: 1_000, databases: 16, part: Part { group: 0, groups: 1 } };
 
 fn join(etcd: &Near) -> Result<Cluster, JoinError> {
     Cluster::join(etcd, Keys::under("a/"), AGREED, [0xab; 20])

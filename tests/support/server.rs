@@ -151,15 +151,21 @@ fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
 /// A currently free port, for servers that cannot pick one. No other call in this process gets it, and no connection: it is
 /// below those that systems pick by themselves.
 pub(crate) fn free_port() -> Result<u16, String> {
+    free_ports(1)
+}
+
+/// The first of so many successive ports, each like that of [`free_port`].
+pub(crate) fn free_ports(count: u16) -> Result<u16, String> {
     static TRIED: AtomicU16 = AtomicU16::new(0);
     // Programs that run at the same time begin at different ports.
     let start = std::process::id() * 61;
-    let mut ports = (0..PORTS).map(|_| {
-        let number = start + u32::from(TRIED.fetch_add(1, Ordering::Relaxed));
+    let mut firsts = (0..PORTS).map(|_| {
+        let number = start + u32::from(TRIED.fetch_add(count, Ordering::Relaxed));
         FIRST_PORT + (number % u32::from(PORTS)) as u16
     });
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    ports.find(is_free).ok_or_else(|| "no free port".to_owned())
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let found = firsts.find(|first| (*first..*first + count).all(is_free));
+    found.ok_or_else(|| "no free port".to_owned())
 }
 
 /// The ports of [`free_port`]. Linux gives 32768 and higher ones to who asks for any, others 49152 and higher ones.

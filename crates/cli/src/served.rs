@@ -97,7 +97,7 @@ impl Served {
         match self {
             Self::Alone(server) => server.workers_answer().await,
             Self::Node(node) => {
-                if let Some(server) = node.server() {
+                for server in node.servers() {
                     server.workers_answer().await;
                 }
             }
@@ -112,7 +112,7 @@ impl Served {
         match self {
             Self::Alone(server) => server.reload_certificates(),
             // A term that begins later reads them then.
-            Self::Node(node) => node.server().map_or(Ok(()), |server| server.reload_certificates()),
+            Self::Node(node) => node.servers().iter().try_for_each(|server| server.reload_certificates()),
         }
     }
 
@@ -131,7 +131,7 @@ impl Served {
     pub(super) fn reopen_audit_log(&self) {
         match self {
             Self::Alone(server) => server.reopen_audit_log(),
-            Self::Node(node) => node.server().iter().for_each(|server| server.reopen_audit_log()),
+            Self::Node(node) => node.servers().iter().for_each(|server| server.reopen_audit_log()),
         }
     }
 

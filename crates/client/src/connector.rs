@@ -107,7 +107,7 @@ async fn stream(target: &Target, trust: &Trust) -> Result<Box<dyn Stream>, Error
         return Ok(Box::new(stream));
     }
     let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
-    tls::handshake(stream, host.trim_matches(['[', ']']), trust).await
+    tls::handshake(stream, host.trim_matches(['[', ']']), trust, &[]).await
 }
 
 /// The error with the address of the server.

@@ -16,11 +16,16 @@ use super::connection::Stream;
 use super::error::Error;
 use super::target::Trust;
 
-/// The connection with TLS around it.
+/// The connection with TLS around it. `protocols`: what is spoken over it, if the server is to know that beforehand (ALPN).
 ///
 /// # Errors
 /// Certificates that cannot be used, no trusted authority, or a server that is not trusted.
-pub async fn handshake(stream: TcpStream, host: &str, trust: &Trust) -> Result<Box<dyn Stream>, Error> {
+pub async fn handshake(
+    stream: TcpStream,
+    host: &str,
+    trust: &Trust,
+    protocols: &[&[u8]],
+) -> Result<Box<dyn Stream>, Error> {
     let unfit = |what: &str| Error::Url(format!("{host}: {what}"));
     let name = ServerName::try_from(host.to_owned()).map_err(|error| unfit(&error.to_string()))?;
     let provider = Arc::new(ring::default_provider());
@@ -33,13 +38,14 @@ pub async fn handshake(stream: TcpStream, host: &str, trust: &Trust) -> Result<B
         Some(file) => builder.with_root_certificates(authorities(file)?),
         None => return Err(unfit("to trust the server, use --cacert FILE or --insecure")),
     };
-    let config = match &trust.identity {
+    let mut config = match &trust.identity {
         Some((certificate, key)) => {
             let (chain, key) = (certificates(certificate)?, self::key(key)?);
             builder.with_client_auth_cert(chain, key).map_err(|error| in_file(certificate, error))?
         }
         None => builder.with_no_client_auth(),
     };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let connector = TlsConnector::from(Arc::new(config));
     Ok(Box::new(connector.connect(name, stream).await?))
 }

@@ -8,6 +8,6 @@ use super::target::Trust;
 
 /// # Errors
 /// Always.
-pub async fn handshake(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Error> {
+pub async fn handshake(_: TcpStream, _: &str, _: &Trust, _: &[&[u8]]) -> Result<Box<dyn Stream>, Error> {
     Err(Error::Url("rediss://: this build lacks the feature tls".to_owned()))
 }

@@ -485,13 +485,7 @@ impl Port {
     fn open(settings: &Settings, name: &'static str, node: usize) -> Result<Self, StartError> {
         let number = match settings.text(name).as_str() {
             "0" => return Ok(Self::default()),
-            "auto" => 0,
-            number => {
-                let first: usize = number.parse().expect("the settings table has checked the port");
-                let beyond =
-                    || StartError::Unusable(format!("nodes: node {} has no port after {first}", node + 1));
-                u16::try_from(first.saturating_add(node)).map_err(|_| beyond())?
-            }
+            number => numbered(name, number, node)?,
         };
         let addresses = listener::addresses(&settings.text("bind")).map_err(StartError::Unusable)?;
         Ok(Self { listeners: listen(&addresses, number)? })
@@ -513,6 +507,19 @@ impl Port {
         }
         Ok(addresses)
     }
+}
+
+/// The port so many numbers behind the one that the setting `name` has; 0 for `auto`.
+///
+/// # Errors
+/// It is beyond the last port.
+fn numbered(name: &str, number: &str, behind: usize) -> Result<u16, StartError> {
+    if number == "auto" {
+        return Ok(0);
+    }
+    let first: usize = number.parse().expect("the settings table has checked the port");
+    let beyond = || StartError::Unusable(format!("{name} '{first}': there are not {behind} ports behind it"));
+    u16::try_from(first.saturating_add(behind)).map_err(|_| beyond())
 }
 
 /// Listens on a port of these addresses; port 0 is a free one. Those that may fail are left out if they do.

@@ -140,6 +140,18 @@ impl Elsewhere {
     }
 }
 
+/// Checks that the group of this server has the slot, if there are groups.
+///
+/// # Errors
+/// The address of the leader of the other group, or that there is none.
+pub(crate) fn check_group(shared: &Shared, client: &Client, slot: u16) -> Result<(), Refusal> {
+    let Some(group) = shared.group().filter(|group| !group.has(slot)) else { return Ok(()) };
+    Err(Refusal::Rerouted(match group.leader_of(slot) {
+        Some(leader) => format!("MOVED {slot} {}", SlotOwner::of_leader(client, shared, &leader).address()),
+        None => "CLUSTERDOWN Hash slot not served".to_owned(),
+    }))
+}
+
 /// The keys of these requests.
 pub(crate) fn keys<'a>(steps: &[(&'static Command, Request<'a>)]) -> impl Iterator<Item = &'a [u8]> {
     steps.iter().flat_map(|(command, request)| command.positions(*request).map(|at| request.word(at)))

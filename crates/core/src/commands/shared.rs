@@ -28,6 +28,7 @@ use crate::state::monitors::Monitors;
 use crate::state::registries::Registries;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
+use crate::state::slot_groups::SlotGroup;
 use crate::state::slowlog::{SlowCall, shortened};
 use crate::testing::Testing;
 
@@ -157,7 +158,18 @@ impl Shared {
     /// Makes it the server that leads this cluster. Default: it is a server by itself.
     #[must_use]
     pub fn with_cluster(self, cluster: Arc<ClusterFacts>) -> Self {
-        Self { cluster: Some(cluster), ..self }
+        let cluster_enabled = self.cluster_enabled || cluster.group.is_some();
+        Self { cluster: Some(cluster), cluster_enabled, ..self }
+    }
+
+    /// The group of slots that it leads, if there are several.
+    pub fn group(&self) -> Option<&SlotGroup> {
+        self.cluster.as_ref()?.group.as_ref()
+    }
+
+    /// Whether a key may be at another node, by its slot.
+    pub(crate) fn is_one_of_several(&self) -> bool {
+        self.peers.is_some() || self.group().is_some()
     }
 
     /// Makes it a node of a cluster of several. Default: it has all slots.
@@ -170,7 +182,7 @@ impl Shared {
     #[inline]
     pub fn offers(&self, group: Group, client: &Client) -> bool {
         match group {
-            Group::Sentinel => self.cluster.is_some(),
+            Group::Sentinel => self.cluster.is_some() && self.group().is_none(),
             Group::Test => self.is_open_to_tests_of(client),
             _ => true,
         }

@@ -375,7 +375,7 @@ impl Engine {
         if !session.account.is_unlimited() {
             commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
         }
-        if self.shared.cluster_enabled && (command.may_cross || self.shared.peers.is_some()) {
+        if self.shared.cluster_enabled && (command.may_cross || self.shared.is_one_of_several()) {
             let held = self.check_slot(session, command, request, now).map_err(|why| (why, Some(command)))?;
             if let Some(until) = held {
                 return Ok(Admitted::Hold(until));
@@ -425,6 +425,9 @@ impl Engine {
             _ => smallvec![(command, request)],
         };
         session.slot = commands::common_slot(steps.iter().copied())?;
+        if let Some(slot) = session.slot {
+            peers::check_group(&self.shared, &session.client, slot)?;
+        }
         let Some(peers) = &self.shared.peers else { return Ok(None) };
         session.asking = session.asking.begin(session.transaction.is_some());
         session.is_half_way = session.slot.is_some_and(|slot| peers.is_half_way(slot));

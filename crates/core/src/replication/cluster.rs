@@ -96,6 +96,35 @@ pub struct Agreed {
     /// How long the log stands still before another node takes over, in milliseconds.
     pub takeover_ms: u64,
     pub databases: u16,
+    pub part: Part,
+}
+
+/// What a log has of the keys: a group of slots, of how many.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Part {
+    /// From 0 on.
+    pub group: u16,
+    pub groups: u16,
+}
+
+impl Default for Part {
+    /// All keys.
+    fn default() -> Self {
+        Self { group: 0, groups: 1 }
+    }
+}
+
+impl Part {
+    /// Its line in the text of `cluster`; a log with all keys has none.
+    fn line(self) -> String {
+        let Self { group, groups } = self;
+        if groups == 1 { String::new() } else { format!("group {group} of {groups}\n") }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (group, groups) = line.strip_prefix("group ")?.split_once(" of ")?;
+        Some(Self { group: group.parse().ok()?, groups: groups.parse().ok()? })
+    }
 }
 
 /// A cluster that a node has joined.
@@ -128,8 +157,8 @@ pub enum JoinError {
     Differs {
         /// The name of the setting.
         name: &'static str,
-        theirs: String,
-        ours: String,
+        theirs: u64,
+        ours: u64,
     },
     /// etcd has not answered, or has refused. To try again is safe.
     #[error(transparent)]
@@ -171,10 +200,11 @@ impl Cluster {
         (id, theirs): ([u8; 20], Agreed),
         agreed: Agreed,
     ) -> Result<Self, JoinError> {
-        let (takeover_ms, databases) = (theirs.takeover_ms.to_string(), theirs.databases.to_string());
         for (name, theirs, ours) in [
-            ("takeover", takeover_ms, agreed.takeover_ms.to_string()),
-            ("databases", databases, agreed.databases.to_string()),
+            ("takeover", theirs.takeover_ms, agreed.takeover_ms),
+            ("databases", theirs.databases.into(), agreed.databases.into()),
+            ("groups", theirs.part.groups.into(), agreed.part.groups.into()),
+            ("group", theirs.part.group.into(), agreed.part.group.into()),
         ] {
             if theirs != ours {
                 return Err(JoinError::Differs { name, theirs, ours });
@@ -200,9 +230,9 @@ impl Cluster {
 
     pub(super) fn text_of(id: [u8; 20], agreed: &Agreed) -> Bytes {
         let id = item::id_text(&id);
-        let Agreed { takeover_ms, databases } = agreed;
+        let Agreed { takeover_ms, databases, part } = agreed;
         let text = format!("{FIRST_LINE}{VERSION}\nid {id}\ntakeover {takeover_ms}\ndatabases {databases}\n");
-        text.into()
+        (text + &part.line()).into()
     }
 
     pub(super) fn parse(text: &[u8]) -> Result<([u8; 20], Agreed), JoinError> {
@@ -224,11 +254,13 @@ impl Cluster {
             Some(version) if version > VERSION => return Err(JoinError::Newer(version)),
             _ => return Err(foreign()),
         }
-        let mut value_of = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let mut parsed = || {
+            let mut value_of = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
             let id = item::parse_id(value_of("id")?)?;
             let takeover_ms = value_of("takeover")?.parse().ok()?;
-            Some((id, Agreed { takeover_ms, databases: value_of("databases")?.parse().ok()? }))
+            let databases = value_of("databases")?.parse().ok()?;
+            let part = lines.next().map_or(Some(Part::default()), Part::parse)?;
+            Some((id, Agreed { takeover_ms, databases, part }))
         };
         parsed().ok_or_else(foreign)
     }

@@ -19,6 +19,9 @@ use super::restored::{Memory, Restored, RestoredState};
 use super::term::Term;
 use crate::journal::recovery::Promised;
 
+/// The part of `takeover` after which a node takes over that is second to another: that one has looked by then.
+const SECOND_PART: u32 = 20;
+
 /// A node that does not lead.
 #[derive(Debug)]
 pub struct Standby {
@@ -28,6 +31,8 @@ pub struct Standby {
     memory: Memory,
     /// Whether another node is to take over before this one.
     gives_way: bool,
+    /// Whether another node is to have the lead that is handed over.
+    is_second: bool,
 }
 
 /// What an answer of etcd has shown first.
@@ -68,16 +73,29 @@ pub enum SightError {
     Foreign(&'static str),
 }
 
+impl Sight {
+    /// Whether the lead is there to be taken, as after a hand-over.
+    pub fn is_led_by_nobody(&self) -> bool {
+        self.leader.is_none() && !self.is_restored
+    }
+}
+
 impl Standby {
     /// A node of this cluster, which remembers this of its log.
     pub fn new(cluster: Cluster, me: Member, memory: Memory) -> Self {
-        Self { cluster, me, seen: None, memory, gives_way: false }
+        Self { cluster, me, seen: None, memory, gives_way: false, is_second: false }
     }
 
     /// Whether this node gives way to others: it takes over after twice the time only, also from a leader that has handed
     /// over.
     pub fn give_way(&mut self, gives_way: bool) {
         self.gives_way = gives_way;
+    }
+
+    /// Whether another node that lives is to lead: this one takes over from a leader that hands over only if nobody else does
+    /// so soon.
+    pub fn be_second(&mut self, is_second: bool) {
+        self.is_second = is_second;
     }
 
     /// What it remembers of the log.
@@ -149,7 +167,13 @@ impl Standby {
         // A node that asks does not lead, whatever the epoch says of it.
         let is_led = leader.as_ref().is_some_and(|leader| leader.id != self.me.id);
         let still = now.saturating_sub(since);
-        let is_due = if self.gives_way { still >= 2 * takeover } else { !is_led || still >= takeover };
+        let rest = match (self.gives_way, is_led, self.is_second) {
+            (true, ..) => 2 * takeover,
+            (false, true, _) => takeover,
+            (false, false, true) => takeover / SECOND_PART,
+            (false, false, false) => Duration::ZERO,
+        };
+        let is_due = still >= rest;
         Sight { leader, epoch, head, is_due, is_restored: false }
     }
 

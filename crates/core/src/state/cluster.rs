@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::slot_groups::SlotGroup;
+
 /// A node, as clients see it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClusterNode {
@@ -29,6 +31,8 @@ pub struct ClusterFacts {
     pub name: String,
     /// This node, which leads if somebody asks it.
     pub me: ClusterNode,
+    /// The slots that it leads, of those that several groups share out; `None`: all keys, for clients without slots.
+    pub group: Option<SlotGroup>,
     others: Mutex<Vec<ClusterNode>>,
     epoch: AtomicI64,
     head: AtomicU64,
@@ -44,6 +48,12 @@ impl ClusterFacts {
     /// A cluster with one node.
     pub fn new(name: String, me: ClusterNode) -> Self {
         Self { name, me, ..Self::default() }
+    }
+
+    /// Its clients are in cluster mode, and find these slots here.
+    #[must_use]
+    pub fn with_group(self, group: Option<SlotGroup>) -> Self {
+        Self { group, ..self }
     }
 
     /// The other nodes, by their ids.

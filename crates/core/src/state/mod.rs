@@ -28,6 +28,7 @@ pub mod session;
 pub mod settings;
 pub mod settings_file;
 pub mod settings_table;
+pub mod slot_groups;
 pub mod slot_map;
 pub mod slowlog;
 pub mod trace;

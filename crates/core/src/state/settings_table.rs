@@ -91,6 +91,12 @@ pub const ROWS: &[Setting] = &[
         "Address at which other nodes and clients reach this one, as host:port; empty: the first of bind, and port.",
     ),
     at_start(
+        "cluster-groups",
+        "1",
+        Kind::Integer(1, 64),
+        "Groups of slots, each with a leader and a port of its own, which the nodes on etcd share out; the same on all nodes.",
+    ),
+    at_start(
         "cluster-takeover",
         "1000",
         Kind::Integer(300, 600_000),

@@ -2,6 +2,8 @@
 //!
 //! Source  Redis 7.0 `cluster.c`, `keyHashSlot`.
 
+use std::ops::RangeInclusive;
+
 use crc::{CRC_16_XMODEM, Crc};
 
 /// The number of slots.
@@ -13,6 +15,13 @@ static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 /// between the first `{` and the next `}`, unless that is nothing.
 pub fn slot(name: &[u8]) -> u16 {
     CRC16.checksum(tag(name).unwrap_or(name)) % SLOTS
+}
+
+/// All slots, shared out evenly in so many ranges: those of `redis-cli --cluster create`.
+pub fn ranges(count: u16) -> impl Iterator<Item = RangeInclusive<u16>> {
+    let share = f64::from(SLOTS) / f64::from(count);
+    let end = move |number: u16| (f64::from(number) * share).round() as u16;
+    (0..count).map(move |number| end(number)..=end(number + 1) - 1)
 }
 
 fn tag(name: &[u8]) -> Option<&[u8]> {

@@ -1,46 +1,45 @@
-//! The client of etcd, over the gateway that every server of etcd has beside gRPC.
+//! The client of etcd, over gRPC.
 //!
-//! Owns    the connections, and the token of the login.
+//! Owns    the connection to the endpoint that answers, which carries all calls side by side, and the token of the login.
 //! Rule    an endpoint has half of `cluster-takeover` to answer, so that another one can before another node leads. If none
 //!         does, all of them have twice that time.
-//! Rule    an error whose request may have been carried out is [`EtcdError::Unknown`]; the next request goes to another
-//!         endpoint. A request is sent twice only where the first one was refused for its token.
-//! Why     the gateway takes HTTP and JSON, which the crate has for its own HTTP port. gRPC would take tonic, and types that
-//!         `protoc` makes at build time, or a copy of them.
+//! Rule    an error whose call may have been carried out is [`EtcdError::Unknown`]; the next call goes to another endpoint. A
+//!         call is sent twice only where the first one was refused for its token.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Request, Response, body::Incoming};
+use http::uri::PathAndQuery;
 use parking_lot::{Mutex, RwLock};
 use redlatch_client::Trust;
 use redlatch_core::replication::etcd::{Answer, Etcd, EtcdError, Transaction};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_stream::{StreamExt, once, pending};
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
 
-use super::endpoint::{Endpoint, Sender};
-use super::gateway::{self, Failure};
+use super::endpoint::{Connection, Endpoint};
+use super::rpc::{self, Call, CompactionRequest, Failure, TxnRequest, WatchRequest};
 
 /// How long a connection to an endpoint may take, with TLS: another endpoint is quicker then.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// How long the body of an answer may take: some megabytes of the log.
-const BODY_MAX: Duration = Duration::from_secs(2);
+/// How long the message of an answer may take: some megabytes of the log.
+const MESSAGE_MAX: Duration = Duration::from_secs(2);
 /// How long a login may take: etcd hashes the password on purpose.
 const LOGIN_MAX: Duration = Duration::from_secs(5);
-/// The longest answer: some blobs of a megabyte, which base64 makes a third longer.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Connections that are kept for the next request: commits, reads and a login at the same time.
-const IDLE_MAX: usize = 4;
+/// The longest message: some entries of a megabyte.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// The name of the token, among the metadata of a call.
+const TOKEN: &str = "token";
 
-/// A client of etcd. Clones share connections.
+/// A client of etcd. Clones share the connection.
 #[derive(Clone)]
 pub(super) struct EtcdClient {
     inner: Arc<Inner>,
@@ -49,20 +48,20 @@ pub(super) struct EtcdClient {
 
 struct Inner {
     endpoints: RwLock<Arc<[Endpoint]>>,
-    /// The endpoint of the next request, modulo their number.
+    /// The endpoint of the next call, modulo their number.
     current: AtomicUsize,
     trust: Trust,
     /// User and password; without a user there is no login.
     login: (String, String),
-    token: Mutex<Option<HeaderValue>>,
+    token: Mutex<Option<MetadataValue<Ascii>>>,
     /// How long an endpoint may take to answer. etcd itself gives up after seven seconds; another endpoint may be quicker.
     answer_max: Duration,
     patience: Patience,
-    /// With the endpoint that they lead to.
-    idle: Mutex<Vec<(Endpoint, Sender)>>,
+    /// With the endpoint that it leads to.
+    connection: Mutex<Option<(Endpoint, Connection)>>,
 }
 
-/// Whether requests have twice the time: no endpoint answers in the usual one.
+/// Whether calls have twice the time: no endpoint answers in the usual one.
 #[derive(Debug, Default)]
 struct Patience {
     is_on: AtomicBool,
@@ -93,23 +92,18 @@ impl fmt::Debug for EtcdClient {
     }
 }
 
-/// An answer whose body is not read yet, and its connection, which carries the next request after that.
-struct Answered {
-    response: Response<Incoming>,
-    endpoint: Endpoint,
-    sender: Sender,
-}
-
 /// Why one endpoint has not answered.
 enum Missed {
-    /// The request has not reached it.
+    /// The call has not reached it.
     Unsent(String),
-    /// The request may have been carried out.
-    Unknown(String),
+    /// There is no answer: it has not come in time, or the connection has ended.
+    Lost(String),
+    /// It has failed.
+    Failed(Status),
 }
 
 impl EtcdClient {
-    /// A client whose requests run in the runtime that is entered. Nothing is connected before the first request.
+    /// A client whose calls run in the runtime that is entered. Nothing is connected before the first call.
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
         trust: Trust,
@@ -124,7 +118,7 @@ impl EtcdClient {
             token: Mutex::default(),
             answer_max,
             patience: Patience::default(),
-            idle: Mutex::default(),
+            connection: Mutex::default(),
         };
         Self { inner: Arc::new(inner), runtime: Handle::current() }
     }
@@ -132,7 +126,7 @@ impl EtcdClient {
     /// Asks these endpoints from now on.
     pub(super) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
         *self.inner.endpoints.write() = endpoints.into();
-        self.inner.idle.lock().clear();
+        *self.inner.connection.lock() = None;
     }
 
     /// Carries out a transaction.
@@ -140,35 +134,30 @@ impl EtcdClient {
     /// # Errors
     /// [`EtcdError`]
     pub(super) async fn transaction(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
-        let body = self.inner.request("/v3/kv/txn", gateway::transaction(transaction)).await?;
-        gateway::answer(&body)
+        self.inner.answer(TxnRequest::from(transaction)).await.map(Answer::from)
     }
 
     /// Calls `hint` whenever a key that begins with `prefix` may have changed, until the connection is lost. Who depends on a
     /// change looks for it from time to time, too.
     pub(super) async fn watch(&self, prefix: &[u8], hint: impl Fn()) {
-        let answer = self.inner.answer("/v3/watch", gateway::watch(prefix)).await;
-        let Ok(mut answer) = answer else { return };
-        let body = answer.response.body_mut();
-        while let Some(Ok(frame)) = body.frame().await {
-            // Also called for the answer that says that the watch has begun: a change before it has no message.
-            if frame.is_data() {
-                hint();
-            }
+        let Ok(mut changes) = self.inner.call(WatchRequest::of_prefix(prefix)).await else { return };
+        // The first message says that the watch has begun: a change before it has no message.
+        while let Ok(Some(_)) = changes.message().await {
+            hint();
         }
     }
 }
 
 impl EtcdClient {
-    /// Runs a request in the runtime of the client, and blocks until it is done.
+    /// Runs a call in the runtime of the client, and blocks until it is done.
     fn wait_for<T: Send + 'static>(
         &self,
-        request: impl Future<Output = Result<T, EtcdError>> + Send + 'static,
+        call: impl Future<Output = Result<T, EtcdError>> + Send + 'static,
     ) -> Result<T, EtcdError> {
         let (answered, answer) = oneshot::channel();
         self.runtime.spawn(async move {
             // The caller waits for ever, or its runtime is gone.
-            let _ = answered.send(request.await);
+            let _ = answered.send(call.await);
         });
         answer.blocking_recv().unwrap_or_else(|_| Err(EtcdError::Unknown("the process ends".to_owned())))
     }
@@ -182,8 +171,7 @@ impl Etcd for EtcdClient {
 
     fn compact(&self, revision: i64) -> Result<(), EtcdError> {
         let inner = Arc::clone(&self.inner);
-        let request = async move { inner.request("/v3/kv/compaction", gateway::compaction(revision)).await };
-        match self.wait_for(request) {
+        match self.wait_for(async move { inner.answer(CompactionRequest { revision }).await }) {
             Err(EtcdError::Refused(reason)) if reason.contains("has been compacted") => Ok(()),
             compacted => compacted.map(drop),
         }
@@ -200,29 +188,32 @@ impl Inner {
         if self.patience.is_on.load(Relaxed) { self.answer_max * 2 } else { self.answer_max }
     }
 
-    /// Sends a request, and returns the body of the answer.
-    async fn request(&self, path: &'static str, body: Bytes) -> Result<Bytes, EtcdError> {
-        let read = async { self.read(self.answer(path, body).await?).await };
-        timeout(2 * self.answer_max + BODY_MAX + LOGIN_MAX, read).await.unwrap_or_else(|_| {
+    /// The one answer to a call.
+    async fn answer<C: Call>(&self, call: C) -> Result<C::Answer, EtcdError> {
+        let answer = async { self.read(self.call(call).await?).await };
+        timeout(2 * self.answer_max + MESSAGE_MAX + LOGIN_MAX, answer).await.unwrap_or_else(|_| {
             self.go_on();
-            Err(EtcdError::Unknown("it is too slow".to_owned()))
+            Err(unknown("it is too slow"))
         })
     }
 
-    /// Reads the body of an answer, and keeps the connection.
-    async fn read(&self, answer: Answered) -> Result<Bytes, EtcdError> {
-        let body = Limited::new(answer.response.into_body(), ANSWER_BYTES_MAX).collect();
-        let body = timeout(BODY_MAX, body).await.map_err(|_| unknown("the answer does not end"))?;
-        let body = body.map_err(unknown)?.to_bytes();
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_MAX {
-            idle.push((answer.endpoint, answer.sender));
+    /// Reads the one message of an answer, and its end.
+    async fn read<M>(&self, mut answer: Streaming<M>) -> Result<M, EtcdError> {
+        let message = async {
+            let message = answer.message().await?;
+            answer.trailers().await?;
+            Ok(message)
+        };
+        match timeout(MESSAGE_MAX, message).await {
+            Ok(Ok(Some(message))) => Ok(message),
+            Ok(Ok(None)) => Err(unknown("an answer without a message")),
+            Ok(Err(status)) => Err(self.error(rpc::failure(&status))),
+            Err(_) => Err(self.error(Failure::Elsewhere("the answer does not end".to_owned()))),
         }
-        Ok(body)
     }
 
-    /// Sends a request, after a login if one is needed, and returns an answer with status 200.
-    async fn answer(&self, path: &'static str, body: Bytes) -> Result<Answered, EtcdError> {
+    /// Begins a call, after a login if one is needed, and returns an answer that is no error.
+    async fn call<C: Call>(&self, call: C) -> Result<Streaming<C::Answer>, EtcdError> {
         let mut has_logged_in = false;
         loop {
             if !self.login.0.is_empty() && self.token.lock().is_none() {
@@ -230,128 +221,121 @@ impl Inner {
                 has_logged_in = true;
             }
             let token = self.token.lock().clone();
-            match self.ask((path, self.answer_max()), body.clone(), token).await? {
+            match self.ask(&call, self.answer_max(), token).await? {
                 Ok(answer) => return Ok(answer),
                 // Tokens end after some time, and with the endpoint that has given them.
                 Err(Failure::Login(_)) if !has_logged_in && !self.login.0.is_empty() => {
                     *self.token.lock() = None;
                 }
-                Err(Failure::Login(reason) | Failure::Refused(reason)) => {
-                    return Err(EtcdError::Refused(reason));
-                }
-                Err(Failure::Elsewhere(reason)) => {
-                    self.go_on();
-                    return Err(EtcdError::Unknown(reason));
-                }
+                Err(failure) => return Err(self.error(failure)),
+            }
+        }
+    }
+
+    /// The error of a call that has failed, and is not sent again.
+    fn error(&self, failure: Failure) -> EtcdError {
+        match failure {
+            Failure::Login(reason) | Failure::Refused(reason) => EtcdError::Refused(reason),
+            Failure::Elsewhere(reason) => {
+                self.go_on();
+                EtcdError::Unknown(reason)
             }
         }
     }
 
     async fn log_in(&self) -> Result<(), EtcdError> {
-        let (user, password) = &self.login;
-        let asked = self.ask(("/v3/auth/authenticate", LOGIN_MAX), gateway::login(user, password), None);
-        let answer = asked.await?.map_err(|failure| match failure {
-            Failure::Login(reason) | Failure::Refused(reason) => EtcdError::Refused(reason),
-            Failure::Elsewhere(reason) => EtcdError::Unknown(reason),
-        })?;
-        let token = gateway::token(&self.read(answer).await?)?;
-        let mut token = HeaderValue::from_str(&token).map_err(unknown)?;
+        let (name, password) = self.login.clone();
+        let call = rpc::AuthenticateRequest { name, password };
+        let answer = self.ask(&call, LOGIN_MAX, None).await?.map_err(|failure| self.error(failure))?;
+        let mut token = MetadataValue::try_from(self.read(answer).await?.token).map_err(unknown)?;
         token.set_sensitive(true);
         *self.token.lock() = Some(token);
         Ok(())
     }
 
-    /// Sends a request to the first endpoint that can be reached, which has so long to answer.
-    async fn ask(
+    /// Sends a call to the first endpoint that can be reached, which has so long to answer.
+    async fn ask<C: Call>(
         &self,
-        to: (&'static str, Duration),
-        body: Bytes,
-        token: Option<HeaderValue>,
-    ) -> Result<Result<Answered, Failure>, EtcdError> {
+        call: &C,
+        answer_max: Duration,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> Result<Result<Streaming<C::Answer>, Failure>, EtcdError> {
         let mut reasons = Vec::new();
         let endpoints = self.endpoints();
         for _ in &*endpoints {
-            match self.ask_one(&endpoints, to, body.clone(), token.clone()).await {
-                Ok(answer) if answer.response.status().as_u16() == 200 => return Ok(Ok(answer)),
-                Ok(answer) => {
-                    let status = answer.response.status().as_u16();
-                    return Ok(Err(gateway::failure(status, &self.read(answer).await?)));
-                }
-                Err(Missed::Unsent(reason)) => {
+            let endpoint = &endpoints[self.current.load(Relaxed) % endpoints.len()];
+            let named = |reason: &str| format!("{}: {reason}", endpoint.authority());
+            match self.ask_one((endpoint, endpoints.len()), call.clone(), answer_max, token.clone()).await {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err(Missed::Unsent(reason)) => reasons.push(named(&reason)),
+                Err(Missed::Lost(reason)) => {
                     self.go_on();
-                    reasons.push(reason);
+                    return Err(EtcdError::Unknown(named(&reason)));
                 }
-                Err(Missed::Unknown(reason)) => {
-                    self.go_on();
-                    return Err(EtcdError::Unknown(reason));
-                }
+                Err(Missed::Failed(status)) => return Ok(Err(rpc::failure(&status))),
             }
+            self.go_on();
         }
         Err(EtcdError::Unknown(reasons.join("; ")))
     }
 
-    async fn ask_one(
+    /// Sends a call to an endpoint, one of so many.
+    async fn ask_one<C: Call>(
         &self,
-        endpoints: &[Endpoint],
-        (path, answer_max): (&'static str, Duration),
-        body: Bytes,
-        token: Option<HeaderValue>,
-    ) -> Result<Answered, Missed> {
-        let endpoint = &endpoints[self.current.load(Relaxed) % endpoints.len()];
-        let named = |error: &dyn fmt::Display| format!("{}: {error}", endpoint.authority());
-        let kept = loop {
-            let Some((to, mut sender)) = self.idle.lock().pop() else { break None };
-            if to == *endpoint && sender.ready().await.is_ok() {
-                break Some(sender);
+        (endpoint, count): (&Endpoint, usize),
+        call: C,
+        answer_max: Duration,
+        token: Option<MetadataValue<Ascii>>,
+    ) -> Result<Streaming<C::Answer>, Missed> {
+        let connection = self.connection(endpoint, answer_max).await.map_err(|error| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                self.patience.note_miss(count);
             }
-        };
-        let mut sender = match kept {
-            Some(sender) => sender,
-            None => {
-                let is_patient = self.patience.is_on.load(Relaxed);
-                let limit = if is_patient { answer_max.max(CONNECT_MAX) } else { CONNECT_MAX };
-                endpoint.connect(&self.trust, limit).await.map_err(|error| {
-                    if error.kind() == io::ErrorKind::TimedOut {
-                        self.patience.note_miss(endpoints.len());
-                    }
-                    Missed::Unsent(named(&error))
-                })?
-            }
-        };
-        let mut request = Request::post(path).header(HOST, endpoint.authority());
-        request = request.header(CONTENT_TYPE, "application/json");
+            Missed::Unsent(rpc::causes(&error))
+        })?;
+        // etcd ends its answers where the caller has no more to say.
+        let more = pending().take(usize::from(C::IS_OPEN));
+        let mut request = Request::new(once(call).chain(more));
         if let Some(token) = token {
-            request = request.header(AUTHORIZATION, token);
+            request.metadata_mut().insert(TOKEN, token);
         }
-        let request = request.body(Full::new(body)).map_err(|error| Missed::Unsent(named(&error)))?;
+        let grpc = Grpc::with_origin(connection.clone(), endpoint.origin());
+        let mut grpc = grpc.max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let path = PathAndQuery::from_static(C::PATH);
+        let codec = ProstCodec::<C, C::Answer>::default();
         let begun = Instant::now();
-        let answer = timeout(answer_max, sender.try_send_request(request)).await;
-        let answer = answer.map_err(|_| {
-            self.patience.note_miss(endpoints.len());
-            Missed::Unknown(named(&"no answer in time"))
-        })?;
+        let Ok(answer) = timeout(answer_max, grpc.streaming(request, path, codec)).await else {
+            self.patience.note_miss(count);
+            *self.connection.lock() = None;
+            return Err(Missed::Lost("no answer in time".to_owned()));
+        };
         self.patience.note_answer(begun.elapsed() < self.answer_max / 2);
-        let response = answer.map_err(|mut error| match error.take_message() {
-            Some(_) => Missed::Unsent(named(&causes(error.error()))),
-            None => Missed::Unknown(named(&causes(error.error()))),
-        })?;
-        Ok(Answered { response, endpoint: endpoint.clone(), sender })
+        match answer {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(status) => match connection.reason().await {
+                Some(reason) => Err(Missed::Lost(reason)),
+                None => Err(Missed::Failed(status)),
+            },
+        }
     }
 
-    /// The next request goes to the next endpoint.
+    /// The connection to an endpoint, which may have so long to open.
+    async fn connection(&self, endpoint: &Endpoint, answer_max: Duration) -> io::Result<Connection> {
+        let kept = self.connection.lock().clone();
+        if let Some((_, connection)) = kept.filter(|(to, kept)| to == endpoint && !kept.is_closed()) {
+            return Ok(connection);
+        }
+        let is_patient = self.patience.is_on.load(Relaxed);
+        let limit = if is_patient { answer_max.max(CONNECT_MAX) } else { CONNECT_MAX };
+        let connection = endpoint.connect(&self.trust, limit).await?;
+        *self.connection.lock() = Some((endpoint.clone(), connection.clone()));
+        Ok(connection)
+    }
+
+    /// The next call goes to the next endpoint.
     fn go_on(&self) {
         self.current.fetch_add(1, Relaxed);
     }
-}
-
-/// An error with what has caused it: the alert of TLS, for example.
-fn causes(error: &dyn Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 fn unknown(reason: impl fmt::Display) -> EtcdError {

@@ -1,15 +1,21 @@
 //! The endpoints of etcd, and connections to them.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::client::GrpcService;
 
+use super::rpc::causes;
 use redlatch_client::Trust;
 use redlatch_client::wire::{Stream, handshake};
 
@@ -26,8 +32,43 @@ pub(super) struct Endpoint {
     port: u16,
 }
 
-/// A connection that carries one request at a time.
-pub(super) type Sender = SendRequest<Full<Bytes>>;
+/// A connection, which carries any number of calls side by side. Clones are handles of it.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    sender: SendRequest<Body>,
+    /// Why it has ended; empty: in good order.
+    ended: watch::Receiver<Option<String>>,
+}
+
+impl Connection {
+    /// Whether it is of no use any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Why it has ended, if it has: a call only knows that it was cancelled.
+    pub(super) async fn reason(mut self) -> Option<String> {
+        if !self.is_closed() {
+            return None;
+        }
+        let ended = self.ended.wait_for(Option::is_some).await.ok()?;
+        ended.clone().filter(|reason| !reason.is_empty())
+    }
+}
+
+impl GrpcService<Body> for Connection {
+    type ResponseBody = Incoming;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        self.sender.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.sender.send_request(request))
+    }
+}
 
 impl Endpoint {
     /// Reads the endpoints of the setting `cluster-etcd`: separated by commas or spaces, each `[http[s]://]host[:port]`.
@@ -74,7 +115,14 @@ impl Endpoint {
         self.is_tls
     }
 
-    /// The value of the header `host`.
+    /// What a path is added to.
+    pub(super) fn origin(&self) -> Uri {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let authority = self.authority();
+        Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build().unwrap_or_default()
+    }
+
+    /// Host and port, as they are written in a URL.
     pub(super) fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -86,18 +134,23 @@ impl Endpoint {
     ///
     /// # Errors
     /// The system's, those of TLS, and a time-out.
-    pub(super) async fn connect(&self, trust: &Trust, limit: Duration) -> io::Result<Sender> {
+    pub(super) async fn connect(&self, trust: &Trust, limit: Duration) -> io::Result<Connection> {
         let opened = async {
             let stream = TcpStream::connect((&*self.host, self.port)).await?;
             stream.set_nodelay(true)?;
             let stream: Box<dyn Stream> = match self.is_tls {
-                true => handshake(stream, &self.host, trust).await.map_err(io::Error::other)?,
+                true => handshake(stream, &self.host, trust, &[b"h2"]).await.map_err(io::Error::other)?,
                 false => Box::new(stream),
             };
-            let (sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-            tokio::spawn(connection);
-            Ok(sender)
+            let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+            let (sender, connection) = opened.map_err(io::Error::other)?;
+            let (ends, ended) = watch::channel(None);
+            tokio::spawn(async move {
+                let reason = connection.await.map_or_else(|error| causes(&error), |()| String::new());
+                // Nobody may be left who asks.
+                let _ = ends.send(Some(reason));
+            });
+            Ok(Connection { sender, ended })
         };
         match timeout(limit, opened).await {
             Ok(opened) => opened,

@@ -13,6 +13,7 @@ use redlatch_core::journal::recovery::Promised;
 use redlatch_core::replication::cluster::{Keys, Member};
 use redlatch_core::replication::etcd::{EtcdError, KeyValue, Operation, Transaction};
 use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
+use redlatch_core::state::slot_groups::SlotGroup;
 use tokio::time::{sleep, timeout};
 
 use super::client::EtcdClient;
@@ -67,9 +68,15 @@ struct Entry {
 }
 
 impl Members {
-    /// `digest`: of what all nodes should have alike.
-    pub(super) fn new(name: String, keys: Keys, me: Member, digest: String) -> Self {
-        let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)));
+    /// The name of the cluster, and the slots of the group, if clients are in cluster mode. `digest`: of what all nodes should
+    /// have alike.
+    pub(super) fn new(
+        (name, slots): (String, Option<SlotGroup>),
+        keys: Keys,
+        me: Member,
+        digest: String,
+    ) -> Self {
+        let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)).with_group(slots));
         Self { keys, me, digest, facts, reach: Arc::default(), seen: Mutex::default() }
     }
 
@@ -206,7 +213,7 @@ mod tests {
 
     fn members() -> Members {
         let me = Member { id: "me".to_owned(), addresses: leader::addresses(Some("a:1"), None) };
-        let members = Members::new("locks".to_owned(), Keys::under("/r/"), me, "mine".to_owned());
+        let members = Members::new(("locks".to_owned(), None), Keys::under("/r/"), me, "mine".to_owned());
         members.facts.set_term(EPOCH, 1);
         members
     }

@@ -4,9 +4,9 @@
 //! Knows   `replication` for every decision about who leads; the builder of a server.
 //! Rule    etcd is asked by one client, whose requests run in the runtime of the node.
 
+mod balance;
 mod client;
 mod endpoint;
-mod gateway;
 mod leader;
 mod listen;
 mod members;
@@ -15,6 +15,7 @@ mod node;
 mod notebook;
 mod place;
 mod reach;
+mod rpc;
 mod server;
 mod sockets;
 mod splice;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use redlatch_core::journal::log::Storage;
 use redlatch_core::journal::recovery::{Found, Lacks, Machine};
 use redlatch_core::journal::{Mode, frame, item};
-use redlatch_core::replication::cluster::{Keys, Member};
+use redlatch_core::replication::cluster::{Keys, Member, Part};
 use redlatch_core::replication::etcd::Etcd;
 use redlatch_core::replication::moving::{self, Arrival};
 use redlatch_core::replication::restored::Memory;
@@ -46,10 +46,21 @@ pub struct Moved {
 /// A sentence about a setting, the directory, or what is in etcd. Then the locks are where they were, unless etcd did not
 /// answer at the end: the same call tells, and goes on.
 pub async fn import(builder: Builder, settings: Settings) -> Result<Moved, String> {
-    check(&settings)?;
+    check_movable(&settings)?;
     let etcd: Arc<dyn Etcd> = Arc::new(client(&settings)?);
     let moved = spawn_blocking(move || import_now(&builder, &settings, etcd)).await;
     moved.map_err(|error| error.to_string())?
+}
+
+/// Checks the settings of a node that locks are moved to or from.
+fn check_movable(settings: &Settings) -> Result<(), String> {
+    check(settings)?;
+    match settings.integer("cluster-groups") {
+        1 => Ok(()),
+        groups => {
+            Err(format!("cluster-groups '{groups}': locks are moved to and from a cluster of one group"))
+        }
+    }
 }
 
 fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Result<Moved, String> {
@@ -67,7 +78,7 @@ fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Re
     let of_prefix = |error| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
     let image = Image::default();
     let moved = copy(builder, settings, Way { from: from.clone(), to: Box::new(image.clone()) })?;
-    let arrival = Arrival::begin(etcd, keys, &agreed(settings), id).map_err(of_prefix)?;
+    let arrival = Arrival::begin(etcd, keys, &agreed(settings, Part::default()), id).map_err(of_prefix)?;
     let (number, bytes) = &*image.0.lock();
     let head = arrival.put(*number, bytes).map_err(of_prefix)?;
     mark_moved(&dir).map_err(|error| format!("dir '{dir}': {error}"))?;
@@ -80,7 +91,7 @@ fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Re
 /// # Errors
 /// A sentence about a setting, the directory, or what is in etcd; or a node leads. After a failure the same call goes on.
 pub async fn export(builder: Builder, settings: Settings) -> Result<Moved, String> {
-    check(&settings)?;
+    check_movable(&settings)?;
     let etcd: Arc<dyn Etcd> = Arc::new(client(&settings)?);
     let moved = spawn_blocking(move || export_now(&builder, &settings, &etcd)).await;
     moved.map_err(|error| error.to_string())?
@@ -104,10 +115,11 @@ fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> R
 
     let keys = Keys::under(&settings.text("cluster-prefix"));
     let of_prefix = |error: String| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
-    let cluster =
-        moving::find(&**etcd, keys, agreed(settings)).map_err(|error| of_prefix(error.to_string()))?;
+    let cluster = moving::find(&**etcd, keys, agreed(settings, Part::default()))
+        .map_err(|error| of_prefix(error.to_string()))?;
     let me = Member { id: item::id_text(&fresh_id()), addresses: Vec::new() };
-    let pause = Duration::from_millis(agreed(settings).takeover_ms) / LOOKS_PER_TAKEOVER;
+    let pause =
+        Duration::from_millis(settings.integer("cluster-takeover").unsigned_abs()) / LOOKS_PER_TAKEOVER;
     let term = seize(Standby::new(cluster, me, Memory::default()), etcd, pause).map_err(of_prefix)?;
     moving::leave(&term).map_err(|error| of_prefix(error.to_string()))?;
     let moved = copy(builder, settings, Way { from: Arc::new(EtcdPlace { term: term.clone() }), to })?;

@@ -1,6 +1,6 @@
-//! A node of a cluster: it leads, or it is a standby. It keeps its sockets in both roles.
+//! A node of a cluster: it leads, or it is a standby, in each group of slots by itself. It keeps its sockets in both roles.
 //!
-//! Owns    the sockets, the client of etcd, and the server of a term.
+//! Owns    the sockets, the client of etcd, and by group the server of a term.
 //! Rule    the server of a term has threads of its own, and ends with the term. What it has not committed is never answered.
 //! Rule    a standby never gives up: while etcd does not answer it asks again, and says so once in the log.
 //! Time    the monotonic clock of the process.
@@ -14,19 +14,21 @@ use parking_lot::Mutex;
 use redlatch_client::Trust;
 use redlatch_core::commands::Shared;
 use redlatch_core::journal::item;
-use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
 use redlatch_core::replication::etcd::{Etcd, EtcdError};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
 use redlatch_core::state::acl::password::Digest;
 use redlatch_core::state::acl::{Acl, file as acl_file};
-use redlatch_core::state::cluster::ClusterFacts;
+use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
 use redlatch_core::state::settings::Settings;
+use redlatch_core::state::slot_groups::SlotGroup;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use super::balance::Balance;
 use super::client::EtcdClient;
 use super::endpoint::Endpoint;
 use super::leader::{self, Leader};
@@ -47,6 +49,11 @@ use crate::{Builder, Server, StartError, fresh_id, stored_files};
 const LOOKS_PER_TAKEOVER: u32 = 10;
 /// The time between two looks at most.
 const LOOK_MAX: Duration = Duration::from_millis(500);
+/// The time between two looks of a node that is second to another one, while nobody leads.
+const SECOND_LOOK: Duration = Duration::from_millis(20);
+/// How long another node has been the one that is to lead a group before this one hands over: the nodes know of each other by
+/// then.
+const MOVES_AFTER: Duration = Duration::from_secs(5);
 /// How long a watch of etcd that has ended rests.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// How long the release of the epoch may take when the process ends. Without it the others wait for `cluster-takeover`.
@@ -68,19 +75,38 @@ pub type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
 
 /// A node that runs. It ends when it is stopped.
 pub struct Node {
-    inner: Arc<Inner>,
+    common: Common,
+    /// What it is in each group of slots: one, unless `cluster-groups` says more.
+    groups: Vec<Arc<Inner>>,
 }
 
-struct Inner {
-    builder: Builder,
-    settings: Settings,
+/// What a node has alike in all groups.
+#[derive(Clone)]
+struct Common {
+    builder: Arc<Builder>,
+    settings: Arc<Settings>,
     threads: usize,
-    on_lead: OnLead,
+    on_lead: Arc<OnLead>,
+    etcd: EtcdClient,
+    balance: Arc<Balance>,
+    stop: watch::Sender<bool>,
+}
+
+/// A node in one group.
+struct Inner {
+    builder: Arc<Builder>,
+    settings: Arc<Settings>,
+    threads: usize,
+    on_lead: Arc<OnLead>,
     sockets: Sockets,
     etcd: EtcdClient,
+    agreed: Agreed,
     keys: Keys,
     me: Member,
     members: Members,
+    balance: Arc<Balance>,
+    /// The list of the nodes in the first group, and the name of this one there.
+    nodes: Arc<ClusterFacts>,
     /// What this node remembers of the log, and where it keeps that.
     memory: Mutex<Memory>,
     notebook: Notebook,
@@ -113,58 +139,45 @@ impl Node {
         let inherited = std::mem::take(&mut builder.inherited);
         let settings = builder.again().blueprint().settings()?;
         check(&settings).map_err(StartError::Unusable)?;
-        let dir = settings.text("dir");
-        has_no_journal(&dir).map_err(StartError::Unusable)?;
+        has_no_journal(&settings.text("dir")).map_err(StartError::Unusable)?;
         // The journal is in etcd.
         let builder = builder.set("dir", "");
-        let shared = shared(&builder)?;
-        let etcd = client(&settings).map_err(StartError::Unusable)?;
-        let sockets = Sockets::open(&settings, inherited)?;
-        let id = item::id_text(&fresh_id());
-        let me = Member { id, addresses: announced(&settings, &sockets)? };
-        let keys = Keys::under(&settings.text("cluster-prefix"));
-        let name = settings.text("cluster-name");
-        let digest = digest(&shared.access.acl, &name);
-        let members = Members::new(name, keys.clone(), me.clone(), digest);
-        let inner = Arc::new(Inner {
-            builder,
+        let count = settings.integer("cluster-groups") as u16;
+        let sockets = Sockets::open_all(&settings, inherited, count)?;
+        let common = Common {
+            builder: Arc::new(builder),
+            etcd: client(&settings).map_err(StartError::Unusable)?,
+            settings: Arc::new(settings),
             threads,
-            on_lead,
-            sockets,
-            etcd,
-            keys,
-            me,
-            members,
-            memory: Mutex::default(),
-            notebook: Notebook::in_directory(&dir),
-            settings,
-            leader: watch::Sender::new(Leader::default()),
-            previous: Mutex::default(),
-            sighted: Mutex::default(),
-            leads: watch::Sender::new(false),
-            server: Mutex::default(),
-            hint: Notify::new(),
+            on_lead: Arc::new(on_lead),
+            balance: Arc::new(Balance::new(count)),
             stop: watch::Sender::new(false),
-            has_ended: watch::Sender::new(false),
-            differs: AtomicBool::new(false),
-            has_failed: AtomicBool::new(false),
-        });
-        inner.accept(shared.with_cluster(Arc::clone(&inner.members.facts)))?;
-        // What etcd refuses at once is said by the start.
-        let cluster = inner.join().await.map_err(StartError::Unusable)?;
-        tokio::spawn(Arc::clone(&inner).run(cluster));
-        Ok(Self { inner })
+        };
+        let mut groups: Vec<Arc<Inner>> = Vec::new();
+        for (slots, sockets) in SlotGroup::all(count).into_iter().zip(sockets) {
+            let nodes = groups.first().map(|first| Arc::clone(&first.nodes));
+            groups.push(Arc::new(Inner::new(&common, sockets, slots, nodes)?));
+        }
+        for group in &groups {
+            group.accept()?;
+            // What etcd refuses at once is said by the start.
+            let cluster = group.join().await.map_err(StartError::Unusable)?;
+            tokio::spawn(Arc::clone(group).run(cluster));
+        }
+        Ok(Self { common, groups })
     }
 
     /// The addresses of the ports: without TLS, with TLS, and of HTTP.
     pub fn addresses(&self) -> [Vec<SocketAddr>; 3] {
-        let Sockets { tcp, tls, http, .. } = &self.inner.sockets;
-        [tcp, tls, http].map(|listeners| sockets::addresses(listeners))
+        let all = |of: fn(&Sockets) -> &[TcpListener]| {
+            self.groups.iter().flat_map(|group| sockets::addresses(of(&group.sockets))).collect()
+        };
+        [all(|sockets| &sockets.tcp), all(|sockets| &sockets.tls), all(|sockets| &sockets.http)]
     }
 
-    /// The server of the term, if this node leads.
-    pub fn server(&self) -> Option<Arc<Server>> {
-        self.inner.server.lock().clone()
+    /// The servers of the terms in which this node leads.
+    pub fn servers(&self) -> Vec<Arc<Server>> {
+        self.groups.iter().filter_map(|group| group.server.lock().clone()).collect()
     }
 
     /// Asks other endpoints of etcd from now on: the text of `cluster-etcd`.
@@ -173,37 +186,96 @@ impl Node {
     /// A sentence about the setting. Those in use stay.
     pub fn set_endpoints(&self, text: &str) -> Result<(), String> {
         let endpoints = Endpoint::parse_all(text)?;
-        let authorities = self.inner.settings.text("cluster-etcd-ca-cert");
+        let authorities = self.common.settings.text("cluster-etcd-ca-cert");
         check_trust(&endpoints, &authorities)?;
-        self.inner.etcd.set_endpoints(endpoints);
+        self.common.etcd.set_endpoints(endpoints);
         Ok(())
     }
 
     /// Ends the node: a leader answers its clients as at any end, and hands over.
     pub fn stop(&self) {
-        self.inner.stop.send_replace(true);
+        self.common.stop.send_replace(true);
     }
 
     /// Resolves when the node has been ended, by [`Node::stop`] or by SHUTDOWN.
     pub async fn stopped(&self) {
         // The channel cannot close, because its sender lives in `self`.
-        let _ = self.inner.stop.subscribe().wait_for(|stop| *stop).await;
+        let _ = self.common.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
     /// Whether it has ended because it may not take part in the cluster. The log says why.
     pub fn has_failed(&self) -> bool {
-        self.inner.has_failed.load(Relaxed)
+        self.groups.iter().any(|group| group.has_failed.load(Relaxed))
     }
 
     /// Resolves when the node has been ended, and another one may lead.
     pub async fn finished(&self) {
-        let _ = self.inner.has_ended.subscribe().wait_for(|ended| *ended).await;
+        for group in &self.groups {
+            let _ = group.has_ended.subscribe().wait_for(|ended| *ended).await;
+        }
     }
 }
 
 impl Inner {
+    /// A node in the group of these slots. `nodes`: its list in the first group, if this is another one.
+    fn new(
+        common: &Common,
+        sockets: Sockets,
+        slots: SlotGroup,
+        nodes: Option<Arc<ClusterFacts>>,
+    ) -> Result<Self, StartError> {
+        let Common { builder, settings, threads, on_lead, etcd, balance, stop } = common.clone();
+        let (part, dir) = (Part { group: slots.number, groups: slots.count() as u16 }, settings.text("dir"));
+        let id = item::id_text(&fresh_id());
+        let me = Member { id, addresses: announced(&settings, &sockets, part.group)? };
+        let keys = keys(&settings, part);
+        let slots = (part.groups > 1 || settings.flag("cluster-enabled")).then_some(slots);
+        let name = settings.text("cluster-name");
+        let digest = digest(&shared(&builder)?.access.acl, &name);
+        let members = Members::new((name, slots), keys.clone(), me.clone(), digest);
+        Ok(Self {
+            agreed: agreed(&settings, part),
+            nodes: nodes.unwrap_or_else(|| Arc::clone(&members.facts)),
+            notebook: Notebook::in_directory(&dir, part),
+            builder,
+            threads,
+            on_lead,
+            sockets,
+            etcd,
+            keys,
+            me,
+            members,
+            balance,
+            memory: Mutex::default(),
+            settings,
+            leader: watch::Sender::new(Leader::default()),
+            previous: Mutex::default(),
+            sighted: Mutex::default(),
+            leads: watch::Sender::new(false),
+            server: Mutex::default(),
+            hint: Notify::new(),
+            stop,
+            has_ended: watch::Sender::new(false),
+            differs: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether this node is to lead the group, of all nodes that live. Where there is one group, any node is.
+    fn is_first(&self) -> bool {
+        if self.agreed.part.groups == 1 {
+            return true;
+        }
+        let name = |node: &ClusterNode| format!("{}:{}", node.host, node.port);
+        let me = name(&self.nodes.me);
+        let mut all: Vec<String> = self.nodes.others().iter().map(name).collect();
+        all.push(me.clone());
+        self.balance.is_for(&me, self.agreed.part.group, all)
+    }
+
     /// Accepts clients on all sockets while this node does not lead.
-    fn accept(&self, shared: Shared) -> Result<(), StartError> {
+    fn accept(&self) -> Result<(), StartError> {
+        let shared = shared(&self.builder)?.with_cluster(Arc::clone(&self.members.facts));
         let is_open = shared.access.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
@@ -257,8 +329,7 @@ impl Inner {
     /// # Errors
     /// A sentence about the setting that keeps this node out.
     async fn join(&self) -> Result<Option<Cluster>, String> {
-        let agreed = agreed(&self.settings);
-        let (keys, etcd) = (self.keys.clone(), self.etcd.clone());
+        let (keys, agreed, etcd) = (self.keys.clone(), self.agreed.clone(), self.etcd.clone());
         let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
         let Ok(joined) = joined.await else { return Ok(None) };
         match joined {
@@ -339,11 +410,13 @@ impl Inner {
     /// A standby, until it may lead, which is not before this time has passed.
     async fn stand_by(&self, cluster: &Cluster, rest: Duration) -> Term {
         let mut standby = standby::Standby::new(cluster.clone(), self.me.clone(), *self.memory.lock());
-        let pause = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
+        let looks_every = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let origin = Instant::now();
         loop {
+            let mut pause = looks_every;
             let etcd: Arc<dyn Etcd> = Arc::new(self.etcd.clone());
             standby.note_promised(self.members.promised());
+            standby.be_second(!self.is_first());
             let looked = spawn_blocking(move || {
                 let looked = look(&mut standby, &etcd, (origin, origin.elapsed() >= rest));
                 (standby, looked)
@@ -359,6 +432,10 @@ impl Inner {
                         return term;
                     }
                     standby.give_way(self.differs_from(sight.leader.as_ref()));
+                    if sight.is_led_by_nobody() && origin.elapsed() >= rest {
+                        // It is second, if nobody is first.
+                        pause = pause.min(SECOND_LOOK);
+                    }
                 }
                 Err(error) => {
                     if self.is_new_trouble(&error.to_string()) {
@@ -386,6 +463,7 @@ impl Inner {
 
     fn note(&self, sight: &Sight, is_mine: bool) {
         self.members.facts.set_restored(sight.is_restored);
+        self.note_leader(sight.leader.as_ref().filter(|_| !is_mine));
         *self.sighted.lock() = sight.leader.clone().filter(|_| !is_mine).map(|leader| (sight.epoch, leader));
         if let Some(leader) = &sight.leader {
             *self.previous.lock() = Some(leader.clone());
@@ -404,6 +482,7 @@ impl Inner {
             if is_new && !leader.addresses.is_empty() {
                 tracing::info!(
                     leader = leader.addresses.join(", "),
+                    group = self.agreed.part.group,
                     epoch = leader.epoch,
                     "Another node leads"
                 );
@@ -424,10 +503,17 @@ impl Inner {
         });
     }
 
+    /// Notes who leads the group, for clients that ask for its slots at any other.
+    fn note_leader(&self, leader: Option<&Member>) {
+        if let Some(group) = &self.members.facts.group {
+            group.set_leader(leader.map(leader::node));
+        }
+    }
+
     /// Leads until the term ends. Returns for how long this node leaves the lead to others; `None`: it ends.
     async fn lead(self: &Arc<Self>, term: Term) -> Option<Duration> {
-        let (epoch, begun) = (term.epoch(), Instant::now());
-        tracing::info!(epoch, head = term.head(), "This node takes over");
+        let (epoch, group, begun) = (term.epoch(), self.agreed.part.group, Instant::now());
+        tracing::info!(epoch, group, head = term.head(), "This node takes over");
         // What an earlier term was asked for has been done.
         self.members.facts.takes_hand_over();
         let (node, of_server) = (Arc::clone(self), term.clone());
@@ -457,11 +543,12 @@ impl Inner {
             tracing::warn!("The next leader begins with a quarantine, too");
         }
         *self.server.lock() = Some(Arc::clone(&server));
+        self.note_leader(Some(&self.me));
         self.leads.send_replace(true);
         let addresses = self.sockets.local_addresses();
         self.leader.send_replace(Leader { epoch, addresses, trouble: None });
         let took_ms = begun.elapsed().as_millis() as u64;
-        tracing::info!(epoch, took_ms, "This node leads");
+        tracing::info!(epoch, group, took_ms, "This node leads");
         let goes_on = self.is_replaced(&server, &term).await;
         match server.has_failed() {
             true => server.stop_now(),
@@ -469,15 +556,16 @@ impl Inner {
         }
         server.finished().await;
         self.keep_in_mind(&server, &term);
+        self.note_leader(None);
         self.leader.send_replace(Leader::default());
         self.leads.send_replace(false);
         self.server.lock().take();
         if server.has_failed() {
-            tracing::warn!(epoch, "This node does not lead any more");
+            tracing::warn!(epoch, group, "This node does not lead any more");
             return (!*self.stop.borrow()).then_some(Duration::ZERO);
         }
         if self.release(term).await {
-            tracing::info!(epoch, "This node has handed over");
+            tracing::info!(epoch, group, "This node has handed over");
         }
         goes_on.then_some(reach::REST)
     }
@@ -502,8 +590,22 @@ impl Inner {
             () = server.stopped() => false,
             () = asked => true,
             () = reach::hand_over_is_due(server, || self.members.reports(), term.epoch()) => true,
+            () = self.is_for_another(term.epoch()) => true,
             () = tells => true,
         }
+    }
+
+    /// Resolves when another node is to lead the group, and has been for a while.
+    async fn is_for_another(&self, epoch: i64) {
+        let mut since = Instant::now();
+        while since.elapsed() < MOVES_AFTER {
+            sleep(SHOW_EVERY).await;
+            if self.is_first() {
+                since = Instant::now();
+            }
+        }
+        let group = self.agreed.part.group;
+        tracing::info!(epoch, group, "Another node is to lead this group: this one hands over");
     }
 
     /// Notes how far a term is, and what its server has promised.
@@ -526,7 +628,10 @@ impl Inner {
     /// The server of a term, which goes on from the log.
     fn server(&self, term: Term) -> Result<Server, StartError> {
         let place = EtcdPlace { term };
-        let builder = self.builder.again().inherited(self.sockets.shared()?);
+        // The ports are those of the node, which has written their files.
+        let files = ["port-file", "tls-port-file", "http-port-file"];
+        let builder = files.iter().fold(self.builder.again(), |builder, name| builder.set(*name, ""));
+        let builder = builder.inherited(self.sockets.shared()?);
         let server = builder
             .replicated(Box::new(place), Arc::clone(&self.members.facts))
             .start_on_threads(self.threads)?;
@@ -571,7 +676,6 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     let excluded = [
         ("enable-test-commands", "no", "a node of a cluster has no test commands"),
         ("nodes", "1", "a node of a cluster is one node"),
-        ("cluster-enabled", "no", "clients in cluster mode are served by one node without etcd"),
     ];
     for (name, off, reason) in excluded {
         if settings.text(name) != off {
@@ -613,11 +717,25 @@ fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> 
 /// # Errors
 /// A sentence about a setting, or about what is in etcd.
 pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) -> Result<bool, String> {
-    let (etcd, keys) = (client(settings)?, Keys::under(&settings.text("cluster-prefix")));
+    let groups = settings.integer("cluster-groups") as u16;
     let quarantine_ms = quarantine.map(|quarantine| quarantine.as_millis() as u64);
-    let accepted = spawn_blocking(move || restored::accept(&etcd, &keys, quarantine_ms)).await;
-    let accepted = accepted.map_err(|error| error.to_string())?;
-    Ok(accepted.map_err(|error| error.to_string())?.is_some())
+    let mut was_found = false;
+    for group in 0..groups {
+        let (etcd, keys) = (client(settings)?, keys(settings, Part { group, groups }));
+        let accepted = spawn_blocking(move || restored::accept(&etcd, &keys, quarantine_ms)).await;
+        let accepted = accepted.map_err(|error| error.to_string())?;
+        was_found |= accepted.map_err(|error| error.to_string())?.is_some();
+    }
+    Ok(was_found)
+}
+
+/// The names of the keys of a log. Those of several groups have their numbers behind the prefix.
+fn keys(settings: &Settings, part: Part) -> Keys {
+    let prefix = settings.text("cluster-prefix");
+    match part.groups {
+        1 => Keys::under(&prefix),
+        _ => Keys::under(&format!("{prefix}{}/", part.group)),
+    }
 }
 
 /// Bytes of a prefix at most: it is in every request.
@@ -638,10 +756,11 @@ pub(super) fn client(settings: &Settings) -> Result<EtcdClient, String> {
 }
 
 /// What the nodes of a cluster must have alike.
-pub(super) fn agreed(settings: &Settings) -> Agreed {
+pub(super) fn agreed(settings: &Settings, part: Part) -> Agreed {
     Agreed {
         takeover_ms: settings.integer("cluster-takeover").unsigned_abs(),
         databases: settings.integer("databases") as u16,
+        part,
     }
 }
 
@@ -660,8 +779,8 @@ fn shared(builder: &Builder) -> Result<Shared, StartError> {
     Ok(shared)
 }
 
-/// Where clients and other nodes reach this node.
-fn announced(settings: &Settings, sockets: &Sockets) -> Result<Vec<String>, StartError> {
+/// Where clients and other nodes reach this node in the group of this number.
+fn announced(settings: &Settings, sockets: &Sockets, group: u16) -> Result<Vec<String>, StartError> {
     let announce = settings.text("cluster-announce");
     let unfit = |reason| StartError::Unusable(format!("cluster-announce '{announce}': {reason}"));
     let port_of = |listeners: &[TcpListener]| sockets::addresses(listeners).first().map(SocketAddr::port);
@@ -675,7 +794,8 @@ fn announced(settings: &Settings, sockets: &Sockets) -> Result<Vec<String>, Star
         }
         (in_brackets(ip), tcp_port)
     } else {
-        let parts = announce.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+        let behind = |port: &str| port.parse::<u16>().ok()?.checked_add(group);
+        let parts = announce.rsplit_once(':').and_then(|(host, port)| Some((host, behind(port)?)));
         let (host, port) = parts
             .filter(|(host, _)| !host.is_empty() && !host.contains([' ', '\n']))
             .ok_or_else(|| unfit("must be host:port"))?;

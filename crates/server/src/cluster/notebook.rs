@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use redlatch_core::replication::cluster::Part;
 use redlatch_core::replication::restored::Memory;
 
 use crate::journal_files::{make_private, open_private};
@@ -22,9 +23,13 @@ pub(super) struct Notebook {
 }
 
 impl Notebook {
-    /// The file in a directory; an empty name: there is none.
-    pub(super) fn in_directory(dir: &str) -> Self {
-        let file = (!dir.is_empty()).then(|| PathBuf::from(dir).join("cluster-memory"));
+    /// The file in a directory for what a log has; an empty name: there is none.
+    pub(super) fn in_directory(dir: &str, part: Part) -> Self {
+        let name = match part.groups {
+            1 => "cluster-memory".to_owned(),
+            _ => format!("cluster-memory-{}", part.group),
+        };
+        let file = (!dir.is_empty()).then(|| PathBuf::from(dir).join(name));
         Self { file, written: Mutex::default(), has_warned: AtomicBool::new(false) }
     }
 

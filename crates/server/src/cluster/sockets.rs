@@ -19,14 +19,38 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds what the settings ask for, unless another program has, and writes the files of ports.
+    /// Binds what the settings ask for, unless another program has: for each of so many groups of slots, those of its number.
+    /// Writes the files of ports.
     ///
     /// # Errors
-    /// An address cannot be listened on, or a file cannot be written.
-    pub(super) fn open(settings: &Settings, inherited: Inherited) -> Result<Self, StartError> {
+    /// An address cannot be listened on, or a file cannot be written; or other sockets than ports are asked for by several
+    /// groups.
+    pub(super) fn open_all(
+        settings: &Settings,
+        inherited: Inherited,
+        groups: u16,
+    ) -> Result<Vec<Self>, StartError> {
+        let has_others = ["unixsocket", "http-unixsocket"].iter().any(|name| !settings.text(name).is_empty());
+        if groups > 1 && (inherited.is_any() || !inherited.http.is_empty() || has_others) {
+            let reason = "each group needs a port: no Unix socket, and none that another program has opened";
+            return Err(StartError::Unusable(format!("cluster-groups '{groups}': {reason}")));
+        }
+        let mut inherited = Some(inherited);
+        let open = |group| Self::open(settings, inherited.take().unwrap_or_default(), usize::from(group));
+        let all: Vec<Self> = (0..groups).map(open).collect::<Result<_, _>>()?;
+        let ports = |of: fn(&Self) -> &[TcpListener]| -> Vec<_> {
+            all.iter().map(|sockets| addresses(of(sockets))).collect()
+        };
+        write_ports(&settings.text("port-file"), &ports(|sockets| &sockets.tcp))?;
+        write_ports(&settings.text("tls-port-file"), &ports(|sockets| &sockets.tls))?;
+        write_ports(&settings.text("http-port-file"), &ports(|sockets| &sockets.http))?;
+        Ok(all)
+    }
+
+    fn open(settings: &Settings, inherited: Inherited, group: usize) -> Result<Self, StartError> {
         let has_main = inherited.replaces_port();
         let or_bound = |given: Vec<TcpListener>, name| match given.is_empty() {
-            true => Port::open(settings, name, 0).map(|port| port.listeners),
+            true => Port::open(settings, name, group).map(|port| port.listeners),
             false => Ok(given),
         };
         let tcp = if has_main { inherited.tcp } else { or_bound(Vec::new(), "port")? };
@@ -35,14 +59,8 @@ impl Sockets {
             true => inherited.unix.into_iter().map(unix::Bound::inherited).collect(),
             false => unix::Bound::open(settings, "unixsocket")?.into_iter().collect(),
         };
-        let http = http::listeners(settings, inherited.http)?;
-        let sockets = Self { tcp, tls, http, unix };
-        let named =
-            [("port-file", &sockets.tcp), ("tls-port-file", &sockets.tls), ("http-port-file", &sockets.http)];
-        for (name, listeners) in named {
-            write_ports(&settings.text(name), &[addresses(listeners)])?;
-        }
-        Ok(sockets)
+        let http = http::listeners(settings, inherited.http, group)?;
+        Ok(Self { tcp, tls, http, unix })
     }
 
     /// Where this process itself reaches the sockets: clients that have waited for it to lead are spliced there.

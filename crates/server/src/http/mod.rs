@@ -39,7 +39,7 @@ use tokio::time::Instant;
 use super::context::ServerContext;
 use super::listener::{self, Listener, Open};
 use super::worker::{Threads, Workers, runtime};
-use super::{StartError, listen, unix};
+use super::{StartError, listen, numbered, unix};
 use connection::Acceptor;
 use events::Viewers;
 
@@ -51,7 +51,6 @@ pub(super) struct Http {
 }
 
 /// The settings table has checked each port.
-const CHECKED: &str = "the settings table has checked the port";
 
 /// What every request may use.
 #[derive(Debug)]
@@ -94,7 +93,7 @@ impl Http {
         inherited: Vec<std::net::TcpListener>,
     ) -> Result<Self, StartError> {
         let (_, names) = addresses_and_names(&settings.text("http-bind"));
-        let tcp = listeners(settings, inherited)?;
+        let tcp = listeners(settings, inherited, 0)?;
         Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
@@ -142,6 +141,7 @@ impl Http {
 pub(super) fn listeners(
     settings: &Settings,
     inherited: Vec<std::net::TcpListener>,
+    behind: usize,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
     match settings.text("http-port").as_str() {
         _ if !inherited.is_empty() => Ok(inherited),
@@ -149,7 +149,7 @@ pub(super) fn listeners(
         number => {
             Http::check(settings)?;
             let (addresses, _) = addresses_and_names(&settings.text("http-bind"));
-            listen(&addresses, if number == "auto" { 0 } else { number.parse().expect(CHECKED) })
+            listen(&addresses, numbered("http-port", number, behind)?)
         }
     }
 }

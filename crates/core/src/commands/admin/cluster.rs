@@ -15,7 +15,7 @@ use redlatch_proto::resp::Reply;
 use crate::commands::admin::members::{Member, members};
 use crate::commands::admin::slot_owner::shard_id;
 use crate::commands::row::{Arg, Flags, Group, Row, Run, block, integer, text};
-use crate::commands::{Call, Outcome, help};
+use crate::commands::{Call, Outcome, Shared, help};
 use crate::state::cluster::ClusterFacts;
 use crate::state::session::Asking;
 use crate::types::slot::{SLOTS, slot};
@@ -228,7 +228,7 @@ fn my_id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
     call.args.finish()?;
 
-    call.reply.bulk(call.shared.instance.run_id.as_bytes());
+    call.reply.bulk(own_id(call.shared).as_bytes());
     Ok(Outcome::Replied)
 }
 
@@ -236,8 +236,16 @@ fn my_shard_id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
     call.args.finish()?;
 
-    call.reply.bulk(&shard_id(&call.shared.instance.run_id));
+    call.reply.bulk(&shard_id(own_id(call.shared)));
     Ok(Outcome::Replied)
+}
+
+/// The id of this node, as the others know it.
+fn own_id(shared: &Shared) -> &str {
+    match &shared.cluster {
+        Some(cluster) if cluster.group.is_some() => &cluster.me.id,
+        _ => &shared.instance.run_id,
+    }
 }
 
 fn nodes(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -346,6 +354,13 @@ fn info_of_replicated(call: &Call<'_, '_>, cluster: &ClusterFacts) -> String {
         ("cluster_commit_micros", commit_micros.to_string()),
     ];
     let mut text: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
+    if let Some(group) = &cluster.group {
+        let leaders = group.leaders();
+        let slots: usize = leaders.iter().map(|(slots, _)| slots.len()).sum();
+        let (leaders, count, number) = (leaders.len(), group.count(), group.number);
+        text += &format!("cluster_slots_assigned:{slots}\r\ncluster_slots_ok:{slots}\r\n");
+        text += &format!("cluster_size:{leaders}\r\ncluster_groups:{count}\r\ncluster_group:{number}\r\n");
+    }
     for node in cluster.others() {
         text += &format!("cluster_standby:{}:{}\r\n", node.host, node.port);
         if node.differs {

@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 use crate::commands::Call;
 use crate::commands::admin::slot_owner::SlotOwner;
 use crate::commands::peers::Peers;
+use crate::state::cluster::ClusterNode;
+use crate::state::slot_groups::SlotGroup;
 use crate::types::slot::SLOTS;
 
 /// A node of the cluster, as the client of a call is told.
@@ -25,6 +27,9 @@ pub(super) struct Member {
 /// All nodes of the cluster, in the order of their numbers.
 pub(super) fn members(call: &Call<'_, '_>) -> Vec<Member> {
     let client = &call.session.client;
+    if let Some(group) = call.shared.group() {
+        return leaders(call, group);
+    }
     let Some(peers) = &call.shared.peers else {
         return vec![Member {
             owner: SlotOwner::told_to(client, call.shared, call.shared),
@@ -53,6 +58,19 @@ pub(super) fn members(call: &Call<'_, '_>) -> Vec<Member> {
         moving: if number == peers.me { moving.clone() } else { String::new() },
     };
     owners.into_iter().map(member).collect()
+}
+
+/// The leaders of all groups that have one, in the order of their slots.
+fn leaders(call: &Call<'_, '_>, group: &SlotGroup) -> Vec<Member> {
+    let member = |(slots, leader): (RangeInclusive<u16>, ClusterNode)| Member {
+        owner: SlotOwner::of_leader(&call.session.client, call.shared, &leader),
+        is_me: slots.contains(&group.first_slot()),
+        has_failed: false,
+        epoch: 0,
+        ranges: vec![slots],
+        moving: String::new(),
+    };
+    group.leaders().into_iter().map(member).collect()
 }
 
 /// The slots that are moving from this node or to it.

@@ -10,6 +10,7 @@ use redlatch_proto::resp::Reply;
 use crate::commands::Shared;
 use crate::scripts::{Sha, digest};
 use crate::state::clients::Client;
+use crate::state::cluster::ClusterNode;
 
 /// A node, with the address that one client is told.
 #[derive(Debug)]
@@ -41,21 +42,31 @@ enum Preferred {
     Unknown,
 }
 
+impl Preferred {
+    fn of(asked: &Shared) -> Self {
+        match asked.settings.text("cluster-preferred-endpoint-type").as_str() {
+            "hostname" => Self::Hostname,
+            "unknown-endpoint" => Self::Unknown,
+            _ => Self::Ip,
+        }
+    }
+}
+
+/// The address at which a client has reached this server; `None`: by a Unix socket.
+fn reached(client: &Client) -> Option<SocketAddr> {
+    client.address.local.parse().ok()
+}
+
 impl SlotOwner {
     /// A node as the node `asked` tells this client of it, with what its `cluster-announce-*` says.
     pub(in crate::commands) fn told_to(client: &Client, asked: &Shared, node: &Shared) -> Self {
         let (settings, instance) = (&node.settings, &node.instance);
-        let reached: Option<SocketAddr> = client.address.local.parse().ok();
+        let reached = reached(client);
         let ip = match settings.text("cluster-announce-ip") {
             ip if ip.is_empty() => {
                 reached.map_or_else(String::new, |address| address.ip().to_canonical().to_string())
             }
             ip => ip,
-        };
-        let preferred = match asked.settings.text("cluster-preferred-endpoint-type").as_str() {
-            "hostname" => Preferred::Hostname,
-            "unknown-endpoint" => Preferred::Unknown,
-            _ => Preferred::Ip,
         };
         let [port, tls_port] = [&instance.port, &instance.tls_port].map(|port| port.load(Relaxed) as u16);
         let is_tls = tls_port != 0 && reached.is_some_and(|address| address.port() == tls_port);
@@ -67,12 +78,29 @@ impl SlotOwner {
             id: instance.run_id.clone(),
             ip,
             hostname: settings.text("cluster-announce-hostname"),
-            preferred,
+            preferred: Preferred::of(asked),
             port: announced("cluster-announce-port", port),
             tls_port: if tls_port == 0 { 0 } else { announced("cluster-announce-tls-port", tls_port) },
             is_tls,
             // No port is higher than 65535.
             bus_port: instance.main_port().saturating_add(BUS_DISTANCE).try_into().unwrap_or(0),
+        }
+    }
+
+    /// The leader of a group, at the address that it has announced.
+    pub(in crate::commands) fn of_leader(client: &Client, asked: &Shared, leader: &ClusterNode) -> Self {
+        let tls_port = asked.instance.tls_port.load(Relaxed) as u16;
+        let is_tls = tls_port != 0 && reached(client).is_some_and(|address| address.port() == tls_port);
+        Self {
+            id: leader.id.clone(),
+            ip: leader.host.clone(),
+            hostname: String::new(),
+            preferred: Preferred::of(asked),
+            // A node without a port besides that for TLS has announced that one.
+            port: if leader.port == leader.tls_port { 0 } else { leader.port },
+            tls_port: leader.tls_port,
+            is_tls,
+            bus_port: u64::from(leader.port).saturating_add(BUS_DISTANCE).try_into().unwrap_or(0),
         }
     }
 

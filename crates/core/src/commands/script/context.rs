@@ -19,7 +19,7 @@ use crate::commands::peers::Elsewhere;
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::script::watchdog::ScriptWatch;
-use crate::commands::{Args, Call, Command, Outcome, Peers, Shared, Source, table};
+use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::keyspace::{Entry, Occupied, ShardSet, View};
 use crate::locks::EndReason;
 use crate::scripts::Purpose;
@@ -255,8 +255,8 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let mark = out.len();
         let admitted = self.admit(known, words).and_then(|command| {
             self.reach_further(command, words)?;
-            if let Some(peers) = &self.shared.peers {
-                self.check_node(peers, command, Request::listed(words))?;
+            if self.shared.is_one_of_several() {
+                self.check_node(command, Request::listed(words))?;
             }
             Ok(command)
         });
@@ -358,14 +358,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
 
     /// Checks that this node serves the keys of a command, whose shards are locked.
     #[cold]
-    fn check_node(
-        &mut self,
-        peers: &Peers,
-        command: &'static Command,
-        request: Request<'_>,
-    ) -> Result<(), Refusal> {
+    fn check_node(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
         // Keys in several slots have been refused.
         let Ok(Some(slot)) = command.slot(request) else { return Ok(()) };
+        if self.shared.group().is_some_and(|group| !group.has(slot)) {
+            return Err(not_local());
+        }
+        let Some(peers) = &self.shared.peers else { return Ok(()) };
         let checked =
             peers.check_locked((slot, self.session.asking.is_now()), &[(command, request)], self.view);
         checked.map_err(|elsewhere| match elsewhere {
@@ -389,7 +388,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     /// Whether, in cluster mode, no command with one key is refused for its slot.
     #[cold]
     fn serves_each_key(&self) -> bool {
-        self.slots != Slots::One && self.shared.peers.is_none()
+        self.slots != Slots::One && !self.shared.is_one_of_several()
     }
 
     /// Counts a refused command. Returns the error for the script.

@@ -1,0 +1,210 @@
+//! Groups of slots, each with a leader of its own: who leads what, what clients are told, and what the loss of a node moves.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
+
+use super::clients::program;
+use super::harness::{Etcd, Node, refusal, token_in, wait_until};
+use crate::clients::process::run;
+use crate::clients::table::clients;
+use crate::support::binary::redlatch;
+use crate::support::wire::Link;
+
+/// Asks the server at a port of this machine. `None`: no answer.
+fn ask(port: u16, words: &[&str]) -> Option<OwnedFrame> {
+    Link::to(([127, 0, 0, 1], port).into()).ok()?.ask(words).ok()
+}
+
+/// The ports of the leaders of all groups, by their first slots, as CLUSTER SLOTS says at a port.
+fn leaders(port: u16) -> BTreeMap<i64, u16> {
+    let Some(OwnedFrame::Array(ranges)) = ask(port, &["CLUSTER", "SLOTS"]) else { return BTreeMap::new() };
+    let leader = |range: &OwnedFrame| {
+        let OwnedFrame::Array(range) = range else { panic!("a range of slots: {range:?}") };
+        let (OwnedFrame::Integer(first), OwnedFrame::Array(node)) = (&range[0], &range[2]) else {
+            panic!("a range of slots: {range:?}");
+        };
+        let OwnedFrame::Integer(port) = node[1] else { panic!("a port: {node:?}") };
+        (*first, port as u16)
+    };
+    ranges.iter().map(leader).collect()
+}
+
+/// Nodes that share out so many groups, once each of them leads its part.
+fn sharing(etcd: &Etcd, count: u16, groups: u16) -> Vec<Node> {
+    let flags = ["--cluster-groups", &groups.to_string()];
+    let nodes: Vec<Node> = (0..count).map(|_| Node::start(etcd, &flags)).collect();
+    wait_until("a part for each node", || is_shared_out(&nodes, groups));
+    nodes
+}
+
+/// Whether every group has a leader, and no node more than its part of them.
+fn is_shared_out(nodes: &[Node], groups: u16) -> bool {
+    let leaders: Vec<u16> = leaders(nodes[0].address().port()).into_values().collect();
+    let led = |node: &Node| {
+        let ports = node.address().port()..node.address().port() + groups;
+        leaders.iter().filter(|port| ports.contains(port)).count()
+    };
+    let part = usize::from(groups).div_ceil(nodes.len());
+    leaders.len() == usize::from(groups) && nodes.iter().all(|node| led(node) <= part)
+}
+
+/// Takes a lock as `me` where a client in cluster mode finds it. `None`: refused.
+fn acquire(port: u16, lock: &str) -> Option<i64> {
+    let words = ["LOCK.ACQUIRE", lock, "me", "LEASE", "60000"];
+    let mut answer = ask(port, &words)?;
+    if let Some(address) = answer.as_str().and_then(|text| text.strip_prefix("MOVED ")) {
+        let port = address.rsplit_once(':')?.1.parse().ok()?;
+        answer = ask(port, &words)?;
+    }
+    token_in(&answer)
+}
+
+/// The term of the leader at a port.
+fn epoch(port: u16) -> String {
+    let info = ask(port, &["CLUSTER", "INFO"]);
+    let info = info.as_ref().and_then(|info| info.as_str()).unwrap_or_default().to_owned();
+    info.lines().find(|line| line.starts_with("cluster_current_epoch")).unwrap_or_default().to_owned()
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn nodes_share_out_the_groups_and_the_loss_of_one_moves_its_own() {
+    const GROUPS: u16 = 4;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 2, GROUPS);
+    let before = leaders(nodes[0].address().port());
+    let all: Vec<String> = (0..40).map(|number| format!("lock:{number}")).collect();
+    let any = nodes[0].address().port();
+    let tokens: Vec<i64> = all.iter().map(|lock| acquire(any, lock).expect("a free lock")).collect();
+
+    let lost = nodes[1].address().port()..nodes[1].address().port() + GROUPS;
+    let stays: Vec<u16> = before.values().copied().filter(|port| !lost.contains(port)).collect();
+    assert_eq!(stays.len(), 2, "{before:?}");
+    let epochs: Vec<String> = stays.iter().map(|port| epoch(*port)).collect();
+    let mut beside = Link::to(([127, 0, 0, 1], stays[0]).into()).expect("a leader");
+    nodes[1].signal(Signal::SIGKILL);
+    wait_until("leaders for all groups", || {
+        let now = leaders(any);
+        now.len() == usize::from(GROUPS) && now.values().all(|port| !lost.contains(port))
+    });
+    // The groups of the other node have gone on, with their connections.
+    assert_eq!(beside.ask(&["PING"]).expect("the same connection").as_str(), Some("PONG"));
+    assert_eq!(stays.iter().map(|port| epoch(*port)).collect::<Vec<_>>(), epochs);
+    for (lock, token) in all.iter().zip(&tokens) {
+        assert_eq!(acquire(any, lock), Some(*token), "{lock} is held as before");
+    }
+
+    nodes[1].restart();
+    wait_until("its part for the node that is back", || is_shared_out(&nodes, GROUPS));
+    for (lock, token) in all.iter().zip(&tokens) {
+        wait_until("the lock where it was moved", || acquire(any, lock) == Some(*token));
+    }
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_slot_of_another_group_is_where_moved_says() {
+    let etcd = Etcd::start_one(&[]);
+    let nodes = sharing(&etcd, 1, 3);
+    let first = nodes[0].address().port();
+    // The slot of `a` is 15495, in the last of three groups.
+    let moved = format!("MOVED 15495 127.0.0.1:{}", first + 2);
+    let refused = |words: &[&str]| ask(first, words).and_then(|answer| answer.as_str().map(str::to_owned));
+    assert_eq!(refused(&["SET", "a", "1"]).as_deref(), Some(moved.as_str()));
+    assert_eq!(refused(&["EVAL", "return redis.call('get', KEYS[1])", "1", "a"]), Some(moved));
+    let script = refused(&["EVAL", "return redis.call('get', 'a')", "0"]).expect("an error");
+    assert!(script.contains("attempted to access a non local key in a cluster node"), "{script}");
+    let crossed = refused(&["MGET", "a", "b"]).expect("an error");
+    assert!(crossed.starts_with("CROSSSLOT"), "{crossed}");
+    assert_eq!(ask(first + 2, &["SET", "a", "1"]).expect("its leader").as_str(), Some("OK"));
+    let refused = ask(first, &["SENTINEL", "masters"]).expect("an answer");
+    assert!(refused.as_str().is_some_and(|text| text.starts_with("ERR unknown command")), "{refused:?}");
+    let ids = [first, first + 1, first + 2].map(|port| ask(port, &["CLUSTER", "MYID"]).expect("an id"));
+    let described = ask(first, &["CLUSTER", "NODES"]).expect("the nodes");
+    let described = described.as_str().expect("text");
+    for (id, port) in ids.iter().zip(first..) {
+        let start = format!("{} 127.0.0.1:{port}@", id.as_str().expect("an id"));
+        assert!(described.lines().any(|line| line.starts_with(&start)), "{start}: {described}");
+    }
+    assert_eq!(described.matches("myself").count(), 1, "{described}");
+}
+
+/// redis-py in cluster mode holds locks of all groups while the node that leads some of them is killed.
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients/python"]
+fn redis_py_in_cluster_mode_keeps_its_locks_over_the_loss_of_a_node() {
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 3, 8);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/groups.py");
+    let ports = nodes.iter().map(|node| node.address().port().to_string());
+    let mut program = program("python", &["venv/bin/python", script]);
+    let child = program.args(ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+    let mut said = || lines.next().expect("it says something").expect("a line");
+    assert_eq!(said(), "holds");
+    nodes[2].signal(Signal::SIGKILL);
+    child.stdin.take().expect("its input is piped").write_all(b"killed\n").expect("it reads");
+    assert_eq!(said(), "extended and released 32");
+    assert!(child.wait().expect("its end").success());
+}
+
+/// Every client that is tested in cluster mode passes its checks at three nodes that share out eight groups.
+#[test]
+#[ignore = "needs etcd and the packages of tests/clients"]
+fn clients_in_cluster_mode_find_their_locks_in_groups() {
+    let etcd = Etcd::start_one(&[]);
+    let nodes = sharing(&etcd, 3, 8);
+    let mut ports: Vec<u16> = leaders(nodes[0].address().port()).into_values().collect();
+    ports.sort_unstable();
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let (all, mut tried) = (ports.join(","), 0);
+    for client in clients().iter().filter(|client| client.has_slots && client.nodes == 1) {
+        let words: Vec<&str> = client.command.iter().map(String::as_str).collect();
+        let mut program = program(&client.project, &words);
+        program.envs([("REDLATCH_HOST", "127.0.0.1"), ("REDLATCH_PORT", &ports[0]), ("REDLATCH_PORTS", &all)]);
+        let finished = run(program, CLIENT_TIME_MAX).expect("the program starts");
+        let failure = finished.failure();
+        assert_eq!(failure, None, "{}:\n{}", client.name, finished.lines.join("\n"));
+        tried += 1;
+    }
+    assert!(tried > 10, "{tried} clients");
+}
+
+/// How long the checks of one client may take.
+const CLIENT_TIME_MAX: Duration = Duration::from_secs(120);
+
+#[test]
+#[ignore = "needs etcd"]
+fn the_number_of_groups_is_that_of_the_cluster() {
+    let etcd = Etcd::start_one(&[]);
+    let (endpoints, nodes) = (etcd.endpoints(), sharing(&etcd, 1, 4));
+    let with = |more: &[&str]| refusal(&[&["--cluster-etcd", &endpoints], more].concat());
+    let said = with(&["--cluster-groups", "2"]);
+    assert!(said.contains("the cluster has groups 4, and this node 2"), "{said}");
+    let said = with(&["--cluster-groups", "1"]);
+    assert!(said.contains("another cluster has the prefix '/redlatch/0/'"), "{said}");
+    let said = with(&["--cluster-groups", "1", "--cluster-prefix", "/redlatch/0/"]);
+    assert!(said.contains("the cluster has groups 4, and this node 1"), "{said}");
+    let said = with(&["--cluster-groups", "4", "--unixsocket", "/nowhere/socket"]);
+    assert!(said.contains("cluster-groups '4': each group needs a port"), "{said}");
+    drop(nodes);
+    // A cluster of one group is not divided.
+    let mut node = Node::start(&etcd, &["--cluster-prefix", "/one/"]);
+    node.wait_for("This node leads");
+    let said = with(&["--cluster-groups", "4", "--cluster-prefix", "/one/"]);
+    assert!(said.contains("another cluster has the prefix '/one/'"), "{said}");
+}
+
+#[test]
+fn ports_beyond_the_last_one_are_refused() {
+    let flags = ["--cluster-etcd", "127.0.0.1:1", "--cluster-groups", "64", "--port", "65500"];
+    let output = redlatch().args(flags).output().expect("redlatch starts");
+    let said = crate::support::binary::refusal(&output);
+    assert!(said.contains("port '65500': there are not"), "{said}");
+}
