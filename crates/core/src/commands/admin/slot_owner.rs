@@ -93,9 +93,13 @@ impl SlotOwner {
         let is_tls = tls_port != 0 && reached(client).is_some_and(|address| address.port() == tls_port);
         Self {
             id: leader.id.clone(),
+            // It may be a name.
             ip: leader.host.clone(),
             hostname: String::new(),
-            preferred: Preferred::of(asked),
+            preferred: match Preferred::of(asked) {
+                Preferred::Unknown => Preferred::Unknown,
+                Preferred::Hostname | Preferred::Ip => Preferred::Ip,
+            },
             // A node without a port besides that for TLS has announced that one.
             port: if leader.port == leader.tls_port { 0 } else { leader.port },
             tls_port: leader.tls_port,
