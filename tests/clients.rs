@@ -50,12 +50,16 @@ enum Verdict {
 
 fn main() -> ExitCode {
     let selection = Selection::from_args(std::env::args().skip(1));
-    let chosen: Vec<&Client> = clients().iter().filter(|client| selection.takes(&client.name)).collect();
+    let chosen: Vec<&'static Client> =
+        clients().iter().filter(|client| selection.takes(&client.name)).collect();
     if selection.only_list {
         chosen.iter().for_each(|client| println!("{}: test", client.name));
         return ExitCode::SUCCESS;
     }
 
+    if is_set("REDLATCH_INSTALL_CLIENTS") {
+        install_ahead(&chosen);
+    }
     let verdicts: Vec<Verdict> = chosen.iter().map(|client| report(client)).collect();
 
     let failed = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Failed(_))).count();
@@ -66,6 +70,14 @@ fn main() -> ExitCode {
     }
     println!("\n{} passed, {failed} failed, {skipped} skipped", verdicts.len() - failed - skipped);
     if failed == 0 && (skipped == 0 || skips_allowed) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Installs the packages of projects while the clients of projects before them run, which wait for leases most of the time.
+/// A project that is not ready in time, or cannot be, is prepared again by its first client, which reports why.
+fn install_ahead(chosen: &[&'static Client]) {
+    let mut projects: Vec<&'static str> = chosen.iter().map(|client| client.project.as_str()).collect();
+    projects.dedup();
+    std::thread::spawn(move || projects.into_iter().for_each(|project| drop(Installer::open(project))));
 }
 
 /// Runs one client and prints its result.

@@ -5,6 +5,8 @@ use std::path::Path;
 
 #[path = "../examples/clock.rs"]
 mod clock;
+#[path = "../examples/cluster.rs"]
+mod cluster;
 #[path = "../examples/embedding.rs"]
 mod embedding;
 #[path = "../examples/redlock.rs"]
@@ -16,6 +18,7 @@ type Example = (&'static str, fn() -> Result<(), String>);
 
 const EXAMPLES: &[Example] = &[
     ("clock", || clock::main().map_err(|error| error.to_string())),
+    ("cluster", || cluster::main().map_err(|error| error.to_string())),
     ("embedding", || embedding::main().map_err(|error| error.to_string())),
     ("redlock", || redlock::main().map_err(|error| error.to_string())),
     ("service", || service::main().map_err(|error| error.to_string())),

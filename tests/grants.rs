@@ -46,7 +46,8 @@ fn a_key_that_might_have_existed_is_no_lock() {
         "SET lock me", "SET lock me PX 10000", "SET lock me IFNE you", "SET lock me IFDNE 0123456789abcdef",
         "MSETEX 1 lock me EX 10", "SETEX lock 10 me", "PSETEX lock 10000 me", "GETSET lock me",
         "MSET lock me", "APPEND lock me", "SETRANGE lock 0 me", "INCR lock", "INCRBYFLOAT lock 1",
-        "HSET lock me 1", "HSETNX lock me 1", "LPUSH lock me", "SADD lock me", "ZADD lock NX 1 me",
+        "INCREX lock EX 10", "HSET lock me 1", "HSETNX lock me 1", "LPUSH lock me", "SADD lock me",
+        "ZADD lock NX 1 me",
     ] {
         let mut bare = Bare::new();
         let reply = send(&mut bare, line);

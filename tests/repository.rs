@@ -11,12 +11,14 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The steps of .ci/run.
+/// The steps of .ci/run, also those on demand.
 fn steps() -> BTreeSet<String> {
     let text = read(".ci/run");
-    let (_, rest) = text.split_once("readonly STEPS=(").expect("the list of steps");
-    let (list, _) = rest.split_once(')').expect("its end");
-    let steps: BTreeSet<String> = list.split_whitespace().map(str::to_owned).collect();
+    let list = |head| {
+        let (_, rest) = text.split_once(head).expect("a list of steps");
+        rest.split_once(')').expect("its end").0.split_whitespace().map(str::to_owned)
+    };
+    let steps: BTreeSet<String> = list("readonly STEPS=(").chain(list("readonly ON_DEMAND=(")).collect();
     assert!(steps.len() > 10, "{steps:?}");
     steps
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -28,6 +28,9 @@ pub(crate) struct Project {
     install: Vec<Vec<String>>,
     /// Files and directories that determine the result of `install`.
     inputs: Vec<String>,
+    /// Held while it is being prepared.
+    #[serde(skip)]
+    preparing: Mutex<()>,
 }
 
 fn projects() -> &'static [Project] {
@@ -52,6 +55,7 @@ impl Installer {
     /// packages.
     pub(crate) fn open(project: &str) -> Result<Self, Closed> {
         let project = projects().iter().find(|row| row.name == project).expect("a project of the table");
+        let _alone = project.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         let installer =
             Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(&project.name) };
         for source in project.borrows.iter().chain([&project.name]) {
@@ -84,7 +88,7 @@ impl Installer {
 
     fn install(&self, project: &Project) -> Result<(), Closed> {
         for step in &project.install {
-            let finished = run(self.command(step), INSTALL_TIME_MAX).map_err(Closed::Broken)?;
+            let finished = run(gently(&self.command(step)), INSTALL_TIME_MAX).map_err(Closed::Broken)?;
             if let Some(why) = finished.failure() {
                 let said = finished.lines.join("\n    ");
                 return Err(Closed::Broken(format!("`{}`: {why}\n    {said}", step.join(" "))));
@@ -106,6 +110,16 @@ impl Installer {
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// The same command, behind all others that want the processor: clients that run at the same time measure leases.
+fn gently(command: &Command) -> Command {
+    let mut gently = Command::new("nice");
+    gently.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        gently.current_dir(directory);
+    }
+    gently
 }
 
 /// Whether a variable of the environment is 1.

@@ -14,11 +14,9 @@ use redlatch_core::journal::item::Horizon;
 use redlatch_core::journal::log::{Log, Start, Storage};
 use redlatch_core::journal::recovery::{self, Ending};
 use redlatch_core::journal::{Journal, Mode, Mutation, Record, frame};
-use redlatch_core::keyspace::Keyspace;
+use redlatch_core::keyspace::{Keyspace, Layout};
 use redlatch_core::types::Seed;
 use redlatch_proto::clock::{Deadline, LockTime};
-
-use crate::simulation::parts::layout;
 
 #[derive(Clone, Debug, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
@@ -72,7 +70,7 @@ pub(crate) fn real(records: usize) -> (Vec<u8>, Vec<Vec<Mutation>>) {
 
 /// Reads files; returns how they end and the records. Everything is applied to a keyspace, too.
 fn read(files: Vec<(u64, &[u8])>) -> Option<(Ending, Vec<Vec<Mutation>>)> {
-    let keyspace = Keyspace::new(layout(None), || {});
+    let keyspace = Keyspace::new(Layout { shards: 4, databases: 2, seed: 3, journal: None }, || {});
     let mut replay = keyspace.replay();
     let mut records = Vec::new();
     let files = files.into_iter().map(|(number, file)| (number, Cursor::new(file))).collect();

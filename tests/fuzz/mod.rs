@@ -1,6 +1,7 @@
 //! Untrusted bytes: every parser that faces the network, and whole sessions, on random inputs.
 //!
-//! Belongs here  laws for any input, checked by an oracle that is slower and simpler than the tested code.
+//! Belongs here  laws for any input, checked by an oracle that is slower and simpler than the tested code. `fuzz/` holds some
+//!               of them against libFuzzer's inputs, too.
 //! Corpus        `tests/fuzz/corpus/TARGET/`: inputs tried first on every run. A new failure is reduced and written there;
 //!               commit the file to keep it.
 //!

@@ -45,6 +45,8 @@ pub(crate) const COMMANDS: &[&str] = &[
     "INCR k",
     "INCRBY k n",
     "INCRBYFLOAT k 0.5",
+    "INCREX k BYINT n UBOUND 100 SATURATE PX ms ENX",
+    "INCREX k BYFLOAT 0.5 EXAT sec",
     "LOCK.ACQUIRE k v",
     "LOCK.ACQUIRE k v LEASE ms REENTRANT",
     "LOCK.ACQUIRE k v LEASE ms SHARED",

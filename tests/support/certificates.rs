@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair, SanType};
 
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -21,18 +21,25 @@ impl Authority {
 
     /// A certificate and key for a peer on this machine, both in PEM.
     pub(crate) fn vouch(&self, name: &str) -> (String, String) {
-        self.vouch_for(&[(DnType::CommonName, name)])
+        self.vouch_for(&[(DnType::CommonName, name)], &[])
+    }
+
+    /// The same with these URIs, too.
+    pub(crate) fn vouch_uris(&self, name: &str, uris: &[&str]) -> (String, String) {
+        self.vouch_for(&[(DnType::CommonName, name)], uris)
     }
 
     /// The same without a common name.
     #[cfg(feature = "etcd")]
     pub(crate) fn vouch_nameless(&self) -> (String, String) {
-        self.vouch_for(&[(DnType::OrganizationName, "nodes")])
+        self.vouch_for(&[(DnType::OrganizationName, "nodes")], &[])
     }
 
-    fn vouch_for(&self, names: &[(DnType, &str)]) -> (String, String) {
+    fn vouch_for(&self, names: &[(DnType, &str)], uris: &[&str]) -> (String, String) {
         let hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut params = CertificateParams::new(hosts).unwrap();
+        let uris = uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap()));
+        params.subject_alt_names.extend(uris);
         // It begins with one of its own.
         params.distinguished_name = DistinguishedName::new();
         for (kind, name) in names {

@@ -7,6 +7,7 @@
 
 mod certificates;
 mod clients;
+mod login;
 mod process;
 mod traffic;
 
@@ -83,7 +84,12 @@ impl Connector<'_> {
     }
 
     fn showing(self, authority: &Authority) -> Self {
-        Self { shows: Some(authority.vouch("connector")), ..self }
+        self.showing_pair(authority.vouch("connector"))
+    }
+
+    /// Shows this certificate, which has this key.
+    fn showing_pair(self, pair: (String, String)) -> Self {
+        Self { shows: Some(pair), ..self }
     }
 
     /// Connects and sends PING: by its reply the server has checked the client's certificate.
@@ -92,26 +98,33 @@ impl Connector<'_> {
     }
 
     async fn connect_to(self, address: &str) -> io::Result<Client> {
+        let mut client = open(address, self.config()).await?;
+        client.say("PING\r\n").await?;
+        client.hear("+PONG\r\n").await?;
+        Ok(client)
+    }
+
+    fn config(self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.trusts.pem.as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(&self.versions).unwrap().with_root_certificates(roots);
-        let config = match self.shows {
+        Arc::new(match self.shows {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
-        };
-        let stream = TcpStream::connect(address).await?;
-        let name = ServerName::try_from("localhost").unwrap();
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        let mut client = Client(stream);
-        client.say("PING\r\n").await?;
-        client.hear("+PONG\r\n").await?;
-        Ok(client)
+        })
     }
+}
+
+/// Connects, and sends no request.
+async fn open(address: &str, config: Arc<ClientConfig>) -> io::Result<Client> {
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    Ok(Client(TlsConnector::from(config).connect(name, stream).await?))
 }
 
 impl Client {

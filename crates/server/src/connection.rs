@@ -289,7 +289,11 @@ impl<S: Peer> ConnectionIo<S> {
                 return Ok(Poll::Pending);
             }
         }
-        let Poll::Ready(received) = self.poll_read(processor, cx)? else { return Ok(Poll::Pending) };
+        let received = self.poll_read(processor, cx)?;
+        if let Some(names) = self.stream.take_names() {
+            processor.log_in_by_certificate(&names);
+        }
+        let Poll::Ready(received) = received else { return Ok(Poll::Pending) };
         if received == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -10,6 +10,12 @@ use tokio::net::{TcpStream, UnixStream};
 pub(super) trait Peer: AsyncRead + AsyncWrite + Unpin {
     /// Lets the close of the stream be a TCP reset, if it is a TCP connection.
     fn reset_when_closed(&self) {}
+
+    /// The names of users under which the client may log in without a password, those in its certificate. `Some` once,
+    /// after the handshake.
+    fn take_names(&mut self) -> Option<Vec<Vec<u8>>> {
+        None
+    }
 }
 
 impl Peer for TcpStream {

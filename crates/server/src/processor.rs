@@ -309,6 +309,11 @@ impl RequestProcessor {
         shared.clock.now().lock + millis.max(1)
     }
 
+    /// Logs the client in by the names in its certificate.
+    pub(super) fn log_in_by_certificate(&mut self, names: &[Vec<u8>]) {
+        self.context.engine.log_in_by_certificate(&mut self.session, names);
+    }
+
     /// Whether the client is authenticated, or need not be.
     pub(super) fn is_authenticated(&self) -> bool {
         self.context.engine.trust(&self.session).authenticated

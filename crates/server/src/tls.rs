@@ -5,6 +5,8 @@
 //!         at most. Unusable settings leave the certificates in use as they are.
 //! Source  the settings' meaning: Redis 7.0 `tls.c`. Nothing below TLS 1.2 is spoken, whatever `tls-protocols` says.
 
+mod certificate;
+
 use std::fmt;
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -27,11 +29,19 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
 use super::peer::Peer;
+use certificate::NamedBy;
 
 /// How long a handshake may take, from the accepted connection on.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-pub(super) struct Tls(RwLock<TlsAcceptor>);
+pub(super) struct Tls(RwLock<Current>);
+
+/// What new connections meet.
+struct Current {
+    acceptor: TlsAcceptor,
+    /// What names the user in the certificate of a client.
+    named_by: Option<NamedBy>,
+}
 
 impl Tls {
     /// Loads the certificates that the settings name; `read` returns the value of a setting.
@@ -39,7 +49,7 @@ impl Tls {
     /// # Errors
     /// Which setting cannot be used, and why.
     pub(super) fn open(read: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
-        Ok(Self(RwLock::new(acceptor(read)?)))
+        Ok(Self(RwLock::new(Current::open(read)?)))
     }
 
     /// Reads the settings and their files again, for new connections. After an error the old certificates stay in
@@ -48,15 +58,22 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`].
     pub(super) fn renew(&self, read: &dyn Fn(&'static str) -> String) -> Result<(), String> {
-        let renewed = acceptor(read)?;
+        let renewed = Current::open(read)?;
         *self.0.write() = renewed;
         Ok(())
     }
 
     /// The server's side of a new connection. Reading from it performs the handshake.
     pub(super) fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> ServerStream<S> {
-        let accept = self.0.read().accept(stream);
-        ServerStream(Stage::Handshake(Box::pin(tokio::time::timeout(HANDSHAKE_MAX, accept))))
+        let current = self.0.read();
+        let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_MAX, current.acceptor.accept(stream)));
+        ServerStream { stage: Stage::Handshake(handshake), named_by: current.named_by }
+    }
+}
+
+impl Current {
+    fn open(read: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
+        Ok(Self { acceptor: acceptor(read)?, named_by: NamedBy::of(&read("tls-auth-clients-user")) })
     }
 }
 
@@ -68,7 +85,11 @@ impl fmt::Debug for Tls {
 
 /// A stream inside TLS. Dropping it sends `close_notify`, so that the peer can distinguish the end from a truncation
 /// attack.
-pub(super) struct ServerStream<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
+pub(super) struct ServerStream<S: AsyncRead + AsyncWrite + Unpin> {
+    stage: Stage<S>,
+    /// What names the user in the client's certificate, until that has been asked.
+    named_by: Option<NamedBy>,
+}
 
 enum Stage<S> {
     /// The handshake is in progress.
@@ -80,10 +101,10 @@ enum Stage<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> ServerStream<S> {
     /// The stream, once the handshake is over.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut TlsStream<S>>>> {
-        if let Stage::Handshake(handshake) = &mut self.0 {
+        if let Stage::Handshake(handshake) = &mut self.stage {
             let failed = match ready!(handshake.as_mut().poll(cx)) {
                 Ok(Ok(stream)) => {
-                    self.0 = Stage::Open(Box::new(stream));
+                    self.stage = Stage::Open(Box::new(stream));
                     None
                 }
                 Ok(Err(error)) => Some(error),
@@ -91,11 +112,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerStream<S> {
             };
             if let Some(error) = failed {
                 tracing::debug!(%error, "TLS handshake failed");
-                self.0 = Stage::Failed;
+                self.stage = Stage::Failed;
                 return Poll::Ready(Err(error));
             }
         }
-        Poll::Ready(match &mut self.0 {
+        Poll::Ready(match &mut self.stage {
             Stage::Open(stream) => Ok(Pin::new(&mut **stream)),
             Stage::Handshake(_) | Stage::Failed => Err(io::ErrorKind::NotConnected.into()),
         })
@@ -119,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ServerStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Before the handshake is done there is nothing else to flush.
-        match &mut self.0 {
+        match &mut self.stage {
             Stage::Open(stream) => Pin::new(&mut **stream).poll_flush(cx),
             Stage::Handshake(_) | Stage::Failed => Poll::Ready(Ok(())),
         }
@@ -131,11 +152,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ServerStream<S> {
 }
 
 /// A reset would have to pass TLS by: an ordinary close is all that its peer sees.
-impl<S: AsyncRead + AsyncWrite + Unpin> Peer for ServerStream<S> {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer for ServerStream<S> {
+    fn take_names(&mut self) -> Option<Vec<Vec<u8>>> {
+        let Stage::Open(stream) = &self.stage else { return None };
+        let named_by = self.named_by.take()?;
+        let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+        Some(named_by.names(certificate))
+    }
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Drop for ServerStream<S> {
     fn drop(&mut self) {
-        if let Stage::Open(stream) = &mut self.0 {
+        if let Stage::Open(stream) = &mut self.stage {
             // One attempt: the peer may be gone. Unconstrained, because the task's budget may be used up.
             let shutdown = poll_fn(|cx| Pin::new(&mut **stream).poll_shutdown(cx));
             let shutdown = pin!(tokio::task::unconstrained(shutdown));

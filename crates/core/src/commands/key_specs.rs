@@ -119,6 +119,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("incrby", &[&["RW", "access", "update"]]),
     ("decrby", &[&["RW", "access", "update"]]),
     ("incrbyfloat", &[&["RW", "access", "update"]]),
+    ("increx", &[&["RW", "access", "update"]]),
     ("set", &[&["RW", "access", "update", "variable_flags"]]),
     ("watch", &[&["RO"]]),
     ("hdel", &[&["RW", "delete"]]),

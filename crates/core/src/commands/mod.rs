@@ -40,6 +40,7 @@ pub use admin::families::{Family, FamilyKind, Sample, Value, families};
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
+pub(crate) use connection::certificate::log_in;
 pub(crate) use connection::is_login;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
 pub use lock::REASON_BYTES_MAX;
@@ -114,6 +115,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     string::ROWS,
     string::compare::ROWS,
     string::bytes::ROWS,
+    string::increx::ROWS,
     string::number::ROWS,
     hash::ROWS,
     hash::scan::ROWS,

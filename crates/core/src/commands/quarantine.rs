@@ -271,7 +271,7 @@ mod tests {
     /// Commands that are always refused, because they may make a key, a field or a member, or lengthen a lease.
     const REFUSED: &[&str] = &[
         "append", "blmove", "brpoplpush", "copy", "decr", "decrby", "getset", "hincrbyfloat", "hmset",
-        "hset", "incr", "incrbyfloat", "linsert", "lmove", "lock.extend", "lock.guard",
+        "hset", "incr", "incrbyfloat", "increx", "linsert", "lmove", "lock.extend", "lock.guard",
         "lock.session|attach", "lpush", "lpushx", "lset", "move", "mset", "psetex", "rename", "renamenx",
         "rpoplpush", "rpush", "rpushx", "sadd", "setex", "setrange", "smove", "swapdb", "xadd", "zadd",
         "zinterstore", "zrangestore",

@@ -94,6 +94,12 @@ impl Engine {
         session
     }
 
+    /// Logs a connection in by the names in its TLS certificate, as the first of them that is the name of a user who is on.
+    /// If there is none, its next requests are those of a client without a certificate.
+    pub fn log_in_by_certificate(&self, session: &mut Session, names: &[Vec<u8>]) {
+        commands::log_in(session, &self.shared, names);
+    }
+
     /// Ends a connection.
     pub fn disconnect(&self, session: &mut Session) {
         if let Some(reason) = session.client.cut_reason() {

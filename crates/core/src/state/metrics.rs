@@ -25,6 +25,8 @@ pub struct Metrics {
     pub errors: Counter,
     /// Failed authentications, and commands refused because the client has not authenticated.
     pub denied_auth: Counter,
+    /// Certificates of clients that name no user who is on.
+    pub denied_certificate: Counter,
     /// Commands refused because the user may not send them.
     pub denied_command: Counter,
     /// Commands refused because the user may not use a key in them.
@@ -190,7 +192,7 @@ impl Metrics {
         for counter in [
             &self.connections, &self.rejected_connections, &self.query_limit_disconnections, &self.commands,
             &self.input_bytes, &self.output_bytes, &self.errors, &self.denied_auth, &self.denied_command,
-            &self.denied_key, &self.denied_channel, &self.peak_bytes,
+            &self.denied_key, &self.denied_channel, &self.denied_certificate, &self.peak_bytes,
         ] {
             counter.reset();
         }

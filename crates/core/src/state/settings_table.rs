@@ -29,6 +29,12 @@ pub const ROWS: &[Setting] = &[
         Kind::OneOf(&["no", "yes", "optional"]),
         "Whether TLS clients must show a certificate; optional: they may, and then it must be good.",
     ),
+    live(
+        "tls-auth-clients-user",
+        "off",
+        Kind::OneOf(&["off", "CN", "URI"]),
+        "What names the user in the certificate of a TLS client, which logs in by it: the common name, or a URI.",
+    ),
     live("tls-protocols", "", Kind::Text, "TLSv1.2, TLSv1.3 or both, separated by a space; empty: both."),
     at_start(
         "http-port",

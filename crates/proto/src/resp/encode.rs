@@ -187,12 +187,16 @@ impl<'a> Reply<'a> {
 
     /// A double, with 17 digits where it needs them; in RESP2 its text as a bulk string.
     pub fn double(&mut self, value: f64) {
-        let text = Text::new(value);
+        self.double_text(Text::new(value).as_bytes());
+    }
+
+    /// A double by its text; in RESP2 a bulk string.
+    pub fn double_text(&mut self, text: &[u8]) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
                 self.out.push(b',');
-                self.line(text.as_bytes());
+                self.line(text);
             }
         }
     }

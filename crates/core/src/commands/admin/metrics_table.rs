@@ -339,6 +339,11 @@ const STATS: &[Metric] = &[
         "Commands refused because the user may not use a channel.",
         |seen| show(seen.shared.stats.metrics.denied_channel.get()),
     ),
+    counter(
+        "acl_access_denied_tls_cert",
+        "TLS certificates of clients that name no user who is on: tls-auth-clients-user.",
+        |seen| show(seen.shared.stats.metrics.denied_certificate.get()),
+    ),
 ];
 
 const LOCKS: &[Metric] = &[

@@ -3,6 +3,7 @@
 //! Rule    HELLO applies its options one by one: an error in a later option does not undo earlier ones.
 //! Source  Redis 7.0 `networking.c`, `acl.c`.
 
+pub(crate) mod certificate;
 pub(in crate::commands) mod client;
 pub(in crate::commands) mod client_list;
 mod filter;
@@ -11,6 +12,7 @@ pub(in crate::commands) mod tracking;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use redlatch_proto::clock::Now;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::log_name::LogName;
 use redlatch_proto::number;
@@ -20,7 +22,7 @@ use crate::commands::admin::acl_check;
 use crate::commands::pubsub;
 use crate::commands::row::{Flags, Group, Row, block, integer, text};
 use crate::commands::transaction;
-use crate::commands::{Call, Outcome};
+use crate::commands::{Call, Outcome, Shared};
 use crate::state::acl::log::{Context, Reason};
 use crate::state::audit::Author;
 use crate::state::session::{Replies, Session};
@@ -129,17 +131,22 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
         // Another name is not logged, because it may be a password by mistake.
         let known = call.shared.access.acl.find(user).map(|account| account.name().clone());
-        call.shared.access.audit.failed_login(call.now, Author::of(call.session), known.as_deref());
-        if let Some(times) = call.shared.log_limits.failed_logins.happened(call.now.lock) {
-            let user = known.map_or_else(|| "(unknown)".to_owned(), |name| LogName(&name).to_string());
-            let (client, peer) = (call.session.client.id, &call.session.client.address.peer);
-            tracing::warn!(client, peer, user, times, "A login has failed");
-        }
+        tell_failed_login(call.session, call.shared, call.now, known.as_deref());
         return Err(Refusal::said(WRONG_PASSWORD));
     };
     call.session.enter_as(account, true);
     call.shared.access.audit.login(call.now, Author::of(call.session));
     Ok(())
+}
+
+/// Tells the audit log and the log that a login has failed, and under which name if that may be shown.
+fn tell_failed_login(session: &Session, shared: &Shared, now: Now, name: Option<&[u8]>) {
+    shared.access.audit.failed_login(now, Author::of(session), name);
+    if let Some(times) = shared.log_limits.failed_logins.happened(now.lock) {
+        let user = name.map_or_else(|| "(unknown)".to_owned(), |name| LogName(name).to_string());
+        let (client, peer) = (session.client.id, &session.client.address.peer);
+        tracing::warn!(client, peer, user, times, "A login has failed");
+    }
 }
 
 fn echo(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -4,6 +4,7 @@
 
 pub(in crate::commands) mod bytes;
 pub(in crate::commands) mod compare;
+pub(in crate::commands) mod increx;
 pub(in crate::commands) mod number;
 
 use redlatch_proto::clock::Now;

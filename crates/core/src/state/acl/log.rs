@@ -19,6 +19,8 @@ use redlatch_proto::limits::ACL_LOG_BYTES_MAX;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
     Auth,
+    /// The certificate of a client names no user that is on.
+    Certificate,
     Channel,
     Command,
     Key,
@@ -29,6 +31,7 @@ impl Reason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",
+            Self::Certificate => "tls-cert",
             Self::Channel => "channel",
             Self::Command => "command",
             Self::Key => "key",

@@ -130,6 +130,11 @@ impl User {
         self.selectors().any(|selector| selector.allows_everything(catalog))
     }
 
+    /// Whether somebody may log in as it.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// Whether it is on and needs no password.
     pub fn is_open(&self) -> bool {
         self.is_on && self.needs_none
