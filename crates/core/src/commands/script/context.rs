@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
 use crate::commands::lock::asking::{Asked, Asking};
-use crate::commands::peers::Elsewhere;
+use crate::commands::peers::{self, Elsewhere};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::script::watchdog::ScriptWatch;
@@ -29,6 +29,7 @@ use crate::state::running::Running;
 use crate::state::running::Script;
 use crate::state::session::Session;
 use crate::state::settings::Settings;
+use crate::state::slot_map::SlotRequest;
 
 /// The state of a running script: keys, session, permissions.
 #[derive(Debug)]
@@ -364,10 +365,15 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         command: &'static Command,
         request: Request<'_>,
     ) -> Result<(), Refusal> {
+        let is_write = command.row.flags.has(Flags::WRITE);
+        if is_write && peers.is_replica() {
+            return Err(peers::read_only());
+        }
         // Keys in several slots have been refused.
         let Ok(Some(slot)) = command.slot(request) else { return Ok(()) };
-        let checked =
-            peers.check_locked((slot, self.session.asking.is_now()), &[(command, request)], self.view);
+        let is_asking = self.session.asking.is_now();
+        let asked = SlotRequest { slot, is_asking, may_be_at_replica: self.session.reads_replicas };
+        let checked = peers.check_locked(asked, &[(command, request)], self.view);
         checked.map_err(|elsewhere| match elsewhere {
             Elsewhere::NotOk => {
                 Refusal::said("ERR Script attempted to execute a command while the cluster is down")
