@@ -13,8 +13,8 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch_proto::clock::WallTime;
 
-use super::reply::Reply;
 use super::real::{STARTS_MAX, free_port, program};
+use super::reply::Reply;
 use super::target::{Heard, Link, Target, Wait};
 
 /// The number of masters. A client is connected to the node which the last digit of its name says, else to the first.

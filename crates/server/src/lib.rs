@@ -257,8 +257,8 @@ impl Builder {
         self.set("enable-test-commands", "local").set("nodes", nodes.to_string())
     }
 
-    /// Makes it a Redis Cluster of so many nodes, each on a port of its own, with the test backend of [`Builder::tests`]. They
-    /// are masters, unless there are [`Builder::replicas`], and share out the slots. Default: it is no cluster.
+    /// Makes it a Redis Cluster of so many nodes, each on a port of its own, with the test backend of [`Builder::tests`].
+    /// They are masters, unless there are [`Builder::replicas`], and share out the slots. Default: it is no cluster.
     #[must_use]
     pub fn cluster(self, nodes: u16) -> Self {
         self.tests(nodes).set("cluster-enabled", "yes")

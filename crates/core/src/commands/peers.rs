@@ -21,7 +21,7 @@ mod moving;
 mod replication;
 
 pub(crate) use moving::Move;
-pub use replication::Stream;
+use replication::Stream;
 
 /// The nodes of a cluster, as one of them knows them.
 #[derive(Clone)]
@@ -101,8 +101,8 @@ impl Peers {
         self.slots.hold().target(slot).is_some()
     }
 
-    /// Whether this node serves the keys of this request. `look` counts which of them are here; `None`: a long call holds them.
-    /// Without keys, the request is about shard channels.
+    /// Whether this node serves the keys of this request. `look` counts which of them are here; `None`: a long call holds
+    /// them. Without keys, the request is about shard channels.
     pub(crate) fn check(
         &self,
         request: SlotRequest,

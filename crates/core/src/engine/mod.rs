@@ -762,11 +762,7 @@ fn slot_request(session: &Session, slot: u16, steps: &[transaction::Step<'_>]) -
     let is_write = |(command, _): &transaction::Step<'_>| command.row.flags.has(Flags::WRITE);
     let is_of_channels = peers::keys(steps).next().is_none();
     let only_reads = session.reads_replicas && !steps.iter().any(is_write);
-    SlotRequest {
-        slot,
-        is_asking: session.asking.is_now(),
-        may_be_at_replica: only_reads || is_of_channels,
-    }
+    SlotRequest { slot, is_asking: session.asking.is_now(), may_be_at_replica: only_reads || is_of_channels }
 }
 
 type Refused = (Refusal, Option<&'static Command>);

@@ -5,7 +5,7 @@
 //! Locks   a request holds the table from its check to its end, so that no slot moves in between.
 //! Source  Redis 7.0 `cluster.c`, `getNodeByQuery`; `redis-cli.c`, `clusterManagerCommandCreate`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -82,7 +82,8 @@ impl Members {
 }
 
 impl SlotMap {
-    /// The slots of a new cluster, shared out evenly among its masters. A node that is silent for `timeout_ms` has failed.
+    /// The slots of a new cluster, shared out evenly among its masters. A node that is silent for `timeout_ms` has
+    /// failed.
     pub fn new(members: Members, clock: Arc<dyn Clock>, timeout_ms: u64) -> Self {
         Self { table: RwLock::new(SlotTable::new(members)), clock, timeout_ms }
     }
@@ -260,9 +261,7 @@ impl SlotTable {
     /// Whether a replica can take over from a silent node: it has slots, one of its replicas answers, and so does the
     /// majority of the masters with slots, which have to agree.
     fn is_replaceable(&self, node: u16) -> bool {
-        let mut voters = self.owners.clone();
-        voters.sort_unstable();
-        voters.dedup();
+        let voters: BTreeSet<u16> = self.ranges().map(|(_, owner)| owner).collect();
         let answering = voters.iter().filter(|voter| !self.is_silent(**voter)).count();
         voters.contains(&node)
             && answering > voters.len() / 2
@@ -286,7 +285,7 @@ impl SlotTable {
     fn demote(&mut self) {
         let (silent, masters) = (&self.silent, &mut self.masters);
         self.successors.retain(|master, successor| {
-            let stays = [&*master, successor].into_iter().any(|node| silent.contains_key(node));
+            let stays = silent.contains_key(master) || silent.contains_key(successor);
             if !stays {
                 masters.insert(*master, *successor);
             }
@@ -350,7 +349,8 @@ mod tests {
     fn the_slots_are_shared_out_as_by_redis_cli() {
         assert_eq!(ranges(&SlotTable::new(of(1))), [(0, 16_383, 1)]);
         assert_eq!(ranges(&SlotTable::new(of(3))), [(0, 5460, 1), (5461, 10_922, 2), (10_923, 16_383, 3)]);
-        let starts = |nodes| ranges(&SlotTable::new(of(nodes))).iter().map(|range| range.0).collect::<Vec<_>>();
+        let starts =
+            |nodes| ranges(&SlotTable::new(of(nodes))).iter().map(|range| range.0).collect::<Vec<_>>();
         assert_eq!(starts(5), [0, 3277, 6554, 9830, 13_107]);
         for nodes in 1..=64 {
             let table = SlotTable::new(of(nodes));
@@ -435,7 +435,11 @@ mod tests {
         map.change().freeze(2);
         map.change().begin_move(7, 3);
         map.change().end_move(7);
-        assert_eq!(routes(), [Route::There(3), Route::There(1), Route::Here], "nobody sends clients to itself");
+        assert_eq!(
+            routes(),
+            [Route::There(3), Route::There(1), Route::Here],
+            "nobody sends clients to itself"
+        );
         map.change().thaw(2);
         assert_eq!(routes()[1], Route::There(3));
     }

@@ -92,7 +92,8 @@ impl<'e> Checker<'e> {
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
         let moved: BTreeSet<_> =
             events.iter().filter(|event| moves(event)).filter_map(|event| event.key.as_ref()).collect();
-        let failovers = events.iter().filter_map(|event| Some((event.node, event.failed_master()?))).collect();
+        let failovers =
+            events.iter().filter_map(|event| Some((event.node, event.failed_master()?))).collect();
         let (held, nodes, steps, findings) = Default::default();
         let mut checker =
             Self { events, requests, waits, replies, moved, failovers, held, nodes, steps, findings };

@@ -78,8 +78,8 @@ pub struct Event {
     pub lease: Option<u64>,
     /// The number of the fault.
     pub fault: Option<u64>,
-    /// Something for readers: the script that is known, the address of a client, what a fault does, why a lock has ended, whose
-    /// slots a replica has taken over, and what a client would have done with a lock that it does not hold.
+    /// Something for readers: the script that is known, the address of a client, what a fault does, why a lock has ended,
+    /// whose slots a replica has taken over, and what a client would have done with a lock that it does not hold.
     pub text: Option<String>,
 }
 

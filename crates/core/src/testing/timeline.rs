@@ -331,7 +331,11 @@ impl Builder {
     /// Adds a step; returns its number.
     fn step(&mut self, event: &Event, mark: Option<Mark>) -> usize {
         let lane = self.lane(event);
-        let node = if self.nodes.len() > 1 && event.kind != EventKind::Failover { format!("node {}: ", event.node) } else { String::new() };
+        let node = if self.nodes.len() > 1 && event.kind != EventKind::Failover {
+            format!("node {}: ", event.node)
+        } else {
+            String::new()
+        };
         let who = match lane {
             Some(lane) => format!("{} ", self.picture.lanes[lane].name),
             None => String::new(),

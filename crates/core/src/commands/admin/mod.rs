@@ -52,7 +52,9 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS),
         ),
     Row::new(Group::Generic, "WAIT", "3.0.0", wait)
-        .summary("Waits until so many replicas have all writes, or for the timeout; there are none but in tests.")
+        .summary(
+            "Waits until so many replicas have all writes, or for the timeout; there are none but in tests.",
+        )
         .flags(Flags::NOSCRIPT)
         .args(&[integer("numreplicas"), integer("timeout")]),
     Row::new(Group::Server, "SHUTDOWN", "1.0.0", shutdown)
@@ -176,8 +178,9 @@ fn wait(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(parked)
 }
 
-const WAIT_AT_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a \
-    replica is configured to be writable (which is not the default) writes to replicas are just local and are not propagated.";
+const WAIT_AT_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
+     configured to be writable (which is not the default) writes to replicas are just local and are not \
+     propagated.";
 
 /// A timeout in milliseconds; zero means no limit.
 fn timeout(word: &[u8]) -> Result<u64, Refusal> {

@@ -136,7 +136,8 @@ impl Peers {
         }
         let table = self.slots.hold();
         let head = table.master(self.me).unwrap_or(self.me);
-        let others = answering_replicas(&table, head).into_iter().chain([head]).filter(|node| *node != self.me);
+        let others =
+            answering_replicas(&table, head).into_iter().chain([head]).filter(|node| *node != self.me);
         others.filter_map(|node| self.node(node)).for_each(|shared| {
             shared.registries.channels.publish_to_shard(channel, message);
         });
@@ -196,7 +197,8 @@ impl Peers {
         }
     }
 
-    /// A replica goes on with the locks of its master, as far as it has them, and the clients that wait at that are sent there.
+    /// A replica goes on with the locks of its master, as far as it has them. The clients that wait at the master are sent
+    /// there.
     fn promote(&self, master: u16, replica: u16) {
         if let Some(master) = self.node(master) {
             for client in master.registries.clients.all() {
