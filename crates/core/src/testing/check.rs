@@ -107,7 +107,7 @@ impl<'e> Checker<'e> {
     }
 
     /// The lock that an event is about, and its node; 0: it has moved. Of a master and its replica it is the lower number, so
-    /// that it is one node from the beginning, whoever takes over.
+    /// that they are one node from the beginning of the history.
     fn place(&self, event: &Event, key: &'e Bytes) -> (&'e Bytes, u16) {
         if self.moved.contains(key) {
             return (key, 0);

@@ -178,9 +178,10 @@ fn wait(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(parked)
 }
 
-const WAIT_AT_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
-     configured to be writable (which is not the default) writes to replicas are just local and are not \
-     propagated.";
+const WAIT_AT_REPLICA: &str = concat!(
+    "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is ",
+    "configured to be writable (which is not the default) writes to replicas are just local and are not propagated."
+);
 
 /// A timeout in milliseconds; zero means no limit.
 fn timeout(word: &[u8]) -> Result<u64, Refusal> {
