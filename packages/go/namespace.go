@@ -132,11 +132,11 @@ func (namespace *Namespace) Faults() *Faults {
 // Nodes are the nodes, numbered from 1.
 func (namespace *Namespace) Nodes() *NodeSet {
 	return &NodeSet{namespace}
+}
 
 // Slots are the slots of its cluster, if the server is one.
 func (namespace *Namespace) Slots() *SlotSet {
 	return &SlotSet{namespace}
-}
 }
 
 // History is what happened, oldest first: requests, replies, expiries, grants, faults, clients.

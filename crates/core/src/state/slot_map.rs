@@ -165,8 +165,8 @@ impl SlotMap {
 }
 
 impl SlotTable {
-    /// Each master has a range, in the order of their numbers: the ranges of `redis-cli --cluster create`. The other nodes are
-    /// replicas of the masters in turn.
+    /// Each master has a range, in the order of their numbers: the ranges of `redis-cli --cluster create`. The other nodes
+    /// are replicas of the masters in turn.
     fn new(members: Members) -> Self {
         let masters = members.masters();
         let share = f64::from(SLOTS) / f64::from(masters);
