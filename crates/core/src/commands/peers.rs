@@ -74,7 +74,10 @@ impl Peers {
 
     /// The node that the shard of this one began with as its master: it gives the shard its id.
     pub(crate) fn founder(&self) -> Option<Arc<Shared>> {
-        self.node((self.me - 1) % self.members.masters() + 1)
+        (1..=self.members.masters())
+            .cycle()
+            .nth(usize::from(self.me.saturating_sub(1)))
+            .and_then(|node| self.node(node))
     }
 
     /// All nodes with their numbers, unless the cluster is being dropped.

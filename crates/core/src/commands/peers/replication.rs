@@ -61,7 +61,7 @@ impl Stream {
     pub(super) fn send(&self, mutations: &Mutations) {
         let replicas = self.replicas.read();
         let bytes = mutations.bytes();
-        let offset = self.offset.fetch_add(bytes, SeqCst) + bytes;
+        let offset = self.offset.fetch_add(bytes, SeqCst).saturating_add(bytes);
         let reached: Vec<_> = replicas.iter().filter_map(|(_, replica)| replica.upgrade()).collect();
         if reached.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl Peers {
     }
 
     fn stream_of(&self, node: u16) -> Option<&Arc<Stream>> {
-        self.streams.get(usize::from(node) - 1)
+        self.streams.get(usize::from(node).checked_sub(1)?)
     }
 
     /// Bytes of effects that a node has; 0 in a cluster without replicas.
