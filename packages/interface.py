@@ -16,8 +16,8 @@ from typing import NamedTuple, Optional
 FOLDER = pathlib.Path(__file__).resolve().parent
 SERVER: dict[str, list[str]] = json.loads((FOLDER / "interface.json").read_text())
 
-# TEST.RECORD writes a file on the machine of the server, and TEST.SLOT is for clusters; who wants one sends it by `call`.
-LEFT_OUT = {"TEST.RECORD", "TEST.SLOT"}
+# TEST.RECORD writes a file on the machine of the server; who wants it sends it by `call`.
+LEFT_OUT = {"TEST.RECORD"}
 # A package starts the server with few of its flags.
 IN_PART = {"flags"}
 
@@ -61,7 +61,8 @@ def python() -> list[Source]:
         Source("TEST.CLOCK", calls_of, rf"_(?:call|time)\({WORD}", r"^class Clock:", r"^class "),
         Source("TEST.FAULT", calls_of, rf"_call\({WORD}", r"^class Fault:", r"^class Nodes:"),
         Source("TEST.NAMESPACE", server, rf'"TEST.NAMESPACE", {WORD}'),
-        Source("TEST.NODE", calls_of, rf'(?:_call\(|"TEST.NODE", ){WORD}', r"^class Nodes:"),
+        Source("TEST.NODE", calls_of, rf'(?:_call\(|"TEST.NODE", ){WORD}', r"^class Nodes:", r"^class "),
+        Source("TEST.SLOT", calls_of, rf'_call\({WORD}', r"^class Slots:", r"^def "),
         Source("clock modes", types, TEXT, r"^    mode: Literal", r"\n"),
         Source("deadline fields", types, rf"{TEXT}:", r"^Deadline = ", r"^}"),
         Source("event kinds", types, TEXT, r"^EventKind = ", r"^]"),
@@ -83,7 +84,8 @@ def node() -> list[Source]:
         Source("TEST.CLOCK", calls_of, rf"#call\({WORD}", r"^export class Clock ", r"^}"),
         Source("TEST.FAULT", calls_of, rf"#call\({WORD}", r"^export class Faults ", r"^}"),
         Source("TEST.NAMESPACE", server, rf'"TEST.NAMESPACE", {WORD}'),
-        Source("TEST.NODE", calls_of, rf'(?:#\w+\(|"TEST.NODE", ){WORD}', r"^export class Nodes "),
+        Source("TEST.NODE", calls_of, rf'(?:#\w+\(|"TEST.NODE", ){WORD}', r"^export class Nodes ", r"^}"),
+        Source("TEST.SLOT", calls_of, rf'"TEST.SLOT", {WORD}'),
         Source("clock modes", types, TEXT, r"^export type ClockMode", r";"),
         Source("event kinds", types, TEXT, r"^export type EventKind", r";"),
         Source("fault actions", calls_of, rf"this\.add\(\[?{WORD}"),
@@ -106,6 +108,7 @@ def go() -> list[Source]:
         Source("TEST.FAULT", "faults.go", rf'"TEST.FAULT", {WORD}'),
         Source("TEST.NAMESPACE", "redlatchtest.go", rf'"TEST.NAMESPACE", {WORD}'),
         Source("TEST.NODE", "nodes.go", rf'(?:nodes\.\w+\(|"TEST.NODE", ){WORD}'),
+        Source("TEST.SLOT", "slots.go", rf'"TEST.SLOT", {WORD}'),
         Source("clock modes", "clock.go", TEXT, r"^\t// Mode is", r"\n"),
         Source("clock modes", "namespace.go", TEXT, r"^\t// Mode is", r"\n"),
         Source("event kinds", "namespace.go", rf"^\t\w+ +EventKind = {TEXT}"),
@@ -140,6 +143,7 @@ def java() -> list[Source]:
         Source("TEST.FAULT", faults, rf'"TEST.FAULT", {WORD}'),
         Source("TEST.NAMESPACE", server, rf'"TEST.NAMESPACE", {WORD}'),
         Source("TEST.NODE", nodes, rf'(?:silence\(|wake\(|change\(|"TEST.NODE", ){WORD}'),
+        Source("TEST.SLOT", f"{folder}/Slots.java", rf'"TEST.SLOT", {WORD}'),
         Source("clock fields", clock, field, r"/\*\* Its state:", end),
         Source("deadline fields", clock, field, r"Of a deadline:", end),
         Source("event fields", namespace, field, r"The fields of an event:", end),

@@ -210,7 +210,7 @@ mod commands_against_real_servers {
 fn engine(protocol: u8) {
     let mut faults = Vec::new();
     for transcript in load() {
-        let can_be_played = cfg!(feature = "server") || !transcript.has_nodes;
+        let can_be_played = cfg!(feature = "server") || transcript.nodes.is_none();
         if can_be_played && (protocol == 2 || transcript.over_both) {
             // A panic fails one transcript; the others still run.
             let played =
@@ -224,10 +224,10 @@ fn engine(protocol: u8) {
 
 /// The engine as a transcript needs it, or a cluster.
 fn target(transcript: &Transcript) -> Box<dyn Target> {
-    match transcript.needs.as_str() {
+    match (transcript.needs.as_str(), transcript.nodes) {
         #[cfg(feature = "server")]
-        _ if transcript.has_nodes => Box::new(Nodes::start()),
-        "tests" => Box::new(EngineTarget::start_with_tests()),
+        (_, Some(replicas)) => Box::new(Nodes::start(replicas)),
+        ("tests", _) => Box::new(EngineTarget::start_with_tests()),
         _ if transcript.has_slots => Box::new(EngineTarget::start_with_slots()),
         _ => Box::new(EngineTarget::start()),
     }
@@ -246,9 +246,9 @@ fn real(name: &'static str, protocol: u8) {
 
 /// The real server of this name, started for a transcript.
 fn real_server(transcript: &Transcript, name: &'static str) -> Box<dyn Target> {
-    match (transcript.has_nodes, transcript.has_slots) {
+    match (transcript.nodes, transcript.has_slots) {
         #[cfg(feature = "server")]
-        (true, _) => Box::new(Nodes::start_real(name)),
+        (Some(replicas), _) => Box::new(Nodes::start_real(name, replicas)),
         (_, true) => Box::new(RealServer::start_with_slots(name)),
         _ => Box::new(RealServer::start(name)),
     }

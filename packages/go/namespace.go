@@ -60,6 +60,7 @@ const (
 	EventWaits      EventKind = "waits"
 	EventMissed     EventKind = "missed"
 	EventFault      EventKind = "fault"
+	EventFailover   EventKind = "failover"
 )
 
 // Event is something that happened. At is the namespace's clock in Unix milliseconds, Real the machine's in microseconds. Request is
@@ -131,6 +132,11 @@ func (namespace *Namespace) Faults() *Faults {
 // Nodes are the nodes, numbered from 1.
 func (namespace *Namespace) Nodes() *NodeSet {
 	return &NodeSet{namespace}
+}
+
+// Slots are the slots of its cluster, if the server is one.
+func (namespace *Namespace) Slots() *SlotSet {
+	return &SlotSet{namespace}
 }
 
 // History is what happened, oldest first: requests, replies, expiries, grants, faults, clients.

@@ -68,6 +68,22 @@ func (nodes *NodeSet) Partition(node int, client string) {
 	nodes.silence("PARTITION", node, "CLIENT", client)
 }
 
+// Isolate: it and the other nodes of its cluster do not hear each other, until [NodeSet.Heal]. Clients reach it.
+func (nodes *NodeSet) Isolate(node int) {
+	nodes.namespace.t.Helper()
+	ask[string](nodes.namespace, "TEST.NODE", "PARTITION", node, "NODES")
+}
+
+// Replication says whether what it writes reaches its replicas. If not, it is acknowledged all the same, and a crash loses it.
+func (nodes *NodeSet) Replication(node int, on bool) {
+	nodes.namespace.t.Helper()
+	word := "OFF"
+	if on {
+		word = "ON"
+	}
+	ask[string](nodes.namespace, "TEST.NODE", "REPLICATION", node, word)
+}
+
 // Heal ends all partitions of the node.
 func (nodes *NodeSet) Heal(node int) {
 	nodes.namespace.t.Helper()

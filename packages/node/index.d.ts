@@ -81,6 +81,8 @@ export class Namespace implements AsyncDisposable {
   readonly clock: Clock;
   readonly faults: Faults;
   readonly nodes: Nodes;
+  /** The slots of its cluster, if the server is one. */
+  readonly slots: Slots;
   /** Sends a command to the first node that can be reached. */
   call(...words: Array<string | number>): Promise<unknown>;
   /** What happened, oldest first: requests, replies, expiries, grants, faults, clients. */
@@ -235,7 +237,21 @@ export class Nodes {
   skew(node: number, ms: number): Promise<void>;
   /** Clients whose name, library or address matches the pattern get no answers from it, until `heal`. Default: all. */
   partition(node: number, options?: { client?: string }): Promise<void>;
+  /** It and the other nodes of its cluster do not hear each other, until `heal`. Clients reach it. */
+  isolate(node: number): Promise<void>;
   heal(node: number): Promise<void>;
+  /** Whether what it writes reaches its replicas. If not, it is acknowledged all the same, and a crash loses it. */
+  replication(node: number, on: boolean): Promise<void>;
+}
+
+/** The slots of a cluster, in a namespace. */
+export class Slots {
+  private constructor();
+  /** Moves a slot to a node. With `steps`, so many keys move, and it stays half-way. Returns how many keys have moved. */
+  move(slot: number, node: number, options?: { steps?: number }): Promise<number>;
+  /** The node tells of the slots as they are now, whatever changes, until `thaw`. */
+  freeze(node: number): Promise<void>;
+  thaw(node: number): Promise<void>;
 }
 
 export interface HistoryFilter {
@@ -261,7 +277,8 @@ export type EventKind =
   | "refused"
   | "waits"
   | "missed"
-  | "fault";
+  | "fault"
+  | "failover";
 
 /** Something that happened. `at` is the namespace's clock; `real` the machine's, in microseconds. */
 export interface Event {

@@ -2,5 +2,5 @@
 
 export { findBinary } from "./lib/binary.js";
 export { CommandError } from "./lib/connection.js";
-export { Clock, Fault, Faults, Namespace, Nodes } from "./lib/namespace.js";
+export { Clock, Fault, Faults, Namespace, Nodes, Slots } from "./lib/namespace.js";
 export { Server, attach, start } from "./lib/server.js";

@@ -1,4 +1,4 @@
-//! A cluster of three nodes for one transcript: redlatch's in one process, or three real servers.
+//! A cluster of three masters for one transcript, with or without replicas: redlatch's in one process, or real servers.
 //!
 //! Owns     the servers, and connections over TCP.
 //! Time     redlatch's is moved by hand; that of real servers runs by itself.
@@ -14,10 +14,11 @@ use redlatch::Server;
 use redlatch_proto::clock::WallTime;
 
 use super::real::{STARTS_MAX, free_port, program};
+use super::reply::Reply;
 use super::target::{Heard, Link, Target, Wait};
 
-/// The number of nodes. A client is connected to that which the last digit of its name says, else to the first.
-pub(crate) const NODES: u16 = 3;
+/// The number of masters. A client is connected to the node which the last digit of its name says, else to the first.
+const MASTERS: u16 = 3;
 
 /// The nodes and the connections to them.
 pub(crate) struct Nodes {
@@ -35,32 +36,33 @@ enum Servers {
 }
 
 impl Nodes {
-    /// Starts redlatch with a clock that stands still.
-    pub(crate) fn start() -> Self {
+    /// Starts redlatch with a clock that stands still, and so many replicas of each master.
+    pub(crate) fn start(replicas: u16) -> Self {
         let unix_ms = 1_700_000_000_000;
         let start = WallTime::from_millis(unix_ms as u64);
-        let server = Server::builder().cluster(NODES).manual_clock(start).start_on_threads(1);
+        let cluster = Server::builder().cluster(MASTERS * (replicas + 1)).replicas(replicas);
+        let server = cluster.manual_clock(start).start_on_threads(1);
         let server = server.expect("a cluster starts");
         let addresses = server.node_addrs();
         Self { name: "redlatch", addresses, links: Vec::new(), unix_ms, _servers: Servers::Own(server) }
     }
 
     /// Starts real servers, and returns when they are a cluster with the slots of `redis-cli --cluster create`.
-    pub(crate) fn start_real(name: &'static str) -> Self {
+    pub(crate) fn start_real(name: &'static str, replicas: u16) -> Self {
         // Another program may take a port first: then all start again.
-        let started = (0..STARTS_MAX).find_map(|_| Self::try_start_real(name));
-        let (mut nodes, ports) = started.expect("three real servers start");
+        let started = (0..STARTS_MAX).find_map(|_| Self::try_start_real(name, MASTERS * (replicas + 1)));
+        let (mut nodes, ports) = started.expect("real servers start");
         nodes.found(&ports);
         nodes
     }
 
     /// Starts real servers, with the ports for clients and for each other. `None`: one of them has ended.
-    fn try_start_real(name: &'static str) -> Option<(Self, Vec<[u16; 2]>)> {
+    fn try_start_real(name: &'static str, count: u16) -> Option<(Self, Vec<[u16; 2]>)> {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("redlatch-nodes-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
-        let ports: Vec<[u16; 2]> = (0..NODES).map(|_| [free_port(), free_port()]).collect();
+        let ports: Vec<[u16; 2]> = (0..count).map(|_| [free_port(), free_port()]).collect();
         let children = ports.iter().map(|[port, bus]| {
             let mut command = Command::new(program(name));
             command.args(["--cluster-enabled", "yes", "--save", "", "--cluster-node-timeout", "1000"]);
@@ -81,29 +83,42 @@ impl Nodes {
     /// Makes the nodes a cluster.
     fn found(&mut self, ports: &[[u16; 2]]) {
         let ranges = ["0 5460", "5461 10922", "10923 16383"];
-        for (number, range) in (1..=NODES).zip(ranges) {
+        for number in 1..=ports.len() {
             let link = self.connect_as(&number.to_string());
-            for request in
-                [format!("CLUSTER SET-CONFIG-EPOCH {number}"), format!("CLUSTER ADDSLOTSRANGE {range}")]
-            {
-                self.ask(link, format!("{request}\r\n").as_bytes());
-            }
+            self.ask(link, format!("CLUSTER SET-CONFIG-EPOCH {number}\r\n").as_bytes());
+        }
+        for (link, range) in ranges.iter().enumerate() {
+            self.ask(link, format!("CLUSTER ADDSLOTSRANGE {range}\r\n").as_bytes());
         }
         for [port, bus] in &ports[1..] {
             self.ask(0, format!("CLUSTER MEET 127.0.0.1 {port} {bus}\r\n").as_bytes());
         }
+        let known = format!("cluster_known_nodes:{}\\r", ports.len());
+        self.until_all_say("CLUSTER INFO", |info| {
+            ["cluster_state:ok", "cluster_size:3", &known].iter().all(|fact| info.contains(fact))
+        });
+        let masters = usize::from(MASTERS);
+        for link in masters..ports.len() {
+            let Reply::Bulk(id) = self.ask(link % masters, b"CLUSTER MYID\r\n") else { panic!("no id") };
+            let id = String::from_utf8_lossy(&id).into_owned();
+            self.ask(link, format!("CLUSTER REPLICATE {id}\r\n").as_bytes());
+        }
+        let replicas = ports.len() - masters;
+        self.until_all_say("CLUSTER SHARDS", |shards| {
+            shards.matches("replica\"").count() == replicas && !shards.contains("loading")
+        });
+        self.links.clear();
+    }
+
+    /// Waits until the replies of all nodes to a request are so.
+    fn until_all_say(&mut self, request: &str, is_so: impl Fn(&str) -> bool) {
         for link in 0..self.links.len() {
-            let mut knows_all = || {
-                let info = self.ask(link, b"CLUSTER INFO\r\n").spell();
-                info.contains("cluster_state:ok") && info.contains("cluster_size:3")
-            };
             let is_founded = (0..3_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(20));
-                knows_all()
+                is_so(&self.ask(link, format!("{request}\r\n").as_bytes()).spell())
             });
             assert!(is_founded, "the nodes do not find each other");
         }
-        self.links.clear();
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) struct Transcript {
     pub(crate) over_both: bool,
     /// Whether the servers are in cluster mode.
     pub(crate) has_slots: bool,
-    /// Whether they are a cluster of several nodes.
-    pub(crate) has_nodes: bool,
+    /// The replicas of each master of the cluster of three masters that it is played to; `None`: it is played to one server.
+    pub(crate) nodes: Option<u16>,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -70,7 +70,7 @@ impl Transcript {
             needs: String::new(),
             over_both: true,
             has_slots: false,
-            has_nodes: false,
+            nodes: None,
             steps: Vec::new(),
         };
         let mut relaxations = Vec::new();
@@ -99,7 +99,8 @@ impl Transcript {
                 ("needs", "redis" | "valkey" | "none" | "tests") => value.clone_into(&mut self.needs),
                 ("protocol", "own") => self.over_both = false,
                 ("mode", "cluster") => self.has_slots = true,
-                ("mode", "nodes") => self.has_nodes = true,
+                ("mode", "nodes") => self.nodes = Some(0),
+                ("mode", "replicas") => self.nodes = Some(1),
                 ("relaxes", _) if value.contains(": ") => {
                     relaxations.push(value.split(": ").next().unwrap_or_default().to_owned());
                 }

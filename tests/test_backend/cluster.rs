@@ -2,6 +2,7 @@
 //!
 //! Belongs here  what needs real connections. Replies and bad input are transcripts: `cluster_nodes*`, `cluster_slot_moves`.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -147,4 +148,63 @@ fn no_lock_has_two_holders_and_its_tokens_rise_while_its_slot_moves() {
         is_over.store(true, SeqCst);
     });
     assert!(highest.load(SeqCst) > ROUNDS as u64, "the lock was taken all the time");
+}
+
+/// A client of a cluster with replicas, which connects again after a crash, until the counter has a new value.
+fn increment(addresses: &[SocketAddr], node: &mut usize, key: &str) -> u64 {
+    loop {
+        let reply = std::net::TcpStream::connect(addresses[*node]).and_then(|stream| {
+            let mut line = String::new();
+            (&stream).write_all(&request(&["INCR", key]))?;
+            BufReader::new(&stream).read_line(&mut line)?;
+            Ok(line)
+        });
+        let line = reply.unwrap_or_default();
+        let moved = line.trim_end().strip_prefix("-MOVED ").and_then(|rest| rest.split(' ').nth(1));
+        match (line.strip_prefix(':'), moved) {
+            (Some(number), _) => return number.trim_end().parse().unwrap(),
+            (_, Some(address)) => {
+                let address: SocketAddr = address.parse().unwrap();
+                *node = addresses.iter().position(|other| *other == address).unwrap();
+            }
+            // It has crashed: another node knows who takes over.
+            _ => *node = (*node + 1) % addresses.len(),
+        }
+    }
+}
+
+#[test]
+fn what_a_master_has_acknowledged_outlives_its_crashes() {
+    const KEY: &str = "{a}count";
+    const CRASHES: usize = 20;
+    let cluster = Server::builder().cluster(6).replicas(1).set("cluster-node-timeout", "1");
+    let server = cluster.start_on_threads(3).unwrap();
+    let (is_over, turns) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let (addresses, is_over, turns) = (server.node_addrs(), &is_over, &turns);
+            scope.spawn(move || {
+                let (mut node, mut before) = (first, 0);
+                let _ended = Ended(turns);
+                while !is_over.load(SeqCst) {
+                    let count = increment(&addresses, &mut node, KEY);
+                    assert!(before < count, "{count} follows {before}: an acknowledged write is lost");
+                    before = count;
+                    turns.fetch_add(1, SeqCst);
+                }
+            });
+        }
+        let mut test = Peer::to(server.node_addrs()[0]);
+        for master in ["3", "6"].into_iter().cycle().take(CRASHES) {
+            for change in ["CRASH", "START"] {
+                let enough = turns.load(SeqCst).saturating_add(4);
+                while turns.load(SeqCst) < enough {
+                    std::thread::yield_now();
+                }
+                assert_eq!(test.ask(&request(&["TEST.NODE", change, master])), "+OK");
+            }
+        }
+        is_over.store(true, SeqCst);
+    });
+    assert!(turns.load(SeqCst) > CRASHES as u64);
 }

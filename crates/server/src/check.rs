@@ -46,9 +46,17 @@ fn network(settings: &Settings) -> Vec<String> {
     faults
 }
 
-/// What a cluster of several nodes excludes: TLS, which the first node alone would have; ports that there are not.
+/// What a cluster of several nodes excludes: TLS, which the first node alone would have; ports that there are not; replicas
+/// of fewer masters than a failover takes.
 pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
     let (nodes, announced) = (settings.integer("nodes"), settings.integer("cluster-announce-port"));
+    let replicas = settings.integer("cluster-replicas");
+    let least = (replicas + 1) * 3;
+    if replicas > 0 && (!settings.flag("cluster-enabled") || nodes < least) {
+        let text =
+            format!("cluster-replicas '{replicas}': takes cluster-enabled yes and nodes {least} or more");
+        return Err(StartError::Unusable(text));
+    }
     if !settings.flag("cluster-enabled") || nodes == 1 {
         return Ok(());
     }

@@ -257,11 +257,18 @@ impl Builder {
         self.set("enable-test-commands", "local").set("nodes", nodes.to_string())
     }
 
-    /// Makes it a Redis Cluster of so many masters, each on a port of its own, with the test backend of [`Builder::tests`].
-    /// They share out the slots. Default: it is no cluster.
+    /// Makes it a Redis Cluster of so many nodes, each on a port of its own, with the test backend of [`Builder::tests`].
+    /// They are masters, unless there are [`Builder::replicas`], and share out the slots. Default: it is no cluster.
     #[must_use]
     pub fn cluster(self, nodes: u16) -> Self {
         self.tests(nodes).set("cluster-enabled", "yes")
+    }
+
+    /// So many nodes of a [`Builder::cluster`] are replicas of each master: the last ones. A cluster with replicas has three
+    /// masters or more. Default: 0.
+    #[must_use]
+    pub fn replicas(self, replicas: u16) -> Self {
+        self.set("cluster-replicas", replicas.to_string())
     }
 
     /// The journal that receives every effect on the keyspace. Default: none.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use redlatch_core::commands::Peers;
 use redlatch_core::keyspace::{Due, ShardSet, View};
 use redlatch_core::state::clients::Client;
 use redlatch_core::testing::{
@@ -51,6 +52,8 @@ pub(super) struct NodeStatus {
     state: Mutex<NodeState>,
     /// Patterns of the clients that it does not answer.
     partitions: RwLock<Vec<Bytes>>,
+    /// Whether the other nodes and it do not hear each other.
+    is_isolated: AtomicBool,
 }
 
 /// Whether a node answers a client.
@@ -139,6 +142,7 @@ impl NodeStatus {
             is_restricted: AtomicBool::new(false),
             state: Mutex::new(NodeState::Up),
             partitions: RwLock::new(Vec::new()),
+            is_isolated: AtomicBool::new(false),
         }
     }
 
@@ -253,7 +257,9 @@ impl Namespace {
 
     /// Does all due work of all nodes. Returns the next time at which work is due, by the clock of the namespace.
     fn tick(&self) -> Option<LockTime> {
-        self.nodes.iter().filter_map(Node::tick).min()
+        let shared = self.nodes.first().map(|node| node.context.engine.shared());
+        let failover = shared.and_then(|shared| shared.peers.as_ref()?.next_failover());
+        self.nodes.iter().filter_map(Node::tick).chain(failover).min()
     }
 
     /// When the next deadline has passed. A key exists through the millisecond of its deadline. The wheel has work in
@@ -345,9 +351,10 @@ impl Namespace {
     /// Tells the nodes of a cluster whether this one answers.
     async fn tell_peers(&self, node: &Node, number: u16) {
         let Some(peers) = node.context.engine.shared().peers.clone() else { return };
-        let answers = *node.status.state.lock() == NodeState::Up;
+        let is_up = *node.status.state.lock() == NodeState::Up;
+        let answers = is_up && !node.status.is_isolated.load(SeqCst);
         // On a thread that may wait for a long script.
-        let told = tokio::task::spawn_blocking(move || peers.slots.set_answers(number, answers));
+        let told = tokio::task::spawn_blocking(move || peers.set_answers(number, answers));
         told.await.expect("telling does not panic");
     }
 
@@ -360,6 +367,8 @@ impl Namespace {
         match change {
             NodeChange::Crash { keeps_keys } => {
                 node.status.set(NodeState::Crashed);
+                // Before its connections and keys go, so that its replicas do not hear of their end.
+                self.tell_peers(node, number).await;
                 self.wake_all();
                 // On a thread that may wait for a long script.
                 let engine = node.context.engine.clone();
@@ -383,7 +392,18 @@ impl Namespace {
                 }
                 partitions.push(pattern);
             }
-            NodeChange::Heal => node.status.partitions.write().clear(),
+            NodeChange::Isolate => node.status.is_isolated.store(true, SeqCst),
+            NodeChange::Heal => {
+                node.status.partitions.write().clear();
+                node.status.is_isolated.store(false, SeqCst);
+            }
+            NodeChange::Replication { is_on } => {
+                let peers = node.context.engine.shared().peers.clone();
+                let none = || Refusal::said("ERR no node of this server has a replica");
+                let peers = peers.ok_or_else(none)?;
+                let changed = tokio::task::spawn_blocking(move || peers.set_replication(number, is_on));
+                changed.await.expect("changing replication does not panic")?;
+            }
         }
         node.status.note_restriction();
         self.tell_peers(node, number).await;
@@ -457,8 +477,10 @@ impl Node {
             found.sort_by_key(|(time, _)| *time);
             found.truncate(count);
         };
+        let is_replica = shared.peers.as_ref().is_some_and(Peers::is_replica);
         for database in 0..shared.keyspace.databases() {
-            if shared.keyspace.known_size(database).1 == 0 {
+            // The keys of a replica end with those of its master.
+            if is_replica || shared.keyspace.known_size(database).1 == 0 {
                 continue;
             }
             let view = View::try_lock(&shared.keyspace, ShardSet::All, database, now, shared.events());

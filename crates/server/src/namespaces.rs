@@ -16,6 +16,7 @@ use redlatch_core::keyspace::{Keyspace, Layout};
 use redlatch_core::scripts::interpreter::NewInterpreter;
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
+use redlatch_core::state::slot_map::Members;
 use redlatch_core::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Host, NAMESPACES_MAX, NamespaceFacts, NodeChange,
     NodeFacts, Pending, Recorder, Testing, checked_name,
@@ -125,7 +126,11 @@ impl Blueprint {
     /// The engine of a node of a namespace.
     fn engine(&self, settings: Settings, clock: AnyClock, place: Place) -> Result<ServerContext, StartError> {
         let ticker = Arc::new(Notify::new());
-        let journal = self.journal.clone().filter(|_| !place.is_named());
+        let stream = place.peers.as_ref().and_then(Peers::stream).cloned();
+        let journal = match stream {
+            Some(stream) => Some(stream as Arc<dyn Journal>),
+            None => self.journal.clone().filter(|_| !place.is_named()),
+        };
         let mut keyspace = self.keyspace(&settings, journal, (place.is_named(), &ticker));
         if self.tests.is_some() {
             keyspace.observe_locks(place.recorder.observer(place.number(), clock.shared()));
@@ -216,7 +221,13 @@ impl Blueprint {
         }
         let timeout_ms = settings.integer("cluster-node-timeout").unsigned_abs();
         let nodes = u16::try_from(self.nodes).unwrap_or(u16::MAX);
-        let peers = Peers::cluster(nodes, Arc::new(NodeClock::new(Arc::clone(clock))), timeout_ms);
+        let replicas = settings.integer("cluster-replicas") as u16;
+        if replicas > 0 && self.journal.is_some() {
+            let text = "cluster-replicas: the program that embeds the server has a journal of its own";
+            return Err(StartError::Unusable(text.into()));
+        }
+        let members = Members { nodes, replicas };
+        let peers = Peers::cluster(members, Arc::new(NodeClock::new(Arc::clone(clock))), timeout_ms);
         Ok(peers.into_iter().map(Some).collect())
     }
 

@@ -32,7 +32,7 @@ pub(super) fn execute(
 ) -> Step {
     membership.touch();
     // No slot moves between the check of a request and its end.
-    let _slots = engine.shared().peers.as_ref().map(|peers| peers.slots.hold());
+    let _slots = engine.shared().peers.as_ref().map(|peers| peers.hold());
     let Some(testing) = &engine.shared().testing else {
         return Step::Done(Progress::Done(engine.execute(session, request, batch, out)));
     };

@@ -19,6 +19,7 @@ export class Namespace {
     this.#links = new Map(server.ports.map((port) => [port, new Link(server.host, port, this.password)]));
     this.clock = new Clock(this);
     this.faults = new Faults(this);
+    this.slots = new Slots(this);
     this.nodes = new Nodes(this, server.ports, {
       silence: (port) => this.#silence(port),
       wake: (port) => this.#silent.delete(port),
@@ -299,8 +300,16 @@ export class Nodes {
     return this.#silence("PARTITION", node, "CLIENT", client);
   }
 
+  isolate(node) {
+    return this.#change("PARTITION", node, "NODES");
+  }
+
   heal(node) {
     return this.#wake("HEAL", node);
+  }
+
+  replication(node, on) {
+    return this.#change("REPLICATION", node, on ? "ON" : "OFF");
   }
 
   /** A node cannot end its own answers: another one is asked, now and from now on, if there is another. */
@@ -316,6 +325,26 @@ export class Nodes {
 
   async #change(action, node, ...words) {
     await this.#namespace.call("TEST.NODE", action, node, ...words);
+  }
+}
+
+export class Slots {
+  #namespace;
+
+  constructor(namespace) {
+    this.#namespace = namespace;
+  }
+
+  move(slot, node, { steps } = {}) {
+    return this.#namespace.call("TEST.SLOT", "MOVE", slot, "TO", node, ...options({ steps }, ["steps"]));
+  }
+
+  async freeze(node) {
+    await this.#namespace.call("TEST.SLOT", "FREEZE", node);
+  }
+
+  async thaw(node) {
+    await this.#namespace.call("TEST.SLOT", "THAW", node);
   }
 }
 

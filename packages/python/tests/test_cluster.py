@@ -20,7 +20,7 @@ def test_locks_are_on_all_nodes_and_follow_their_slots(server):
         assert [client.get_node_from_key(key).port for key in keys] == server.ports
         held, other = (client.lock("a", timeout=30, thread_local=False) for _ in range(2))
         assert held.acquire() and not other.acquire(blocking=False)
-        assert orders.call("TEST.SLOT", "MOVE", client.keyslot("a"), "TO", 1) == 1
+        assert orders.slots.move(client.keyslot("a"), 1) == 1
         assert held.extend(30) and not other.acquire(blocking=False)
         held.release()
 
@@ -36,3 +36,20 @@ def test_a_node_that_fails_takes_the_cluster_of_its_namespace_down(server):
         assert unharmed.get("b") is None
         orders.nodes.start(3)
         assert client.set("a", "x")
+
+
+@pytest.mark.parametrize("is_replicated", [True, False])
+def test_a_failover_grants_a_lock_again_only_if_its_master_has_not_replicated_it(is_replicated):
+    with Server("--cluster-enabled", "yes", "--cluster-replicas", "1", nodes=6) as server:
+        orders = server.namespace()
+        orders.clock.freeze()
+        with RedisCluster(**orders.kwargs) as client:
+            held = client.lock("a", timeout=60)
+            orders.nodes.replication(3, is_replicated)
+            assert held.acquire(blocking=False)
+        orders.nodes.crash(3)
+        orders.clock.advance(15.001)
+        with RedisCluster(**orders.kwargs) as client:
+            other = client.lock("a", timeout=60)
+            assert other.acquire(blocking=False) is not is_replicated
+        assert [finding["rule"] for finding in orders.check()] == ([] if is_replicated else ["two-holders"])

@@ -15,11 +15,13 @@ use crate::commands::admin::slot_owner::SlotOwner;
 use crate::commands::{Command, Shared};
 use crate::keyspace::{Entry, View};
 use crate::state::clients::Client;
-use crate::state::slot_map::{Route, SlotMap};
+use crate::state::slot_map::{Members, Route, SlotMap, SlotRequest};
 
 mod moving;
+mod replication;
 
 pub(crate) use moving::Move;
+use replication::Stream;
 
 /// The nodes of a cluster, as one of them knows them.
 #[derive(Clone)]
@@ -29,6 +31,9 @@ pub struct Peers {
     pub me: u16,
     /// The state of all nodes, in the order of their numbers.
     all: Arc<OnceLock<Vec<Weak<Shared>>>>,
+    /// How the writes of each node reach its replicas; none: the cluster has no replicas.
+    streams: Arc<Vec<Arc<Stream>>>,
+    members: Members,
 }
 
 /// Why this node does not serve the keys of a request.
@@ -48,16 +53,31 @@ pub(crate) enum Elsewhere {
 
 impl Peers {
     /// The nodes of a new cluster, each as it knows the others. A node that is silent for `timeout_ms` has failed.
-    pub fn cluster(nodes: u16, clock: Arc<dyn Clock>, timeout_ms: u64) -> Vec<Self> {
-        let slots = Arc::new(SlotMap::new(nodes, clock, timeout_ms));
-        let all = Arc::default();
-        (1..=nodes).map(|me| Self { slots: Arc::clone(&slots), me, all: Arc::clone(&all) }).collect()
+    pub fn cluster(members: Members, clock: Arc<dyn Clock>, timeout_ms: u64) -> Vec<Self> {
+        let streams = if members.replicas == 0 { 0 } else { members.nodes };
+        let first = Self {
+            slots: Arc::new(SlotMap::new(members, clock, timeout_ms)),
+            me: 1,
+            all: Arc::default(),
+            streams: Arc::new((0..streams).map(|_| Arc::default()).collect()),
+            members,
+        };
+        (1..=members.nodes).map(|me| Self { me, ..first.clone() }).collect()
     }
 
     /// Tells all nodes of each other, once, in the order of their numbers.
     pub fn meet(&self, all: Vec<Weak<Shared>>) {
         // A cluster is made in one place, which calls this once.
         let _ = self.all.set(all);
+        self.link(&self.slots.change());
+    }
+
+    /// The node that the shard of this one began with as its master: it gives the shard its id.
+    pub(crate) fn founder(&self) -> Option<Arc<Shared>> {
+        (1..=self.members.masters())
+            .cycle()
+            .nth(usize::from(self.me.saturating_sub(1)))
+            .and_then(|node| self.node(node))
     }
 
     /// All nodes with their numbers, unless the cluster is being dropped.
@@ -66,7 +86,7 @@ impl Peers {
         (1..).zip(all).filter_map(|(number, shared)| Some((number, shared.upgrade()?)))
     }
 
-    fn node(&self, number: u16) -> Option<Arc<Shared>> {
+    pub(crate) fn node(&self, number: u16) -> Option<Arc<Shared>> {
         self.all().find_map(|(other, shared)| (other == number).then_some(shared))
     }
 
@@ -75,6 +95,7 @@ impl Peers {
         let owner = self.slots.hold().owner(slot);
         if let (Some(owner), Some(me)) = (self.node(owner), self.node(self.me)) {
             me.keyspace.raise_tokens(owner.keyspace.tokens());
+            self.stream().iter().for_each(|stream| stream.raise_tokens(owner.keyspace.tokens()));
         }
     }
 
@@ -83,21 +104,21 @@ impl Peers {
         self.slots.hold().target(slot).is_some()
     }
 
-    /// Whether this node serves keys of this slot, for a client that asks or does not. `look` counts which of them are here;
-    /// `None`: a long call holds them. Without keys, the request is about shard channels.
+    /// Whether this node serves the keys of this request. `look` counts which of them are here; `None`: a long call holds
+    /// them. Without keys, the request is about shard channels.
     pub(crate) fn check(
         &self,
-        (slot, is_asking): (u16, bool),
+        request: SlotRequest,
         keys: &[&[u8]],
         look: impl FnOnce(&[&[u8]]) -> Option<usize>,
     ) -> Result<(), Elsewhere> {
-        let route = self.slots.route(self.me, slot, (is_asking, keys.is_empty()));
+        let route = self.slots.route(self.me, request, keys.is_empty());
         match route {
             Route::Here => return Ok(()),
             Route::There(node) => return Err(Elsewhere::Moved(node)),
             Route::NotOk => return Err(Elsewhere::NotOk),
             Route::Leaving(_) => {}
-            Route::Arriving => self.follow_tokens(slot),
+            Route::Arriving => self.follow_tokens(request.slot),
         }
         let present = look(keys).ok_or(Elsewhere::Held)?;
         match route {
@@ -112,7 +133,7 @@ impl Peers {
     /// Like [`Peers::check`], for requests whose keys are locked.
     pub(crate) fn check_locked(
         &self,
-        asked: (u16, bool),
+        asked: SlotRequest,
         steps: &[(&'static Command, Request<'_>)],
         view: &mut View<'_>,
     ) -> Result<(), Elsewhere> {
@@ -150,6 +171,11 @@ pub(crate) fn check_group(shared: &Shared, client: &Client, slot: u16) -> Result
         Some(leader) => format!("MOVED {slot} {}", SlotOwner::of_leader(client, shared, &leader).address()),
         None => "CLUSTERDOWN Hash slot not served".to_owned(),
     }))
+}
+
+/// A write at a replica.
+pub(crate) fn read_only() -> Refusal {
+    Refusal::said("READONLY You can't write against a read only replica.")
 }
 
 /// The keys of these requests.

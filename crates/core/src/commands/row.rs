@@ -333,7 +333,8 @@ impl Arg {
     /// True if it can take more words than [`Arg::width`].
     pub(super) fn is_elastic(&self) -> bool {
         let inner = match self.kind {
-            Kind::OneOf(args) | Kind::Block(args) => args.iter().any(Arg::is_elastic),
+            Kind::OneOf(args) => args.iter().any(|arg| arg.is_elastic() || arg.width() != args[0].width()),
+            Kind::Block(args) => args.iter().any(Arg::is_elastic),
             _ => false,
         };
         self.is_optional || self.is_multiple || inner

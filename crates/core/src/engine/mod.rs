@@ -13,13 +13,14 @@ use redlatch_proto::limits::REPLY_BYTES_MAX;
 use redlatch_proto::resp::{Reply, Request, RequestLimits};
 use smallvec::{SmallVec, smallvec};
 
-use crate::commands::peers::{self, Elsewhere};
+use crate::commands::peers::{self, Elsewhere, Peers};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
 use crate::keyspace::{Due, ShardSet, View};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
+use crate::state::slot_map::SlotRequest;
 use crate::state::wait::{WaitEnd, WaitFor};
 
 mod offload;
@@ -317,11 +318,13 @@ impl Engine {
         if let Some(until) = shared.pause.holds(|| true, now.lock) {
             return Due::Next(Some(until.min(now.lock + PAUSED_TICK_MS)));
         }
+        shared.peers.iter().for_each(Peers::fail_over);
         let in_quarantine = if shared.locks.quarantine.is_on() { self.check_quarantine(now) } else { None };
         let Due::Next(watched) = commands::watch_locks(shared, now) else { return Due::More };
         let audited = shared.access.audit.tell_left_out(now);
         let next = in_quarantine.into_iter().chain(watched).chain(audited).min();
-        if !shared.expires_actively.load(Relaxed) {
+        // The master of a replica removes its keys.
+        if !shared.expires_actively.load(Relaxed) || shared.peers.as_ref().is_some_and(Peers::is_replica) {
             return Due::Next(next);
         }
         match shared.keyspace.tick(now, shared.events(), &shared.registries) {
@@ -437,7 +440,10 @@ impl Engine {
         let Some(peers) = &self.shared.peers else { return Ok(None) };
         session.asking = session.asking.begin(session.transaction.is_some());
         session.is_half_way = session.slot.is_some_and(|slot| peers.is_half_way(slot));
-        let Some(slot) = session.slot else { return Ok(None) };
+        let Some(slot) = session.slot else {
+            let is_write = command.row.flags.has(Flags::WRITE);
+            return if is_write && peers.is_replica() { Err(peers::read_only()) } else { Ok(None) };
+        };
         let shared = &*self.shared;
         let look = |keys: &[&[u8]]| {
             let (set, database) = (ShardSet::Keys(keys), session.database);
@@ -447,7 +453,7 @@ impl Engine {
             Some(found)
         };
         let keys: SmallVec<[&[u8]; 4]> = peers::keys(&steps).collect();
-        match peers.check((slot, session.asking.is_now()), &keys, look) {
+        match peers.check(slot_request(session, slot, &steps), &keys, look) {
             Ok(()) => Ok(None),
             Err(Elsewhere::Held) => {
                 let is_waiting = shared.keyspace.long_call.wait(&session.client);
@@ -469,7 +475,7 @@ impl Engine {
         let shared = &*self.shared;
         let (Some(peers), Some(slot)) = (&shared.peers, session.slot) else { return Ok(()) };
         peers
-            .check_locked((slot, session.asking.is_now()), steps, view)
+            .check_locked(slot_request(session, slot, steps), steps, view)
             .map_err(|elsewhere| elsewhere.refusal(slot, &session.client, shared))
     }
 
@@ -758,6 +764,14 @@ fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
     session.client.note_end("asked for too long a reply");
     session.client.drop_behind();
     Flow::Close
+}
+
+/// What a node of a cluster is to know of a request whose keys are in this slot.
+fn slot_request(session: &Session, slot: u16, steps: &[transaction::Step<'_>]) -> SlotRequest {
+    let is_write = |(command, _): &transaction::Step<'_>| command.row.flags.has(Flags::WRITE);
+    let is_of_channels = peers::keys(steps).next().is_none();
+    let only_reads = session.reads_replicas && !steps.iter().any(is_write);
+    SlotRequest { slot, is_asking: session.asking.is_now(), may_be_at_replica: only_reads || is_of_channels }
 }
 
 type Refused = (Refusal, Option<&'static Command>);

@@ -170,6 +170,11 @@ impl Mutations {
         self.bytes.capacity()
     }
 
+    /// Bytes of their form on disk.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -14,6 +14,7 @@ use redlatch_proto::clock::LockTime;
 use super::entry::{granted, put};
 use super::{Keyspace, ShardState};
 use crate::journal::{Mutation, Mutations};
+use crate::sync::MutexGuard;
 
 /// How far a copy has come. It begins at the default.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +56,38 @@ impl Keyspace {
         }
         if cursor.shard >= self.shards() { Copied::All } else { Copied::Some }
     }
+
+    /// Makes another keyspace what this one is at `now`, and calls `then` while nothing can change here.
+    pub fn copy_to(&self, other: &Self, now: LockTime, then: impl FnOnce()) {
+        let held: Vec<_> = (0..self.shards()).map(|index| self.hold_on(index)).collect();
+        let mut replay = other.replay();
+        replay.at(now);
+        (0..other.databases()).for_each(|database| replay.apply(&Mutation::Clear { database }));
+        entries(&held).iter().for_each(|mutation| replay.apply(mutation));
+        drop(replay);
+        other.raise_tokens(self.tokens());
+        then();
+    }
+
+    /// Passes what makes each entry through `change`, and applies it here, without a record or an event.
+    pub fn rewrite(&self, now: LockTime, mut change: impl FnMut(&mut [Mutation])) {
+        let mut all = entries(&(0..self.shards()).map(|index| self.hold_on(index)).collect::<Vec<_>>());
+        let mut replay = self.replay();
+        replay.at(now);
+        for entry in all.chunk_by_mut(|_, next| matches!(next, Mutation::Grant { .. })) {
+            change(entry);
+            entry.iter().for_each(|mutation| replay.apply(mutation));
+        }
+    }
+}
+
+/// What makes all entries of these shards in another keyspace; a grant follows its entry.
+fn entries(held: &[MutexGuard<'_, ShardState>]) -> Vec<Mutation> {
+    let (mut cursor, mut all) = (CopyCursor::default(), Vec::new());
+    while let Some(held) = held.get(cursor.shard) {
+        all.extend(cursor.step(held).to_vec());
+    }
+    all
 }
 
 impl CopyCursor {

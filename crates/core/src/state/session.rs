@@ -55,6 +55,8 @@ pub struct Session {
     pub slot: Option<u16>,
     /// ASKING.
     pub asking: Asking,
+    /// READONLY: whether it reads from the replicas of a cluster.
+    pub reads_replicas: bool,
     /// Whether the slot of the current request is moving: its keys are looked at again when they are locked.
     pub is_half_way: bool,
     pub subscriptions: Subscriptions,
@@ -148,6 +150,7 @@ impl Session {
             is_short_of_memory: false,
             slot: None,
             asking: Asking::default(),
+            reads_replicas: false,
             is_half_way: false,
             subscriptions,
             reads: Reads::default(),

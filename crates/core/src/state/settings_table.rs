@@ -131,6 +131,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i64::MAX),
         "Milliseconds without an answer after which a node of a cluster in a test has failed.",
     ),
+    at_start(
+        "cluster-replicas",
+        "0",
+        Kind::Integer(0, 20),
+        "Replicas of each master in the cluster of a test: the last ones of its nodes.",
+    ),
     live(
         "cluster-announce-ip",
         "",

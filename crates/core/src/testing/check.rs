@@ -3,6 +3,7 @@
 //! Owns    how mistakes show in a history. The rules are those of LOCK.LINT, see `locks::lint`; docs/testing.md lists them.
 //! Rule    a finding names the events that show it. What a history does not show is not found.
 //! Rule    a lock that is taken on several nodes (Redlock) has two holders if both have a majority of them.
+//! Rule    a master and the replica that takes over from it are one node. The replica may not know what was granted last.
 //! Rule    a lock that has moved between the nodes of a cluster is one lock, wherever it is.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,8 @@ struct Checker<'e> {
     replies: BTreeMap<u64, &'e Event>,
     /// The locks that have moved with their slots.
     moved: BTreeSet<&'e Bytes>,
+    /// The replicas that have taken over, each with the node that it has taken over from.
+    failovers: Vec<(u16, u16)>,
     /// Every hold of each lock, by its place.
     held: BTreeMap<(&'e Bytes, u16), Vec<Held<'e>>>,
     /// The nodes on which each lock is taken.
@@ -89,9 +92,11 @@ impl<'e> Checker<'e> {
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
         let moved: BTreeSet<_> =
             events.iter().filter(|event| moves(event)).filter_map(|event| event.key.as_ref()).collect();
-        let (held, nodes, findings) = Default::default();
+        let failovers =
+            events.iter().filter_map(|event| Some((event.node, event.failed_master()?))).collect();
+        let (held, nodes, steps, findings) = Default::default();
         let mut checker =
-            Self { events, requests, waits, replies, moved, held, nodes, steps: Vec::new(), findings };
+            Self { events, requests, waits, replies, moved, failovers, held, nodes, steps, findings };
         for event in of(EventKind::Granted) {
             if let Some(key) = &event.key {
                 let (_, node) = checker.place(event, key);
@@ -101,9 +106,28 @@ impl<'e> Checker<'e> {
         checker
     }
 
-    /// The lock that an event is about, and its node; 0: it has moved.
+    /// The lock that an event is about, and its node; 0: it has moved. Of a master and its replica it is the lower number, so
+    /// that they are one node from the beginning of the history.
     fn place(&self, event: &Event, key: &'e Bytes) -> (&'e Bytes, u16) {
-        (key, if self.moved.contains(key) { 0 } else { event.node })
+        if self.moved.contains(key) {
+            return (key, 0);
+        }
+        let pairs = || self.failovers.iter();
+        // Each round finds those that one more failover joins.
+        let joined = pairs().fold(BTreeSet::from([event.node]), |mut found, _| {
+            let near = pairs().filter(|(a, b)| found.contains(a) || found.contains(b));
+            found.extend(near.flat_map(|(a, b)| [*a, *b]).collect::<Vec<_>>());
+            found
+        });
+        (key, joined.first().copied().unwrap_or(event.node))
+    }
+
+    /// Whether a replica that grants a lock again has taken over from the node that has granted it before.
+    fn lost_by_failover(&self, before: &Event, event: &Event) -> String {
+        match before.node == event.node || self.failovers.is_empty() {
+            true => String::new(),
+            false => format!(": node {} has taken over from node {} without it", event.node, before.node),
+        }
     }
 
     fn see(&mut self, event: &'e Event) {
@@ -201,7 +225,9 @@ impl<'e> Checker<'e> {
         holds.push(held);
         if let Some((first, left_ms)) = before {
             let (name, other) = (shown(key, 40), first.who());
-            let text = format!("{} gets {name}, whose lease {other} has for {left_ms} ms more", event.who());
+            let lost = self.lost_by_failover(first, event);
+            let text =
+                format!("{} gets {name}, whose lease {other} has for {left_ms} ms more{lost}", event.who());
             self.find(Rule::TwoHolders, key, text, &[first, event]);
         }
     }

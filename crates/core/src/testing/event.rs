@@ -37,6 +37,8 @@ pub enum EventKind {
     Missed,
     /// A fault has acted.
     Fault,
+    /// A replica has taken over from its master.
+    Failover,
 }
 
 /// One event.
@@ -76,8 +78,8 @@ pub struct Event {
     pub lease: Option<u64>,
     /// The number of the fault.
     pub fault: Option<u64>,
-    /// Something for readers: the script that is known, the address of a client, what a fault does, why a lock has ended, and
-    /// what a client would have done with a lock that it does not hold.
+    /// Something for readers: the script that is known, the address of a client, what a fault does, why a lock has ended,
+    /// whose slots a replica has taken over, and what a client would have done with a lock that it does not hold.
     pub text: Option<String>,
 }
 
@@ -94,7 +96,7 @@ pub enum Field {
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Connect,
         Self::Disconnect,
         Self::Request,
@@ -107,6 +109,7 @@ impl EventKind {
         Self::Waits,
         Self::Missed,
         Self::Fault,
+        Self::Failover,
     ];
 
     /// Its name.
@@ -124,6 +127,7 @@ impl EventKind {
             Self::Waits => "waits",
             Self::Missed => "missed",
             Self::Fault => "fault",
+            Self::Failover => "failover",
         }
     }
 
@@ -305,6 +309,7 @@ impl Event {
             EventKind::Waits => format!("waits for {key}"),
             EventKind::Missed => format!("{text} {key}, which it does not hold"),
             EventKind::Fault => format!("fault {}: {text}", self.fault.unwrap_or(0)),
+            EventKind::Failover => format!("node {} {text}", self.node),
         }
     }
 
@@ -315,15 +320,25 @@ impl Event {
         }
     }
 
+    /// The node whose master it was until this failover.
+    pub(super) fn failed_master(&self) -> Option<u16> {
+        let text = self.text.as_deref().filter(|_| self.kind == EventKind::Failover)?;
+        text.strip_prefix(TAKES_OVER)?.parse().ok()
+    }
+
     /// The event as one line for readers.
     pub fn line(&self) -> String {
-        let node = if self.node == 1 { String::new() } else { format!(" on node {}", self.node) };
+        let is_named = self.node == 1 || self.kind == EventKind::Failover;
+        let node = if is_named { String::new() } else { format!(" on node {}", self.node) };
         match self.client {
             None => format!("{} #{}{node} {}", self.time(), self.id, self.what()),
             Some(_) => format!("{} #{} {}{node}: {}", self.time(), self.id, self.who(), self.what()),
         }
     }
 }
+
+/// What the text of a failover begins with; the number of the master that has failed follows.
+pub(super) const TAKES_OVER: &str = "takes over from node ";
 
 /// Bytes as readable characters, at most so many.
 pub fn shown(bytes: &[u8], chars_max: usize) -> String {

@@ -240,6 +240,13 @@ pub enum NodeChange {
     Skew(i64),
     /// It does not answer clients that match this pattern.
     Partition(Bytes),
-    /// It answers all clients.
+    /// The other nodes and it do not hear each other.
+    Isolate,
+    /// It answers all clients and nodes.
     Heal,
+    /// Whether its writes reach its replicas.
+    Replication {
+        /// False: they are acknowledged and go no further.
+        is_on: bool,
+    },
 }

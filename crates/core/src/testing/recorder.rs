@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch_proto::clock::{Clock, Now};
 
-use super::event::{Event, EventKind};
+use super::event::{Event, EventKind, TAKES_OVER};
 use super::reply_text::reply_text;
 use crate::keyspace::View;
 use crate::locks::{EndReason, LockChange, LockEvent, LockObserver, Unmet, UnmetRequest};
@@ -192,6 +192,14 @@ impl Recorder {
             event.command = Some(Arc::clone(&open.command));
         }
         history.push(moment, Some(client.id), event);
+    }
+
+    /// A node has taken over from its master.
+    pub fn failover(&self, now: Now, node: u16, master: u16) {
+        let mut history = self.0.lock();
+        let moment = Moment { node, unix_ms: now.wall().as_millis(), real_micros: history.real_micros };
+        let text = Some(format!("{TAKES_OVER}{master}"));
+        history.push(moment, None, Event { text, ..Event::new(EventKind::Failover) });
     }
 
     /// The events that are asked for, oldest first, at most `count`.

@@ -276,6 +276,7 @@ impl Builder {
                 EventKind::Released => self.ended(event, Mark::Released),
                 EventKind::Expired => self.ended(event, Mark::Expired),
                 EventKind::Fault => _ = self.step(event, Some(Mark::Fault)),
+                EventKind::Failover => _ = self.step(event, None),
             }
         }
         let last = self.picture.steps.len().saturating_sub(1);
@@ -330,7 +331,11 @@ impl Builder {
     /// Adds a step; returns its number.
     fn step(&mut self, event: &Event, mark: Option<Mark>) -> usize {
         let lane = self.lane(event);
-        let node = if self.nodes.len() > 1 { format!("node {}: ", event.node) } else { String::new() };
+        let node = if self.nodes.len() > 1 && event.kind != EventKind::Failover {
+            format!("node {}: ", event.node)
+        } else {
+            String::new()
+        };
         let who = match lane {
             Some(lane) => format!("{} ", self.picture.lanes[lane].name),
             None => String::new(),

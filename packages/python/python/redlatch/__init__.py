@@ -4,7 +4,7 @@
 pytest finds the fixtures `redlatch`, `redlatch_aio` and `redlatch_server` by itself.
 """
 
-from ._namespace import Clock, Conditions, Fault, Faults, Namespace, Nodes
+from ._namespace import Clock, Conditions, Fault, Faults, Namespace, Nodes, Slots
 from ._resp import CommandError
 from ._server import Server, StartError, find_binary
 from ._types import ClockState, Deadline, Event, EventKind, FaultState, Finding, NamespaceState, NodeState
@@ -26,6 +26,7 @@ __all__ = [
     "NodeState",
     "Nodes",
     "Server",
+    "Slots",
     "StartError",
     "find_binary",
 ]

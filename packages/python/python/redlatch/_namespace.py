@@ -1,6 +1,6 @@
 """A namespace: its clock, its faults, its nodes, and what happened in it.
 
-Owns    `Namespace`, `Clock`, `Faults`, `Fault`, `Nodes`.
+Owns    `Namespace`, `Clock`, `Faults`, `Fault`, `Nodes`, `Slots`.
 Time    seconds, as everywhere in Python; `timedelta` and `datetime` where a call says so. The server counts milliseconds.
 """
 
@@ -42,6 +42,8 @@ class Namespace:
         self.faults = Faults(self)
         #: Its nodes.
         self.nodes = Nodes(self)
+        #: The slots of its cluster, if the server is one.
+        self.slots = Slots(self)
 
     @property
     def url(self) -> str:
@@ -390,15 +392,46 @@ class Nodes:
         """Clients whose name, library or address matches get no answers from it, until `heal`."""
         self._call("PARTITION", node, "CLIENT", client)
 
+    def isolate(self, node: int) -> None:
+        """It and the other nodes of its cluster do not hear each other, until `heal`. Clients reach it."""
+        self._call("PARTITION", node, "NODES")
+
     def heal(self, node: int) -> None:
         """Ends all partitions of the node."""
         self._call("HEAL", node)
+
+    def replication(self, node: int, on: bool) -> None:
+        """Whether what it writes reaches its replicas. If not, it is acknowledged all the same, and a crash loses it."""
+        self._call("REPLICATION", node, "ON" if on else "OFF")
 
     def _call(self, action: str, node: int, *words: Word) -> None:
         # A node does not answer after it has crashed, so that another one is asked, if there is another.
         ports = self._namespace._server.ports
         others = [port for number, port in enumerate(ports, 1) if number != node]
         self._namespace._call(others or ports, ("TEST.NODE", action, node, *words))
+
+
+class Slots:
+    """The slots of a cluster, in a namespace."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+
+    def move(self, slot: int, node: int, *, steps: Optional[int] = None) -> int:
+        """Moves a slot to a node. With `steps`, so many keys move, and it stays half-way. Returns how many keys have moved."""
+        moved: int = self._call("MOVE", slot, "TO", node, *_options(steps=steps))
+        return moved
+
+    def freeze(self, node: int) -> None:
+        """The node tells of the slots as they are now, whatever changes, until `thaw`."""
+        self._call("FREEZE", node)
+
+    def thaw(self, node: int) -> None:
+        """Ends `freeze`."""
+        self._call("THAW", node)
+
+    def _call(self, *words: Word) -> Any:
+        return self._namespace.call("TEST.SLOT", *words)
 
 
 def _millis(seconds: Seconds) -> int:

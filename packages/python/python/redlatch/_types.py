@@ -26,6 +26,7 @@ EventKind = Literal[
     "waits",
     "missed",
     "fault",
+    "failover",
 ]
 
 

@@ -9,7 +9,7 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, Callable, Coroutine, Generic, Optional, TypeVar
 
-from ._namespace import Clock, Fault, Faults, Namespace, Nodes
+from ._namespace import Clock, Fault, Faults, Namespace, Nodes, Slots
 from ._server import Server
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 S = TypeVar("S")
 
-__all__ = ["AsyncClock", "AsyncFault", "AsyncFaults", "AsyncNamespace", "AsyncNodes", "AsyncServer"]
+__all__ = ["AsyncClock", "AsyncFault", "AsyncFaults", "AsyncNamespace", "AsyncNodes", "AsyncServer", "AsyncSlots"]
 
 
 class _Wrapper(Generic[S]):
@@ -117,7 +117,9 @@ class AsyncNodes(_Wrapper[Nodes]):
     resume = _awaited(Nodes.resume)
     skew = _awaited(Nodes.skew)
     partition = _awaited(Nodes.partition)
+    isolate = _awaited(Nodes.isolate)
     heal = _awaited(Nodes.heal)
+    replication = _awaited(Nodes.replication)
 
     @property
     def urls(self) -> Any:
@@ -126,6 +128,14 @@ class AsyncNodes(_Wrapper[Nodes]):
 
     def __len__(self) -> int:
         return len(self.sync)
+
+
+class AsyncSlots(_Wrapper[Slots]):
+    """`Slots`, awaited."""
+
+    move = _awaited(Slots.move)
+    freeze = _awaited(Slots.freeze)
+    thaw = _awaited(Slots.thaw)
 
 
 class AsyncNamespace(_Wrapper[Namespace]):
@@ -139,6 +149,8 @@ class AsyncNamespace(_Wrapper[Namespace]):
         self.faults = AsyncFaults(sync.faults)
         #: Its nodes.
         self.nodes = AsyncNodes(sync.nodes)
+        #: The slots of its cluster, if the server is one.
+        self.slots = AsyncSlots(sync.slots)
 
     call = _awaited(Namespace.call)
     history = _awaited(Namespace.history)

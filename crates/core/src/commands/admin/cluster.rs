@@ -12,10 +12,10 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::number::integer as parse;
 use redlatch_proto::resp::Reply;
 
-use crate::commands::admin::members::{Member, members};
+use crate::commands::admin::members::{Member, members, replicas_of};
 use crate::commands::admin::slot_owner::shard_id;
 use crate::commands::row::{Arg, Flags, Group, Row, Run, block, integer, text};
-use crate::commands::{Call, Outcome, Shared, help};
+use crate::commands::{Call, Outcome, Peers, Shared, help};
 use crate::state::cluster::ClusterFacts;
 use crate::state::session::Asking;
 use crate::types::slot::{SLOTS, slot};
@@ -29,11 +29,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::container(Group::Cluster, "CLUSTER", "3.0.0", SUBCOMMANDS).summary(
         "A container for commands about the cluster, of which this server is the only node but in tests.",
     ),
-    Row::new(Group::Cluster, "READONLY", "3.0.0", accept)
-        .summary("Accepted in cluster mode, without an effect: there is no replica.")
+    Row::new(Group::Cluster, "READONLY", "3.0.0", read_replicas)
+        .summary("Has replicas serve the reads of this connection, in a cluster of a test.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
-    Row::new(Group::Cluster, "READWRITE", "3.0.0", accept)
-        .summary("Accepted in cluster mode, without an effect: there is no replica.")
+    Row::new(Group::Cluster, "READWRITE", "3.0.0", read_masters)
+        .summary("Ends READONLY.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
 ];
 
@@ -65,7 +65,7 @@ const SUBCOMMANDS: &[Row] = &[
         .flags(Flags::LOADING.with(Flags::STALE)),
     row("NODES", "3.0.0", nodes).summary("Describes the nodes, each in a line."),
     row("REPLICAS", "5.0.0", replicas)
-        .summary("Returns no node: there is no replica.")
+        .summary("Describes the replicas of a node, each in a line; there are none but in tests.")
         .flags(Flags::ADMIN.with(Flags::STALE))
         .args(&[text("node-id")]),
     row("SHARDS", "7.0.0", shards).summary("Returns the nodes, each with its slots."),
@@ -96,6 +96,18 @@ fn enabled(call: &Call<'_, '_>) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::said("ERR This instance has cluster support disabled")),
     }
+}
+
+fn read_replicas(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let accepted = accept(call)?;
+    call.session.reads_replicas = true;
+    Ok(accepted)
+}
+
+fn read_masters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let accepted = accept(call)?;
+    call.session.reads_replicas = false;
+    Ok(accepted)
 }
 
 fn accept(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -160,21 +172,26 @@ fn failure_reports(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn replicas(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    any_node(call)?;
+    let (members, at) = any_node(call)?;
+    if members[at].master.is_some() {
+        return Err(Refusal::said("ERR The specified node is not a master"));
+    }
 
-    call.reply.array(0);
+    let lines: Vec<String> =
+        replicas_of(&members, &members[at]).map(|replica| replica.line().trim_end().to_owned()).collect();
+    call.reply.bulks(&lines);
     Ok(Outcome::Replied)
 }
 
-/// Reads the id of a node of the cluster.
-fn any_node(call: &mut Call<'_, '_>) -> Result<(), Refusal> {
+/// Reads the id of a node of the cluster. Returns all nodes, and the place of that one among them.
+fn any_node(call: &mut Call<'_, '_>) -> Result<(Vec<Member>, usize), Refusal> {
     enabled(call)?;
     let id = call.args.word()?;
     call.args.finish()?;
-    match members(call).iter().any(|member| id == member.owner.id().as_bytes()) {
-        true => Ok(()),
-        false => Err(Refusal::quoting("ERR Unknown node ", id, "")),
-    }
+    let members = members(call);
+    let at = members.iter().position(|member| id == member.owner.id().as_bytes());
+    let at = at.ok_or_else(|| Refusal::quoting("ERR Unknown node ", id, ""))?;
+    Ok((members, at))
 }
 
 fn count_keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -236,7 +253,9 @@ fn my_shard_id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     enabled(call)?;
     call.args.finish()?;
 
-    call.reply.bulk(&shard_id(own_id(call.shared)));
+    let founder = call.shared.peers.as_ref().and_then(Peers::founder);
+    let id = founder.as_deref().map_or(own_id(call.shared), |founder| &founder.instance.run_id);
+    call.reply.bulk(&shard_id(id));
     Ok(Outcome::Replied)
 }
 
@@ -267,9 +286,12 @@ fn slots(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     ranges.sort_by_key(|(_, range)| *range.start());
     call.reply.array(ranges.len());
     for (member, range) in ranges {
-        call.reply.array(3);
+        let replicas: Vec<&Member> =
+            replicas_of(&members, member).filter(|replica| !replica.has_failed).collect();
+        call.reply.array(replicas.len().saturating_add(3));
         put_range(&mut call.reply, range);
         member.owner.put_endpoint(&mut call.reply);
+        replicas.iter().for_each(|replica| replica.owner.put_endpoint(&mut call.reply));
     }
     Ok(Outcome::Replied)
 }
@@ -280,15 +302,20 @@ fn shards(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let members = members(call);
     let reply = &mut call.reply;
-    reply.array(members.len());
-    for member in members {
+    let masters: Vec<&Member> = members.iter().filter(|member| member.master.is_none()).collect();
+    reply.array(masters.len());
+    for master in masters {
         reply.map(2);
         reply.bulk(b"slots");
-        reply.array(member.ranges.len().saturating_mul(2));
-        member.ranges.iter().for_each(|range| put_range(reply, range));
+        reply.array(master.ranges.len().saturating_mul(2));
+        master.ranges.iter().for_each(|range| put_range(reply, range));
         reply.bulk(b"nodes");
-        reply.array(1);
-        member.owner.put_fields(reply, member.has_failed);
+        let replicas: Vec<&Member> = replicas_of(&members, master).collect();
+        reply.array(replicas.len().saturating_add(1));
+        master.owner.put_fields(reply, ("master", master.offset), master.has_failed);
+        for replica in replicas {
+            replica.owner.put_fields(reply, ("replica", replica.offset), replica.has_failed);
+        }
     }
     Ok(Outcome::Replied)
 }
@@ -315,8 +342,10 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// CLUSTER INFO of nodes that have all slots.
 fn info_of_slots(call: &Call<'_, '_>) -> String {
     let members = members(call);
-    let failed = call.shared.peers.as_ref().map_or(0, |peers| peers.slots.failed_slots());
-    let epochs = || members.iter().map(|member| member.epoch);
+    let peers = call.shared.peers.as_ref();
+    let failed = peers.map_or(0, |peers| peers.slots.failed_slots());
+    let epoch = peers.map_or(0, |peers| peers.slots.hold().current_epoch());
+    let is_down = peers.is_some_and(|peers| peers.slots.is_down_at(peers.me));
     let (known, size) = (members.len(), members.iter().filter(|member| !member.ranges.is_empty()).count());
     let mine = members.iter().filter(|member| member.is_me).map(|member| member.epoch).sum();
     let lines: [(&str, usize); 11] = [
@@ -326,13 +355,13 @@ fn info_of_slots(call: &Call<'_, '_>) -> String {
         ("cluster_slots_fail", failed),
         ("cluster_known_nodes", known),
         ("cluster_size", size),
-        ("cluster_current_epoch", epochs().max().unwrap_or_default().into()),
+        ("cluster_current_epoch", epoch.into()),
         ("cluster_my_epoch", u16::into(mine)),
         ("cluster_stats_messages_sent", 0),
         ("cluster_stats_messages_received", 0),
         ("total_cluster_links_buffer_limit_exceeded", 0),
     ];
-    let state = if failed == 0 { "ok" } else { "fail" };
+    let state = if is_down { "fail" } else { "ok" };
     let lines: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
     format!("cluster_state:{state}\r\n{lines}")
 }

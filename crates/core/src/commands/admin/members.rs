@@ -16,6 +16,10 @@ use crate::types::slot::SLOTS;
 pub(super) struct Member {
     pub(super) owner: SlotOwner,
     pub(super) is_me: bool,
+    /// The id of its master, if it is a replica.
+    pub(super) master: Option<String>,
+    /// Bytes of effects that it has.
+    pub(super) offset: u64,
     pub(super) has_failed: bool,
     pub(super) epoch: u16,
     /// Its slots, in their order.
@@ -34,6 +38,8 @@ pub(super) fn members(call: &Call<'_, '_>) -> Vec<Member> {
         return vec![Member {
             owner: SlotOwner::told_to(client, call.shared, call.shared),
             is_me: true,
+            master: None,
+            offset: 0,
             has_failed: false,
             epoch: 0,
             ranges: vec![0..=SLOTS.saturating_sub(1)],
@@ -42,19 +48,17 @@ pub(super) fn members(call: &Call<'_, '_>) -> Vec<Member> {
     };
     let told = peers.all().map(|(number, shared)| (number, SlotOwner::told_to(client, call.shared, &shared)));
     let owners: Vec<(u16, SlotOwner)> = told.collect();
-    let moving = moving(peers, &owners);
+    let (moving, held) = (moving(peers, &owners), peers.slots.hold());
+    let table = held.told_by(peers.me);
+    let id = |number| peers.node(number).map(|shared| shared.instance.run_id.clone());
     let member = |(number, owner): (u16, SlotOwner)| Member {
         owner,
         is_me: number == peers.me,
+        master: table.master(number).and_then(id),
+        offset: peers.offset(number),
         has_failed: peers.slots.has_failed(number),
-        epoch: number,
-        ranges: peers
-            .slots
-            .hold()
-            .ranges()
-            .filter(|(_, owner)| *owner == number)
-            .map(|(range, _)| range)
-            .collect(),
+        epoch: table.epoch(number),
+        ranges: table.ranges().filter(|(_, owner)| *owner == number).map(|(range, _)| range).collect(),
         moving: if number == peers.me { moving.clone() } else { String::new() },
     };
     owners.into_iter().map(member).collect()
@@ -65,12 +69,20 @@ fn leaders(call: &Call<'_, '_>, group: &SlotGroup) -> Vec<Member> {
     let member = |(slots, leader): (RangeInclusive<u16>, ClusterNode)| Member {
         owner: SlotOwner::of_leader(&call.session.client, call.shared, &leader),
         is_me: slots.contains(&group.first_slot()),
+        master: None,
+        offset: 0,
         has_failed: false,
         epoch: 0,
         ranges: vec![slots],
         moving: String::new(),
     };
     group.leaders().into_iter().map(member).collect()
+}
+
+/// The replicas of a node that are among these, in their order.
+pub(super) fn replicas_of<'m>(members: &'m [Member], master: &Member) -> impl Iterator<Item = &'m Member> {
+    let id = master.owner.id().to_owned();
+    members.iter().filter(move |member| member.master.as_ref() == Some(&id))
 }
 
 /// The slots that are moving from this node or to it.
@@ -93,10 +105,12 @@ impl Member {
             (first, last) if first == last => format!(" {first}"),
             (first, last) => format!(" {first}-{last}"),
         };
-        let flags = if self.is_me { "myself,master" } else { "master" };
+        let role = if self.master.is_some() { "slave" } else { "master" };
+        let flags = if self.is_me { format!("myself,{role}") } else { role.to_owned() };
+        let master = self.master.as_deref().unwrap_or("-");
         let (failed, link) = if self.has_failed { (",fail", "disconnected") } else { ("", "connected") };
         let slots: String = self.ranges.iter().map(range).collect();
         let (start, epoch, moving) = (self.owner.line_start(), self.epoch, &self.moving);
-        format!("{start} {flags}{failed} - 0 0 {epoch} {link}{slots}{moving}\n")
+        format!("{start} {flags}{failed} {master} 0 0 {epoch} {link}{slots}{moving}\n")
     }
 }

@@ -4,8 +4,9 @@
 //! Source  Redis 7.0 `genRedisInfoString`: names and order.
 
 use crate::commands::admin::metrics::{
-    Metric, counter, fact, gauge, human, never, percent, seconds, secs, show, sum, zero,
+    Metric, Snapshot, counter, fact, gauge, human, never, percent, seconds, secs, show, sum, zero,
 };
+use crate::commands::peers::Peers;
 use crate::state::channels::Kind as Listening;
 use crate::state::cluster::ClusterFacts;
 use crate::state::ledger::Kind as Held;
@@ -375,13 +376,18 @@ fn about_script((script, age_ms): (Script, u64)) -> String {
     )
 }
 
+/// The other nodes of a test's cluster.
+fn peers<'s>(seen: &'s Snapshot<'_>) -> Option<&'s Peers> {
+    seen.shared.peers.as_ref()
+}
+
 const REPLICATION: &[Metric] = &[
-    fact("role", |_| show("master")),
-    zero("connected_slaves"),
+    fact("role", |seen| show(if peers(seen).is_some_and(Peers::is_replica) { "slave" } else { "master" })),
+    fact("connected_slaves", |seen| show(peers(seen).map_or(0, |peers| peers.replicas(peers.me).len()))),
     never("master_failover_state", |_| show("no-failover")),
     fact("master_replid", |seen| show(&seen.shared.instance.run_id)),
     never("master_replid2", |_| "0".repeat(40)),
-    zero("master_repl_offset"),
+    fact("master_repl_offset", |seen| show(peers(seen).map_or(0, |peers| peers.offset(peers.me)))),
     never("second_repl_offset", |_| show(-1)),
     zero("repl_backlog_active"),
     never("repl_backlog_size", |_| show(1 << 20)),

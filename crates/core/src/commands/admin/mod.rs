@@ -28,28 +28,33 @@ mod readiness;
 pub(in crate::commands) mod sentinel;
 pub(in crate::commands) mod slot_owner;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use redlatch_proto::error::Refusal;
 use redlatch_proto::number::{self, total};
 use redlatch_proto::resp::Reply;
 
+use crate::commands::admin::members::{Member, members, replicas_of};
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};
-use crate::commands::{Call, Outcome};
+use crate::commands::{Call, Outcome, Peers};
 use crate::state::ledger::Kind;
+use crate::testing::Pending;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Server, "TIME", "2.6.0", time)
         .summary("Returns the server's wall clock: Unix seconds, and microseconds of this second.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
     Row::new(Group::Server, "ROLE", "2.8.12", role)
-        .summary("Returns the role in replication: always master, without replicas.")
+        .summary("Returns the role in replication: master without replicas, but in the cluster of a test.")
         .flags(
             Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS),
         ),
     Row::new(Group::Generic, "WAIT", "3.0.0", wait)
-        .summary("Waits for replicas, of which there are none, until the timeout; 0: without a limit.")
+        .summary(
+            "Waits until so many replicas have all writes, or for the timeout; there are none but in tests.",
+        )
         .flags(Flags::NOSCRIPT)
         .args(&[integer("numreplicas"), integer("timeout")]),
     Row::new(Group::Server, "SHUTDOWN", "1.0.0", shutdown)
@@ -112,11 +117,38 @@ fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn role(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.reply.array(3);
-    call.reply.bulk(b"master");
-    call.reply.integer(0);
-    call.reply.array(0);
+    let members = members(call);
+    let Some(me) = members.iter().find(|member| member.is_me) else { return Err(gone()) };
+    let reply = &mut call.reply;
+    let offset = |member: &Member| i64::try_from(member.offset).unwrap_or(i64::MAX);
+    if let Some(master) = &me.master {
+        let master = members.iter().find(|member| member.owner.id() == master).ok_or_else(gone)?;
+        let (ip, port) = master.owner.ip_and_port();
+        reply.array(5);
+        reply.bulk(b"slave");
+        reply.bulk(ip.as_bytes());
+        reply.integer(i64::from(port));
+        reply.bulk(b"connected");
+        reply.integer(offset(me));
+        return Ok(Outcome::Replied);
+    }
+    let replicas: Vec<&Member> = replicas_of(&members, me).collect();
+    reply.array(3);
+    reply.bulk(b"master");
+    reply.integer(offset(me));
+    reply.array(replicas.len());
+    for replica in replicas {
+        let (ip, port) = replica.owner.ip_and_port();
+        reply.array(3);
+        reply.bulk(ip.as_bytes());
+        reply.bulk(port.to_string().as_bytes());
+        reply.bulk(offset(replica).to_string().as_bytes());
+    }
     Ok(Outcome::Replied)
+}
+
+fn gone() -> Refusal {
+    Refusal::said("ERR the cluster is being dropped")
 }
 
 fn wait(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -126,12 +158,30 @@ fn wait(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let replicas = replicas.ok_or(Refusal::NotAnInteger)?;
     let timeout_ms = timeout(timeout_word)?;
 
-    if replicas <= 0 {
-        call.reply.integer(0);
+    let peers = call.shared.peers.as_ref();
+    if peers.is_some_and(Peers::is_replica) {
+        return Err(Refusal::said(WAIT_AT_REPLICA));
+    }
+    let acknowledged = peers.map_or(0, Peers::acknowledged);
+    let wanted = usize::try_from(replicas).unwrap_or(0);
+    if wanted <= acknowledged {
+        call.reply.count(acknowledged);
         return Ok(Outcome::Replied);
     }
-    Ok(park(call, timeout_ms, |reply| reply.integer(0)))
+    let parked = park(call, timeout_ms, |reply| reply.count(acknowledged));
+    if let (Some(stream), Outcome::Park { wait, .. }) = (peers.and_then(Peers::stream), &parked)
+        && !call.session.is_nested
+    {
+        let client = Arc::clone(&call.session.client);
+        stream.wait(wanted, Pending { client, wait: Arc::clone(wait) });
+    }
+    Ok(parked)
 }
+
+const WAIT_AT_REPLICA: &str = concat!(
+    "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is ",
+    "configured to be writable (which is not the default) writes to replicas are just local and are not propagated."
+);
 
 /// A timeout in milliseconds; zero means no limit.
 fn timeout(word: &[u8]) -> Result<u64, Refusal> {

@@ -113,6 +113,11 @@ impl SlotOwner {
         if self.is_tls { self.tls_port } else { self.port }
     }
 
+    /// The address without a host name, as other nodes know it.
+    pub(super) fn ip_and_port(&self) -> (&str, u16) {
+        (&self.ip, self.client_port())
+    }
+
     /// What the client is told to connect to; `None`: the address that it has.
     fn endpoint(&self) -> Option<&str> {
         match self.preferred {
@@ -154,7 +159,7 @@ impl SlotOwner {
     }
 
     /// Writes the node as CLUSTER SHARDS does.
-    pub(super) fn put_fields(&self, reply: &mut Reply<'_>, has_failed: bool) {
+    pub(super) fn put_fields(&self, reply: &mut Reply<'_>, (role, offset): (&str, u64), has_failed: bool) {
         let ports = [("port", self.port), ("tls-port", self.tls_port)];
         let ports: Vec<_> = ports.iter().filter(|(_, port)| *port != 0).collect();
         let hostname = Some(&self.hostname).filter(|hostname| !hostname.is_empty());
@@ -169,9 +174,9 @@ impl SlotOwner {
             reply.integer(i64::from(*port));
         }
         names.into_iter().for_each(|(name, value)| put(reply, name, value));
-        put(reply, "role", "master");
+        put(reply, "role", role);
         reply.bulk(b"replication-offset");
-        reply.integer(0);
+        reply.integer(i64::try_from(offset).unwrap_or(i64::MAX));
         put(reply, "health", if has_failed { "fail" } else { "online" });
     }
 

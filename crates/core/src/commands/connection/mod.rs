@@ -22,7 +22,7 @@ use crate::commands::admin::acl_check;
 use crate::commands::pubsub;
 use crate::commands::row::{Flags, Group, Row, block, integer, text};
 use crate::commands::transaction;
-use crate::commands::{Call, Outcome, Shared};
+use crate::commands::{Call, Outcome, Peers, Shared};
 use crate::state::acl::log::{Context, Reason};
 use crate::state::audit::Author;
 use crate::state::session::{Replies, Session};
@@ -193,7 +193,9 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.bulk(b"id");
     call.reply.integer(i64::try_from(call.session.client.id).unwrap_or(i64::MAX));
     let mode = if call.shared.cluster_enabled { "cluster" } else { "standalone" };
-    for (name, value) in [("mode", mode), ("role", "master")] {
+    let is_replica = call.shared.peers.as_ref().is_some_and(Peers::is_replica);
+    let role = if is_replica { "replica" } else { "master" };
+    for (name, value) in [("mode", mode), ("role", role)] {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());
     }
@@ -236,6 +238,7 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     transaction::discard_all(call.session, call.shared);
     let session = &mut *call.session;
     session.replies = Replies::On;
+    session.reads_replicas = false;
     session.enter_as(Arc::clone(call.shared.access.acl.default_account()), call.shared.access.acl.is_open());
     session.client.names.lock().name.clear();
     session.client.options.no_evict.store(false, Relaxed);

@@ -44,11 +44,14 @@ impl Peers {
         let moved = take_keys(&source, wanted);
         // What the other node grants from now on has a higher token than what was granted here.
         target.keyspace.raise_tokens(source.keyspace.tokens());
+        let stream = target.peers.as_ref().and_then(Self::stream);
+        stream.iter().for_each(|stream| stream.raise_tokens(source.keyspace.tokens()));
         let now = target.clock.now();
         let count = moved.len();
         for mut made in moved {
             leave_clients(&mut made, now.lock);
             made.iter().for_each(|mutation| target.keyspace.apply(mutation, now));
+            stream.iter().for_each(|stream| stream.send(&made.iter().collect()));
         }
         if most.is_none() {
             table.end_move(slot);
@@ -60,6 +63,9 @@ impl Peers {
 /// Returns the node that has the slot.
 fn check(table: &SlotTable, Move { slot, to, .. }: Move) -> Result<u16, Refusal> {
     let from = table.owner(slot);
+    if let Some(master) = table.master(to) {
+        return Err(Refusal::said(format!("ERR node {to} is a replica of node {master}")));
+    }
     if from == to {
         return Err(Refusal::said(format!("ERR node {to} has slot {slot} already")));
     }
@@ -105,7 +111,7 @@ fn redirect_waits(source: &Shared, (slot, elsewhere): (u16, Elsewhere), is_meant
 
 /// Leaves behind what only the other node knows: the clients that have the locks of a key, and their sessions, as if these
 /// had ended at `now`.
-fn leave_clients(made: &mut [Mutation], now: LockTime) {
+pub(super) fn leave_clients(made: &mut [Mutation], now: LockTime) {
     let mut end = None;
     for mutation in made.iter_mut() {
         match mutation {

@@ -199,6 +199,7 @@ fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.view.publish_events(&call.shared.registries.channels);
     let receivers = call.shared.registries.channels.publish_to_shard(channel, message);
+    call.shared.peers.iter().for_each(|peers| peers.publish_to_shard(channel, message));
     catch_up(call);
 
     call.reply.count(receivers);

@@ -15,11 +15,11 @@ use smallvec::SmallVec;
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
 use crate::commands::lock::asking::{Asked, Asking};
-use crate::commands::peers::Elsewhere;
+use crate::commands::peers::{self, Elsewhere};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::script::watchdog::ScriptWatch;
-use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
+use crate::commands::{Args, Call, Command, Outcome, Peers, Shared, Source, table};
 use crate::keyspace::{Entry, Occupied, ShardSet, View};
 use crate::locks::EndReason;
 use crate::scripts::Purpose;
@@ -29,6 +29,7 @@ use crate::state::running::Running;
 use crate::state::running::Script;
 use crate::state::session::Session;
 use crate::state::settings::Settings;
+use crate::state::slot_map::SlotRequest;
 
 /// The state of a running script: keys, session, permissions.
 #[derive(Debug)]
@@ -359,14 +360,19 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     /// Checks that this node serves the keys of a command, whose shards are locked.
     #[cold]
     fn check_node(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
+        let is_replica = self.shared.peers.as_ref().is_some_and(Peers::is_replica);
+        if is_replica && command.row.flags.has(Flags::WRITE) {
+            return Err(peers::read_only());
+        }
         // Keys in several slots have been refused.
         let Ok(Some(slot)) = command.slot(request) else { return Ok(()) };
         if self.shared.group().is_some_and(|group| !group.has(slot)) {
             return Err(not_local());
         }
         let Some(peers) = &self.shared.peers else { return Ok(()) };
-        let checked =
-            peers.check_locked((slot, self.session.asking.is_now()), &[(command, request)], self.view);
+        let is_asking = self.session.asking.is_now();
+        let asked = SlotRequest { slot, is_asking, may_be_at_replica: self.session.reads_replicas };
+        let checked = peers.check_locked(asked, &[(command, request)], self.view);
         checked.map_err(|elsewhere| match elsewhere {
             Elsewhere::NotOk => {
                 Refusal::said("ERR Script attempted to execute a command while the cluster is down")

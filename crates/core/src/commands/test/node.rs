@@ -17,9 +17,14 @@ pub(super) const ROWS: &[Row] = &[
     help::row(Group::Test).flags(TEST),
     row("LIST", list).summary("Lists the nodes and their states."),
     row("PARTITION", partition)
-        .summary("Lets a node answer none of the clients whose name, library or address matches.")
-        .args(&[NODE, pattern("pattern").after("CLIENT")]),
+        .summary(
+            "Lets a node answer none of the clients whose name, library or address matches, or hear no other node.",
+        )
+        .args(&[NODE, one_of("peers", &[pattern("pattern").after("CLIENT"), token("nodes", "NODES")])]),
     row("PAUSE", pause).summary("Lets a node read and answer nothing until RESUME.").args(&[NODE]),
+    row("REPLICATION", replication)
+        .summary("Sets whether what a node writes reaches its replicas; OFF: it is acknowledged all the same.")
+        .args(&[NODE, one_of("switch", &[token("on", "ON"), token("off", "OFF")])]),
     row("RESUME", resume).summary("Ends PAUSE.").args(&[NODE]),
     row("SKEW", skew)
         .summary("Sets how far the clock of a node is ahead of the others.")
@@ -127,9 +132,22 @@ fn skew(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn partition(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let node = number(call)?;
+    if call.args.take("NODES") {
+        super::slot::peers(call)?;
+        return change(call, node, NodeChange::Isolate);
+    }
     if !call.args.take("CLIENT") {
         return Err(Refusal::Syntax);
     }
     let pattern = pattern_word(call)?;
     change(call, node, NodeChange::Partition(pattern))
+}
+
+fn replication(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let node = number(call)?;
+    let is_on = call.args.take("ON");
+    if !is_on && !call.args.take("OFF") {
+        return Err(Refusal::Syntax);
+    }
+    change(call, node, NodeChange::Replication { is_on })
 }

@@ -6,22 +6,57 @@ use super::node::{NODE, number};
 use super::{TEST, begin, row};
 use crate::commands::peers::Move;
 use crate::commands::row::{Group, Row, integer};
-use crate::commands::{Call, Outcome, help};
+use crate::commands::{Call, Outcome, Peers, help};
+use crate::state::slot_map::SlotTable;
 use crate::types::slot::SLOTS;
 
 pub(super) const ROWS: &[Row] = &[
+    row("FREEZE", freeze)
+        .summary("Has a node tell of the slots as they are now, in CLUSTER and MOVED, whatever changes, until THAW.")
+        .args(&[NODE]),
     help::row(Group::Test).flags(TEST),
     row("MOVE", carry_out)
         .summary(
             "Moves a slot to a node, with its keys; with STEPS so many keys, and the slot stays half-way.",
         )
         .args(&[integer("slot"), NODE.after("TO"), integer("keys").after("STEPS").maybe()]),
+    row("THAW", thaw).summary("Ends FREEZE.").args(&[NODE]),
 ];
+
+/// The nodes of the cluster.
+///
+/// # Errors
+/// There is none of several nodes.
+pub(super) fn peers(call: &Call<'_, '_>) -> Result<Peers, Refusal> {
+    let peers = call.shared.peers.clone();
+    peers.ok_or(Refusal::said("ERR this server is not one of several nodes of a cluster"))
+}
+
+fn freeze(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    change(call, SlotTable::freeze)
+}
+
+fn thaw(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    change(call, SlotTable::thaw)
+}
+
+/// Changes what a node tells of the slots.
+fn change(call: &mut Call<'_, '_>, change: fn(&mut SlotTable, u16)) -> Result<Outcome, Refusal> {
+    let peers = peers(call)?;
+    let node = number(call)?;
+    call.args.finish()?;
+
+    begin(call, |testing, pending| {
+        testing.host.run_apart(Box::new(move || {
+            change(&mut peers.slots.change(), node);
+            pending.answer(|reply| reply.ok());
+        }));
+    })
+}
 
 /// Answers how many keys have moved.
 fn carry_out(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let peers = call.shared.peers.clone();
-    let peers = peers.ok_or(Refusal::said("ERR this server is not one of several nodes of a cluster"))?;
+    let peers = peers(call)?;
     let slot = call.args.integer()?;
     let slot = u16::try_from(slot).ok().filter(|slot| *slot < SLOTS);
     let slot = slot.ok_or(Refusal::said("ERR Invalid or out of range slot"))?;

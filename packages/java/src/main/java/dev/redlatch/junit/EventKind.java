@@ -38,5 +38,8 @@ public final class EventKind {
     /** A fault has acted. */
     public static final String FAULT = "fault";
 
+    /** A replica has taken over from its master. */
+    public static final String FAILOVER = "failover";
+
     private EventKind() {}
 }

@@ -57,6 +57,16 @@ public final class Nodes {
         silence("PARTITION", node, "CLIENT", client);
     }
 
+    /** It and the other nodes of its cluster do not hear each other, until {@link #heal}. Clients reach it. */
+    public void isolate(int node) {
+        change("PARTITION", node, "NODES");
+    }
+
+    /** Whether what it writes reaches its replicas. If not, it is acknowledged all the same, and a crash loses it. */
+    public void replication(int node, boolean on) {
+        change("REPLICATION", node, on ? "ON" : "OFF");
+    }
+
     /** Ends all partitions of the node. */
     public void heal(int node) {
         wake("HEAL", node);

@@ -83,6 +83,11 @@ public final class Redlatch implements AutoCloseable {
         return new Faults(this);
     }
 
+    /** The slots of its cluster, if the server is one. */
+    public Slots slots() {
+        return new Slots(this);
+    }
+
     /** The nodes, numbered from 1. */
     public Nodes nodes() {
         return new Nodes(this);
