@@ -50,8 +50,6 @@ pub(super) struct Http {
     names: Vec<String>,
 }
 
-/// The settings table has checked each port.
-
 /// What every request may use.
 #[derive(Debug)]
 pub(super) struct HttpContext {
