@@ -100,7 +100,7 @@ pub const ROWS: &[Setting] = &[
         "cluster-groups",
         "1",
         Kind::Integer(1, 64),
-        "Groups of slots, each with a leader and a port of its own, which the nodes on etcd share out; the same on all nodes.",
+        "Groups of slots that the nodes on etcd share out, each with a leader and a port of its own; on all nodes alike.",
     ),
     at_start(
         "cluster-takeover",

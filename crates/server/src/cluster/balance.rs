@@ -1,7 +1,7 @@
 //! Which node is to lead which group of slots.
 //!
 //! Rule    nodes that know of the same nodes come to the same result, without a message.
-//! Rule    a hint, and no decision of safety: whoever leads hands over in good order, as at its own end.
+//! Rule    a hint, and no decision of safety: a leader hands over in good order, as at its own end.
 
 use parking_lot::Mutex;
 use redlatch_core::state::acl::password::Digest;
@@ -31,8 +31,9 @@ impl Balance {
     }
 }
 
-/// By groups, the place of the node that is to lead it. Each group has an order of the nodes of its own, by digests, and goes
-/// to the first of them that has fewer than its part of all groups. So a node that ends or comes moves few groups but its own.
+/// By groups, the place of the node that is to lead it. Each group has an order of the nodes of its own, by digests, and
+/// goes to the first of them that has fewer than its part of all groups. So a node that ends or comes moves few groups but
+/// its own.
 fn leaders(groups: u16, nodes: &[String]) -> Vec<usize> {
     let part = usize::from(groups).div_ceil(nodes.len().max(1));
     let mut led = vec![0; nodes.len()];

@@ -68,8 +68,8 @@ struct Entry {
 }
 
 impl Members {
-    /// The name of the cluster, and the slots of the group, if clients are in cluster mode. `digest`: of what all nodes should
-    /// have alike.
+    /// The name of the cluster, and the slots of the group, if clients are in cluster mode. `digest`: of what all nodes
+    /// should have alike.
     pub(super) fn new(
         (name, slots): (String, Option<SlotGroup>),
         keys: Keys,

@@ -1,7 +1,7 @@
 //! What a node calls in etcd over gRPC: the messages, and what an error says of a call.
 //!
-//! Source  etcd's `rpc.proto` and `kv.proto`: the numbers of the fields, and the paths. A field that nothing reads here is left
-//!         out, and the members of a `oneof` are optional fields: the encoding allows both.
+//! Source  etcd's `rpc.proto` and `kv.proto`: the numbers of the fields, and the paths. A field that nothing reads here is
+//!         left out, and the members of a `oneof` are optional fields: the encoding allows both.
 //! Why     by hand: what makes these types from the files takes `protoc`, and so does each crate with a client of etcd.
 
 use std::error::Error;
