@@ -216,6 +216,12 @@ fn the_number_of_groups_is_that_of_the_cluster() {
 }
 
 #[test]
+fn groups_without_etcd_are_refused() {
+    let said = refusal(&["--cluster-groups", "8"]);
+    assert!(said.contains("cluster-groups '8': takes cluster-etcd"), "{said}");
+}
+
+#[test]
 fn ports_beyond_the_last_one_are_refused() {
     let flags = ["--cluster-etcd", "127.0.0.1:1", "--cluster-groups", "64", "--port", "65500"];
     let output = redlatch().args(flags).output().expect("redlatch starts");

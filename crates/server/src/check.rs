@@ -47,9 +47,14 @@ fn network(settings: &Settings) -> Vec<String> {
 }
 
 /// What a cluster of several nodes excludes: TLS, which the first node alone would have; ports that there are not; replicas
-/// of fewer masters than a failover takes.
+/// of fewer masters than a failover takes; groups of slots without a log in etcd.
 pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
     let (nodes, announced) = (settings.integer("nodes"), settings.integer("cluster-announce-port"));
+    let groups = settings.integer("cluster-groups");
+    if groups > 1 && settings.text("cluster-etcd").is_empty() {
+        let text = format!("cluster-groups '{groups}': takes cluster-etcd");
+        return Err(StartError::Unusable(text));
+    }
     let replicas = settings.integer("cluster-replicas");
     let least = (replicas + 1) * 3;
     if replicas > 0 && (!settings.flag("cluster-enabled") || nodes < least) {

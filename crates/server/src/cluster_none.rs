@@ -37,7 +37,7 @@ impl Node {
         match self.0 {}
     }
 
-    pub fn server(&self) -> Option<Arc<Server>> {
+    pub fn servers(&self) -> Vec<Arc<Server>> {
         match self.0 {}
     }
 
