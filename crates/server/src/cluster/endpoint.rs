@@ -36,7 +36,7 @@ pub(super) struct Endpoint {
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     sender: SendRequest<Body>,
-    /// Why it has ended; empty: in good order.
+    /// Why it has ended.
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -51,8 +51,7 @@ impl Connection {
         if !self.is_closed() {
             return None;
         }
-        let ended = self.ended.wait_for(Option::is_some).await.ok()?;
-        ended.clone().filter(|reason| !reason.is_empty())
+        self.ended.wait_for(Option::is_some).await.ok()?.clone()
     }
 }
 
@@ -145,8 +144,13 @@ impl Endpoint {
             let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
             let (sender, connection) = opened.map_err(io::Error::other)?;
             let (ends, ended) = watch::channel(None);
+            // A server says so after its handshake, and its alert may be lost in what is written then.
+            let hint = if self.is_tls { "; it may want another certificate" } else { "" };
             tokio::spawn(async move {
-                let reason = connection.await.map_or_else(|error| causes(&error), |()| String::new());
+                let ended = connection.await;
+                let reason =
+                    ended.map_or_else(|error| causes(&error), |()| "the connection was closed".to_owned());
+                let reason = reason + hint;
                 // Nobody may be left who asks.
                 let _ = ends.send(Some(reason));
             });
