@@ -8,7 +8,7 @@ test.each([true, false])("a failover of a master that replicates: %s", async (re
   onTestFinished(() => server.stop());
   const orders = server.namespace();
   const locks = () => {
-    const { password } = new URL(orders.url);
+    const password = decodeURIComponent(new URL(orders.url).password);
     const nodes = server.ports.map((port) => ({ host: "127.0.0.1", port }));
     const cluster = new Cluster(nodes, { redisOptions: { password }, slotsRefreshTimeout: 10_000 });
     onTestFinished(() => cluster.disconnect());

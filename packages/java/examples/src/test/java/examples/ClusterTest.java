@@ -20,7 +20,6 @@ class ClusterTest {
     void aFailoverGrantsALockAgainOnlyIfItsMasterHasNotReplicatedIt(boolean replicates) throws InterruptedException {
         try (RedlatchServer server = RedlatchServer.start(6, "--cluster-enabled", "yes", "--cluster-replicas", "1")) {
             Redlatch orders = server.namespace();
-            orders.clock().freeze();
             orders.nodes().replication(3, replicates);
             assertTrue(takes(orders, orders.addresses())); // the slot of a is on node 3
             orders.nodes().crash(3);
