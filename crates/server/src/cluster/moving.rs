@@ -115,11 +115,10 @@ fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> R
 
     let keys = Keys::under(&settings.text("cluster-prefix"));
     let of_prefix = |error: String| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
-    let cluster = moving::find(&**etcd, keys, agreed(settings, Part::default()))
-        .map_err(|error| of_prefix(error.to_string()))?;
+    let agreed = agreed(settings, Part::default());
+    let pause = Duration::from_millis(agreed.takeover_ms) / LOOKS_PER_TAKEOVER;
+    let cluster = moving::find(&**etcd, keys, agreed).map_err(|error| of_prefix(error.to_string()))?;
     let me = Member { id: item::id_text(&fresh_id()), addresses: Vec::new() };
-    let pause =
-        Duration::from_millis(settings.integer("cluster-takeover").unsigned_abs()) / LOOKS_PER_TAKEOVER;
     let term = seize(Standby::new(cluster, me, Memory::default()), etcd, pause).map_err(of_prefix)?;
     moving::leave(&term).map_err(|error| of_prefix(error.to_string()))?;
     let moved = copy(builder, settings, Way { from: Arc::new(EtcdPlace { term: term.clone() }), to })?;

@@ -156,10 +156,12 @@ impl Node {
         let mut groups: Vec<Arc<Inner>> = Vec::new();
         for (slots, sockets) in SlotGroup::all(count).into_iter().zip(sockets) {
             let nodes = groups.first().map(|first| Arc::clone(&first.nodes));
-            groups.push(Arc::new(Inner::new(&common, sockets, slots, nodes)?));
+            let shared = shared(&common.builder)?;
+            let group = Arc::new(Inner::new(&common, sockets, (slots, nodes), &shared.access.acl)?);
+            group.accept(shared)?;
+            groups.push(group);
         }
         for group in &groups {
-            group.accept()?;
             // What etcd refuses at once is said by the start.
             let cluster = group.join().await.map_err(StartError::Unusable)?;
             tokio::spawn(Arc::clone(group).run(cluster));
@@ -221,8 +223,8 @@ impl Inner {
     fn new(
         common: &Common,
         sockets: Sockets,
-        slots: SlotGroup,
-        nodes: Option<Arc<ClusterFacts>>,
+        (slots, nodes): (SlotGroup, Option<Arc<ClusterFacts>>),
+        acl: &Acl,
     ) -> Result<Self, StartError> {
         let Common { builder, settings, threads, on_lead, etcd, balance, stop } = common.clone();
         let (part, dir) = (Part { group: slots.number, groups: slots.count() as u16 }, settings.text("dir"));
@@ -231,7 +233,7 @@ impl Inner {
         let keys = keys(&settings, part);
         let slots = (part.groups > 1 || settings.flag("cluster-enabled")).then_some(slots);
         let name = settings.text("cluster-name");
-        let digest = digest(&shared(&builder)?.access.acl, &name);
+        let digest = digest(acl, &name);
         let members = Members::new((name, slots), keys.clone(), me.clone(), digest);
         Ok(Self {
             agreed: agreed(&settings, part),
@@ -274,8 +276,8 @@ impl Inner {
     }
 
     /// Accepts clients on all sockets while this node does not lead.
-    fn accept(&self) -> Result<(), StartError> {
-        let shared = shared(&self.builder)?.with_cluster(Arc::clone(&self.members.facts));
+    fn accept(&self, shared: Shared) -> Result<(), StartError> {
+        let shared = shared.with_cluster(Arc::clone(&self.members.facts));
         let is_open = shared.access.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
