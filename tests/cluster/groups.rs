@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use super::clients::program;
-use super::harness::{Etcd, Node, refusal, token_in, wait_until};
+use super::harness::{self, Etcd, Node, refusal, token_in, wait_until};
 use crate::clients::process::run;
 use crate::clients::table::{Client, clients};
 use crate::support::binary::redlatch;
@@ -17,7 +17,7 @@ use crate::support::wire::Link;
 
 /// Asks the server at a port of this machine. `None`: no answer.
 fn ask(port: u16, words: &[&str]) -> Option<OwnedFrame> {
-    Link::to(([127, 0, 0, 1], port).into()).ok()?.ask(words).ok()
+    harness::ask(([127, 0, 0, 1], port).into(), words)
 }
 
 /// The ports of the leaders of all groups, by their first slots, as CLUSTER SLOTS says at a port.

@@ -481,16 +481,21 @@ impl Node {
 
     /// Sends a request on a connection of its own. `None`: there is no answer in time.
     pub(crate) fn ask(&self, words: &[&str]) -> Option<OwnedFrame> {
-        let stream = TcpStream::connect_timeout(&self.address(), ANSWER_MAX).ok()?;
-        let mut link = Link::over(stream).ok()?;
-        link.set_patience(ANSWER_MAX);
-        link.ask(words).ok()
+        ask(self.address(), words)
     }
 
     /// The fencing token of a lock that is acquired; `None`: it is not.
     pub(crate) fn acquire(&self, key: &str, owner: &str) -> Option<i64> {
         token_in(&self.ask(&["LOCK.ACQUIRE", key, owner, "LEASE", "60000"])?)
     }
+}
+
+/// Sends a request to an address on a connection of its own. `None`: there is no answer in time.
+pub(crate) fn ask(address: SocketAddr, words: &[&str]) -> Option<OwnedFrame> {
+    let stream = TcpStream::connect_timeout(&address, ANSWER_MAX).ok()?;
+    let mut link = Link::over(stream).ok()?;
+    link.set_patience(ANSWER_MAX);
+    link.ask(words).ok()
 }
 
 /// The fencing token in the reply of LOCK.ACQUIRE; `None`: it was not granted.
