@@ -25,7 +25,15 @@ func useRedsyncBesideNative(client redis.UniversalClient) {
 		}
 		return fields[name]
 	}
-	waiters := func() []any { return native("LOCK.WAITERS", "stock").([]any) }
+	// isWaited says whether somebody waits for the lock in that way: queued, or polling.
+	isWaited := func(how string) bool {
+		for _, waiter := range native("LOCK.WAITERS", "stock").([]any) {
+			if field(waiter, "how") == how {
+				return true
+			}
+		}
+		return false
+	}
 	pool := redsync.New(goredis.NewPool(client))
 	mutex := pool.NewMutex("stock", redsync.WithExpiry(10*time.Second), redsync.WithTries(2000),
 		redsync.WithRetryDelay(5*time.Millisecond))
@@ -35,7 +43,7 @@ func useRedsyncBesideNative(client redis.UniversalClient) {
 
 	locked := make(chan error)
 	go func() { locked <- mutex.Lock() }()
-	until(func() bool { return len(waiters()) == 1 && field(waiters()[0], "how") == "polling" })
+	until(func() bool { return isWaited("polling") })
 	check("a release by a native client", native("LOCK.RELEASE", "stock", "first") == int64(1))
 	must(<-locked)
 	check("lets the next one have it", client.Get(ctx, "stock").Val() == mutex.Value())
@@ -52,7 +60,7 @@ func useRedsyncBesideNative(client redis.UniversalClient) {
 
 	served := make(chan any)
 	go func() { served <- native("LOCK.ACQUIRE", "stock", "heir", "LEASE", 10000, "WAIT", 2000) }()
-	until(func() bool { return len(waiters()) == 1 })
+	until(func() bool { return isWaited("queued") })
 	released, err := mutex.Unlock()
 	// One command later: nobody can have come between.
 	heir := client.Get(ctx, "stock").Val()

@@ -17,14 +17,16 @@ function map(flat) {
   return Object.fromEntries(Array.from({ length: flat.length / 2 }, (_, at) => [flat[2 * at], flat[2 * at + 1]]));
 }
 
+/** Whether somebody waits for the lock in that way: queued, or polling. */
+async function isWaited(how) {
+  return (await native.call("LOCK.WAITERS", "stock")).some((waiter) => map(waiter).how === how);
+}
+
 const first = map(await native.call("LOCK.ACQUIRE", "stock", "first", "LEASE", 10_000)).token;
 check("what a native client holds is refused", isRefused(await refusal(hasty.acquire(["stock"], 10_000))));
 
 const waiting = patient.acquire(["stock"], 10_000);
-await until(async () => {
-  const waiters = await native.call("LOCK.WAITERS", "stock");
-  return waiters.length === 1 && map(waiters[0]).how === "polling";
-});
+await until(() => isWaited("polling"));
 check("a release by a native client", (await native.call("LOCK.RELEASE", "stock", "first")) === 1);
 const lock = await waiting;
 check("lets the next one have it", (await client.get("stock")) === lock.value);
@@ -37,7 +39,7 @@ check("LOCK.WHO names it", holder.owner === lock.value && library === "ioredis",
 check("a native client is refused", (await native.call("LOCK.ACQUIRE", "stock", "heir")) === null);
 
 const served = waiter.call("LOCK.ACQUIRE", "stock", "heir", "LEASE", 10_000, "WAIT", 10_000);
-await until(async () => (await native.call("LOCK.WAITERS", "stock")).length === 1);
+await until(() => isWaited("queued"));
 await lock.release();
 // One command later: nobody can have come between.
 check("a native waiter has it as soon as it is released", (await client.get("stock")) === "heir");

@@ -28,8 +28,10 @@ pub(crate) async fn run() -> Checked {
     check("what a native client holds is refused", refused)?;
 
     let release = async {
-        until_waited(&mut native).await?;
-        ask::<u64>(&mut native, &["LOCK.RELEASE", "stock", "first"]).await
+        until_waited(&mut native, "polling").await?;
+        Ok::<_, Box<dyn std::error::Error>>(
+            ask::<u64>(&mut native, &["LOCK.RELEASE", "stock", "first"]).await?,
+        )
     };
     let (lock, released) = tokio::join!(patient.lock("stock", LONG), release);
     check("a release by a native client", released? == 1)?;
@@ -50,9 +52,9 @@ pub(crate) async fn run() -> Checked {
 
     let wait = ["LOCK.ACQUIRE", "stock", "heir", "LEASE", "10000", "WAIT", "10000"];
     let release = async {
-        until_waited(&mut native).await?;
+        until_waited(&mut native, "queued").await?;
         hasty.unlock(&lock).await;
-        ask::<String>(&mut native, &["GET", "stock"]).await
+        Ok::<_, Box<dyn std::error::Error>>(ask::<String>(&mut native, &["GET", "stock"]).await?)
     };
     let (third, heir) = tokio::join!(ask::<Map>(&mut waiter, &wait), release);
     // One command after the release: nobody can have come between.
@@ -75,12 +77,19 @@ async fn ask<T: FromRedisValue>(
     command.arg(&words[1..]).query_async(connection).await
 }
 
-/// Until one waits for the lock, in the queue or by asking again and again.
-async fn until_waited(connection: &mut MultiplexedConnection) -> redis::RedisResult<()> {
-    while ask::<Vec<Value>>(connection, &["LOCK.WAITERS", "stock"]).await?.is_empty() {
+/// Until somebody waits for the lock in that way: queued, or polling.
+async fn until_waited(
+    connection: &mut MultiplexedConnection,
+    how: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
+    loop {
+        for waiter in ask::<Vec<Map>>(connection, &["LOCK.WAITERS", "stock"]).await? {
+            if field::<String>(&waiter, "how")? == how {
+                return Ok(());
+            }
+        }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Ok(())
 }
 
 fn token(grant: &Map) -> Result<u64, Box<dyn std::error::Error>> {
