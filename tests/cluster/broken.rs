@@ -135,11 +135,11 @@ const PUT: u8 = 0x12;
 /// What stands before a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// The transaction, if it is a commit of an entry of the log.
+/// The transaction, if it is a commit of an entry of a log.
 fn commit(mut body: &[u8]) -> Option<Txn> {
     body.advance(PREFIX_BYTES);
     let transaction = Txn::decode(body).ok()?;
-    let log = b"/redlatch/log/";
+    let log = b"/log/";
     let puts_entry =
         |operation: &Bytes| operation[0] == PUT && operation.windows(log.len()).any(|bytes| bytes == log);
     transaction.then.iter().any(puts_entry).then_some(transaction)

@@ -2,7 +2,6 @@
 //!
 //! The same defects, and two more, are tried in `simulation::replicating`.
 
-use std::thread::sleep;
 use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -17,7 +16,10 @@ use serde_json::Value;
 
 use super::broken::{Fault, Proxy};
 use super::harness::{Etcd, Host, Node};
-use super::live::{LONGER_THAN_SESSIONS, check_while, start, stop_for_a_while, strike_leader};
+use super::live::{
+    LONGER_THAN_SESSIONS, check_while, python_in_groups, start, start_groups, stop_for, stop_for_a_while,
+    strike_leader,
+};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
 use crate::support::http::HttpClient;
@@ -71,6 +73,22 @@ fn commits_without_the_fence_are_caught() {
     });
 }
 
+/// Two nodes grant the locks of one group, and nothing else is wrong.
+#[test]
+#[ignore = "needs etcd"]
+fn two_leaders_of_one_group_are_caught() {
+    must_be_caught("groups without the fence", || {
+        let (_etcd, proxy) = behind(Fault::NoFence);
+        let mut nodes = start_groups(&proxy.endpoint(), &[Host::local(), Host::local()]);
+        let mut turn = 0;
+        let what = ("groups without the fence", ROUND, Told::Late);
+        check_while(what, &mut nodes, python_in_groups(), |nodes| {
+            stop_for(&mut nodes[turn % 2], LONGER_THAN_SESSIONS);
+            turn += 1;
+        })
+    });
+}
+
 #[test]
 #[ignore = "needs etcd"]
 fn replies_before_the_commit_are_caught() {
@@ -106,9 +124,7 @@ fn sessions_that_a_deposed_leader_keeps_are_caught() {
     must_be_caught("sessions that a deposed leader keeps", || {
         let etcd = Etcd::start_one(&[]);
         watch(("cluster with a leader that is stopped for long", Told::First), &etcd.endpoints(), |leader| {
-            leader.signal(Signal::SIGSTOP);
-            sleep(LONGER_THAN_SESSIONS);
-            leader.signal(Signal::SIGCONT);
+            stop_for(leader, LONGER_THAN_SESSIONS);
         })
     });
 }

@@ -32,6 +32,28 @@ pub(super) fn start(endpoints: &str, hosts: &[Host]) -> Vec<Node> {
     nodes
 }
 
+/// Nodes on these hosts that share out [`GROUPS`], of which each leads some.
+pub(super) fn start_groups(endpoints: &str, hosts: &[Host]) -> Vec<Node> {
+    let groups = ["--cluster-groups", GROUPS];
+    let mut nodes: Vec<Node> = hosts.iter().map(|host| Node::start_with(host, endpoints, &groups)).collect();
+    for node in &mut nodes {
+        node.wait_for("This node leads");
+    }
+    nodes
+}
+
+/// The locks of the checker are in three of so many groups of slots.
+const GROUPS: &str = "8";
+
+/// redis-py's Lock in cluster mode.
+pub(super) fn python_in_groups() -> Vec<Command> {
+    let mut commands = python();
+    for command in &mut commands {
+        command.env("REDLATCH_MUTEX_GROUPS", GROUPS);
+    }
+    commands
+}
+
 /// Runs the clients of the live checker through all nodes, and other programs through the first, while `strike` harms what it
 /// likes every second or so.
 pub(super) fn check_while(
@@ -48,19 +70,34 @@ pub(super) fn check_while(
     check_run(name, &addresses, lasts, others, (told, &mut restart))
 }
 
-/// Like [`check_while`], and nothing may be found. `strike` is given the nodes, and the number of the one that leads.
+/// Like [`check_while`] for a cluster of one group, and nothing may be found. `strike` is given the nodes, and the number of the
+/// one that leads.
 fn try_while(
-    (name, lasts_min, told): (&str, Duration, Told),
-    mut nodes: Vec<Node>,
+    what: (&str, Duration, Told),
+    nodes: Vec<Node>,
     others: Vec<Command>,
     mut strike: impl FnMut(&mut [Node], usize),
 ) {
-    let mut strikes = 0;
-    let verdict = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
+    try_with(what, nodes, others, |nodes| {
+        let mut is_struck = false;
         strike_leader(nodes, |nodes, leader| {
-            strikes += 1;
+            is_struck = true;
             strike(nodes, leader);
         });
+        is_struck
+    });
+}
+
+/// Like [`check_while`], and nothing may be found. `strike` says whether it has harmed anything.
+fn try_with(
+    (name, lasts_min, told): (&str, Duration, Told),
+    mut nodes: Vec<Node>,
+    others: Vec<Command>,
+    mut strike: impl FnMut(&mut [Node]) -> bool,
+) {
+    let mut strikes = 0;
+    let verdict = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
+        strikes += u32::from(strike(nodes));
     });
     let found = verdict.unsafe_findings();
     for node in nodes.iter_mut().filter(|_| !found.is_empty()) {
@@ -87,8 +124,12 @@ fn kill(node: &mut Node) {
 }
 
 pub(super) fn stop_for_a_while(node: &mut Node) {
+    stop_for(node, HARM_LASTS);
+}
+
+pub(super) fn stop_for(node: &mut Node, time: Duration) {
     node.signal(Signal::SIGSTOP);
-    sleep(HARM_LASTS);
+    sleep(time);
     node.signal(Signal::SIGCONT);
 }
 
@@ -254,6 +295,23 @@ fn no_harm_to_links_members_and_nodes_gives_a_lock_twice() {
     try_while(("cluster in a network", 5 * WATCHED_FOR, Told::Late), nodes, clients, |nodes, leader| {
         harm(&network, &mut etcd, nodes, leader, HARMS[turn % HARMS.len()]);
         turn += 1;
+    });
+    assert!(turn >= HARMS.len(), "each harm has come");
+}
+
+/// Clients go to the leader that MOVED names. Each node leads some of the groups, and each is harmed in turn.
+#[test]
+#[ignore = "needs etcd, ip, root, and the packages of tests/clients"]
+fn no_harm_to_links_members_and_nodes_gives_a_lock_of_a_group_twice() {
+    let network = Network::new((MEMBERS + NODES) as u8);
+    let mut etcd = Etcd::start(&network.hosts[..MEMBERS], &[]);
+    let nodes = start_groups(&etcd.endpoints(), &network.hosts[MEMBERS..]);
+    let mut turn = 0;
+    let name = "groups in a network";
+    try_with((name, 5 * WATCHED_FOR, Told::Late), nodes, python_in_groups(), |nodes| {
+        harm(&network, &mut etcd, nodes, (turn + turn / HARMS.len()) % NODES, HARMS[turn % HARMS.len()]);
+        turn += 1;
+        true
     });
     assert!(turn >= HARMS.len(), "each harm has come");
 }

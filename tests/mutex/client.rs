@@ -2,9 +2,11 @@
 //!
 //! Owns    the behaviour of the clients, and the file of their history.
 //! Rule    each call is made at random with a native command or with SET NX and the usual scripts, also on one lock.
-//! Knows   the server's address and a seed, from the environment; see [`Orders`].
+//! Knows   the server's address and a seed, from the environment; see [`Orders`]. Where other servers have some of the locks,
+//!         it goes to the one that MOVED names.
 //! Time    real: clients pause, and stall past their leases.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
 use std::io::{self, Write};
@@ -119,7 +121,9 @@ struct Client<'b> {
     is_killed: bool,
     is_told: bool,
     is_attacked: bool,
-    link: Option<Link>,
+    /// Where a lock was found, if not at the server.
+    moved: HashMap<&'static str, SocketAddr>,
+    links: HashMap<SocketAddr, Link>,
     rng: Rng,
     book: &'b Mutex<File>,
     /// Unique among all clients of the run.
@@ -140,7 +144,8 @@ impl<'b> Client<'b> {
             is_killed: orders.is_killed,
             is_told: orders.is_told,
             is_attacked: orders.is_attacked,
-            link: None,
+            moved: HashMap::new(),
+            links: HashMap::new(),
             rng: Rng::new(orders.seed * CLIENTS as u64 + number as u64),
             book,
             name: format!("{}-{number}", std::process::id()),
@@ -210,10 +215,10 @@ impl<'b> Client<'b> {
     }
 
     /// Ends the connection, and thereby the lock. Where servers are killed, it may have ended before.
-    fn hang_up(&mut self, lock: &str, token: &str) -> io::Result<()> {
+    fn hang_up(&mut self, lock: &'static str, token: &str) -> io::Result<()> {
         let from_ns = if self.is_killed { self.open_ns } else { now_ns() };
         let id = self.announce_at(from_ns, lock, Ask::Hangup, token)?;
-        self.link = None;
+        self.links.clear();
         self.write(&got(&id, now_ns(), &Answer::Yes))
     }
 
@@ -223,7 +228,8 @@ impl<'b> Client<'b> {
         if !self.is_killed {
             return Err(error);
         }
-        self.link = None;
+        self.links.clear();
+        self.moved.clear();
         self.held = held.filter(|held| !held.is_session);
         if let Some((lock, token)) = self.session.take() {
             self.hang_up(lock, &token)?;
@@ -280,7 +286,7 @@ impl<'b> Client<'b> {
         1 + self.rng.below(most) as u64
     }
 
-    fn call(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<Answer> {
+    fn call(&mut self, lock: &'static str, ask: Ask, token: &str) -> io::Result<Answer> {
         let id = self.announce(lock, ask, token)?;
         let form = self.form(lock, ask);
         let frame = self.ask(lock, ask, token, form)?;
@@ -292,22 +298,39 @@ impl<'b> Client<'b> {
     }
 
     /// Sends a call and resets the connection at once.
-    fn cut(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<()> {
+    fn cut(&mut self, lock: &'static str, ask: Ask, token: &str) -> io::Result<()> {
         self.announce(lock, ask, token)?;
         let form = self.form(lock, ask);
-        self.link()?;
-        let link = self.link.take().expect("it has just been opened");
+        self.link(lock)?;
+        let link = self.links.remove(&self.server_of(lock)).expect("it has just been opened");
         let (lease, wait) = numbers(ask, form);
         link.ask_and_cut(&words(lock, ask, token, form, (&lease, &wait)))
     }
 
-    fn ask(&mut self, lock: &str, ask: Ask, token: &str, form: Form) -> io::Result<OwnedFrame> {
+    fn ask(&mut self, lock: &'static str, ask: Ask, token: &str, form: Form) -> io::Result<OwnedFrame> {
         let (lease, wait) = numbers(ask, form);
-        self.link()?.send(&words(lock, ask, token, form, (&lease, &wait)))?;
+        loop {
+            self.link(lock)?.send(&words(lock, ask, token, form, (&lease, &wait)))?;
+            let answer = self.next(lock)?;
+            match &answer {
+                OwnedFrame::Error(text) if text.starts_with("MOVED ") => {
+                    self.moved.insert(lock, address_in(text)?);
+                }
+                // Its group has no leader at present.
+                OwnedFrame::Error(text) if text.starts_with("CLUSTERDOWN ") => {
+                    return Err(io::Error::other(text.clone()));
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    /// The answer of the server that has the lock.
+    fn next(&mut self, lock: &'static str) -> io::Result<OwnedFrame> {
         let begun = Instant::now();
         loop {
             let now_ns = now_ns();
-            match self.link()?.next() {
+            match self.link(lock)?.next() {
                 // A connection that had been closed before would not have kept the client waiting.
                 Err(error)
                     if matches!(error.kind(), TimedOut | WouldBlock)
@@ -337,15 +360,32 @@ impl<'b> Client<'b> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
     }
 
-    fn link(&mut self) -> io::Result<&mut Link> {
-        while self.link.is_none() {
-            self.link = if self.is_attacked { log_in(self.server)? } else { Some(Link::to(self.server)?) };
-            if let Some(link) = self.link.as_mut().filter(|_| self.is_told) {
-                link.set_patience(LOOK_EVERY);
+    fn server_of(&self, lock: &str) -> SocketAddr {
+        self.moved.get(lock).copied().unwrap_or(self.server)
+    }
+
+    /// The connection to the server that has the lock.
+    fn link(&mut self, lock: &str) -> io::Result<&mut Link> {
+        let server = self.server_of(lock);
+        while !self.links.contains_key(&server) {
+            let link = if self.is_attacked { log_in(server)? } else { Some(Link::to(server)?) };
+            if let Some(mut link) = link {
+                if self.is_told {
+                    link.set_patience(LOOK_EVERY);
+                } else if server != self.server && self.rng.one_in(2) {
+                    link.set_patience(MOVED_PATIENCE);
+                }
+                self.links.insert(server, link);
             }
         }
-        Ok(self.link.as_mut().expect("it is open"))
+        Ok(self.links.get_mut(&server).expect("it is open"))
     }
+}
+
+/// The address in `MOVED slot address`.
+fn address_in(moved: &str) -> io::Result<SocketAddr> {
+    let address = moved.rsplit(' ').next().and_then(|address| address.parse().ok());
+    address.ok_or_else(|| io::Error::other(moved.to_owned()))
 }
 
 /// A connection that has logged in. `None` if the server has no place for it at present.
@@ -434,8 +474,8 @@ pub(crate) fn now_ns() -> u64 {
     Duration::from(time).as_nanos() as u64
 }
 
-/// The lock whose grants are numbered.
-pub(crate) const FENCED: &str = "lock:fenced";
+/// The lock whose grants are numbered, in the slot of the numbers.
+pub(crate) const FENCED: &str = "lock:{fences}";
 pub(crate) const LOCKS: &[&str] = &["lock:one", "lock:two", "lock:three", FENCED];
 pub(crate) const FENCES: &str = "fences";
 /// Threads of a process; the first one only reads holders.
@@ -455,6 +495,9 @@ pub(crate) const HONEST_PASSWORD: &str = "honest-password";
 
 /// How often a client that waits looks whether its connection is open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long half of the clients wait for a server that MOVED has named. Another one may have its locks by then; those who go on
+/// waiting hear what it answers in the end.
+const MOVED_PATIENCE: Duration = Duration::from_millis(300);
 /// From a lost connection to the next call.
 const RECONNECT: Duration = Duration::from_millis(2);
 /// How long a native request waits at most.

@@ -6,7 +6,7 @@ import time
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import LockNotOwnedError, RedisError
+from redis.exceptions import LockNotOwnedError, RedisClusterException, RedisError
 from redis.retry import Retry
 
 HOST, PORT = os.environ["REDLATCH_MUTEX_SERVER"].split(":")
@@ -15,9 +15,27 @@ LOCKS = ["lock:one", "lock:two", "lock:three"]
 IS_NATIVE = os.environ["REDLATCH_MUTEX_NATIVE"] == "true"
 IS_KILLED = os.environ["REDLATCH_MUTEX_KILLED"] == "true"
 
+# That nobody answers is no RedisError in cluster mode.
+FAILURES = RedisError, RedisClusterException
+
 dice = random.Random(int(os.environ["REDLATCH_MUTEX_SEED"]))
 # A call that is sent twice would be two calls to the checker.
-client = redis.Redis(host=HOST, port=int(PORT), protocol=2, retry=Retry(NoBackoff(), 0))
+only_once = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
+
+
+def connect():
+    """A client of the server, or of all groups of a cluster. Who leads them is asked of the server, which may be down."""
+    if "REDLATCH_MUTEX_GROUPS" not in os.environ:
+        return redis.Redis(host=HOST, port=int(PORT), **only_once)
+    while time.monotonic() < END:
+        try:
+            return redis.RedisCluster(host=HOST, port=int(PORT), **only_once)
+        except FAILURES:
+            time.sleep(0.02)
+    return None
+
+
+client = connect()
 book = open(os.environ["REDLATCH_MUTEX_HISTORY"], "a", buffering=1)
 calls = 0
 
@@ -64,7 +82,7 @@ def use(name):
 while time.monotonic() < END:
     try:
         use(dice.choice(LOCKS))
-    except RedisError:
+    except FAILURES:
         # The server was killed, or nobody leads: the call stays without an answer.
         if not IS_KILLED:
             raise

@@ -7,6 +7,7 @@ import java.util.concurrent.Future;
 import org.redisson.RedissonSpinLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.RedisResponseTimeoutException;
 
 /** Locks through a kill of their server, and through the quarantine after one. The server is started again. */
 final class Restarts {
@@ -181,7 +182,14 @@ final class Restarts {
         void wait(RLock lock) {
             Owner waiter = new Owner(there);
             waiters.add(waiter);
-            waits.add(waiter.begins(() -> lock.tryLock(WAIT_MAX_S, 10, SECONDS)));
+            waits.add(waiter.begins(() -> {
+                try {
+                    return lock.tryLock(WAIT_MAX_S, 10, SECONDS);
+                } catch (RedisResponseTimeoutException missing) {
+                    // It was asked over a connection that the kill had ended, and Redisson does not ask again.
+                    return lock.tryLock(WAIT_MAX_S, 10, SECONDS);
+                }
+            }));
         }
 
         boolean isWaiting() {
