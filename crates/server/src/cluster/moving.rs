@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use redlatch_core::journal::log::Storage;
 use redlatch_core::journal::recovery::{Found, Lacks, Machine};
 use redlatch_core::journal::{Mode, frame, item};
-use redlatch_core::replication::cluster::{Keys, Member, Part};
+use redlatch_core::replication::cluster::{Member, Part};
 use redlatch_core::replication::etcd::Etcd;
 use redlatch_core::replication::moving::{self, Arrival};
 use redlatch_core::replication::restored::Memory;
@@ -25,7 +25,7 @@ use redlatch_core::state::settings::Settings;
 use redlatch_proto::clock::Clock;
 use tokio::task::spawn_blocking;
 
-use super::node::{agreed, check, client};
+use super::node::{agreed, check, client, keys};
 use super::place::EtcdPlace;
 use crate::journal::{self, Place};
 use crate::journal_files::{Directory, MOVED, numbers, open_private};
@@ -74,7 +74,7 @@ fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Re
         return Err(format!("dir '{dir}': has no journal"));
     }
     drop(files);
-    let (keys, id) = (Keys::under(&settings.text("cluster-prefix")), fresh_id());
+    let (keys, id) = (keys(settings, Part::default()), fresh_id());
     let of_prefix = |error| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
     let image = Image::default();
     let moved = copy(builder, settings, Way { from: from.clone(), to: Box::new(image.clone()) })?;
@@ -113,7 +113,7 @@ fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> R
     fs::create_dir_all(&draft).map_err(of_dir)?;
     let to = Box::new(Directory::open(&draft.to_string_lossy(), fresh_id())?);
 
-    let keys = Keys::under(&settings.text("cluster-prefix"));
+    let keys = keys(settings, Part::default());
     let of_prefix = |error: String| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
     let agreed = agreed(settings, Part::default());
     let pause = Duration::from_millis(agreed.takeover_ms) / LOOKS_PER_TAKEOVER;

@@ -94,17 +94,12 @@ struct Common {
 
 /// A node in one group.
 struct Inner {
-    builder: Arc<Builder>,
-    settings: Arc<Settings>,
-    threads: usize,
-    on_lead: Arc<OnLead>,
+    common: Common,
     sockets: Sockets,
-    etcd: EtcdClient,
     agreed: Agreed,
     keys: Keys,
     me: Member,
     members: Members,
-    balance: Arc<Balance>,
     /// The list of the nodes in the first group, and the name of this one there.
     nodes: Arc<ClusterFacts>,
     /// What this node remembers of the log, and where it keeps that.
@@ -121,7 +116,6 @@ struct Inner {
     server: Mutex<Option<Arc<Server>>>,
     /// Something has changed in etcd, perhaps.
     hint: Notify,
-    stop: watch::Sender<bool>,
     has_ended: watch::Sender<bool>,
     /// Whether what it should have like the leader differs.
     differs: AtomicBool,
@@ -226,37 +220,31 @@ impl Inner {
         (slots, nodes): (SlotGroup, Option<Arc<ClusterFacts>>),
         acl: &Acl,
     ) -> Result<Self, StartError> {
-        let Common { builder, settings, threads, on_lead, etcd, balance, stop } = common.clone();
+        let settings = &common.settings;
         let (part, dir) = (Part { group: slots.number, groups: slots.count() as u16 }, settings.text("dir"));
         let id = item::id_text(&fresh_id());
-        let me = Member { id, addresses: announced(&settings, &sockets, part.group)? };
-        let keys = keys(&settings, part);
+        let me = Member { id, addresses: announced(settings, &sockets, part.group)? };
+        let keys = keys(settings, part);
         let slots = (part.groups > 1 || settings.flag("cluster-enabled")).then_some(slots);
         let name = settings.text("cluster-name");
         let digest = digest(acl, &name);
         let members = Members::new((name, slots), keys.clone(), me.clone(), digest);
         Ok(Self {
-            agreed: agreed(&settings, part),
+            agreed: agreed(settings, part),
             nodes: nodes.unwrap_or_else(|| Arc::clone(&members.facts)),
             notebook: Notebook::in_directory(&dir, part),
-            builder,
-            threads,
-            on_lead,
+            common: common.clone(),
             sockets,
-            etcd,
             keys,
             me,
             members,
-            balance,
             memory: Mutex::default(),
-            settings,
             leader: watch::Sender::new(Leader::default()),
             previous: Mutex::default(),
             sighted: Mutex::default(),
             leads: watch::Sender::new(false),
             server: Mutex::default(),
             hint: Notify::new(),
-            stop,
             has_ended: watch::Sender::new(false),
             differs: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
@@ -272,7 +260,7 @@ impl Inner {
         let me = name(&self.nodes.me);
         let mut all: Vec<String> = self.nodes.others().iter().map(name).collect();
         all.push(me.clone());
-        self.balance.is_for(&me, self.agreed.part.group, all)
+        self.common.balance.is_for(&me, self.agreed.part.group, all)
     }
 
     /// Accepts clients on all sockets while this node does not lead.
@@ -281,16 +269,16 @@ impl Inner {
         let is_open = shared.access.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
-            hold: millis(&self.settings, "cluster-failover-hold"),
-            keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
+            hold: millis(&self.common.settings, "cluster-failover-hold"),
+            keepalive_seconds: self.common.settings.integer("tcp-keepalive").unsigned_abs(),
         };
         let acceptor = Acceptor {
             splices,
             leads: self.leads.subscribe(),
-            stop: self.stop.subscribe(),
-            places: Arc::new(Semaphore::new(self.settings.integer("maxclients") as usize)),
-            keepalive_seconds: self.settings.integer("tcp-keepalive").unsigned_abs(),
-            is_protected: is_open && self.settings.is_protected(),
+            stop: self.common.stop.subscribe(),
+            places: Arc::new(Semaphore::new(self.common.settings.integer("maxclients") as usize)),
+            keepalive_seconds: self.common.settings.integer("tcp-keepalive").unsigned_abs(),
+            is_protected: is_open && self.common.settings.is_protected(),
             http: Arc::new(Standby::new(shared)),
             reach: Arc::clone(&self.members.reach),
         };
@@ -300,7 +288,7 @@ impl Inner {
     /// Asks etcd for hints that something has changed, for ever.
     async fn watch(self: Arc<Self>) {
         loop {
-            self.etcd.watch(&self.keys.epoch(), || self.hint.notify_one()).await;
+            self.common.etcd.watch(&self.keys.epoch(), || self.hint.notify_one()).await;
             sleep(WATCH_AGAIN).await;
         }
     }
@@ -312,18 +300,18 @@ impl Inner {
             let remembered = *self.memory.lock();
             self.notebook.write(&Memory { promised: self.members.promised(), ..remembered }, &cluster);
         };
-        self.members.beat(&self.etcd, write).await;
+        self.members.beat(&self.common.etcd, write).await;
         tracing::error!(
             addresses = self.me.addresses.join(", "),
             "cluster-announce: another node that runs announces an address of this one"
         );
         self.has_failed.store(true, Relaxed);
-        self.stop.send_replace(true);
+        self.common.stop.send_replace(true);
     }
 
     /// Asks the leader now and then, for ever.
     async fn reach(self: Arc<Self>) {
-        self.members.reach.watch(&self.settings, || self.sighted.lock().clone()).await;
+        self.members.reach.watch(&self.common.settings, || self.sighted.lock().clone()).await;
     }
 
     /// Joins the cluster. `None`: etcd does not answer.
@@ -331,7 +319,7 @@ impl Inner {
     /// # Errors
     /// A sentence about the setting that keeps this node out.
     async fn join(&self) -> Result<Option<Cluster>, String> {
-        let (keys, agreed, etcd) = (self.keys.clone(), self.agreed.clone(), self.etcd.clone());
+        let (keys, agreed, etcd) = (self.keys.clone(), self.agreed.clone(), self.common.etcd.clone());
         let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
         let Ok(joined) = joined.await else { return Ok(None) };
         match joined {
@@ -343,7 +331,9 @@ impl Inner {
                 Ok(None)
             }
             Err(JoinError::Etcd(error)) => Err(format!("cluster-etcd: {error}")),
-            Err(error) => Err(format!("cluster-prefix '{}': {error}", self.settings.text("cluster-prefix"))),
+            Err(error) => {
+                Err(format!("cluster-prefix '{}': {error}", self.common.settings.text("cluster-prefix")))
+            }
         }
     }
 
@@ -358,7 +348,7 @@ impl Inner {
 
     /// Takes one role after the other until the node ends. `cluster`: what it has joined, if etcd has answered.
     async fn run(self: Arc<Self>, cluster: Option<Cluster>) {
-        let mut stop = self.stop.subscribe();
+        let mut stop = self.common.stop.subscribe();
         let joined = async {
             let mut cluster = Ok(cluster);
             while let Ok(None) = cluster {
@@ -380,7 +370,7 @@ impl Inner {
                 self.has_failed.store(true, Relaxed);
             }
         }
-        self.stop.send_replace(true);
+        self.common.stop.send_replace(true);
         self.has_ended.send_replace(true);
     }
 
@@ -391,7 +381,7 @@ impl Inner {
         let watching = tokio::spawn(Arc::clone(self).watch());
         let beating = tokio::spawn(Arc::clone(self).beat(cluster.id));
         let reaching = tokio::spawn(Arc::clone(self).reach());
-        let mut stop = self.stop.subscribe();
+        let mut stop = self.common.stop.subscribe();
         let mut rest = Duration::ZERO;
         loop {
             let term = tokio::select! {
@@ -406,17 +396,18 @@ impl Inner {
         }
         [watching, beating, reaching].iter().for_each(|task| task.abort());
         self.notebook.write(&self.memory.lock(), &cluster.id);
-        self.members.leave(&self.etcd).await;
+        self.members.leave(&self.common.etcd).await;
     }
 
     /// A standby, until it may lead, which is not before this time has passed.
     async fn stand_by(&self, cluster: &Cluster, rest: Duration) -> Term {
         let mut standby = standby::Standby::new(cluster.clone(), self.me.clone(), *self.memory.lock());
-        let looks_every = (millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
+        let looks_every =
+            (millis(&self.common.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let origin = Instant::now();
         loop {
             let mut pause = looks_every;
-            let etcd: Arc<dyn Etcd> = Arc::new(self.etcd.clone());
+            let etcd: Arc<dyn Etcd> = Arc::new(self.common.etcd.clone());
             standby.note_promised(self.members.promised());
             standby.be_second(!self.is_first());
             let looked = spawn_blocking(move || {
@@ -520,7 +511,7 @@ impl Inner {
         self.members.facts.takes_hand_over();
         let (node, of_server) = (Arc::clone(self), term.clone());
         let mut starting = spawn_blocking(move || node.server(of_server));
-        let beats_every = millis(&self.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;
+        let beats_every = millis(&self.common.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;
         let started = loop {
             tokio::select! {
                 started = &mut starting => break started,
@@ -535,7 +526,7 @@ impl Inner {
             Ok(Err(error)) => {
                 tracing::error!(%error, "This node cannot lead");
                 self.release(term).await;
-                return Some(millis(&self.settings, "cluster-takeover"));
+                return Some(millis(&self.common.settings, "cluster-takeover"));
             }
             Err(_) => return None,
         };
@@ -564,7 +555,7 @@ impl Inner {
         self.server.lock().take();
         if server.has_failed() {
             tracing::warn!(epoch, group, "This node does not lead any more");
-            return (!*self.stop.borrow()).then_some(Duration::ZERO);
+            return (!*self.common.stop.borrow()).then_some(Duration::ZERO);
         }
         if self.release(term).await {
             tracing::info!(epoch, group, "This node has handed over");
@@ -574,7 +565,7 @@ impl Inner {
 
     /// Resolves when the term is to end. Returns whether the node goes on, because another one is to lead.
     async fn is_replaced(&self, server: &Server, term: &Term) -> bool {
-        let mut stop = self.stop.subscribe();
+        let mut stop = self.common.stop.subscribe();
         let asked = async {
             while !self.members.facts.takes_hand_over() {
                 sleep(SHOW_EVERY).await;
@@ -632,12 +623,12 @@ impl Inner {
         let place = EtcdPlace { term };
         // The ports are those of the node, which has written their files.
         let files = ["port-file", "tls-port-file", "http-port-file"];
-        let builder = files.iter().fold(self.builder.again(), |builder, name| builder.set(*name, ""));
+        let builder = files.iter().fold(self.common.builder.again(), |builder, name| builder.set(*name, ""));
         let builder = builder.inherited(self.sockets.shared()?);
         let server = builder
             .replicated(Box::new(place), Arc::clone(&self.members.facts))
-            .start_on_threads(self.threads)?;
-        (self.on_lead)(&server);
+            .start_on_threads(self.common.threads)?;
+        (self.common.on_lead)(&server);
         Ok(server)
     }
 
@@ -732,7 +723,7 @@ pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) 
 }
 
 /// The names of the keys of a log. Those of several groups have their numbers behind the prefix.
-fn keys(settings: &Settings, part: Part) -> Keys {
+pub(super) fn keys(settings: &Settings, part: Part) -> Keys {
     let prefix = settings.text("cluster-prefix");
     match part.groups {
         1 => Keys::under(&prefix),
