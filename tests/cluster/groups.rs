@@ -134,6 +134,43 @@ fn a_slot_of_another_group_is_where_moved_says() {
     assert_eq!(described.matches("myself").count(), 1, "{described}");
 }
 
+/// The exit code, the output and what is said on the error stream of `redlatch ARGUMENTS`, asked at a port.
+fn asked(port: u16, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let url = format!("redis://127.0.0.1:{port}");
+    let output = redlatch().args(arguments).env("REDLATCH_URL", url).output().expect("redlatch starts");
+    let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.code(), said, told)
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn the_program_asks_the_leaders_of_all_groups() {
+    const GROUPS: u16 = 4;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 2, GROUPS);
+    let all: Vec<String> = (0..12).map(|number| format!("lock:{number:02}")).collect();
+    for (lock, port) in all.iter().zip((0..GROUPS).cycle().map(|group| nodes[1].address().port() + group)) {
+        acquire(port, lock).expect("a free lock");
+        assert_eq!(asked(port, &["who", lock]).0, Some(0), "{lock}");
+        assert_eq!(asked(port, &["wait", lock, "--timeout", "0"]).0, Some(75), "{lock} is held");
+    }
+    let any = nodes[0].address().port();
+    let listed = || {
+        let (code, said, told) = asked(any, &["ls"]);
+        let keys = said.lines().skip(1).filter_map(|line| line.split(' ').next());
+        (code, keys.map(str::to_owned).collect::<Vec<_>>(), told)
+    };
+    assert_eq!(listed(), (Some(0), all.clone(), String::new()));
+
+    nodes[1].signal(Signal::SIGKILL);
+    let lost = nodes[1].address().port()..nodes[1].address().port() + GROUPS;
+    let (code, some, told) = listed();
+    assert_eq!(code, Some(69), "{told}");
+    assert!(some.len() < all.len() && some.iter().all(|lock| all.contains(lock)), "{some:?}");
+    assert!(lost.clone().any(|port| told.contains(&format!("redlatch: 127.0.0.1:{port}: "))), "{told}");
+    wait_until("the locks of all groups", || listed() == (Some(0), all.clone(), String::new()));
+}
+
 /// redis-py in cluster mode holds locks of all groups while the node that leads some of them is killed.
 #[test]
 #[ignore = "needs etcd and the packages of tests/clients/python"]
