@@ -161,6 +161,15 @@ fn the_program_asks_the_leaders_of_all_groups() {
         (code, keys.map(str::to_owned).collect::<Vec<_>>(), told)
     };
     assert_eq!(listed(), (Some(0), all.clone(), String::new()));
+    let (code, status, _) = asked(any, &["cluster", "status"]);
+    assert_eq!((code, status.lines().count()), (Some(0), 1 + usize::from(GROUPS)), "{status}");
+    for (line, (first, port)) in status.lines().skip(1).zip(leaders(any)) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(words[1].starts_with(&format!("{first}-")), "{status}");
+        assert_eq!(words[2..4], ["ok", &format!("127.0.0.1:{port}")], "{status}");
+    }
+    let (code, _, told) = asked(any, &["cluster", "hand-over"]);
+    assert!(code == Some(1) && told.contains("share out its groups by themselves"), "{told}");
 
     nodes[1].signal(Signal::SIGKILL);
     let lost = nodes[1].address().port()..nodes[1].address().port() + GROUPS;

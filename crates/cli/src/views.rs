@@ -105,9 +105,12 @@ async fn answer(view: View) -> Result<u8, Failure> {
             Ok(if is_broken { 0 } else { FAILED })
         }
         Question::Cluster => {
-            let text = cluster_info(&locks).await?;
-            say(view.json, &cluster_value(&text), &text)?;
-            Ok(0)
+            let text = cluster_info(&mut locks.open().await?).await?;
+            let value = cluster_value(&text);
+            match value["groups"].as_u64() {
+                Some(2..) => groups(&locks, view.json).await,
+                _ => say(view.json, &value, &text).map(|_| Ok(0))?,
+            }
         }
         Question::HandOver => hand_over(&locks, view.json).await,
         Question::List(pattern) => list(&locks, &pattern, view.json).await,
@@ -171,8 +174,8 @@ where
 }
 
 /// What CLUSTER INFO says, in lines that a terminal may show.
-async fn cluster_info(locks: &Locks) -> Result<String, Failure> {
-    match locks.open().await?.call(&[b"CLUSTER", b"INFO"]).await? {
+async fn cluster_info(connection: &mut Connection) -> Result<String, Failure> {
+    match connection.ask(&[b"CLUSTER", b"INFO"]).await? {
         Reply::Text(text) => {
             let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
             let shown = lines.filter(|line| !line.is_empty()).map(texts::readable);
@@ -183,9 +186,34 @@ async fn cluster_info(locks: &Locks) -> Result<String, Failure> {
     }
 }
 
+/// Writes a line for each group of slots that has a leader; returns the exit code.
+async fn groups(locks: &Locks, json: bool) -> Result<u8, Failure> {
+    let nodes = locks.nodes().await.map_err(unanswered)?;
+    let asked = |mut node: Node| async move {
+        let info = node.open().await?.call(&[b"CLUSTER", b"INFO"]).await?;
+        let info = info.text().map(|text| String::from_utf8_lossy(text).into_owned());
+        Ok((node.slots, info.unwrap_or_default()))
+    };
+    let (answers, is_whole) = ask_all(nodes, asked).await?;
+    let values = answers.into_iter().map(|(slots, info)| {
+        let mut value = cluster_value(&info);
+        value["slots"] = slots.iter().map(|slots| json!([slots.start(), slots.end()])).collect();
+        value
+    });
+    let values: Vec<Value> = values.collect();
+    let text = texts::groups(&values, terminal_width());
+    say(json, &json!({ "groups": values }), &text)?;
+    Ok(if is_whole { 0 } else { NO_SERVER })
+}
+
 /// Asks the leader to have another node lead.
 async fn hand_over(locks: &Locks, json: bool) -> Result<u8, Failure> {
-    let info = cluster_value(&cluster_info(locks).await?);
+    let info = cluster_value(&cluster_info(&mut locks.open().await?).await?);
+    if info["groups"].as_u64() > Some(1) {
+        let fault =
+            "the nodes of a cluster share out its groups by themselves: to empty one, end it by SIGTERM";
+        return Err(Failure(FAILED, fault.to_owned()));
+    }
     let (name, leader) =
         (info["name"].as_str().unwrap_or_default(), info["leader"].as_str().unwrap_or_default());
     match locks.open().await?.call(&[b"SENTINEL", b"FAILOVER", name.as_bytes()]).await? {
