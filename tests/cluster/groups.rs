@@ -134,6 +134,32 @@ fn a_slot_of_another_group_is_where_moved_says() {
     assert_eq!(described.matches("myself").count(), 1, "{described}");
 }
 
+/// A replica of Redis refuses reads before READONLY, and may be late after it. A standby has nothing to read.
+#[test]
+#[ignore = "needs etcd"]
+fn a_standby_is_not_told_as_a_replica_because_its_port_is_that_of_the_leader() {
+    let etcd = Etcd::start_one(&[]);
+    let nodes = sharing(&etcd, 2, 2);
+    let leader = leaders(nodes[0].address().port())[&8192];
+    let ports = nodes.iter().map(|node| node.address().port() + 1);
+    let standby = ports.clone().find(|port| *port != leader).expect("a standby of the second group");
+    assert_eq!(ask(leader, &["SET", "a", "1"]).expect("its leader").as_str(), Some("OK"));
+    let mut link = Link::to(([127, 0, 0, 1], standby).into()).expect("its port");
+    let mut said = |words: &[&str]| link.ask(words).expect("an answer").as_str().map(str::to_owned);
+    assert_eq!(said(&["GET", "a"]).as_deref(), Some("1"));
+    assert_eq!(said(&["READONLY"]).as_deref(), Some("OK"));
+    assert_eq!(said(&["SET", "a", "2"]).as_deref(), Some("OK"));
+    assert_eq!(ask(leader, &["GET", "a"]).expect("its leader").as_str(), Some("2"));
+    let id = ask(leader, &["CLUSTER", "MYID"]).expect("an id");
+    assert_eq!(said(&["CLUSTER", "MYID"]).as_deref(), id.as_str());
+    let described = said(&["CLUSTER", "NODES"]).expect("text");
+    assert!(described.lines().count() == 2 && !described.contains("slave"), "{described}");
+    let Some(OwnedFrame::Array(ranges)) = ask(standby, &["CLUSTER", "SLOTS"]) else { panic!("ranges") };
+    let lens: Vec<_> =
+        ranges.iter().map(|range| matches!(range, OwnedFrame::Array(parts) if parts.len() == 3)).collect();
+    assert_eq!(lens, [true, true], "{ranges:?}");
+}
+
 /// The exit code, the output and what is said on the error stream of `redlatch ARGUMENTS`, asked at a port.
 fn asked(port: u16, arguments: &[&str]) -> (Option<i32>, String, String) {
     let url = format!("redis://127.0.0.1:{port}");
