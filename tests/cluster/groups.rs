@@ -11,7 +11,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use super::clients::program;
 use super::harness::{self, Etcd, Node, refusal, token_in, wait_until};
 use crate::clients::process::run;
-use crate::clients::table::{Client, clients};
+use crate::clients::table::clients;
 use crate::support::binary::redlatch;
 use crate::support::wire::Link;
 
@@ -237,8 +237,7 @@ fn clients_in_cluster_mode_find_their_locks_in_groups() {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let all = ports.join(",");
     let mut failures = Vec::new();
-    let fits = |client: &&Client| !WANT_ONE_NODE.contains(&client.name.as_str());
-    for client in clients().iter().filter(|client| client.has_slots && client.nodes == 1).filter(fits) {
+    for client in clients().iter().filter(|client| client.has_slots && client.nodes == 1) {
         // Each program begins with an empty store.
         ports.iter().for_each(|port| drop(ask(port.parse().expect("a port"), &["FLUSHALL"])));
         let words: Vec<&str> = client.command.iter().map(String::as_str).collect();
@@ -257,10 +256,6 @@ fn clients_in_cluster_mode_find_their_locks_in_groups() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
-
-/// Their programs expect one node: a script that is loaded once, CROSSSLOT where another node says MOVED, few tries.
-const WANT_ONE_NODE: [&str; 4] =
-    ["jedis-cluster", "node-redis-cluster", "redislock-cluster", "rueidislock-cluster"];
 
 /// How long the checks of one client may take.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(120);
