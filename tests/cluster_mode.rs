@@ -71,8 +71,8 @@ mod cluster_mode {
     /// The exit code, the output and what is said on the error stream of `redlatch ARGUMENTS`, asked of a server.
     fn asked(server: &Running, arguments: &[&str]) -> (Option<i32>, String, String) {
         let url = format!("redis://{}", server.address());
-        let output = redlatch().args(arguments).env("REDLATCH_URL", url).output().unwrap();
-        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        let output = redlatch().args(arguments).env("REDLATCH_URL", url).output().expect("redlatch starts");
+        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
         (output.status.code(), said, told)
     }
 

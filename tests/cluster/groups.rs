@@ -206,6 +206,41 @@ fn the_program_asks_the_leaders_of_all_groups() {
     wait_until("the locks of all groups", || listed() == (Some(0), all.clone(), String::new()));
 }
 
+#[test]
+#[ignore = "needs etcd"]
+fn a_command_goes_on_under_its_lock_when_the_node_of_its_url_is_lost() {
+    const GROUPS: u16 = 2;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 2, GROUPS);
+    let (any, lost) = (nodes[0].address().port(), nodes[1].address().port());
+    let led = leaders(any);
+    let is_lost = |lock: &String| {
+        let Some(OwnedFrame::Integer(slot)) = ask(any, &["CLUSTER", "KEYSLOT", lock]) else {
+            panic!("a slot")
+        };
+        led.range(..=slot).next_back().is_some_and(|(_, leader)| (lost..lost + GROUPS).contains(leader))
+    };
+    let lock = (0..).map(|number| format!("lock:{number}")).find(is_lost).expect("a lock of the lost node");
+    let url = format!("redis://127.0.0.1:{lost}");
+    let mut command = redlatch();
+    command.args(["run", "--url", &url, "--lease", "12s", &lock, "--", "sh", "-c", "echo ready; cat"]);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.expect("redlatch starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output is piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let renewals = || {
+        let (_, held, _) = asked(any, &["who", &lock, "--json"]);
+        let held: serde_json::Value = serde_json::from_str(&held).ok()?;
+        held["holders"][0]["renewals"].as_u64()
+    };
+    let before = renewals().expect("a holder");
+    nodes[1].signal(Signal::SIGKILL);
+    wait_until("a renewal at the other node", || renewals().is_some_and(|now| now > before));
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("its end").code(), Some(0));
+}
+
 /// redis-py in cluster mode holds locks of all groups while the node that leads some of them is killed.
 #[test]
 #[ignore = "needs etcd and the packages of tests/clients/python"]

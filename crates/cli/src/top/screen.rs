@@ -111,7 +111,8 @@ impl Screen {
 type Answer = Result<(Source, Sample), Error>;
 type Asking<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
 
-/// Asks the server, after a connection to it has been opened if there is none. Where nodes were missing, all are looked for anew.
+/// Asks the server, after a connection to it has been opened if there is none. Where nodes were missing, all are looked for
+/// anew.
 async fn ask(source: Option<Source>, locks: &Locks, longest: Vec<(String, Vec<u8>)>) -> Answer {
     let mut source = match source.filter(Source::is_whole) {
         Some(source) => source,

@@ -190,8 +190,8 @@ impl State {
         self.locks.len()
     }
 
-    /// The keys with the longest queues, whose waits are worth asking for, each with its node. A queue that is too long is left
-    /// out.
+    /// The keys with the longest queues, whose waits are worth asking for, each with its node. A queue that is too long is
+    /// left out.
     pub(super) fn longest(&self) -> Vec<(String, Vec<u8>)> {
         let mut rows: Vec<&Row> = self.locks.values().collect();
         rows.retain(|row| (1..=ASKED_WAITERS_MAX).contains(&row.held.waiters));
