@@ -1,6 +1,7 @@
 //! Redis Cluster: which node serves which slots, as any node of a cluster says it.
 //!
-//! Rule    a node that serves all slots is asked where it was found: the address that it names may be none that is reached here.
+//! Rule    a node that serves all slots is asked where it was found: the address that it names may be none that is reached
+//!         here.
 
 use std::ops::RangeInclusive;
 

@@ -94,8 +94,8 @@ impl Connector {
         }
     }
 
-    /// The nodes of a cluster that serve slots, each with a connector of its own, and with a connection if there is one. Streams
-    /// that the caller makes lead to one server.
+    /// The nodes of a cluster that serve slots, each with a connector of its own, and with a connection if there is one.
+    /// Streams that the caller makes lead to one server.
     ///
     /// # Errors
     /// As [`Self::connect`]; or the nodes do not say who serves which slots.

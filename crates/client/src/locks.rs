@@ -20,8 +20,8 @@ use super::target::{Target, Trust};
 use super::views::{Held, Waiting};
 use crate::received::Reply;
 
-/// The locks of one server: a redlatch, or any server that speaks its protocol. Or those of a Redis Cluster, of which one node
-/// is named: the node that serves a key is asked for its lock.
+/// The locks of one server: a redlatch, or any server that speaks its protocol. Or those of a Redis Cluster, of which one
+/// node is named: the node that serves a key is asked for its lock.
 ///
 /// Every lock that is held or waited for has a connection of its own.
 ///
