@@ -68,6 +68,54 @@ mod cluster_mode {
         assert_eq!(server.ask("GET a"), "-MOVED 15495 127.0.0.1:7002\r\n");
     }
 
+    /// The exit code, the output and what is said on the error stream of `redlatch ARGUMENTS`, asked of a server.
+    fn asked(server: &Running, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let url = format!("redis://{}", server.address());
+        let output = redlatch().args(arguments).env("REDLATCH_URL", url).output().expect("redlatch starts");
+        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
+        (output.status.code(), said, told)
+    }
+
+    /// The first words of the lines of a table, without its header.
+    fn first_words(table: &str) -> Vec<&str> {
+        table.lines().skip(1).filter_map(|line| line.split(' ').next()).collect()
+    }
+
+    #[test]
+    fn subcommands_ask_the_node_that_serves_a_key() {
+        let server = start(&["--nodes", "3", "--enable-test-commands", "local"]);
+        for key in ["a", "b", "c"] {
+            let (code, _, told) = asked(&server, &["run", "--min-hold", "60s", key, "--", "true"]);
+            assert_eq!((code, &*told), (Some(0), ""), "{key}");
+            let (code, lock, _) = asked(&server, &["who", key, "--json"]);
+            let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
+            assert_eq!((code, lock["key"].as_str()), (Some(0), Some(key)), "{lock}");
+            assert_eq!(asked(&server, &["wait", key, "--timeout", "0"]).0, Some(75), "{key} is held");
+            let token = lock["holders"][0]["token"].to_string();
+            let (code, said, _) = asked(&server, &["break", key, "--token", &token]);
+            assert_eq!((code, said), (Some(0), format!("{key} is broken\n")));
+            assert_eq!(asked(&server, &["wait", key]).0, Some(0), "{key} is free");
+        }
+    }
+
+    #[test]
+    fn a_list_is_that_of_all_nodes_and_names_one_that_does_not_answer() {
+        let server = start(&["--nodes", "3", "--enable-test-commands", "local"]);
+        for key in ["a", "b", "c"] {
+            assert_eq!(asked(&server, &["run", "--min-hold", "60s", key, "--", "true"]).0, Some(0));
+        }
+        let (code, said, told) = asked(&server, &["ls"]);
+        assert_eq!((code, first_words(&said), &*told), (Some(0), vec!["a", "b", "c"], ""), "{said}");
+        let slots = server.ask("CLUSTER SLOTS");
+        let ports: Vec<&str> = slots.lines().filter(|line| line.len() > 5 && line.starts_with(':')).collect();
+        let last = ports.last().unwrap().trim_start_matches(':');
+        server.ask("TEST.NODE CRASH 3");
+        let (code, said, told) = asked(&server, &["ls"]);
+        assert_eq!((code, first_words(&said)), (Some(69), vec!["b", "c"]), "{said}");
+        let start = format!("redlatch: 127.0.0.1:{last}: ");
+        assert!(told.starts_with(&start) && told.lines().count() == 1, "{told}");
+    }
+
     #[test]
     fn what_several_nodes_cannot_have_is_refused() {
         let refused = |more: &[&str]| {

@@ -11,7 +11,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use super::clients::program;
 use super::harness::{self, Etcd, Node, refusal, token_in, wait_until};
 use crate::clients::process::run;
-use crate::clients::table::{Client, clients};
+use crate::clients::table::clients;
 use crate::support::binary::redlatch;
 use crate::support::wire::Link;
 
@@ -134,6 +134,113 @@ fn a_slot_of_another_group_is_where_moved_says() {
     assert_eq!(described.matches("myself").count(), 1, "{described}");
 }
 
+/// A replica of Redis refuses reads before READONLY, and may be late after it. A standby has nothing to read.
+#[test]
+#[ignore = "needs etcd"]
+fn a_standby_is_not_told_as_a_replica_because_its_port_is_that_of_the_leader() {
+    let etcd = Etcd::start_one(&[]);
+    let nodes = sharing(&etcd, 2, 2);
+    let leader = leaders(nodes[0].address().port())[&8192];
+    let ports = nodes.iter().map(|node| node.address().port() + 1);
+    let standby = ports.clone().find(|port| *port != leader).expect("a standby of the second group");
+    assert_eq!(ask(leader, &["SET", "a", "1"]).expect("its leader").as_str(), Some("OK"));
+    let mut link = Link::to(([127, 0, 0, 1], standby).into()).expect("its port");
+    let mut said = |words: &[&str]| link.ask(words).expect("an answer").as_str().map(str::to_owned);
+    assert_eq!(said(&["GET", "a"]).as_deref(), Some("1"));
+    assert_eq!(said(&["READONLY"]).as_deref(), Some("OK"));
+    assert_eq!(said(&["SET", "a", "2"]).as_deref(), Some("OK"));
+    assert_eq!(ask(leader, &["GET", "a"]).expect("its leader").as_str(), Some("2"));
+    let id = ask(leader, &["CLUSTER", "MYID"]).expect("an id");
+    assert_eq!(said(&["CLUSTER", "MYID"]).as_deref(), id.as_str());
+    let described = said(&["CLUSTER", "NODES"]).expect("text");
+    assert!(described.lines().count() == 2 && !described.contains("slave"), "{described}");
+    let Some(OwnedFrame::Array(ranges)) = ask(standby, &["CLUSTER", "SLOTS"]) else { panic!("ranges") };
+    let lens: Vec<_> =
+        ranges.iter().map(|range| matches!(range, OwnedFrame::Array(parts) if parts.len() == 3)).collect();
+    assert_eq!(lens, [true, true], "{ranges:?}");
+}
+
+/// The exit code, the output and what is said on the error stream of `redlatch ARGUMENTS`, asked at a port.
+fn asked(port: u16, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let url = format!("redis://127.0.0.1:{port}");
+    let output = redlatch().args(arguments).env("REDLATCH_URL", url).output().expect("redlatch starts");
+    let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (output.status.code(), said, told)
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn the_program_asks_the_leaders_of_all_groups() {
+    const GROUPS: u16 = 4;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 2, GROUPS);
+    let all: Vec<String> = (0..12).map(|number| format!("lock:{number:02}")).collect();
+    for (lock, port) in all.iter().zip((0..GROUPS).cycle().map(|group| nodes[1].address().port() + group)) {
+        acquire(port, lock).expect("a free lock");
+        assert_eq!(asked(port, &["who", lock]).0, Some(0), "{lock}");
+        assert_eq!(asked(port, &["wait", lock, "--timeout", "0"]).0, Some(75), "{lock} is held");
+    }
+    let any = nodes[0].address().port();
+    let listed = || {
+        let (code, said, told) = asked(any, &["ls"]);
+        let keys = said.lines().skip(1).filter_map(|line| line.split(' ').next());
+        (code, keys.map(str::to_owned).collect::<Vec<_>>(), told)
+    };
+    assert_eq!(listed(), (Some(0), all.clone(), String::new()));
+    let (code, status, _) = asked(any, &["cluster", "status"]);
+    assert_eq!((code, status.lines().count()), (Some(0), 1 + usize::from(GROUPS)), "{status}");
+    for (line, (first, port)) in status.lines().skip(1).zip(leaders(any)) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(words[1].starts_with(&format!("{first}-")), "{status}");
+        assert_eq!(words[2..4], ["ok", &format!("127.0.0.1:{port}")], "{status}");
+    }
+    let (code, _, told) = asked(any, &["cluster", "hand-over"]);
+    assert!(code == Some(1) && told.contains("share out its groups by themselves"), "{told}");
+
+    nodes[1].signal(Signal::SIGKILL);
+    let lost = nodes[1].address().port()..nodes[1].address().port() + GROUPS;
+    let (code, some, told) = listed();
+    assert_eq!(code, Some(69), "{told}");
+    assert!(some.len() < all.len() && some.iter().all(|lock| all.contains(lock)), "{some:?}");
+    assert!(lost.clone().any(|port| told.contains(&format!("redlatch: 127.0.0.1:{port}: "))), "{told}");
+    wait_until("the locks of all groups", || listed() == (Some(0), all.clone(), String::new()));
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn a_command_goes_on_under_its_lock_when_the_node_of_its_url_is_lost() {
+    const GROUPS: u16 = 2;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 2, GROUPS);
+    let (any, lost) = (nodes[0].address().port(), nodes[1].address().port());
+    let led = leaders(any);
+    let is_lost = |lock: &String| {
+        let Some(OwnedFrame::Integer(slot)) = ask(any, &["CLUSTER", "KEYSLOT", lock]) else {
+            panic!("a slot")
+        };
+        led.range(..=slot).next_back().is_some_and(|(_, leader)| (lost..lost + GROUPS).contains(leader))
+    };
+    let lock = (0..).map(|number| format!("lock:{number}")).find(is_lost).expect("a lock of the lost node");
+    let url = format!("redis://127.0.0.1:{lost}");
+    let mut command = redlatch();
+    command.args(["run", "--url", &url, "--lease", "12s", &lock, "--", "sh", "-c", "echo ready; cat"]);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.expect("redlatch starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output is piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let renewals = || {
+        let (_, held, _) = asked(any, &["who", &lock, "--json"]);
+        let held: serde_json::Value = serde_json::from_str(&held).ok()?;
+        held["holders"][0]["renewals"].as_u64()
+    };
+    let before = renewals().expect("a holder");
+    nodes[1].signal(Signal::SIGKILL);
+    wait_until("a renewal at the other node", || renewals().is_some_and(|now| now > before));
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("its end").code(), Some(0));
+}
+
 /// redis-py in cluster mode holds locks of all groups while the node that leads some of them is killed.
 #[test]
 #[ignore = "needs etcd and the packages of tests/clients/python"]
@@ -165,8 +272,7 @@ fn clients_in_cluster_mode_find_their_locks_in_groups() {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let all = ports.join(",");
     let mut failures = Vec::new();
-    let fits = |client: &&Client| !WANT_ONE_NODE.contains(&client.name.as_str());
-    for client in clients().iter().filter(|client| client.has_slots && client.nodes == 1).filter(fits) {
+    for client in clients().iter().filter(|client| client.has_slots && client.nodes == 1) {
         // Each program begins with an empty store.
         ports.iter().for_each(|port| drop(ask(port.parse().expect("a port"), &["FLUSHALL"])));
         let words: Vec<&str> = client.command.iter().map(String::as_str).collect();
@@ -185,10 +291,6 @@ fn clients_in_cluster_mode_find_their_locks_in_groups() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
-
-/// Their programs expect one node: a script that is loaded once, CROSSSLOT where another node says MOVED, few tries.
-const WANT_ONE_NODE: [&str; 4] =
-    ["jedis-cluster", "node-redis-cluster", "redislock-cluster", "rueidislock-cluster"];
 
 /// How long the checks of one client may take.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(120);

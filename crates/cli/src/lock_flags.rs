@@ -292,4 +292,4 @@ tokens and functions go there. Afterwards no node joins the cluster. See docs/re
 options.";
 
 const VIEW_CODES: &str =
-    "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if no server could be asked.";
+    "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if a server could not be asked.";

@@ -122,9 +122,11 @@ fn cause(error: &Error) -> Cause {
 }
 
 /// The codes of error replies that end by themselves, of redlatch and of other servers: a script runs, memory is full, the
-/// journal cannot be written, the server has just started or shuts down.
-const PASSING: &[&str] =
-    &["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "OOM", "QUARANTINE", "SHUTDOWN", "TRYAGAIN"];
+/// journal cannot be written, the server has just started or shuts down, a slot has another node since its nodes were asked.
+const PASSING: &[&str] = &[
+    "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "OOM", "QUARANTINE",
+    "SHUTDOWN", "TRYAGAIN",
+];
 /// What a server answers where `maxclients` connections are open.
 pub(super) const FULL: &str = "ERR max number of clients reached";
 /// The pause before the second try, and the longest one.

@@ -91,6 +91,47 @@ pub(super) fn table(found: &[Held], width: Option<usize>) -> String {
     table::table(columns, &rows, width)
 }
 
+/// Groups of slots as a table, from what CLUSTER INFO of their leaders says.
+pub(super) fn groups(found: &[Value], width: Option<usize>) -> String {
+    let column = |title, fit| Column { title, fit };
+    let columns = [
+        column("GROUP", Fit::Right),
+        column("SLOTS", Fit::Left),
+        column("STATE", Fit::Left),
+        column("LEADER", Fit::Left),
+        column("EPOCH", Fit::Right),
+        column("LEADS", Fit::Right),
+        column("COMMIT", Fit::Right),
+        column("STANDBYS", Fit::Cut),
+    ];
+    let row = |group: &Value| {
+        let number = |name: &str| group[name].as_u64().unwrap_or_default();
+        let text = |name: &str| readable(group[name].as_str().unwrap_or("-").as_bytes());
+        let slots = group["slots"].as_array().into_iter().flatten();
+        let slots: Vec<String> = slots.map(|range| format!("{}-{}", range[0], range[1])).collect();
+        let differing = group["standbys_that_differ"].as_array();
+        let standbys = group["standbys"].as_array().into_iter().flatten().map(|standby| {
+            let differs = differing.is_some_and(|differing| differing.contains(standby));
+            let name = readable(standby.as_str().unwrap_or_default().as_bytes());
+            if differs { format!("{name} (differs)") } else { name }
+        });
+        let standbys: Vec<String> = standbys.collect();
+        let commit = number("commit_micros").checked_div(number("commits"));
+        [
+            number("group").to_string(),
+            slots.join(" "),
+            text("state"),
+            text("leader"),
+            number("current_epoch").to_string(),
+            seconds(number("leads_for_ms")),
+            commit.map_or_else(|| "-".to_owned(), |micros| format!("{:.1} ms", micros as f64 / 1_000.0)),
+            standbys.join(" "),
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    table::table(columns, &rows, width)
+}
+
 /// The kind of a lock, and how many permits this holder has or how often it holds the lock.
 fn kind(held: &Held, holder: &Holder) -> String {
     let kind = readable(held.kind.as_bytes());

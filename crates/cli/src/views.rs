@@ -5,16 +5,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redlatch_client::wire::{Connection, Reply, Target};
+use redlatch_client::wire::{Connection, Node, Nodes, Reply, Target, no_node};
 use redlatch_client::{Error, Held, Locks, Trust};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::exit::{FAILED, Failure, NOT_ACQUIRED};
+use super::exit::{FAILED, Failure, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
 use super::retry::{Retry, is_passing_refusal};
 use super::table::terminal_width;
-use super::{Fault, exit, print, texts};
+use super::{Fault, exit, print, texts, warn};
 
 #[derive(Debug)]
 pub(super) struct View {
@@ -105,17 +105,15 @@ async fn answer(view: View) -> Result<u8, Failure> {
             Ok(if is_broken { 0 } else { FAILED })
         }
         Question::Cluster => {
-            let text = cluster_info(&locks).await?;
-            say(view.json, &cluster_value(&text), &text)?;
-            Ok(0)
+            let text = cluster_info(&mut locks.open().await?).await?;
+            let value = cluster_value(&text);
+            match value["groups"].as_u64() {
+                Some(2..) => groups(&locks, view.json).await,
+                _ => say(view.json, &value, &text).map(|_| Ok(0))?,
+            }
         }
         Question::HandOver => hand_over(&locks, view.json).await,
-        Question::List(pattern) => {
-            let found = locks.list(&pattern).await.map_err(unanswered)?;
-            let text = texts::table(&found, terminal_width());
-            say(view.json, &found.iter().map(texts::value).collect(), &text)?;
-            Ok(0)
-        }
+        Question::List(pattern) => list(&locks, &pattern, view.json).await,
         Question::Wait(key, _) => wait(&locks, &key, retry, view.json).await,
         Question::Watch(pattern, interval) => watch(&locks, (&pattern, interval), retry, view.json).await,
         Question::Who(key) => {
@@ -128,9 +126,56 @@ async fn answer(view: View) -> Result<u8, Failure> {
     }
 }
 
+/// Writes the locks of all nodes that answer; returns the exit code.
+async fn list(locks: &Locks, pattern: &str, json: bool) -> Result<u8, Failure> {
+    let nodes = locks.nodes().await.map_err(unanswered)?;
+    let listed = |mut node: Node| {
+        let pattern = pattern.to_owned();
+        async move {
+            let mut connection = node.open().await?;
+            node.locks.list_on(&mut connection, &pattern).await
+        }
+    };
+    let (lists, is_whole) = ask_all(nodes, listed).await?;
+    let mut found: Vec<Held> = lists.into_iter().flatten().collect();
+    found.sort_by(|one, other| one.key.cmp(&other.key));
+    let text = texts::table(&found, terminal_width());
+    say(json, &found.iter().map(texts::value).collect(), &text)?;
+    Ok(if is_whole { 0 } else { NO_SERVER })
+}
+
+/// Asks all nodes at once; returns the answers, and whether all slots have one. What is missing is told on the error stream.
+///
+/// # Errors
+/// There is one server, and it does not answer.
+async fn ask_all<A, F>(nodes: Nodes, ask: impl Fn(Node) -> F) -> Result<(Vec<A>, bool), Failure>
+where
+    A: Send + 'static,
+    F: Future<Output = Result<A, Error>> + Send + 'static,
+{
+    let Nodes { serving, unserved } = nodes;
+    let (mut is_whole, is_one) = (unserved.is_empty(), serving.len() == 1 && unserved.is_empty());
+    unserved.iter().for_each(|slots| warn(&no_node(slots)));
+    let asked: Vec<_> =
+        serving.into_iter().map(|node| (node.address.clone(), tokio::spawn(ask(node)))).collect();
+    let mut answers = Vec::new();
+    for (address, answer) in asked {
+        match answer.await.map_err(|error| error.to_string())? {
+            Ok(answer) => answers.push(answer),
+            Err(error) if is_one => return Err(unanswered(error)),
+            Err(error) => {
+                is_whole = false;
+                let Failure(_, fault) = unanswered(error);
+                warn(&format!("{address}: {fault}"));
+            }
+        }
+    }
+    Ok((answers, is_whole))
+}
+
 /// What CLUSTER INFO says, in lines that a terminal may show.
-async fn cluster_info(locks: &Locks) -> Result<String, Failure> {
-    match locks.open().await?.call(&[b"CLUSTER", b"INFO"]).await? {
+async fn cluster_info(connection: &mut Connection) -> Result<String, Failure> {
+    match connection.ask(&[b"CLUSTER", b"INFO"]).await? {
         Reply::Text(text) => {
             let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
             let shown = lines.filter(|line| !line.is_empty()).map(texts::readable);
@@ -141,9 +186,34 @@ async fn cluster_info(locks: &Locks) -> Result<String, Failure> {
     }
 }
 
+/// Writes a line for each group of slots that has a leader; returns the exit code.
+async fn groups(locks: &Locks, json: bool) -> Result<u8, Failure> {
+    let nodes = locks.nodes().await.map_err(unanswered)?;
+    let asked = |mut node: Node| async move {
+        let info = node.open().await?.call(&[b"CLUSTER", b"INFO"]).await?;
+        let info = info.text().map(|text| String::from_utf8_lossy(text).into_owned());
+        Ok((node.slots, info.unwrap_or_default()))
+    };
+    let (answers, is_whole) = ask_all(nodes, asked).await?;
+    let values = answers.into_iter().map(|(slots, info)| {
+        let mut value = cluster_value(&info);
+        value["slots"] = slots.iter().map(|slots| json!([slots.start(), slots.end()])).collect();
+        value
+    });
+    let values: Vec<Value> = values.collect();
+    let text = texts::groups(&values, terminal_width());
+    say(json, &json!({ "groups": values }), &text)?;
+    Ok(if is_whole { 0 } else { NO_SERVER })
+}
+
 /// Asks the leader to have another node lead.
 async fn hand_over(locks: &Locks, json: bool) -> Result<u8, Failure> {
-    let info = cluster_value(&cluster_info(locks).await?);
+    let info = cluster_value(&cluster_info(&mut locks.open().await?).await?);
+    if info["groups"].as_u64() > Some(1) {
+        let fault =
+            "the nodes of a cluster share out its groups by themselves: to empty one, end it by SIGTERM";
+        return Err(Failure(FAILED, fault.to_owned()));
+    }
     let (name, leader) =
         (info["name"].as_str().unwrap_or_default(), info["leader"].as_str().unwrap_or_default());
     match locks.open().await?.call(&[b"SENTINEL", b"FAILOVER", name.as_bytes()]).await? {
@@ -201,20 +271,12 @@ async fn wait(locks: &Locks, key: &[u8], mut retry: Retry, json: bool) -> Result
 }
 
 async fn is_free(locks: &Locks, connection: &mut Option<Connection>, key: &[u8]) -> Result<bool, Error> {
-    let connection = opened(locks, connection).await?;
-    Ok(connection.call(&[b"EXISTS", key]).await? == Reply::Integer(0))
-}
-
-/// The connection, which is opened first if there is none.
-async fn opened<'c>(
-    locks: &Locks,
-    connection: &'c mut Option<Connection>,
-) -> Result<&'c mut Connection, Error> {
     let open = match connection.take() {
         Some(open) => open,
-        None => locks.open().await?,
+        None => locks.open_for(key).await?,
     };
-    Ok(connection.insert(open))
+    let open = connection.insert(open);
+    Ok(open.call(&[b"EXISTS", key]).await? == Reply::Integer(0))
 }
 
 /// Writes how a wait has ended; returns the exit code.
@@ -236,13 +298,13 @@ async fn watch(
     mut retry: Retry,
     json: bool,
 ) -> Result<u8, Failure> {
-    let mut connection = None;
+    let mut connections = Vec::new();
     let mut known = Holds::new();
     let mut looked_at = texts::unix_ms_now();
     let mut is_interrupted = false;
     loop {
         let now = texts::unix_ms_now();
-        match listed(locks, &mut connection, pattern).await {
+        match listed(locks, &mut connections, pattern).await {
             Ok(found) => {
                 if std::mem::take(&mut is_interrupted) && !missed(looked_at, json)? {
                     return Ok(0);
@@ -257,19 +319,23 @@ async fn watch(
                 sleep(interval).await;
             }
             Err(error) => {
-                (connection, is_interrupted) = (None, true);
+                (connections, is_interrupted) = (Vec::new(), true);
                 retry.again(error).await.map_err(unanswered)?;
             }
         }
     }
 }
 
-async fn listed(
-    locks: &Locks,
-    connection: &mut Option<Connection>,
-    pattern: &str,
-) -> Result<Vec<Held>, Error> {
-    locks.list_on(opened(locks, connection).await?, pattern).await
+/// The locks of all nodes, whose connections are opened first if there are none.
+async fn listed(locks: &Locks, connections: &mut Vec<Connection>, pattern: &str) -> Result<Vec<Held>, Error> {
+    if connections.is_empty() {
+        *connections = locks.open_all().await?;
+    }
+    let mut found = Vec::new();
+    for connection in connections {
+        found.extend(locks.list_on(connection, pattern).await?);
+    }
+    Ok(found)
 }
 
 /// Writes what differs between two looks. False if nobody reads it.

@@ -22,6 +22,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub struct Connection {
     stream: Box<dyn Stream>,
     protocol: Protocol,
+    is_in_cluster: bool,
     replies: Replies,
     /// Bytes of requests that have not been written.
     output: Vec<u8>,
@@ -43,6 +44,7 @@ impl Connection {
         Self {
             stream,
             protocol: Protocol::Resp2,
+            is_in_cluster: false,
             replies: Replies::default(),
             output: Vec::new(),
             unanswered: 0,
@@ -64,7 +66,7 @@ impl Connection {
         // An error reply is the same in both.
         self.protocol = Protocol::Resp3;
         match self.call(&hello).await {
-            Ok(_) => {}
+            Ok(reply) => self.is_in_cluster = reply.field("mode").is_some_and(|mode| mode.is("cluster")),
             Err(Error::Refused(text)) if is_unknown(&text) || text.starts_with("NOPROTO") => {
                 self.protocol = Protocol::Resp2;
                 self.authenticate(target).await?;
@@ -148,6 +150,11 @@ impl Connection {
     pub async fn tell(&mut self, words: &[&[u8]]) -> Result<(), Error> {
         encode(words, &mut self.output);
         self.flush().await
+    }
+
+    /// Whether the server is in cluster mode, as it said at the login.
+    pub fn is_in_cluster(&self) -> bool {
+        self.is_in_cluster
     }
 
     /// Whether the server sends messages beside replies.

@@ -1,16 +1,18 @@
 //! How connections are opened: to the server of a URL, or over streams that the caller makes.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use super::cluster::{self, Master};
 use super::connection::{Connection, Stream};
 use super::error::Error;
 use super::target::{Target, Transport, Trust};
@@ -19,10 +21,19 @@ use super::tls;
 /// Opens connections, one for each lock.
 #[derive(Clone)]
 pub(crate) enum Connector {
-    /// To the server of a URL.
-    Url(Arc<(Target, Trust)>),
+    /// To the server of a URL, or to the nodes of its cluster.
+    Url(Arc<Seeds>),
     /// Over streams that the caller makes, with a login.
     Made(Arc<dyn Fn() -> Opened + Send + Sync>, Arc<Target>),
+}
+
+/// A server, and the nodes of its cluster: any of them tells who serves which slots.
+#[derive(Debug)]
+pub(crate) struct Seeds {
+    pub(crate) target: Target,
+    pub(crate) trust: Trust,
+    /// The nodes that were named last; empty: only the target is known. The next one to ask is the first.
+    nodes: Mutex<VecDeque<Target>>,
 }
 
 type Opened = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
@@ -30,7 +41,7 @@ type Opened = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(both) => f.debug_tuple("Url").field(&both.0.address).finish(),
+            Self::Url(seeds) => f.debug_tuple("Url").field(&seeds.target.address).finish(),
             Self::Made(..) => f.debug_tuple("Made").finish(),
         }
     }
@@ -38,7 +49,8 @@ impl fmt::Debug for Connector {
 
 impl Connector {
     pub(crate) fn to(target: Target, trust: Trust) -> Self {
-        Self::Url(Arc::new((target, trust)))
+        let nodes = Mutex::new([target.clone()].into());
+        Self::Url(Arc::new(Seeds { target, trust, nodes }))
     }
 
     pub(crate) fn over<F, O, S>(open: F, login: Target) -> Self
@@ -54,22 +66,83 @@ impl Connector {
         Self::Made(Arc::new(open), Arc::new(login))
     }
 
-    /// Opens a connection and logs in.
+    /// Opens a connection and logs in: to any node of a cluster.
     ///
     /// # Errors
     /// The server cannot be reached or trusted, or refuses the login.
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
         match self {
-            Self::Url(both) => {
-                let (target, trust) = &**both;
-                connect(target, trust).await
-            }
+            Self::Url(seeds) => seeds.connect().await.map(|(connection, _)| connection),
             Self::Made(open, login) => {
                 let mut connection = Connection::over(open().await?, STEP_MAX);
                 connection.enter(login).await?;
                 Ok(connection)
             }
         }
+    }
+
+    /// Like [`Self::connect`], to the node of a cluster that serves a key.
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; or no node serves the key, or the nodes do not say which.
+    pub(crate) async fn connect_for(&self, key: &[u8]) -> Result<Connection, Error> {
+        let Self::Url(seeds) = self else { return self.connect().await };
+        let (masters, mut connection, asked) = seeds.masters().await?;
+        match cluster::owner(&mut connection, &masters, key).await? {
+            Some(owner) if owner != asked => connect(&owner, &seeds.trust).await,
+            _ => Ok(connection),
+        }
+    }
+
+    /// The nodes of a cluster that serve slots, each with a connector of its own, and with a connection if there is one.
+    /// Streams that the caller makes lead to one server.
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; or the nodes do not say who serves which slots.
+    pub(crate) async fn masters(&self) -> Result<Vec<(Master, Self, Option<Connection>)>, Error> {
+        let Self::Url(seeds) = self else {
+            return Ok(vec![(Master::alone(&Target::default()), self.clone(), None)]);
+        };
+        let (masters, connection, asked) = seeds.masters().await?;
+        let mut connection = Some(connection);
+        let each = |master: Master| {
+            let connector = Self::to(master.target.clone(), seeds.trust.clone());
+            let open = connection.take_if(|_| master.target == asked);
+            (master, connector, open)
+        };
+        Ok(masters.into_iter().map(each).collect())
+    }
+}
+
+impl Seeds {
+    /// Opens a connection to the first node that is reached, each time beginning with another one. Returns its target, too.
+    async fn connect(&self) -> Result<(Connection, Target), Error> {
+        let count = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let mut tried = 1;
+        loop {
+            let target = self.next();
+            match connect(&target, &self.trust).await {
+                Err(Error::Unreachable(_)) if tried < count => tried += 1,
+                opened => return opened.map(|connection| (connection, target)),
+            }
+        }
+    }
+
+    /// The node to ask now. It is the last one to be asked again, also if the caller gives up before it has answered.
+    fn next(&self) -> Target {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.rotate_left(1);
+        nodes.back().cloned().unwrap_or_else(|| self.target.clone())
+    }
+
+    /// The nodes that serve slots, and a connection to one that says so, with its target.
+    async fn masters(&self) -> Result<(Vec<Master>, Connection, Target), Error> {
+        let (mut connection, asked) = self.connect().await?;
+        let masters = cluster::masters(&mut connection, &asked).await.map_err(|error| at(&asked, error))?;
+        let mut nodes = VecDeque::from([self.target.clone()]);
+        nodes.extend(masters.iter().map(|node| node.target.clone()).filter(|node| *node != self.target));
+        *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+        Ok((masters, connection, asked))
     }
 }
 

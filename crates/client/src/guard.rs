@@ -294,12 +294,12 @@ impl Keeper {
     }
 
     async fn extend(&mut self, lease: Duration) -> Result<bool, Error> {
-        let connection = connected(&mut self.connection, &self.connector).await?;
+        let connection = connected(&mut self.connection, &self.connector, &self.terms).await?;
         self.terms.extend(connection, self.dialect, lease).await
     }
 
     async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
-        let connection = connected(&mut self.connection, &self.connector).await?;
+        let connection = connected(&mut self.connection, &self.connector, &self.terms).await?;
         match leave {
             Some(rest) => self.terms.leave(connection, self.dialect, (self.token, rest)).await,
             None => self.terms.release(connection, self.dialect, self.token).await,
@@ -310,10 +310,11 @@ impl Keeper {
 async fn connected<'c>(
     connection: &'c mut Option<Connection>,
     connector: &Connector,
+    terms: &Terms,
 ) -> Result<&'c mut Connection, Error> {
     let open = match connection.take() {
         Some(open) => open,
-        None => connector.connect().await?,
+        None => connector.connect_for(&terms.keys[0]).await?,
     };
     Ok(connection.insert(open))
 }

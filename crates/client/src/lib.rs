@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod connection;
 mod connector;
 mod dialect;
@@ -50,7 +51,7 @@ pub mod wire {
     pub use crate::connection::{Connection, Stream};
     pub use crate::connector::{at, connect, open};
     pub use crate::dialect::{GrantAnswer, Kind, RELEASE, Terms};
-    pub use crate::locks::random;
+    pub use crate::locks::{Node, Nodes, no_node, random};
     pub use crate::received::Reply;
     pub use crate::target::{Target, Transport};
     pub use crate::tls::handshake;

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::cluster::{Master, unserved};
 use super::connection::{Connection, is_unknown};
 use super::connector::Connector;
 use super::dialect::{Dialect, Kind, Terms, held_plainly};
@@ -18,7 +20,8 @@ use super::target::{Target, Trust};
 use super::views::{Held, Waiting};
 use crate::received::Reply;
 
-/// The locks of one server: a redlatch, or any server that speaks its protocol.
+/// The locks of one server: a redlatch, or any server that speaks its protocol. Or those of a Redis Cluster, of which one
+/// node is named: the node that serves a key is asked for its lock.
 ///
 /// Every lock that is held or waited for has a connection of its own.
 ///
@@ -68,9 +71,15 @@ impl Locks {
 
     #[doc(hidden)]
     pub async fn to(target: Target, trust: Trust) -> Result<Self, Error> {
-        let locks = Self { connector: Connector::to(target, trust) };
+        let locks = Self::at(target, trust);
         locks.connector.connect().await?;
         Ok(locks)
+    }
+
+    /// Like [`Locks::connect`], without asking whether the server is there.
+    #[doc(hidden)]
+    pub fn at(target: Target, trust: Trust) -> Self {
+        Self { connector: Connector::to(target, trust) }
     }
 
     /// The locks of a server that `open` connects to, over any asynchronous stream.
@@ -120,7 +129,7 @@ impl Locks {
     /// # Errors
     /// The server cannot be asked, or refuses.
     pub async fn who(&self, key: impl AsRef<[u8]>) -> Result<Option<Held>, Error> {
-        self.who_on(&mut self.connector.connect().await?, key.as_ref()).await
+        self.who_on(&mut self.open_for(key.as_ref()).await?, key.as_ref()).await
     }
 
     /// Like [`Locks::who`], on a connection that is open.
@@ -133,12 +142,17 @@ impl Locks {
         }
     }
 
-    /// Every lock whose key matches the pattern, by key.
+    /// Every lock whose key matches the pattern, by key. The nodes of a cluster are asked one after the other.
     ///
     /// # Errors
-    /// The server cannot be asked, refuses, or has no LOCK commands.
+    /// The server or a node cannot be asked, refuses, or has no LOCK commands; or slots of a cluster have no node.
     pub async fn list(&self, pattern: &str) -> Result<Vec<Held>, Error> {
-        self.list_on(&mut self.connector.connect().await?, pattern).await
+        let mut found = Vec::new();
+        for connection in &mut self.open_all().await? {
+            found.extend(self.list_on(connection, pattern).await?);
+        }
+        found.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(found)
     }
 
     /// Who waits for a key, first come first.
@@ -146,7 +160,7 @@ impl Locks {
     /// # Errors
     /// The server cannot be asked, refuses, or has no LOCK commands.
     pub async fn waiters(&self, key: impl AsRef<[u8]>) -> Result<Vec<Waiting>, Error> {
-        let mut connection = self.connector.connect().await?;
+        let mut connection = self.open_for(key.as_ref()).await?;
         let reply = native(connection.call(&[b"LOCK.WAITERS", key.as_ref()]).await, "LOCK.WAITERS")?;
         Ok(reply.items().iter().map(Waiting::read).collect())
     }
@@ -161,7 +175,7 @@ impl Locks {
         token: u64,
         reason: Option<&str>,
     ) -> Result<bool, Error> {
-        let mut connection = self.connector.connect().await?;
+        let mut connection = self.open_for(key.as_ref()).await?;
         let token = token.to_string();
         let mut words: Vec<&[u8]> = vec![b"LOCK.BREAK", key.as_ref(), b"TOKEN", token.as_bytes()];
         words.extend(reason.iter().flat_map(|reason| [&b"REASON"[..], reason.as_bytes()]));
@@ -179,9 +193,10 @@ impl Locks {
         keys: impl IntoIterator<Item = K>,
         owner: impl Into<Vec<u8>>,
     ) -> Result<bool, Error> {
-        let keys = keys.into_iter().map(Into::into).collect();
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(Into::into).collect();
+        let Some(first) = keys.first() else { return Ok(true) };
+        let mut connection = self.open_for(first).await?;
         let terms = Terms { owner: owner.into(), ..Terms::new(keys) };
-        let mut connection = self.connector.connect().await?;
         match terms.release(&mut connection, Dialect::Native, None).await {
             Err(Error::Refused(text)) if is_unknown(&text) => {
                 terms.release(&mut connection, Dialect::Plain, None).await
@@ -190,10 +205,44 @@ impl Locks {
         }
     }
 
-    /// A connection for several calls.
+    /// A connection for several calls: to any node of a cluster.
     #[doc(hidden)]
     pub async fn open(&self) -> Result<Connection, Error> {
         self.connector.connect().await
+    }
+
+    /// Like [`Locks::open`], to the node of a cluster that serves a key.
+    #[doc(hidden)]
+    pub async fn open_for(&self, key: &[u8]) -> Result<Connection, Error> {
+        self.connector.connect_for(key).await
+    }
+
+    /// A connection to each node of a cluster that serves slots.
+    #[doc(hidden)]
+    pub async fn open_all(&self) -> Result<Vec<Connection>, Error> {
+        let Nodes { serving, unserved } = self.nodes().await?;
+        if let Some(slots) = unserved.first() {
+            return Err(Error::Refused(no_node(slots)));
+        }
+        let mut connections = Vec::new();
+        for mut node in serving {
+            connections.push(node.open().await?);
+        }
+        Ok(connections)
+    }
+
+    /// The nodes of a cluster that serve slots; the server alone if it is in none.
+    #[doc(hidden)]
+    pub async fn nodes(&self) -> Result<Nodes, Error> {
+        let masters = self.connector.masters().await?;
+        let unserved = unserved(masters.iter().flat_map(|(master, ..)| &master.slots));
+        let node = |(Master { target, slots }, connector, connection)| Node {
+            address: target.address,
+            slots,
+            locks: Self { connector },
+            connection,
+        };
+        Ok(Nodes { serving: masters.into_iter().map(node).collect(), unserved })
     }
 
     /// Like [`Locks::list`], on a connection that is open.
@@ -218,6 +267,46 @@ impl Locks {
         }
         Err(Error::Broken("LOCK.LIST: a list without end".to_owned()))
     }
+}
+
+/// The nodes of a cluster.
+#[derive(Debug)]
+pub struct Nodes {
+    /// Those that serve slots, in the order of these.
+    pub serving: Vec<Node>,
+    /// The slots that none serves.
+    pub unserved: Vec<RangeInclusive<u16>>,
+}
+
+/// A node of a cluster, or a server that is in none.
+#[derive(Debug)]
+pub struct Node {
+    /// Where it is reached.
+    pub address: String,
+    /// The slots that it serves.
+    pub slots: Vec<RangeInclusive<u16>>,
+    /// Asks this node.
+    pub locks: Locks,
+    /// A connection to it that is open already.
+    connection: Option<Connection>,
+}
+
+impl Node {
+    /// A connection to this node for several calls.
+    ///
+    /// # Errors
+    /// The node cannot be reached or trusted, or refuses the login.
+    pub async fn open(&mut self) -> Result<Connection, Error> {
+        match self.connection.take() {
+            Some(open) => Ok(open),
+            None => self.locks.open().await,
+        }
+    }
+}
+
+/// Says that slots have no node, as a server refuses their keys.
+pub fn no_node(slots: &RangeInclusive<u16>) -> String {
+    format!("CLUSTERDOWN no node serves the slots {} to {}", slots.start(), slots.end())
 }
 
 fn native(reply: Result<Reply, Error>, command: &'static str) -> Result<Reply, Error> {
@@ -304,7 +393,7 @@ impl Acquire {
             _ if is_plain => {}
             _ => return Err(Error::Usage("several keys are locked exclusively, and without meta")),
         }
-        let mut connection = connector.connect().await?;
+        let mut connection = connector.connect_for(&terms.keys[0]).await?;
         let grant = terms.acquire(&mut connection).await?;
         Ok(Guard::new(connector, connection, terms, grant))
     }

@@ -1,20 +1,33 @@
-//! What a server is asked for each interval, at a bounded cost.
+//! What a server, or each node of a cluster, is asked for each interval, at a bounded cost.
 //!
 //! Rule    a step of LOCK.LIST looks at a fixed number of keys, an interval makes a fixed number of steps, and the next one
 //!         goes on where it ended. Waits are asked for of the locks with the longest queues alone.
+//! Rule    a node that does not answer is named, and the others are shown.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
-use redlatch_client::wire::{Connection, Reply, Target, connect};
-use redlatch_client::{Error, Held, Trust, Waiting};
+use redlatch_client::wire::{Connection, Node, Nodes, Reply, no_node};
+use redlatch_client::{Error, Held, Locks, Waiting};
 use tokio::time::timeout;
 
 use super::super::texts::readable;
 
-/// The figures of INFO that are shown, and what an interval's steps have found.
+/// What one interval has shown of a server, or of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
+    pub(super) nodes: Vec<NodeSample>,
+    /// The nodes that do not answer, and the slots that no node serves.
+    pub(super) missing: Vec<String>,
+}
+
+/// The figures of INFO that are shown, and what an interval's steps have found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeSample {
+    /// The address of the node.
+    pub(super) node: String,
     pub(super) info: Info,
     /// Locks found in this interval.
     pub(super) locks: Vec<Held>,
@@ -32,7 +45,7 @@ pub(super) struct Info {
     pub(super) clients: u64,
     pub(super) blocked: u64,
     pub(super) ops_per_sec: u64,
-    pub(super) memory: String,
+    pub(super) memory_bytes: u64,
     pub(super) held: u64,
     pub(super) waiters: u64,
     /// Since the start of the server, as the next two.
@@ -53,37 +66,125 @@ pub(super) struct Loss {
     pub(super) what: String,
 }
 
-/// The connection to a server.
+/// The connections to a server, or to the nodes of a cluster.
 #[derive(Debug)]
 pub(super) struct Source {
+    nodes: Vec<NodeSource>,
+    missing: Vec<String>,
+}
+
+impl Source {
+    /// Connects to the nodes that serve slots, and subscribes to the losses of locks.
+    ///
+    /// # Errors
+    /// No node can be reached, or it refuses the login, or has no LOCK commands.
+    pub(super) async fn open(locks: &Locks) -> Result<Self, Error> {
+        let Nodes { serving, unserved } = locks.nodes().await?;
+        let open = |node: Node| (node.address.clone(), tokio::spawn(NodeSource::open(node)));
+        let opening: Vec<_> = serving.into_iter().map(open).collect();
+        let mut source = Self { nodes: Vec::new(), missing: unserved.iter().map(no_node).collect() };
+        let mut last_error = None;
+        for (address, node) in opening {
+            match node.await.unwrap_or_else(|error| Err(Error::Unreachable(error.to_string()))) {
+                Ok(node) => source.nodes.push(node),
+                Err(error) => {
+                    source.missing.push(named(&address, &error));
+                    last_error = Some(error);
+                }
+            }
+        }
+        match last_error {
+            Some(error) if source.nodes.is_empty() => Err(error),
+            _ => Ok(source),
+        }
+    }
+
+    /// Whether all slots are served by nodes that answer.
+    pub(super) fn is_whole(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Asks all nodes for everything once, at the same time. `longest` are the keys whose waits are asked for, each with its
+    /// node.
+    ///
+    /// # Errors
+    /// No node answers within the limit, or each refuses.
+    pub(super) async fn sample_within(
+        &mut self,
+        limit: Duration,
+        longest: &[(String, Vec<u8>)],
+    ) -> Result<Sample, Error> {
+        let ask = |mut node: NodeSource| {
+            let of_node = longest.iter().filter(|(address, _)| *address == node.address);
+            let keys: Vec<Vec<u8>> = of_node.map(|(_, key)| key.clone()).collect();
+            let address = node.address.clone();
+            (address, tokio::spawn(async move { (node.sample_within(limit, &keys).await, node) }))
+        };
+        let asked: Vec<_> = self.nodes.drain(..).map(ask).collect();
+        let (mut nodes, mut last_error) = (Vec::new(), None);
+        for (address, answer) in asked {
+            match answer.await {
+                Ok((Ok(sample), node)) => {
+                    nodes.push(sample);
+                    self.nodes.push(node);
+                }
+                Ok((Err(error), _)) => {
+                    self.missing.push(named(&address, &error));
+                    last_error = Some(error);
+                }
+                Err(error) => return Err(Error::Unreachable(error.to_string())),
+            }
+        }
+        match last_error {
+            Some(error) if nodes.is_empty() => Err(error),
+            _ => Ok(Sample { nodes, missing: self.missing.clone() }),
+        }
+    }
+
+    /// The next loss of a lock of any node.
+    ///
+    /// # Errors
+    /// A connection is lost.
+    pub(super) async fn next_loss(&mut self) -> Result<Loss, Error> {
+        let mut next: Vec<_> = self.nodes.iter_mut().map(|node| Box::pin(node.next_loss())).collect();
+        poll_fn(|cx| {
+            let ready = next.iter_mut().map(|loss| loss.as_mut().poll(cx)).find(Poll::is_ready);
+            ready.unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+}
+
+/// An error, with the address of its node unless it has that already.
+fn named(address: &str, error: &Error) -> String {
+    let text = error.to_string();
+    if text.contains(address) { text } else { format!("{address}: {text}") }
+}
+
+/// The connection to a node.
+#[derive(Debug)]
+struct NodeSource {
+    address: String,
     connection: Connection,
     cursor: Vec<u8>,
 }
 
-impl Source {
-    /// Connects, and subscribes to the losses of locks.
-    ///
-    /// # Errors
-    /// The server cannot be reached, refuses the login, or has no LOCK commands.
-    pub(super) async fn open(target: &Target, trust: &Trust) -> Result<Self, Error> {
-        let mut connection = connect(target, trust).await?;
+impl NodeSource {
+    async fn open(mut node: Node) -> Result<Self, Error> {
+        let mut connection = node.open().await?;
         let info = connection.call(&[b"INFO", b"server"]).await?;
         if !String::from_utf8_lossy(info.text().unwrap_or_default()).contains("redlatch_version") {
             return Err(Error::Unsupported("redlatch top"));
         }
         // A user that may not read the channel sees no losses.
         connection.tell(&[b"PSUBSCRIBE", LOSSES.as_bytes()]).await?;
-        Ok(Self { connection, cursor: b"0".to_vec() })
+        Ok(Self { address: node.address, connection, cursor: b"0".to_vec() })
     }
 
-    /// Asks for everything once. `longest` are the keys whose waits are asked for.
-    ///
-    /// # Errors
-    /// The server cannot be asked, or refuses.
-    pub(super) async fn sample(&mut self, longest: &[Vec<u8>]) -> Result<Sample, Error> {
+    async fn sample(&mut self, longest: &[Vec<u8>]) -> Result<NodeSample, Error> {
         let info = self.connection.call(&[b"INFO"]).await?;
         let info = Info::read(&String::from_utf8_lossy(info.text().unwrap_or_default()));
-        let mut sample = Sample { info, ..Sample::default() };
+        let mut sample = NodeSample { node: self.address.clone(), info, ..NodeSample::default() };
         // The script may hold the locks. What was seen of them stays.
         let steps = if sample.info.script.is_some() { 0 } else { STEPS };
         for _ in 0..steps {
@@ -107,11 +208,7 @@ impl Source {
         Ok(sample)
     }
 
-    /// The losses of this time, of which the last ones are kept.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    pub(super) async fn next_loss(&mut self) -> Result<Loss, Error> {
+    async fn next_loss(&mut self) -> Result<Loss, Error> {
         loop {
             if let Some(loss) = Loss::read(&self.connection.next_push().await?) {
                 return Ok(loss);
@@ -119,15 +216,11 @@ impl Source {
         }
     }
 
-    /// Whether the server answers within this time.
+    /// Asks for everything once. `longest` are the keys whose waits are asked for.
     ///
     /// # Errors
-    /// It does not, or the answer is an error.
-    pub(super) async fn sample_within(
-        &mut self,
-        limit: Duration,
-        longest: &[Vec<u8>],
-    ) -> Result<Sample, Error> {
+    /// The node does not answer within this time, or refuses.
+    async fn sample_within(&mut self, limit: Duration, longest: &[Vec<u8>]) -> Result<NodeSample, Error> {
         let sample = timeout(limit, self.sample(longest)).await;
         sample.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {limit:?}"))))
     }
@@ -148,7 +241,7 @@ impl Info {
             clients: number("connected_clients"),
             blocked: number("blocked_clients"),
             ops_per_sec: number("instantaneous_ops_per_sec"),
-            memory: field("used_memory_human").to_owned(),
+            memory_bytes: number("used_memory"),
             held: number("locks_held"),
             waiters: number("lock_waiters"),
             granted: number("locks_granted"),
@@ -157,6 +250,28 @@ impl Info {
             quarantine_left_ms: number("quarantine_left_ms"),
             script: script(field("running_script")).filter(|(_, age_ms)| *age_ms >= SCRIPT_MS),
         }
+    }
+}
+
+impl std::iter::Sum for Info {
+    /// The figures of a cluster: of what does not add up, the worst.
+    fn sum<I: Iterator<Item = Self>>(infos: I) -> Self {
+        let add = |one: Self, other: Self| Self {
+            version: one.version,
+            uptime_secs: one.uptime_secs.min(other.uptime_secs),
+            clients: one.clients + other.clients,
+            blocked: one.blocked + other.blocked,
+            ops_per_sec: one.ops_per_sec + other.ops_per_sec,
+            memory_bytes: one.memory_bytes + other.memory_bytes,
+            held: one.held + other.held,
+            waiters: one.waiters + other.waiters,
+            granted: one.granted + other.granted,
+            refused: one.refused + other.refused,
+            expired: one.expired + other.expired,
+            quarantine_left_ms: one.quarantine_left_ms.max(other.quarantine_left_ms),
+            script: one.script.or(other.script),
+        };
+        infos.reduce(add).unwrap_or_default()
     }
 }
 

@@ -8,8 +8,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use redlatch_client::wire::Target;
-use redlatch_client::{Error, Trust};
+use redlatch_client::{Error, Locks};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -29,13 +28,14 @@ pub(crate) fn show(place: Place, interval: Duration) -> u8 {
         }
         let (target, trust) = place.find().map_err(Failure::misused)?;
         // A server that is not there at the start is an error; later it is waited for.
-        let source = Source::open(&target, &trust).await.map_err(|error| match error {
+        let (address, locks) = (target.address.clone(), Locks::at(target, trust));
+        let source = Source::open(&locks).await.map_err(|error| match error {
             Error::Unsupported(_) => Failure::misused(error),
             error => Failure::no_server(error),
         })?;
         let mut terminal =
             ratatui::try_init().map_err(|error| format!("cannot use the terminal: {error}"))?;
-        let mut screen = Screen { state: State::new(&target.address), source: Some(source), target, trust };
+        let mut screen = Screen { state: State::new(&address), source: Some(source), locks };
         let shown = screen.show(&mut terminal, interval).await;
         ratatui::restore();
         Ok(shown.map(|()| 0)?)
@@ -47,8 +47,7 @@ struct Screen {
     state: State,
     /// `None` while the connection is lost, or the server is being asked on it.
     source: Option<Source>,
-    target: Target,
-    trust: Trust,
+    locks: Locks,
 }
 
 impl Screen {
@@ -57,7 +56,7 @@ impl Screen {
         let mut tick = interval(every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last, mut is_drawn) = (Instant::now(), false);
-        let Self { state, source, target, trust } = self;
+        let Self { state, source, locks } = self;
         let mut asking: Option<Asking<'_>> = None;
         loop {
             if !is_drawn {
@@ -67,7 +66,7 @@ impl Screen {
             is_drawn = false;
             tokio::select! {
                 _ = tick.tick(), if asking.is_none() => {
-                    asking = Some(Box::pin(ask(source.take(), (target, trust), state.longest())));
+                    asking = Some(Box::pin(ask(source.take(), locks, state.longest())));
                     is_drawn = true;
                 }
                 answer = answer_to(&mut asking) => {
@@ -112,11 +111,12 @@ impl Screen {
 type Answer = Result<(Source, Sample), Error>;
 type Asking<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
 
-/// Asks the server, after a connection to it has been opened if there is none.
-async fn ask(source: Option<Source>, (target, trust): (&Target, &Trust), longest: Vec<Vec<u8>>) -> Answer {
-    let mut source = match source {
+/// Asks the server, after a connection to it has been opened if there is none. Where nodes were missing, all are looked for
+/// anew.
+async fn ask(source: Option<Source>, locks: &Locks, longest: Vec<(String, Vec<u8>)>) -> Answer {
+    let mut source = match source.filter(Source::is_whole) {
         Some(source) => source,
-        None => Source::open(target, trust).await?,
+        None => Source::open(locks).await?,
     };
     let sample = source.sample_within(ANSWER_MAX, &longest).await?;
     Ok((source, sample))

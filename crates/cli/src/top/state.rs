@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use redlatch_client::{Client, Held};
 
 use super::super::texts::readable;
-use super::sample::{Info, Loss, Sample};
+use super::sample::{Info, Loss, NodeSample, Sample};
 
 /// What is known of a server, and how it is shown.
 #[derive(Clone, Debug, Default)]
@@ -17,9 +17,11 @@ pub(super) struct State {
     pub(super) address: String,
     pub(super) info: Info,
     pub(super) rates: Rates,
+    /// How many nodes have answered last.
+    answering: usize,
     locks: BTreeMap<Vec<u8>, Row>,
-    /// Counts the passes over all locks.
-    pass: u64,
+    /// Counts the passes over all locks of each node.
+    passes: BTreeMap<String, u64>,
     pub(super) losses: VecDeque<Loss>,
     pub(super) sort: Sort,
     /// A part of the keys that are shown; empty for all.
@@ -46,6 +48,7 @@ pub(super) struct Row {
     pub(super) held: Held,
     /// How long its first waiter has waited, in milliseconds, if that was asked for.
     pub(super) wait_ms: Option<u64>,
+    node: String,
     pass: u64,
 }
 
@@ -75,35 +78,48 @@ impl State {
 
     /// A sample has come, so long after the last one. While paused, nothing changes.
     pub(super) fn sample(&mut self, sample: Sample, since_last: Duration) {
-        self.failure = None;
+        let Sample { nodes, missing } = sample;
+        self.failure = (!missing.is_empty()).then(|| missing.join("; "));
         if self.is_paused {
             return;
         }
+        let info: Info = nodes.iter().map(|node| node.info.clone()).sum();
         let seconds = since_last.as_secs_f64().max(0.001);
-        // Counters that fall belong to another run of the server; without a last sample nothing has happened yet.
-        let is_new = self.info.version.is_empty();
+        // Counters that fall belong to another run of the server; without a last sample of the same nodes nothing has
+        // happened yet.
+        let is_new = std::mem::replace(&mut self.answering, nodes.len()) != nodes.len();
         let rate = |now: u64, last: u64| if is_new { 0.0 } else { now.saturating_sub(last) as f64 / seconds };
         self.rates = Rates {
-            granted: rate(sample.info.granted, self.info.granted),
-            refused: rate(sample.info.refused, self.info.refused),
-            expired: rate(sample.info.expired, self.info.expired),
+            granted: rate(info.granted, self.info.granted),
+            refused: rate(info.refused, self.info.refused),
+            expired: rate(info.expired, self.info.expired),
         };
-        self.info = sample.info;
-        for held in sample.locks {
+        self.info = info;
+        if missing.is_empty() {
+            self.locks.retain(|_, row| nodes.iter().any(|node| node.node == row.node));
+        }
+        nodes.into_iter().for_each(|node| self.locks_of(node));
+    }
+
+    /// What a node has shown of its locks.
+    fn locks_of(&mut self, sample: NodeSample) {
+        let NodeSample { node, locks, is_pass_over, waits, .. } = sample;
+        let pass = self.passes.get(&node).copied().unwrap_or_default();
+        for held in locks {
             if self.locks.len() < LOCKS_MAX || self.locks.contains_key(&held.key) {
                 let wait_ms =
                     self.locks.get(&held.key).and_then(|row| row.wait_ms).filter(|_| held.waiters > 0);
-                self.locks.insert(held.key.clone(), Row { held, wait_ms, pass: self.pass });
+                self.locks.insert(held.key.clone(), Row { held, wait_ms, node: node.clone(), pass });
             }
         }
-        for (key, wait) in sample.waits {
+        for (key, wait) in waits {
             if let Some(row) = self.locks.get_mut(&key) {
                 row.wait_ms = Some(wait);
             }
         }
-        if sample.is_pass_over {
-            self.locks.retain(|_, row| row.pass == self.pass);
-            self.pass += 1;
+        if is_pass_over {
+            self.locks.retain(|_, row| row.node != node || row.pass == pass);
+            self.passes.insert(node, pass + 1);
         }
     }
 
@@ -174,12 +190,13 @@ impl State {
         self.locks.len()
     }
 
-    /// The keys with the longest queues, whose waits are worth asking for. A queue that is too long is left out.
-    pub(super) fn longest(&self) -> Vec<Vec<u8>> {
+    /// The keys with the longest queues, whose waits are worth asking for, each with its node. A queue that is too long is
+    /// left out.
+    pub(super) fn longest(&self) -> Vec<(String, Vec<u8>)> {
         let mut rows: Vec<&Row> = self.locks.values().collect();
         rows.retain(|row| (1..=ASKED_WAITERS_MAX).contains(&row.held.waiters));
         rows.sort_by_key(|row| std::cmp::Reverse(row.held.waiters));
-        rows.into_iter().map(|row| row.held.key.clone()).take(LONGEST).collect()
+        rows.into_iter().map(|row| (row.node.clone(), row.held.key.clone())).take(LONGEST).collect()
     }
 
     /// The clients that hold most of the locks known, with how many.

@@ -50,7 +50,10 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         Line::from(first),
         Line::from(format!(
             "{} commands/s   clients {}, of which {} wait   memory {}",
-            info.ops_per_sec, info.clients, info.blocked, info.memory
+            info.ops_per_sec,
+            info.clients,
+            info.blocked,
+            size(info.memory_bytes)
         )),
         Line::from(format!(
             "held {}   waiting {}   granted {:.0}/s   refused {:.0}/s   expired {:.0}/s",
@@ -145,6 +148,15 @@ fn span(millis: u64) -> String {
     }
 }
 
+/// Bytes in their largest unit, as INFO writes them.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.2}{name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
 /// Lines for losses and clients, with their title.
 const FOOT_LINES: u16 = 7;
 
@@ -157,7 +169,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
     use super::*;
-    use crate::top::sample::{Info, Loss, Sample};
+    use crate::top::sample::{Info, Loss, NodeSample, Sample};
     use crate::top::state::Next;
     use redlatch_client::{Client, Held, Holder};
 
@@ -170,15 +182,21 @@ mod tests {
         held
     }
 
-    fn sample() -> Sample {
-        Sample {
+    /// The sample of a server that is in no cluster.
+    fn of_one(node: NodeSample) -> Sample {
+        Sample { nodes: vec![node], ..Sample::default() }
+    }
+
+    fn sample() -> NodeSample {
+        NodeSample {
+            node: "127.0.0.1:6379".into(),
             info: Info {
                 version: "0.1.0".into(),
                 uptime_secs: 3_723,
                 clients: 210,
                 blocked: 12,
                 ops_per_sec: 12_345,
-                memory: "1.20M".into(),
+                memory_bytes: 1_258_291,
                 held: 3,
                 waiters: 9,
                 granted: 1_000,
@@ -197,10 +215,10 @@ mod tests {
 
     fn state() -> State {
         let mut state = State::new("127.0.0.1:6379");
-        state.sample(sample(), Duration::from_secs(1));
+        state.sample(of_one(sample()), Duration::from_secs(1));
         let mut next = sample();
         next.info.granted = 1_500;
-        state.sample(next, Duration::from_secs(2));
+        state.sample(of_one(next), Duration::from_secs(2));
         state.lose(Loss { key: "lock:x".into(), what: "41 expired".into() });
         state
     }
@@ -244,10 +262,11 @@ mod tests {
         press(&mut state, &[KeyCode::Esc, KeyCode::Down, KeyCode::PageDown]);
         assert_eq!(state.scrolled, 2, "the last row stays");
         press(&mut state, &[KeyCode::Char('p')]);
-        state.sample(Sample { is_pass_over: true, ..Sample::default() }, Duration::from_secs(1));
+        let nothing = of_one(NodeSample { locks: Vec::new(), ..sample() });
+        state.sample(nothing.clone(), Duration::from_secs(1));
         assert_eq!(state.known(), 3, "paused");
         press(&mut state, &[KeyCode::Char('p')]);
-        state.sample(Sample { is_pass_over: true, ..Sample::default() }, Duration::from_secs(1));
+        state.sample(nothing, Duration::from_secs(1));
         assert_eq!(state.known(), 0);
         assert_eq!(state.press(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)), Next::End);
         assert_eq!(state.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Next::End);
@@ -267,7 +286,8 @@ mod tests {
     fn a_script_that_runs_for_long_is_shown_and_the_locks_stay() {
         let mut state = state();
         let info = Info { script: Some(("7 worker".into(), 61_000)), ..sample().info };
-        state.sample(Sample { info, ..Sample::default() }, Duration::from_secs(1));
+        let script = NodeSample { info, locks: Vec::new(), is_pass_over: false, ..sample() };
+        state.sample(of_one(script), Duration::from_secs(1));
         assert!(shown(&state, 110, 18).contains("  a script of client 7 worker runs for 1 m 1 s"));
         assert_eq!(state.known(), 3);
     }
@@ -275,11 +295,28 @@ mod tests {
     #[test]
     fn a_lock_stays_until_a_whole_pass_has_not_found_it() {
         let mut state = state();
-        let part = Sample { locks: vec![held("lock:a", "w", 0, 1)], ..sample() };
-        state.sample(Sample { is_pass_over: false, ..part.clone() }, Duration::from_secs(1));
+        let part = NodeSample { locks: vec![held("lock:a", "w", 0, 1)], ..sample() };
+        state.sample(of_one(NodeSample { is_pass_over: false, ..part.clone() }), Duration::from_secs(1));
         assert_eq!(state.known(), 3);
-        state.sample(part, Duration::from_secs(1));
+        state.sample(of_one(part), Duration::from_secs(1));
         assert_eq!(state.known(), 1);
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_add_up_and_one_that_is_missing_keeps_its_locks() {
+        let (here, there) = (sample(), NodeSample { node: "there:6379".into(), ..sample() });
+        let there = NodeSample { locks: vec![held("other", "w", 8, 1)], ..there };
+        let mut state = State::new("127.0.0.1:6379");
+        let both = Sample { nodes: vec![here.clone(), there], ..Sample::default() };
+        state.sample(both, Duration::from_secs(1));
+        assert_eq!((state.known(), state.info.held, state.info.memory_bytes), (4, 6, 2 * 1_258_291));
+        assert_eq!(state.longest()[0], ("there:6379".to_owned(), b"other".to_vec()));
+        let missing = vec!["there:6379: no answer".to_owned()];
+        state.sample(Sample { nodes: vec![here.clone()], missing }, Duration::from_secs(1));
+        assert_eq!(state.known(), 4);
+        assert!(shown(&state, 110, 18).contains("there:6379: no answer"));
+        state.sample(of_one(here), Duration::from_secs(1));
+        assert_eq!((state.known(), &state.failure), (3, &None));
     }
 
     /// `~` is a horizontal line.

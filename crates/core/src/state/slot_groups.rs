@@ -40,9 +40,9 @@ impl SlotGroup {
         self.all.len()
     }
 
-    /// The first slot of this group.
-    pub fn first_slot(&self) -> u16 {
-        *self.slots.start()
+    /// The slots of this group.
+    pub fn slots(&self) -> &RangeInclusive<u16> {
+        &self.slots
     }
 
     /// Whether the slot is in this group.
@@ -62,10 +62,12 @@ impl SlotGroup {
         self.all.iter().find(|group| group.slots.contains(&slot))?.leader.lock().clone()
     }
 
-    /// The leaders that are known, each with its slots, in the order of these.
-    pub fn leaders(&self) -> Vec<(RangeInclusive<u16>, ClusterNode)> {
-        let led = |group: &OtherGroup| Some((group.slots.clone(), group.leader.lock().clone()?));
-        self.all.iter().filter_map(led).collect()
+    /// The leaders that are known, each with the number and the slots of its group, in the order of these.
+    pub fn leaders(&self) -> Vec<(u16, RangeInclusive<u16>, ClusterNode)> {
+        let led = |(number, group): (u16, &OtherGroup)| {
+            Some((number, group.slots.clone(), group.leader.lock().clone()?))
+        };
+        (0..).zip(self.all.iter()).filter_map(led).collect()
     }
 }
 
@@ -86,7 +88,7 @@ mod tests {
         assert_eq!((first.leader_of(0), first.leaders()), (None, vec![]));
         second.set_leader(Some(node(7)));
         assert_eq!(first.leader_of(16_383), Some(node(7)));
-        assert_eq!(first.leaders(), [(8192..=16_383, node(7))]);
+        assert_eq!(first.leaders(), [(1, 8192..=16_383, node(7))]);
         second.set_leader(None);
         assert_eq!(second.leaders(), []);
     }

@@ -385,7 +385,7 @@ fn info_of_replicated(call: &Call<'_, '_>, cluster: &ClusterFacts) -> String {
     let mut text: String = lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect();
     if let Some(group) = &cluster.group {
         let leaders = group.leaders();
-        let slots: usize = leaders.iter().map(|(slots, _)| slots.len()).sum();
+        let slots: usize = leaders.iter().map(|(_, slots, _)| slots.len()).sum();
         let (leaders, count, number) = (leaders.len(), group.count(), group.number);
         text += &format!("cluster_slots_assigned:{slots}\r\ncluster_slots_ok:{slots}\r\n");
         text += &format!("cluster_size:{leaders}\r\ncluster_groups:{count}\r\ncluster_group:{number}\r\n");

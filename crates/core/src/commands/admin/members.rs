@@ -66,9 +66,9 @@ pub(super) fn members(call: &Call<'_, '_>) -> Vec<Member> {
 
 /// The leaders of all groups that have one, in the order of their slots.
 fn leaders(call: &Call<'_, '_>, group: &SlotGroup) -> Vec<Member> {
-    let member = |(slots, leader): (RangeInclusive<u16>, ClusterNode)| Member {
+    let member = |(number, slots, leader): (u16, RangeInclusive<u16>, ClusterNode)| Member {
         owner: SlotOwner::of_leader(&call.session.client, call.shared, &leader),
-        is_me: slots.contains(&group.first_slot()),
+        is_me: number == group.number,
         master: None,
         offset: 0,
         has_failed: false,

@@ -603,6 +603,20 @@ function showTotals(totals) {
   }
 }
 
+/** The group of slots that is shown, where several share them out, and where the others are. */
+function showGroup(group) {
+  $("group").hidden = !group;
+  if (!group) return;
+  const [first, last] = group.slots;
+  const others = group.others.flatMap(({ number, leader, http_port }) => {
+    const where = make(http_port ? "a" : "span", "", `${number} (${leader})`);
+    if (http_port) where.href = `${location.protocol}//${location.hostname}:${http_port}/`;
+    return [" ", where];
+  });
+  $("group").replaceChildren(make("b", "", `Group ${group.number} of ${group.count} alone: slots ${first} to ${last}.`),
+    " The others, at their leaders:", ...others);
+}
+
 function receive(name, data) {
   if (name === "error") return showState("lost", data.error);
   offset = data.now - Date.now();
@@ -610,6 +624,7 @@ function receive(name, data) {
     locks.clear();
     isAdmin = data.admin;
     say($("version"), data.version);
+    showGroup(data.group);
   }
   for (const key of data.removed) locks.delete(idOf(key));
   for (const lock of data.locks) {

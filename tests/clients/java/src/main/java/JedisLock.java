@@ -26,7 +26,7 @@ final class JedisLock implements HandLocks.Lock {
     }
 
     private JedisLock(JedisCluster cluster) {
-        this(cluster, cluster.scriptLoad(HandLocks.EXTEND, "any key"), cluster::close);
+        this(cluster, cluster.scriptLoad(HandLocks.EXTEND), cluster::close);
     }
 
     private JedisLock(JedisCommands jedis, String extend, Runnable close) {
