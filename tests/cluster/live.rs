@@ -8,8 +8,10 @@ use nix::sys::signal::Signal;
 
 use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
+use super::porcupine::{Judgement, judge};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
+use crate::mutex::history::Call;
 use crate::mutex::{check_run, lasts};
 
 const NODES: usize = 3;
@@ -39,7 +41,7 @@ pub(super) fn check_while(
     nodes: &mut [Node],
     others: Vec<Command>,
     mut strike: impl FnMut(&mut [Node]),
-) -> Verdict {
+) -> (Verdict, Vec<Call>) {
     let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
     let mut restart = || {
         strike(nodes);
@@ -48,7 +50,7 @@ pub(super) fn check_while(
     check_run(name, &addresses, lasts, others, (told, &mut restart))
 }
 
-/// Like [`check_while`], and nothing may be found. `strike` is given the nodes, and the number of the one that leads.
+/// Like [`check_while`], and neither the checker nor Porcupine may find anything. `strike` is given the nodes, and the number of the one that leads.
 fn try_while(
     (name, lasts_min, told): (&str, Duration, Told),
     mut nodes: Vec<Node>,
@@ -56,7 +58,7 @@ fn try_while(
     mut strike: impl FnMut(&mut [Node], usize),
 ) {
     let mut strikes = 0;
-    let verdict = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
+    let (verdict, calls) = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
         strike_leader(nodes, |nodes, leader| {
             strikes += 1;
             strike(nodes, leader);
@@ -69,6 +71,10 @@ fn try_while(
     assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
     assert!(verdict.grants > 0 && verdict.extensions > 0 && verdict.tokens > 0, "{verdict:?}");
     assert!(strikes > 1, "{name}: {strikes} strikes");
+    assert!(
+        matches!(judge(&calls), None | Some(Judgement::Accepted)),
+        "Porcupine finds no order of the calls"
+    );
     println!("{name}: {strikes} strikes");
 }
 
