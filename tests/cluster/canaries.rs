@@ -1,4 +1,4 @@
-//! Clusters that are broken on purpose, as processes: the live checker must catch each.
+//! Clusters that are broken on purpose, as processes: the live checker must catch each, and so must Porcupine.
 //!
 //! The same defects, and two more, are tried in `simulation::replicating`.
 
@@ -20,8 +20,10 @@ use super::live::{
     LONGER_THAN_SESSIONS, check_while, python_in_groups, start, start_groups, stop_for, stop_for_a_while,
     strike_leader,
 };
+use super::porcupine::{Judgement, judge};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
+use crate::mutex::history::Call;
 use crate::support::http::HttpClient;
 
 /// How long a broken cluster is watched per attempt, and how many attempts: a defect needs two clients that meet.
@@ -40,6 +42,30 @@ pub(super) fn must_be_caught(fault: &str, mut round: impl FnMut() -> Verdict) {
     panic!("{fault} went unnoticed for {ROUNDS_MAX} rounds");
 }
 
+/// Watches clusters until the checker, and Porcupine where it is installed, have found what is wrong with one.
+fn must_be_caught_by_both(fault: &str, mut round: impl FnMut() -> (Verdict, Vec<Call>)) {
+    let (mut is_caught, mut is_rejected) = (false, false);
+    for number in 1..=ROUNDS_MAX {
+        let (verdict, calls) = round();
+        if let Some(finding) = verdict.unsafe_findings().first().filter(|_| !is_caught) {
+            println!("{fault}, round {number}: {finding:?}");
+            is_caught = true;
+        }
+        match judge(&calls) {
+            Some(Judgement::Accepted) => {}
+            Some(Judgement::Rejected(lock)) => {
+                println!("{fault}, round {number}: Porcupine finds no order of the calls of {lock}");
+                is_rejected = true;
+            }
+            None => is_rejected = true,
+        }
+        if is_caught && is_rejected {
+            return;
+        }
+    }
+    panic!("{fault}: in {ROUNDS_MAX} rounds caught: {is_caught}, rejected by Porcupine: {is_rejected}");
+}
+
 /// A member of etcd, and a broken proxy before it.
 fn behind(fault: Fault) -> (Etcd, Proxy) {
     let etcd = Etcd::start_one(&[]);
@@ -48,7 +74,11 @@ fn behind(fault: Fault) -> (Etcd, Proxy) {
 }
 
 /// Runs clients through two nodes, while `strike` harms the one that leads.
-fn watch((name, told): (&str, Told), endpoints: &str, mut strike: impl FnMut(&mut Node)) -> Verdict {
+fn watch(
+    (name, told): (&str, Told),
+    endpoints: &str,
+    mut strike: impl FnMut(&mut Node),
+) -> (Verdict, Vec<Call>) {
     let mut nodes = start(endpoints, &[Host::local(), Host::local()]);
     check_while((name, ROUND, told), &mut nodes, python(), |nodes| {
         strike_leader(nodes, |nodes, leader| strike(&mut nodes[leader]));
@@ -59,15 +89,19 @@ fn watch((name, told): (&str, Told), endpoints: &str, mut strike: impl FnMut(&mu
 #[ignore = "needs etcd"]
 fn a_cluster_behind_a_whole_proxy_is_not_caught() {
     let (_etcd, proxy) = behind(Fault::None);
-    let verdict = watch(("cluster behind a proxy", Told::Late), &proxy.endpoint(), stop_for_a_while);
+    let (verdict, calls) = watch(("cluster behind a proxy", Told::Late), &proxy.endpoint(), stop_for_a_while);
     assert!(verdict.unsafe_findings().is_empty(), "{:?}", verdict.unsafe_findings());
     assert!(verdict.grants > 0, "{verdict:?}");
+    assert!(
+        matches!(judge(&calls), None | Some(Judgement::Accepted)),
+        "Porcupine finds no order of the calls"
+    );
 }
 
 #[test]
 #[ignore = "needs etcd"]
 fn commits_without_the_fence_are_caught() {
-    must_be_caught("commits without the fence", || {
+    must_be_caught_by_both("commits without the fence", || {
         let (_etcd, proxy) = behind(Fault::NoFence);
         watch(("cluster without the fence", Told::Late), &proxy.endpoint(), stop_for_a_while)
     });
@@ -77,7 +111,7 @@ fn commits_without_the_fence_are_caught() {
 #[test]
 #[ignore = "needs etcd"]
 fn two_leaders_of_one_group_are_caught() {
-    must_be_caught("groups without the fence", || {
+    must_be_caught_by_both("groups without the fence", || {
         let (_etcd, proxy) = behind(Fault::NoFence);
         let mut nodes = start_groups(&proxy.endpoint(), &[Host::local(), Host::local()]);
         let mut turn = 0;
@@ -92,7 +126,7 @@ fn two_leaders_of_one_group_are_caught() {
 #[test]
 #[ignore = "needs etcd"]
 fn replies_before_the_commit_are_caught() {
-    must_be_caught("replies before the commit", || {
+    must_be_caught_by_both("replies before the commit", || {
         let (_etcd, proxy) = behind(Fault::EarlyReplies);
         watch(("cluster with early replies", Told::Late), &proxy.endpoint(), |leader| {
             leader.signal(Signal::SIGKILL);
@@ -105,7 +139,7 @@ fn replies_before_the_commit_are_caught() {
 #[test]
 #[ignore = "needs etcd"]
 fn a_lock_time_that_does_not_go_on_is_caught() {
-    must_be_caught("lock time ahead of that of the leader before", || {
+    must_be_caught_by_both("lock time ahead of that of the leader before", || {
         let etcd = Etcd::start_one(&[]);
         let mut jumps = 0;
         watch(("cluster with another lock time", Told::Late), &etcd.endpoints(), |leader| {
@@ -121,7 +155,7 @@ fn a_lock_time_that_does_not_go_on_is_caught() {
 #[test]
 #[ignore = "needs etcd"]
 fn sessions_that_a_deposed_leader_keeps_are_caught() {
-    must_be_caught("sessions that a deposed leader keeps", || {
+    must_be_caught_by_both("sessions that a deposed leader keeps", || {
         let etcd = Etcd::start_one(&[]);
         watch(("cluster with a leader that is stopped for long", Told::First), &etcd.endpoints(), |leader| {
             stop_for(leader, LONGER_THAN_SESSIONS);

@@ -8,8 +8,10 @@ use nix::sys::signal::Signal;
 
 use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
+use super::porcupine::{Judgement, judge};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
+use crate::mutex::history::Call;
 use crate::mutex::{check_run, lasts};
 
 const NODES: usize = 3;
@@ -61,7 +63,7 @@ pub(super) fn check_while(
     nodes: &mut [Node],
     others: Vec<Command>,
     mut strike: impl FnMut(&mut [Node]),
-) -> Verdict {
+) -> (Verdict, Vec<Call>) {
     let addresses: Vec<_> = nodes.iter().map(Node::address).collect();
     let mut restart = || {
         strike(nodes);
@@ -70,8 +72,7 @@ pub(super) fn check_while(
     check_run(name, &addresses, lasts, others, (told, &mut restart))
 }
 
-/// Like [`check_while`] for a cluster of one group, and nothing may be found. `strike` is given the nodes, and the number of the
-/// one that leads.
+/// Like [`try_with`] for a cluster of one group. `strike` is given the nodes, and the number of the one that leads.
 fn try_while(
     what: (&str, Duration, Told),
     nodes: Vec<Node>,
@@ -88,7 +89,7 @@ fn try_while(
     });
 }
 
-/// Like [`check_while`], and nothing may be found. `strike` says whether it has harmed anything.
+/// Like [`check_while`], and neither the checker nor Porcupine may find anything. `strike` says whether it has harmed anything.
 fn try_with(
     (name, lasts_min, told): (&str, Duration, Told),
     mut nodes: Vec<Node>,
@@ -96,7 +97,7 @@ fn try_with(
     mut strike: impl FnMut(&mut [Node]) -> bool,
 ) {
     let mut strikes = 0;
-    let verdict = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
+    let (verdict, calls) = check_while((name, lasts().max(lasts_min), told), &mut nodes, others, |nodes| {
         strikes += u32::from(strike(nodes));
     });
     let found = verdict.unsafe_findings();
@@ -106,6 +107,10 @@ fn try_with(
     assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
     assert!(verdict.grants > 0 && verdict.extensions > 0 && verdict.tokens > 0, "{verdict:?}");
     assert!(strikes > 1, "{name}: {strikes} strikes");
+    assert!(
+        matches!(judge(&calls), None | Some(Judgement::Accepted)),
+        "Porcupine finds no order of the calls"
+    );
     println!("{name}: {strikes} strikes");
 }
 

@@ -211,7 +211,7 @@ fn check_through_a_restore(name: &str, words: &[&str]) -> Verdict {
     let mut nodes = [(); 2].map(|()| Node::start(&etcd, &settings));
     wait_until("a leader", || nodes.iter_mut().any(Node::leads));
     let (mut strikes, mut snapshot) = (0, None);
-    let mut verdict = check_while((name, WATCHED_FOR, Told::Late), &mut nodes, python(), |nodes| {
+    let (mut verdict, _) = check_while((name, WATCHED_FOR, Told::Late), &mut nodes, python(), |nodes| {
         strikes += 1;
         match strikes {
             1 => snapshot = Some(etcd.save()),

@@ -26,7 +26,7 @@ mod cases;
 pub(crate) mod checker;
 pub(crate) mod client;
 pub(crate) mod harness;
-mod history;
+pub(crate) mod history;
 mod under_attack;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -198,7 +198,8 @@ impl RunningServer {
     }
 }
 
-/// Runs clients, and other programs, on servers that `restart` harms every second or so; prints and returns the verdict.
+/// Runs clients, and other programs, on servers that `restart` harms every second or so; prints the verdict, and returns it
+/// with the calls.
 #[cfg(feature = "etcd")]
 pub(crate) fn check_run(
     name: &str,
@@ -206,10 +207,11 @@ pub(crate) fn check_run(
     lasts: Duration,
     others: Vec<Command>,
     restart: (Told, harness::Restart<'_>),
-) -> Verdict {
-    let verdict = check(&harness::run(servers, seed(), lasts, others, Some(restart)).expect("a whole run"));
+) -> (Verdict, Vec<history::Call>) {
+    let calls = harness::run(servers, seed(), lasts, others, Some(restart)).expect("a whole run");
+    let verdict = check(&calls);
     report(name, &verdict);
-    verdict
+    (verdict, calls)
 }
 
 fn report(name: &str, verdict: &Verdict) {
