@@ -20,7 +20,7 @@ use super::live::{
     LONGER_THAN_SESSIONS, check_while, python_in_groups, start, start_groups, stop_for, stop_for_a_while,
     strike_leader,
 };
-use super::porcupine::{Judgement, judge};
+use super::porcupine::{self, Outcome};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
 use crate::mutex::history::Call;
@@ -51,9 +51,9 @@ fn must_be_caught_by_both(fault: &str, mut round: impl FnMut() -> (Verdict, Vec<
             println!("{fault}, round {number}: {finding:?}");
             is_caught = true;
         }
-        match judge(&calls) {
-            Some(Judgement::Accepted) => {}
-            Some(Judgement::Rejected(lock)) => {
+        match porcupine::check(&calls) {
+            Some(Outcome::Accepted) => {}
+            Some(Outcome::Rejected(lock)) => {
                 println!("{fault}, round {number}: Porcupine finds no order of the calls of {lock}");
                 is_rejected = true;
             }
@@ -93,7 +93,7 @@ fn a_cluster_behind_a_whole_proxy_is_not_caught() {
     assert!(verdict.unsafe_findings().is_empty(), "{:?}", verdict.unsafe_findings());
     assert!(verdict.grants > 0, "{verdict:?}");
     assert!(
-        matches!(judge(&calls), None | Some(Judgement::Accepted)),
+        matches!(porcupine::check(&calls), None | Some(Outcome::Accepted)),
         "Porcupine finds no order of the calls"
     );
 }

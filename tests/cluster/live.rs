@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
-use super::porcupine::{Judgement, judge};
+use super::porcupine::{self, Outcome};
 use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
 use crate::mutex::history::Call;
@@ -89,7 +89,8 @@ fn try_while(
     });
 }
 
-/// Like [`check_while`], and neither the checker nor Porcupine may find anything. `strike` says whether it has harmed anything.
+/// Like [`check_while`], and neither the checker nor Porcupine may find anything. `strike` says whether it has harmed
+/// anything.
 fn try_with(
     (name, lasts_min, told): (&str, Duration, Told),
     mut nodes: Vec<Node>,
@@ -108,7 +109,7 @@ fn try_with(
     assert!(verdict.grants > 0 && verdict.extensions > 0 && verdict.tokens > 0, "{verdict:?}");
     assert!(strikes > 1, "{name}: {strikes} strikes");
     assert!(
-        matches!(judge(&calls), None | Some(Judgement::Accepted)),
+        matches!(porcupine::check(&calls), None | Some(Outcome::Accepted)),
         "Porcupine finds no order of the calls"
     );
     println!("{name}: {strikes} strikes");

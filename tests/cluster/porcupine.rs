@@ -1,8 +1,8 @@
-//! The histories of the live checker, judged once more by Porcupine, a checker of linearizability that is not ours.
+//! The histories of the live checker, checked once more by Porcupine, a checker of linearizability that is not ours.
 //!
-//! Belongs here  the export of a history, and what becomes of the judgement. The model of a lock with leases is in Go:
-//!               `tests/clients/porcupine/lease.go`. Other keys are judged in `registers`.
-//! Skips         where Go, or the program, is not installed, the judgement is left out and that is printed. With
+//! Belongs here  the export of a history, and what becomes of the outcome. The model of a lock with leases is in Go:
+//!               `tests/clients/porcupine/lease.go`. Other keys are checked in `registers`.
+//! Skips         where Go, or the program, is not installed, the outcome is left out and that is printed. With
 //!               REDLATCH_REQUIRE_CLIENTS=1 it must be there.
 
 use std::fmt::Write as _;
@@ -18,19 +18,19 @@ use crate::support::binary::Directory;
 
 /// What Porcupine says of a history.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) enum Judgement {
+pub(super) enum Outcome {
     Accepted,
     /// No order of the calls of this key is possible.
     Rejected(String),
 }
 
-/// Judges the calls of a run. `None`: Porcupine is not installed.
-pub(super) fn judge(calls: &[Call]) -> Option<Judgement> {
-    judge_lines(&lines(calls))
+/// Checks the calls of a run. `None`: Porcupine is not installed.
+pub(super) fn check(calls: &[Call]) -> Option<Outcome> {
+    check_lines(&lines(calls))
 }
 
-/// Judges a history: a call in JSON per line, as `tests/clients/porcupine/main.go` reads it.
-pub(super) fn judge_lines(lines: &str) -> Option<Judgement> {
+/// Checks a history: a call in JSON per line, as `tests/clients/porcupine/main.go` reads it.
+pub(super) fn check_lines(lines: &str) -> Option<Outcome> {
     let installer = match Installer::open("porcupine") {
         Ok(installer) => installer,
         Err(Closed::Missing(why)) if !is_set("REDLATCH_REQUIRE_CLIENTS") => {
@@ -42,15 +42,15 @@ pub(super) fn judge_lines(lines: &str) -> Option<Judgement> {
     let directory = Directory::new();
     let history = directory.root().join("history");
     fs::write(&history, lines).expect("room for a history");
-    let finished = run(installer.command(&["bin/judge", &history.display().to_string()]), JUDGE_TIME_MAX);
-    let finished = finished.expect("the judge starts");
+    let finished = run(installer.command(&["bin/check", &history.display().to_string()]), CHECK_TIME_MAX);
+    let finished = finished.expect("the program starts");
     assert_eq!(finished.failure(), None, "{:?}", finished.lines);
-    let [line] = &finished.lines[..] else { panic!("the judge says {:?}", finished.lines) };
+    let [line] = &finished.lines[..] else { panic!("the program says {:?}", finished.lines) };
     match line.split_once(' ').unwrap_or((line, "")) {
-        ("accepted", _) => Some(Judgement::Accepted),
-        ("rejected", lock) => Some(Judgement::Rejected(lock.to_owned())),
+        ("accepted", _) => Some(Outcome::Accepted),
+        ("rejected", lock) => Some(Outcome::Rejected(lock.to_owned())),
         // An order was neither found nor ruled out in time.
-        _ => panic!("Porcupine has not judged the history: {line}"),
+        _ => panic!("Porcupine has not decided on the history: {line}"),
     }
 }
 
@@ -88,7 +88,7 @@ fn line(call: &Call) -> Value {
     })
 }
 
-const JUDGE_TIME_MAX: Duration = Duration::from_secs(300);
+const CHECK_TIME_MAX: Duration = Duration::from_secs(300);
 
 #[test]
 #[ignore = "needs the packages of tests/clients/porcupine"]
@@ -97,7 +97,7 @@ fn every_kind_of_broken_history_is_rejected_by_porcupine() {
     let granted = "sent a 10 k acquire A 1\ngot a 20 yes 5\n";
     let accepted = |more: &str| {
         let calls = read(&format!("{granted}{more}")).expect("a history");
-        judge(&calls).map(|judgement| judgement == Judgement::Accepted)
+        check(&calls).map(|outcome| outcome == Outcome::Accepted)
     };
     let fine = [
         ("another one later", "sent b 30 k acquire B 1\ngot b 1000010 yes 6\n"),

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::broken::{Fault, Proxy};
 use super::harness::{Etcd, Host, Node};
 use super::live::{start, stop_for_a_while, strike_leader};
-use super::porcupine::{Judgement, judge_lines};
+use super::porcupine::{Outcome, check_lines};
 use crate::mutex::client::now_ns;
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
@@ -86,7 +86,7 @@ impl Client<'_> {
 }
 
 /// What Porcupine says of clients of these nodes, whose leader is struck so many times. `None`: it is not installed.
-fn judge_while(mut nodes: Vec<Node>, strikes: usize, mut strike: impl FnMut(&mut Node)) -> Option<Judgement> {
+fn outcome_while(mut nodes: Vec<Node>, strikes: usize, mut strike: impl FnMut(&mut Node)) -> Option<Outcome> {
     let addresses: Vec<SocketAddr> = nodes.iter().map(Node::address).collect();
     let is_over = AtomicBool::new(false);
     let lines = scope(|scope| {
@@ -116,7 +116,7 @@ fn judge_while(mut nodes: Vec<Node>, strikes: usize, mut strike: impl FnMut(&mut
             .collect::<String>()
     });
     assert!(lines.contains("\"holder\",") && lines.contains("\"yes\""), "somebody was answered");
-    judge_lines(&lines)
+    check_lines(&lines)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn what_clients_read_and_write_has_one_order_while_leaders_change() {
     let etcd = Etcd::start_one(&[]);
     let nodes = start(&etcd.endpoints(), &[Host::local(), Host::local(), Host::local()]);
     let mut strikes = 0;
-    let judgement = judge_while(nodes, 6, |leader| {
+    let outcome = outcome_while(nodes, 6, |leader| {
         strikes += 1;
         if strikes % 2 == 0 {
             stop_for_a_while(leader);
@@ -134,7 +134,7 @@ fn what_clients_read_and_write_has_one_order_while_leaders_change() {
             leader.restart();
         }
     });
-    assert!(matches!(judgement, None | Some(Judgement::Accepted)), "{judgement:?}");
+    assert!(matches!(outcome, None | Some(Outcome::Accepted)), "{outcome:?}");
     assert!(strikes > 1, "{strikes} strikes");
 }
 
@@ -145,13 +145,13 @@ fn writes_that_are_answered_before_the_commit_are_rejected() {
         let etcd = Etcd::start_one(&[]);
         let proxy = Proxy::before(etcd.address(), Fault::EarlyReplies);
         let nodes = start(&proxy.endpoint(), &[Host::local(), Host::local()]);
-        let judgement = judge_while(nodes, 2, |leader| {
+        let outcome = outcome_while(nodes, 2, |leader| {
             leader.signal(Signal::SIGKILL);
             proxy.lose_commits();
             leader.restart();
         });
-        match judgement {
-            Some(Judgement::Accepted) => {}
+        match outcome {
+            Some(Outcome::Accepted) => {}
             rejected => return println!("round {round}: {rejected:?}"),
         }
     }

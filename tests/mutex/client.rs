@@ -495,8 +495,8 @@ pub(crate) const HONEST_PASSWORD: &str = "honest-password";
 
 /// How often a client that waits looks whether its connection is open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long half of the clients wait for a server that MOVED has named. Another one may have its locks by then; those who go on
-/// waiting hear what it answers in the end.
+/// How long half of the clients wait for a server that MOVED has named. Another one may have its locks by then; those who
+/// go on waiting hear what it answers in the end.
 const MOVED_PATIENCE: Duration = Duration::from_millis(300);
 /// From a lost connection to the next call.
 const RECONNECT: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-// Command judge reads the history of a run, a call per line in JSON, and says whether Porcupine finds an order of its calls
+// Command check reads the history of a run, a call per line in JSON, and says whether Porcupine finds an order of its calls
 // that a lock with leases, or a register, allows: `accepted`, `rejected KEY` or `undecided KEY`.
 package main
 
