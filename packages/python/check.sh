@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-readonly WHEEL_BYTES_MAX=4000000
+readonly WHEEL_BYTES_MAX="${WHEEL_BYTES_MAX:-4000000}"
 CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-../../target}")"
 readonly SHOP="$CARGO_TARGET_DIR/ci/python-package"
 readonly PYTHON="$SHOP/venv/bin/python"
