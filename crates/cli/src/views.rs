@@ -107,11 +107,10 @@ async fn answer(view: View) -> Result<u8, Failure> {
         Question::Cluster => {
             let text = cluster_info(&mut locks.open().await?).await?;
             let value = cluster_value(&text);
-            if value["groups"].as_u64() > Some(1) {
-                return groups(&locks, view.json).await;
+            match value["groups"].as_u64() {
+                Some(2..) => groups(&locks, view.json).await,
+                _ => say(view.json, &value, &text).map(|_| Ok(0))?,
             }
-            say(view.json, &value, &text)?;
-            Ok(0)
         }
         Question::HandOver => hand_over(&locks, view.json).await,
         Question::List(pattern) => list(&locks, &pattern, view.json).await,
