@@ -33,7 +33,7 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
             words.extend([b"0".to_vec(), words::text(rng)]);
         }
     }
-    tame(&mut words);
+    tame(&mut words, rng);
     words
 }
 
@@ -172,7 +172,7 @@ const JUNK: &[&[u8]] = &[
 ];
 
 /// Removes parts of a request on which two servers with their own clocks and rngs cannot agree, or that fill memory.
-pub(crate) fn tame(words: &mut Words) {
+pub(crate) fn tame(words: &mut Words, rng: &mut Rng) {
     let Some(name) = words.first().map(|name| name.to_ascii_uppercase()) else { return };
     // Whether a short lease has ended would depend on the duration of the run.
     let is_short = |word: &[u8]| number(word).is_some_and(|number| (1..100_000_000).contains(&number));
@@ -182,7 +182,7 @@ pub(crate) fn tame(words: &mut Words) {
         let is_lease =
             after == b"EX" || after == b"PX" || at == 2 && takes_a_lease.contains(&name.as_slice());
         if is_lease && is_short(&words[at]) {
-            words[at] = b"123456789".to_vec();
+            words[at] = words::long_lease(rng);
         }
         // A key set with a past deadline stays in Redis until it is read, and its removal is an event.
         let is_past = number(&words[at]).is_some_and(|number| (1..4_000_000_000_000).contains(&number));

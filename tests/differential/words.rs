@@ -59,14 +59,19 @@ pub(crate) fn bound(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A time to live: longer than any run, or one that is refused or ends at once. All values differ, so comparisons
-/// between them do not depend on how long a run took.
+/// A time to live: longer than any run, or one that is refused or ends at once.
 pub(crate) fn lease(rng: &mut Rng) -> Vec<u8> {
     match rng.below(8) {
         0 => rng.pick(&[b"0" as &[u8], b"-1", b"-9223372036854775808", b"9223372036854775807"]).to_vec(),
         1 => rng.pick(&[b"" as &[u8], b"abc", b"1.5", b"9223372036854775808", b"-0", b" 7"]).to_vec(),
-        _ => (100_000_000 + 1_000 * rng.below(1_000_000)).to_string().into_bytes(),
+        _ => long_lease(rng),
     }
+}
+
+/// A time to live that is longer than any run. Two are hardly ever equal, so comparisons between them do not depend on how
+/// long a run took.
+pub(crate) fn long_lease(rng: &mut Rng) -> Vec<u8> {
+    (100_000_000 + 1_000 * rng.below(1_000_000)).to_string().into_bytes()
 }
 
 /// The timeout of a blocking call: unlimited, or refused.

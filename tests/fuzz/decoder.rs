@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
-use redlatch_proto::resp::{Decoder, RequestLimits};
+use redlatch_proto::resp::{Decoder, RequestLimits, likely_key};
 
 const TRUST: RequestLimits =
     RequestLimits { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
@@ -27,6 +27,10 @@ pub(crate) fn check(bytes: &[u8]) {
     let (requests, error) = ours(bytes, bytes.len());
     for piece in [1, 2, 7, 100] {
         assert_eq!(ours(bytes, piece), (requests.clone(), error.clone()), "in pieces of {piece}");
+    }
+    if let (Some(key), Some(first)) = (likely_key(bytes), requests.first()) {
+        let at = if first[0].eq_ignore_ascii_case(b"EVALSHA") { 3 } else { 1 };
+        assert_eq!(key, first[at], "the likely key of {first:?}");
     }
     let (theirs, taken) = theirs(bytes);
     assert!(requests.starts_with(&theirs), "{requests:?}, but redis-protocol says {theirs:?}");
@@ -100,6 +104,7 @@ fn encoded(requests: &[Words]) -> Vec<u8> {
 fn word() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         10 => vec(any::<u8>(), 0..40),
+        2 => Just(b"EvalSha".to_vec()),
         10 => vec(prop::sample::select(b"*$\r\n:+-0123456789\"' ".to_vec()), 0..40),
         1 => vec(any::<u8>(), 1000..3000),
     ]

@@ -233,6 +233,7 @@ impl RequestProcessor {
                     break;
                 }
             };
+            engine.look_ahead(&self.session, &buffer[bytes..], &mut batch);
             let request = self.decoder.request(buffer);
             self.has_begun = true;
             let progress = match self.context.membership() {

@@ -17,7 +17,7 @@ use crate::commands::peers::{self, Elsewhere, Peers};
 use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
-use crate::keyspace::{Due, ShardSet, View};
+use crate::keyspace::{Due, Lookahead, ShardSet, View};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
 use crate::state::slot_map::SlotRequest;
@@ -62,6 +62,7 @@ pub struct Batch {
     /// The index of the last command, and how often it was executed in a row. Its counter is updated when another
     /// command follows or the batch ends, because a counter that all threads write for every command is slow.
     run: (u16, u64),
+    lookahead: Lookahead,
 }
 
 /// Milliseconds after which a request that met a long call is retried, if its session is not woken earlier.
@@ -126,7 +127,13 @@ impl Engine {
     /// Begins a batch of requests.
     #[inline]
     pub fn batch(&self) -> Batch {
-        Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
+        Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0), lookahead: Lookahead::Nothing }
+    }
+
+    /// Called before a request is executed: begins to load what it and the next one need. `rest` is the input behind it.
+    #[inline]
+    pub fn look_ahead(&self, session: &Session, rest: &[u8], batch: &mut Batch) {
+        self.shared.keyspace.prefetch(session.database, rest, &mut batch.lookahead);
     }
 
     /// Ends a batch and updates the counters.

@@ -8,6 +8,7 @@
 //! is larger than the largest slot has a dedicated page, which grows by half. The memory of a page is touched
 //! as its slots are first used. A page without entries is freed, except the last page of its slot size.
 
+use prefetch_index::prefetch_index;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -212,6 +213,14 @@ impl Arena {
         let (page, at) = self.locate(id);
         let (key_len, value_len) = page.header(at).lengths(page);
         &page.bytes[at + HEADER_BYTES + key_len..][..value_len]
+    }
+
+    /// Asks for the memory of an entry: its header and its key.
+    #[inline]
+    pub(super) fn prefetch(&self, id: u32) {
+        let (page, at) = self.locate(id);
+        prefetch_index(&*page.bytes, at);
+        prefetch_index(&*page.bytes, at + LINE_BYTES);
     }
 
     /// The second of the last access.
@@ -586,6 +595,9 @@ pub(super) const NO_DEADLINE: u64 = u64::MAX;
 pub(super) const TABLES_MAX: usize = 1 << 12;
 /// Bytes of an entry without its key and value.
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
+
+/// Bytes that come into a cache together.
+const LINE_BYTES: usize = 64;
 
 const TABLE_BITS: u16 = TABLES_MAX as u16 - 1;
 /// The entry is a lock, and its header says who holds it.

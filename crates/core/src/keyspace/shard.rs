@@ -243,6 +243,20 @@ impl Shard {
         table.find(hash as u32, |id| self.arena.key(id) == key).map(EntryId)
     }
 
+    /// Asks for the memory of the word that finds a key; false if the shard is so small that it is not worth it.
+    #[inline]
+    pub(super) fn prefetch_word(&self, db: u16, hash: u64) -> bool {
+        self.keys(db).table.prefetch(hash as u32)
+    }
+
+    /// Asks for the memory of the first entry with this hash.
+    #[inline]
+    pub(super) fn prefetch_entry(&self, db: u16, hash: u64) {
+        if let Some(id) = self.keys(db).table.find(hash as u32, |_| true) {
+            self.arena.prefetch(id);
+        }
+    }
+
     /// The key of an entry.
     pub fn key(&self, id: EntryId) -> &[u8] {
         self.arena.key(id.0)

@@ -8,6 +8,7 @@
 //! between two steps can neither lose nor repeat an entry. A search that fails ends at the first greater hash, so the
 //! table can be seven eighths full. And growing is one pass over the words, in order.
 
+use prefetch_index::prefetch_index;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
@@ -79,6 +80,16 @@ impl Table {
     /// The entry with this hash for which `is_match` is true. It is called for entries of exactly this hash only.
     pub(super) fn find(&self, hash: u32, is_match: impl FnMut(u32) -> bool) -> Option<u32> {
         self.position(hash, is_match).map(|at| id_of(self.words()[at].get()))
+    }
+
+    /// Asks for the memory of the first word that [`Table::find`] reads; false if the table is so small that it is not worth it.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u32) -> bool {
+        let is_large = self.len >= LARGE;
+        if is_large {
+            prefetch_index(self.words(), self.bucket(hash));
+        }
+        is_large
     }
 
     /// One step of a scan: visits the entries of the first hash from `cursor` on, and returns the next cursor.
@@ -260,6 +271,8 @@ const EMPTY: U64 = U64::MAX_VALUE;
 const BUCKETS_MIN: usize = 8;
 const BUCKETS_LARGE: usize = 4096;
 const TAIL_STEP: usize = 64;
+/// Entries of a shard from which on they are too many for a fast cache: of 64 shards, half a megabyte.
+const LARGE: usize = 64;
 const RANDOM_TRIES: usize = 64;
 
 #[cfg(test)]

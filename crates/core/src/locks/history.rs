@@ -21,9 +21,9 @@ use crate::types::lock::Holder;
 /// The ended locks of one shard, the oldest first.
 #[derive(Debug)]
 pub struct History {
-    lost: VecDeque<PastLock>,
+    lost: Ring,
     /// Apart from these, because releases are many and would push the others out.
-    released: VecDeque<PastLock>,
+    released: Ring,
     /// How many of each are kept.
     len_max: usize,
     /// Whether releases are recorded: from the first question about a lock on. All shards of a keyspace share it.
@@ -31,11 +31,17 @@ pub struct History {
     charge: Charge,
 }
 
+/// Records, the oldest first, and beside each other the places of their keys: nearly all questions are about a key that is
+/// in no record, and a record is four cache lines long.
+#[derive(Debug, Default)]
+struct Ring {
+    places: VecDeque<u64>,
+    records: VecDeque<PastLock>,
+}
+
 /// A lock that has ended.
 #[derive(Clone, Debug)]
 pub struct PastLock {
-    /// The hash of its key and database; see [`View::key_hash`](super::View::key_hash).
-    pub(crate) hash: u64,
     /// Its key.
     pub key: Excerpt,
     /// Under which name it was held; `None`: the value did not say.
@@ -96,9 +102,8 @@ impl Excerpt {
 
 impl PastLock {
     /// The end of a lock that was granted so.
-    pub fn new(hash: u64, key: &[u8], owner: Option<&[u8]>, grant: &Grant) -> Self {
+    pub fn new(key: &[u8], owner: Option<&[u8]>, grant: &Grant) -> Self {
         Self {
-            hash,
             key: Excerpt::of(key),
             owner: owner.map(Excerpt::of),
             token: grant.token,
@@ -114,10 +119,9 @@ impl PastLock {
         }
     }
 
-    /// The end of a holder of a value of the type lock, at the end of its lease. Its place is not known yet.
+    /// The end of a holder of a value of the type lock, at the end of its lease.
     pub fn of_holder(key: &[u8], owner: &[u8], holder: &Holder) -> Self {
         Self {
-            hash: 0,
             key: Excerpt::of(key),
             owner: Some(Excerpt::of(owner)),
             token: holder.token,
@@ -166,7 +170,7 @@ impl History {
 
     /// Keeps that many records from now on, half of them of releases.
     pub fn set_len_max(&mut self, len_max: usize) {
-        (self.lost, self.released, self.len_max) = (VecDeque::new(), VecDeque::new(), len_max.div_ceil(2));
+        (self.lost, self.released, self.len_max) = (Ring::default(), Ring::default(), len_max.div_ceil(2));
         self.charge.set(0);
     }
 
@@ -185,34 +189,36 @@ impl History {
     /// Whether a lock was lost.
     #[inline]
     pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+        !self.lost.records.is_empty()
     }
 
-    /// Adds the newest record.
-    pub fn push(&mut self, ended: PastLock) {
-        let records = if ended.is_lost() { &mut self.lost } else { &mut self.released };
-        if records.len() == self.len_max {
-            let oldest = records.pop_front().and_then(|oldest| oldest.breaker);
+    /// Adds the newest record, of a key with this [`place`].
+    pub fn push(&mut self, place: u64, ended: PastLock) {
+        let ring = if ended.is_lost() { &mut self.lost } else { &mut self.released };
+        if ring.records.len() == self.len_max {
+            let oldest = ring.pop().and_then(|oldest| oldest.breaker);
             oldest.iter().for_each(|breaker| self.charge.sub(breaker.held_bytes()));
         }
-        if records.capacity() == 0 {
-            records.reserve_exact(self.len_max);
-            self.charge.add(records.capacity() * size_of::<PastLock>());
+        if ring.records.capacity() == 0 {
+            self.charge.add(ring.reserve(self.len_max));
         }
         ended.breaker.iter().for_each(|breaker| self.charge.add(breaker.held_bytes()));
-        records.push_back(ended);
+        ring.push(place, ended);
     }
 
-    /// All records, in no order.
-    pub fn all(&self) -> impl Iterator<Item = &PastLock> {
-        self.lost.iter().chain(&self.released)
+    /// All records with the places of their keys, in no order.
+    pub fn all(&self) -> impl Iterator<Item = (u64, &PastLock)> {
+        [&self.lost, &self.released].into_iter().flat_map(|ring| {
+            let places = ring.places.iter().copied();
+            places.zip(&ring.records)
+        })
     }
 
     /// The records of a key, the newest first.
-    pub fn of(&self, hash: u64, key: &[u8]) -> Vec<PastLock> {
-        let key = Excerpt::of(key);
-        let is_of_key = |record: &&PastLock| record.hash == hash && record.key == key;
-        let mut found: Vec<_> = self.all().filter(is_of_key).cloned().collect();
+    pub fn of(&self, place: u64, key: &[u8]) -> Vec<PastLock> {
+        let of_key = |ring: &Ring| ring.newest_first(place, key).map(|at| ring.records[at].clone()).collect();
+        let mut found: Vec<PastLock> = of_key(&self.lost);
+        found.extend::<Vec<_>>(of_key(&self.released));
         found.sort_by_key(|record| std::cmp::Reverse((record.ended, record.token)));
         found
     }
@@ -221,25 +227,50 @@ impl History {
     /// and only its first such request. Returns it.
     pub fn note_late(
         &mut self,
-        (hash, key): (u64, &[u8]),
+        (place, key): (u64, &[u8]),
         (holder, owner): (ClientId, Option<&[u8]>),
         (request, now): (&'static str, LockTime),
     ) -> Option<&PastLock> {
-        let key = Excerpt::of(key);
-        let is_it = |record: &PastLock| {
-            let is_holder = match owner {
-                Some(owner) => record.is_of(owner),
-                None => record.holder == holder,
-            };
-            is_holder && record.hash == hash && record.key == key
+        let find = |ring: &Ring| {
+            ring.newest_first(place, key).find(|at| {
+                let record = &ring.records[*at];
+                owner.map_or(record.holder == holder, |owner| record.is_of(owner))
+            })
         };
-        let record = self.lost.iter_mut().rev().find(|record| is_it(record))?;
-        let released = self.released.iter().rev().find(|record| is_it(record));
+        let lost = find(&self.lost)?;
+        let released = find(&self.released).map(|at| &self.released.records[at]);
+        let record = &mut self.lost.records[lost];
         if released.is_some_and(|released| released.token > record.token) || record.late.is_some() {
             return None;
         }
         record.late = Some((request, now));
         Some(record)
+    }
+}
+
+impl Ring {
+    /// Makes room for so many records. Returns its bytes.
+    fn reserve(&mut self, len: usize) -> usize {
+        self.places.reserve_exact(len);
+        self.records.reserve_exact(len);
+        self.places.capacity() * size_of::<u64>() + self.records.capacity() * size_of::<PastLock>()
+    }
+
+    fn push(&mut self, place: u64, record: PastLock) {
+        self.places.push_back(place);
+        self.records.push_back(record);
+    }
+
+    /// Removes the oldest record.
+    fn pop(&mut self) -> Option<PastLock> {
+        self.places.pop_front();
+        self.records.pop_front()
+    }
+
+    /// Where the records of a key are, the newest first.
+    fn newest_first(&self, place: u64, key: &[u8]) -> impl Iterator<Item = usize> {
+        let of_place = self.places.iter().enumerate().rev().filter(move |(_, other)| **other == place);
+        of_place.map(|(at, _)| at).filter(|at| self.records[*at].key == Excerpt::of(key))
     }
 }
 
@@ -260,13 +291,13 @@ mod tests {
             renewals: 1,
             is_native: false,
         };
-        PastLock { ended: at(150), reason, ..PastLock::new(7, key, Some(owner), &grant) }
+        PastLock { ended: at(150), reason, ..PastLock::new(key, Some(owner), &grant) }
     }
 
     fn history(len_max: usize, records: &[PastLock]) -> History {
         let mut history = History::default();
         history.set_len_max(len_max);
-        records.iter().for_each(|record| history.push(record.clone()));
+        records.iter().for_each(|record| history.push(7, record.clone()));
         history
     }
 
@@ -280,11 +311,11 @@ mod tests {
         let mut history = history(6, &records);
         assert_eq!(tokens(&history), [9, 8, 7]);
         for token in 10..20 {
-            history.push(ended(b"lock", b"owner", token, EndReason::Released));
+            history.push(7, ended(b"lock", b"owner", token, EndReason::Released));
         }
         assert_eq!(tokens(&history), [19, 18, 17, 9, 8, 7], "releases do not push out the others");
         assert_eq!(history.of(7, b"other").len() + history.of(8, b"lock").len(), 0);
-        assert_eq!((history.lost.capacity(), history.released.capacity()), (3, 3));
+        assert_eq!((history.lost.records.capacity(), history.released.records.capacity()), (3, 3));
     }
 
     #[test]
@@ -293,13 +324,13 @@ mod tests {
         let text = Some(bytes::Bytes::from_static(b"deploy"));
         let breaker = Breaker { user: bytes::Bytes::from_static(b"ops"), peer: "10.0.0.7:50".into(), text };
         let held = breaker.held_bytes();
-        history.push(ended(b"lock", b"a", 1, EndReason::Expired));
+        history.push(7, ended(b"lock", b"a", 1, EndReason::Expired));
         let before = history.charge.bytes();
         for _ in 0..3 {
-            history.push(PastLock { breaker: Some(Arc::new(breaker.clone())), ..broken.clone() });
+            history.push(7, PastLock { breaker: Some(Arc::new(breaker.clone())), ..broken.clone() });
             assert_eq!(history.charge.bytes(), before + held);
         }
-        history.push(ended(b"lock", b"a", 1, EndReason::Expired));
+        history.push(7, ended(b"lock", b"a", 1, EndReason::Expired));
         assert_eq!(history.charge.bytes(), before);
     }
 

@@ -228,8 +228,8 @@ fn record_end(
 ) {
     let Some(grant) = shard.granted(id) else { return };
     let (author, breaker, ended) = (changes.author, changes.breaker(), shard.end_time(id, reason));
-    let past = PastLock::new(place, shard.key(id), owner_of(shard, id), &grant);
-    shard.history().push(PastLock { author, breaker, ended, reason: told, ..past });
+    let past = PastLock::new(shard.key(id), owner_of(shard, id), &grant);
+    shard.history().push(place, PastLock { author, breaker, ended, reason: told, ..past });
 }
 
 #[cold]
@@ -266,16 +266,15 @@ pub(crate) fn end_holder(
     let told = told_reason(reason, holder.client == changes.author, holder.session.is_some());
     let (database, key, breaker) = (shard.db(id), Bytes::copy_from_slice(shard.key(id)), changes.breaker());
     let past = PastLock {
-        hash: place,
         author: changes.author,
         reason: told,
         ended,
         breaker: breaker.clone(),
         ..PastLock::of_holder(&key, owner, &holder)
     };
-    shard.count_holder_end(id, &past);
+    shard.count_holder_end(id, place, &past);
     if shard.keeps_end(told) {
-        shard.history().push(past);
+        shard.history().push(place, past);
     }
     let owner = Bytes::copy_from_slice(owner);
     changes.lock_event(event_of_holder(

@@ -248,9 +248,9 @@ impl ViewLocks<'_, '_> {
         let (database, keyspace) = (self.view.database, self.view.keyspace);
         keyspace.keeps_releases.store(true, Ordering::Relaxed);
         self.view.whole().each_shard(|held| {
-            for past in held.shard.history().all() {
-                let place = history::place(keyspace.hash(past.key.bytes()), database);
-                if past.key.is_whole() && past.hash == place {
+            for (place, past) in held.shard.history().all() {
+                let here = history::place(keyspace.hash(past.key.bytes()), database);
+                if past.key.is_whole() && place == here {
                     visit(past);
                 }
             }

@@ -268,7 +268,7 @@ impl Decoder {
 /// The length of the line in front, and the number in it, if the line is the mark, one or two digits and CRLF, as it
 /// nearly always is. `None` for every other line, whole or not: [`Decoder::line`] reads those.
 #[inline]
-fn short_line(mark: u8, bytes: &[u8]) -> Option<(usize, usize)> {
+pub(super) fn short_line(mark: u8, bytes: &[u8]) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte - b'0');
     match *bytes {
         [first, ones @ b'0'..=b'9', b'\r', _, ..] if first == mark => Some((4, digit(ones))),

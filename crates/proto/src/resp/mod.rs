@@ -8,10 +8,12 @@ mod decode;
 mod element;
 mod encode;
 mod inline;
+mod lookahead;
 mod request;
 
 pub use decode::{Decoder, RequestLimits};
 pub use element::Element;
 pub use encode::{Protocol, Reply};
 pub use inline::words;
+pub use lookahead::likely_key;
 pub use request::{OwnedRequest, Request, Words};

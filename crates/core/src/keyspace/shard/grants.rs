@@ -232,9 +232,9 @@ impl Shard {
     }
 
     /// Counts the end of a holder of the value of an entry, which is of the type lock.
-    pub(crate) fn count_holder_end(&mut self, id: EntryId, past: &PastLock) {
+    pub(crate) fn count_holder_end(&mut self, id: EntryId, place: u64, past: &PastLock) {
         self.granted.count_end(past.ended.millis_since(past.since), past.reason);
-        self.granted.recent_ends.note(past.hash, past.ended);
+        self.granted.recent_ends.note(place, past.ended);
         if past.reason == EndReason::Expired {
             self.count_expired(id);
         }
