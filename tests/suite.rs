@@ -22,6 +22,8 @@ mod durability;
 mod embedding;
 #[cfg(feature = "client")]
 mod examples;
+#[cfg(feature = "cli")]
+mod explore;
 #[cfg(feature = "server")]
 mod faults;
 #[cfg(feature = "cli")]

@@ -30,6 +30,20 @@ async fn a_node_that_crashes_resets_its_clients_and_loses_its_keys() {
 }
 
 #[tokio::test]
+async fn a_node_that_starts_at_once_after_its_crash_has_reset_its_clients() {
+    let server = server(1).await;
+    for keeps_keys in [true, false] {
+        let mut victim = client(&server, 1).await;
+        victim.ask(&["SET", "k", "v"]).await;
+        server.nodes().crash(1, keeps_keys).await;
+        server.nodes().start(1).await;
+        let error = victim.0.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(client(&server, 1).await.ask(&["PING"]).await, "+PONG");
+    }
+}
+
+#[tokio::test]
 async fn a_crash_in_one_namespace_is_not_seen_in_another() {
     let server = server(2).await;
     let mut test = client(&server, 1).await;

@@ -18,8 +18,8 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, accept_restored, harness, load_command, load_flags, lock_flags, moves, replay, run, test_flags,
-    timeline, views,
+    Fault, accept_restored, explore, explore_flags, harness, load_command, load_flags, lock_flags, moves,
+    replay, run, test_flags, timeline, views,
 };
 
 /// The action that the arguments ask for.
@@ -30,6 +30,8 @@ pub(super) enum Action {
     Move(moves::Way, Request),
     /// Say whether the server would start with these settings.
     CheckConfig(Request),
+    /// Run a command with every failure at every lock command.
+    Explore(explore::Options),
     /// Ask a running server whether it is alive.
     Health(Place),
     /// Take and release locks, and measure it.
@@ -125,6 +127,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
             Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
         }
         Some(("man", matches)) => man(matches.get_one::<String>("page")),
+        Some(("explore", matches)) => Ok(explore_flags::read(matches)),
         Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
         Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
         Some((name, matches)) => lock_flags::read(name, matches),
@@ -248,6 +251,7 @@ fn command() -> Command {
         .subcommands(lock_flags::commands())
         .subcommands(load_flags::commands())
         .subcommands(test_flags::commands())
+        .subcommand(explore_flags::command())
         .subcommand(check)
         .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
@@ -277,7 +281,7 @@ fn flag(row: &'static Setting) -> Arg {
 }
 
 /// The subcommands that exit with 64 if they are misused.
-const NAMES: [&[&str]; 3] = [load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
+const NAMES: [&[&str]; 4] = [explore_flags::NAMES, load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
 
 const AFTER_HELP: &str = "\
 A flag wins over the environment, the environment over a file, a file over the default.

@@ -15,6 +15,8 @@ mod child;
 mod descriptors;
 mod duration;
 mod exit;
+mod explore;
+mod explore_flags;
 mod file;
 mod flags;
 mod harness;
@@ -81,6 +83,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::AcceptRestored(options) => return accept_restored::accept(&options),
         Action::Move(way, request) => return moves::run(way, &request),
         Action::CheckConfig(request) => return check_config::check(&request),
+        Action::Explore(options) => return Ok(explore::run(options).into()),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Load(options) => return Ok(load_command::run(options).into()),
         Action::Top(place, interval) => return Ok(top::show(place, interval).into()),

@@ -54,6 +54,8 @@ pub(super) struct NodeStatus {
     partitions: RwLock<Vec<Bytes>>,
     /// Whether the other nodes and it do not hear each other.
     is_isolated: AtomicBool,
+    /// The number of the last client that it had when it crashed; zero: it never has. These clients are reset.
+    last_crashed: AtomicU64,
 }
 
 /// Whether a node answers a client.
@@ -143,10 +145,14 @@ impl NodeStatus {
             state: Mutex::new(NodeState::Up),
             partitions: RwLock::new(Vec::new()),
             is_isolated: AtomicBool::new(false),
+            last_crashed: AtomicU64::new(0),
         }
     }
 
     fn reach(&self, client: &Client) -> Reach {
+        if client.id <= self.last_crashed.load(SeqCst) {
+            return Reach::Reset;
+        }
         if !self.is_restricted.load(SeqCst) {
             return Reach::Open;
         }
@@ -367,6 +373,18 @@ impl Namespace {
         match change {
             NodeChange::Crash { keeps_keys } => {
                 node.status.set(NodeState::Crashed);
+                // They end also if the node starts before they have noticed.
+                let last = node
+                    .context
+                    .engine
+                    .shared()
+                    .registries
+                    .clients
+                    .all()
+                    .iter()
+                    .map(|client| client.id)
+                    .max();
+                node.status.last_crashed.fetch_max(last.unwrap_or(0), SeqCst);
                 // Before its connections and keys go, so that its replicas do not hear of their end.
                 self.tell_peers(node, number).await;
                 self.wake_all();

@@ -742,19 +742,6 @@ impl Engine {
         }
     }
 
-    /// Logs HTTP requests, which a web page can make a browser send.
-    #[cold]
-    fn warn_of_http(&self, session: &Session) {
-        if let Some(times) = self.shared.log_limits.http.happened(self.shared.clock.now().lock) {
-            let peer = &session.client.address.peer;
-            tracing::warn!(
-                times,
-                peer,
-                "HTTP instead of requests: the connection is closed without an answer"
-            );
-        }
-    }
-
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
         self.shared.stats.metrics.errors.add(1);
         self.shared.stats.metrics.error_codes.add(&refusal.text());

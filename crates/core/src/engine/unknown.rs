@@ -1,12 +1,30 @@
-//! The error texts for unknown commands and subcommands.
+//! Unknown commands and subcommands: the texts of errors, and what looks like HTTP.
 //!
 //! Source  Redis 7.0 `rejectUnknownCommand`; texts are excerpts, so that an error is short for every request.
 
 use redlatch_proto::error::{Refusal, until_nul};
 use redlatch_proto::resp::Request;
 
+use super::Engine;
+use crate::state::session::Session;
+
 /// Bytes of a name or of all arguments that an error quotes.
 const EXCERPT_BYTES_MAX: usize = 128;
+
+impl Engine {
+    /// Logs HTTP requests, which a web page can make a browser send.
+    #[cold]
+    pub(super) fn warn_of_http(&self, session: &Session) {
+        if let Some(times) = self.shared.log_limits.http.happened(self.shared.clock.now().lock) {
+            let peer = &session.client.address.peer;
+            tracing::warn!(
+                times,
+                peer,
+                "HTTP instead of requests: the connection is closed without an answer"
+            );
+        }
+    }
+}
 
 /// The error for an unknown command.
 pub(super) fn command(request: Request<'_>) -> Refusal {

@@ -1,0 +1,302 @@
+//! A case: one failure at one lock command of the explored program.
+//!
+//! Owns    the kinds of failures, and which lock commands of a run there are.
+//! Rule    a lock command is found again by its name and its number among the commands of that name, because names of locks
+//!         may be drawn anew in each run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use redlatch_client::wire::Connection;
+use redlatch_core::testing::{Event, EventKind, shown};
+use redlatch_server::{Fault, Server, When};
+
+use super::super::exit::Failure;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Kind {
+    LostBefore,
+    LostReply,
+    Reset,
+    Late,
+    AfterLease,
+    Paused,
+    Expired,
+    Restart,
+    RestartEmpty,
+    ClockStep,
+    NodeDown,
+}
+
+/// A lock command of the run without failures.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Point {
+    /// Its name, in upper case.
+    pub(super) command: String,
+    /// Its number among the commands of this name, from 1 on.
+    pub(super) nth: u64,
+    /// What it does to a lock.
+    pub(super) deed: Deed,
+    /// The lease that counts when it is executed.
+    pub(super) lease: Duration,
+    /// The node that it was sent to.
+    node: u16,
+    /// The request, for people.
+    pub(super) line: String,
+}
+
+/// What a lock command does.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Deed {
+    Acquire,
+    Extend,
+    Release,
+    /// It is refused, waits, or comes too late.
+    Other,
+}
+
+/// A failure at a lock command.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Case {
+    pub(super) kind: Kind,
+    pub(super) point: Point,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 11] = [
+        Self::LostBefore,
+        Self::LostReply,
+        Self::Reset,
+        Self::Late,
+        Self::AfterLease,
+        Self::Paused,
+        Self::Expired,
+        Self::Restart,
+        Self::RestartEmpty,
+        Self::ClockStep,
+        Self::NodeDown,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::LostBefore => "lost-before",
+            Self::LostReply => "lost-reply",
+            Self::Reset => "reset",
+            Self::Late => "late",
+            Self::AfterLease => "after-lease",
+            Self::Paused => "paused",
+            Self::Expired => "expired",
+            Self::Restart => "restart",
+            Self::RestartEmpty => "restart-empty",
+            Self::ClockStep => "clock-step",
+            Self::NodeDown => "node-down",
+        }
+    }
+
+    /// What happens to the command, in a sentence.
+    pub(super) const fn sentence(self) -> &'static str {
+        match self {
+            Self::LostBefore => "it is lost: the connection is closed before it is executed",
+            Self::LostReply => "it is executed, and the reply is lost: the connection is closed",
+            Self::Reset => "it is lost: the connection is reset",
+            Self::Late => "it is executed, and the reply comes when half of the lease has passed",
+            Self::AfterLease => "it is executed, and the reply comes when the lease has ended",
+            Self::Paused => {
+                "it is executed and answered, and then the client stands still until the lease has ended"
+            }
+            Self::Expired => "it is executed, and then the key ends at once",
+            Self::Restart => "it is executed, and the server restarts with its memory before the reply",
+            Self::RestartEmpty => {
+                "it is executed, and the server restarts without its memory before the reply"
+            }
+            Self::ClockStep => "it is executed, and an administrator sets the clock an hour ahead",
+            Self::NodeDown => "it is executed, and the node is down from then on",
+        }
+    }
+
+    /// Whether the explored command may fail then without being wrong: the server has failed, or the lock is lost.
+    pub(super) const fn excuses_failure(self) -> bool {
+        !matches!(self, Self::Late | Self::ClockStep)
+    }
+
+    /// Whether the failure is tried at this lock command.
+    fn fits(self, point: &Point, nodes: u16) -> bool {
+        match self {
+            Self::Paused | Self::Expired => matches!(point.deed, Deed::Acquire | Deed::Extend),
+            Self::NodeDown => nodes > 1,
+            _ => true,
+        }
+    }
+}
+
+impl Point {
+    /// The lock commands of a run, in their order.
+    pub(super) fn all(events: &[Event]) -> Vec<Self> {
+        let deeds = deeds(events);
+        let unknown: BTreeSet<u64> =
+            events.iter().filter(is_unknown_script).filter_map(|event| event.request).collect();
+        let (mut counts, mut lease, mut points) = (BTreeMap::<&str, u64>::new(), LEASE_DEFAULT, Vec::new());
+        for event in events.iter().filter(|event| event.kind == EventKind::Request) {
+            let Some(command) = event.command.as_deref().filter(|_| !unknown.contains(&event.id)) else {
+                continue;
+            };
+            let nth = counts.entry(command).or_default();
+            *nth += 1;
+            let Some((deed, its_lease)) = deeds.get(&event.id) else { continue };
+            lease = its_lease.map_or(lease, Duration::from_millis);
+            let line = format!("{command} {}", words(event));
+            points.push(Self {
+                command: command.to_owned(),
+                nth: *nth,
+                deed: *deed,
+                lease,
+                node: event.node,
+                line,
+            });
+        }
+        points
+    }
+}
+
+/// What each request about a lock does, and the lease that it gives.
+fn deeds(events: &[Event]) -> BTreeMap<u64, (Deed, Option<u64>)> {
+    let mut deeds = BTreeMap::<u64, (Deed, Option<u64>)>::new();
+    for event in events {
+        let deed = match event.kind {
+            EventKind::Granted => Deed::Acquire,
+            EventKind::Renewed => Deed::Extend,
+            EventKind::Released => Deed::Release,
+            EventKind::Refused | EventKind::Waits | EventKind::Missed => Deed::Other,
+            _ => continue,
+        };
+        if let Some(request) = event.request {
+            let known = deeds.entry(request).or_insert((deed, event.lease));
+            *known = (known.0.min(deed), known.1.or(event.lease));
+        }
+    }
+    deeds
+}
+
+/// An EVALSHA of a script that the server does not know yet: faults do not meet it.
+fn is_unknown_script(event: &&Event) -> bool {
+    event.kind == EventKind::Reply && event.reply.as_ref().is_some_and(|reply| reply.starts_with("-NOSCRIPT"))
+}
+
+/// The words of a request, without the text of a script.
+fn words(event: &Event) -> String {
+    let is_script = event.command.as_deref().is_some_and(|command| command.starts_with("EVAL"));
+    let words = event.args.iter().skip(usize::from(is_script)).map(|word| shown(word, WORD_CHARS_MAX));
+    let purpose = event.text.iter().filter(|_| is_script).map(|text| format!("({text})"));
+    purpose.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+impl Case {
+    /// Every failure at every lock command.
+    pub(super) fn all(points: &[Point], nodes: u16) -> Vec<Self> {
+        let at = |point: &Point| {
+            let kinds = Kind::ALL.into_iter().filter(|kind| kind.fits(point, nodes));
+            kinds.map(|kind| Self { kind, point: point.clone() }).collect::<Vec<_>>()
+        };
+        points.iter().flat_map(at).collect()
+    }
+
+    /// Has the server fail at the lock command.
+    ///
+    /// # Errors
+    /// The command has no fault: a defect of this program.
+    pub(super) fn arm<'s>(&self, server: &'s Server) -> Result<Fault<'s>, Failure> {
+        let (faults, when) =
+            (server.faults(), When::command(self.point.command.replace(' ', "|")).nth(self.point.nth));
+        let armed = match self.kind {
+            Kind::LostBefore => faults.drop_before(when),
+            Kind::LostReply => faults.drop_reply(when),
+            Kind::Reset => faults.reset(when),
+            Kind::Expired => faults.expire_key(when),
+            Kind::Paused => faults.pause_client(self.passes(), when),
+            // The reply is held until `follow` has done its part.
+            Kind::Late | Kind::AfterLease | Kind::ClockStep => faults.stall(self.passes(), when),
+            Kind::Restart | Kind::RestartEmpty | Kind::NodeDown => faults.stall(HOUR, when),
+        };
+        armed.map_err(|error| Failure::misused(format!("{self}: {error}")))
+    }
+
+    /// What follows as soon as the fault has acted.
+    pub(super) async fn follow(&self, server: &Server) {
+        let (clock, nodes, node) = (server.clock(), server.nodes(), self.point.node);
+        match self.kind {
+            Kind::LostBefore | Kind::LostReply | Kind::Reset => {}
+            Kind::Expired => take_as_rival(server).await,
+            Kind::Late => clock.advance(self.passes()).await,
+            Kind::AfterLease | Kind::Paused => {
+                clock.advance(self.point.lease + Duration::from_millis(1)).await;
+                take_as_rival(server).await;
+                clock.advance(RIVAL_TURN).await;
+            }
+            Kind::ClockStep => {
+                clock.step_wall(HOUR.as_millis() as i64);
+                clock.advance(self.passes()).await;
+            }
+            Kind::NodeDown => nodes.crash(node, false).await,
+            Kind::Restart | Kind::RestartEmpty => {
+                nodes.crash(node, self.kind == Kind::Restart).await;
+                nodes.start(node).await;
+            }
+        }
+    }
+
+    /// How much time passes while the reply, or the client, is held up.
+    fn passes(&self) -> Duration {
+        match self.kind {
+            Kind::Late => self.point.lease / 2,
+            Kind::AfterLease | Kind::Paused => self.point.lease + RIVAL_TURN,
+            _ => Duration::from_millis(1),
+        }
+    }
+}
+
+/// As `--case` reads it.
+impl Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}:{}", self.kind.name(), self.point.command.replace(' ', "|"), self.point.nth)
+    }
+}
+
+/// Takes the lock that was granted last, as the next one who wants it: its former holder has none any more. Locks that are no
+/// strings are left alone, and so are those of several nodes.
+async fn take_as_rival(server: &Server) {
+    let events = server.history().events();
+    let is_of_set = |granted: &&Event| {
+        let request = events.iter().find(|event| Some(event.id) == granted.request);
+        granted.kind == EventKind::Granted
+            && request.is_some_and(|request| matches!(request.command.as_deref(), Some("SET" | "SETNX")))
+    };
+    let Some(key) = events.iter().rfind(is_of_set).and_then(|granted| granted.key.clone()) else { return };
+    if server.node_addrs().len() > 1 {
+        return;
+    }
+    let mut rival = Connection::over(Box::new(server.stream()), Duration::from_secs(5));
+    let lease = RIVAL_LEASE_MS.to_string();
+    let [name, take] = [
+        vec![&b"CLIENT"[..], b"SETNAME", RIVAL.as_bytes()],
+        vec![&b"SET"[..], &key, RIVAL.as_bytes(), b"NX", b"PX", lease.as_bytes()],
+    ];
+    // Who is refused is no rival, and the run goes on without one.
+    for words in [name, take] {
+        let _ = rival.ask(&words).await;
+    }
+}
+
+/// The name of the client that takes a lock whose lease has ended.
+pub(super) const RIVAL: &str = "rival";
+/// Milliseconds for which it has the lock: long enough for the next request of the explored command, and short enough for a command
+/// that takes its lock again.
+const RIVAL_LEASE_MS: u64 = 1_000;
+/// The time between the end of a lease and what its former holder does next, in which the rival takes the lock.
+const RIVAL_TURN: Duration = Duration::from_millis(200);
+/// The lease of a lock command about which nothing is known.
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Characters of a word that are shown.
+const WORD_CHARS_MAX: usize = 40;

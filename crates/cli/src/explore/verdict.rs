@@ -1,0 +1,104 @@
+//! What is wrong in a run with a failure.
+//!
+//! Rule    what the run without failures does as well is not the failure's: it is told once, and no finding.
+//! Rule    a command that fails where the server has failed may be right. So a failure alone is a finding only where the
+//!         server has done what it should, or where the user expects the command to survive.
+
+use std::collections::BTreeSet;
+
+use redlatch_core::testing::{Event, EventKind, shown};
+
+use super::attempt::{Attempt, Ending};
+use super::case::{Case, Deed, Kind, RIVAL};
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Problem {
+    /// Its name: a rule of TEST.CHECK, `left`, `failed` or `hung`.
+    pub(super) name: &'static str,
+    /// What happened, in a sentence.
+    pub(super) text: String,
+    /// The events that show it, a line for each.
+    pub(super) lines: Vec<String>,
+}
+
+/// What the run without failures has done.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    rules: BTreeSet<&'static str>,
+    leaves_locks: bool,
+}
+
+impl Baseline {
+    pub(super) fn of(attempt: &Attempt) -> Self {
+        let rules = attempt.findings().iter().map(|finding| finding.rule).collect();
+        Self { rules, leaves_locks: left(&attempt.events).next().is_some() }
+    }
+
+    /// What is wrong without any failure, for people; empty if nothing.
+    pub(super) fn faults(&self) -> Vec<&'static str> {
+        let left = self.leaves_locks.then_some(LEFT);
+        self.rules.iter().copied().chain(left).collect()
+    }
+
+    /// What is wrong in a run with a failure; nothing if the failure was not met.
+    pub(super) fn compare(&self, attempt: &Attempt, case: &Case, must_survive: bool) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if !attempt.is_met {
+            return problems;
+        }
+        if attempt.ending == Ending::Hung {
+            let text = format!("the command still ran after {:.1} s", attempt.took.as_secs_f64());
+            return vec![Problem { name: "hung", text, lines: Vec::new() }];
+        }
+        let has_passed = attempt.ending == Ending::Passed;
+        for finding in attempt.findings() {
+            let is_excused = match finding.rule {
+                // Advice, which a slow reply breaks.
+                "late-renewal" => true,
+                // What a command does that does not know it yet, and then notices it and fails.
+                "late" => !has_passed,
+                // The failure itself ends the lock before its lease.
+                "two-holders" => matches!(case.kind, Kind::RestartEmpty | Kind::Expired),
+                _ => false,
+            };
+            if !is_excused && !self.rules.contains(finding.rule) {
+                problems.push(Problem { name: finding.rule, text: finding.text, lines: finding.lines });
+            }
+        }
+        if !self.leaves_locks && (has_passed || case.point.deed != Deed::Release) {
+            problems.extend(left(&attempt.events).map(|event| {
+                let key = event.key.as_deref().unwrap_or_default();
+                let text =
+                    format!("{} is still locked when the command has ended", shown(key, KEY_CHARS_MAX));
+                Problem { name: LEFT, text, lines: vec![event.line()] }
+            }));
+        }
+        if let Ending::Failed(code) = attempt.ending
+            && (must_survive || !case.kind.excuses_failure())
+        {
+            let how =
+                code.map_or("ended by a signal".to_owned(), |code| format!("failed with exit code {code}"));
+            problems.push(Problem { name: "failed", text: format!("the command {how}"), lines: Vec::new() });
+        }
+        problems.dedup_by_key(|problem| problem.name);
+        problems
+    }
+}
+
+/// The grants that have not ended: of each lock the last.
+fn left(events: &[Event]) -> impl Iterator<Item = &Event> {
+    let is_end = |event: &Event| matches!(event.kind, EventKind::Released | EventKind::Expired);
+    let is_grant = |event: &Event| event.kind == EventKind::Granted && &*event.name != RIVAL;
+    events.iter().enumerate().filter(move |(_, event)| is_grant(event)).filter_map(move |(at, event)| {
+        let later =
+            events[at + 1..].iter().filter(|later| later.key == event.key && later.node == event.node);
+        let mut ends = later.filter(|later| is_end(later) || is_grant(later));
+        ends.next().is_none().then_some(event)
+    })
+}
+
+/// The name of the problem of a lock that nobody releases.
+const LEFT: &str = "left";
+/// Characters of a key that are shown.
+const KEY_CHARS_MAX: usize = 60;

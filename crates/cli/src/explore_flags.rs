@@ -1,0 +1,78 @@
+//! The arguments of `redlatch explore`.
+
+use std::ffi::OsString;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::flags::Action;
+use super::{duration, explore};
+
+/// The names of the subcommands.
+pub(super) const NAMES: &[&str] = &["explore"];
+
+pub(super) fn command() -> Command {
+    let option = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let time = |name, default: &'static str, help| {
+        option(name, "TIME", help).value_parser(duration::read).default_value(default)
+    };
+    Command::new("explore")
+        .about("Runs a test again and again, with another failure of the server at another lock command each time.")
+        .after_help("Exits with 0 if nothing is found, with 1 if something is, with 2 if it could not run.")
+        .arg(
+            option("env", "NAME", "A variable in which the command finds the URL of its server.")
+                .action(ArgAction::Append)
+                .default_value(explore::URL_VARIABLE),
+        )
+        .arg(
+            option("nodes", "N", "How many servers there are; REDIS_URLS has their URLs, with commas.")
+                .value_parser(value_parser!(u16).range(1..=64))
+                .default_value("1"),
+        )
+        .arg(time("timeout", "60s", "How long one run may take."))
+        .arg(time("budget", "10m", "How long all runs may take."))
+        .arg(
+            option("expect", "KIND", "A kind of failure that the command must survive: then it is a finding if it fails.")
+                .action(ArgAction::Append)
+                .value_parser(PossibleValuesParser::new(explore::kinds())),
+        )
+        .arg(option("case", "CASE", "This case alone, as a finding names it."))
+        .arg(
+            option("clock", "CLOCK", "real, or auto: it goes to the next deadline whenever all clients are silent.")
+                .value_parser(PossibleValuesParser::new(["real", "auto"]))
+                .default_value("real"),
+        )
+        .arg(
+            option("format", "FORMAT", "How findings are written: text, or JSON, one in a line.")
+                .value_parser(PossibleValuesParser::new(["text", "json"]))
+                .default_value("text"),
+        )
+        .arg(
+            Arg::new("command")
+                .value_name("CMD")
+                .required(true)
+                .num_args(1..)
+                .last(true)
+                .value_parser(value_parser!(OsString))
+                .help("The command and its arguments."),
+        )
+}
+
+/// What the arguments ask for.
+pub(super) fn read(matches: &ArgMatches) -> Action {
+    let words = |name| matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
+    let is = |name, value| matches.get_one::<String>(name).is_some_and(|word| word == value);
+    Action::Explore(explore::Options {
+        command: matches.get_many("command").into_iter().flatten().cloned().collect(),
+        variables: words("env"),
+        nodes: *matches.get_one("nodes").expect("it has a default"),
+        timeout: *matches.get_one("timeout").expect("it has a default"),
+        budget: *matches.get_one("budget").expect("it has a default"),
+        expects: words("expect"),
+        case: matches.get_one("case").cloned(),
+        is_clock_auto: is("clock", "auto"),
+        is_json: is("format", "json"),
+    })
+}

@@ -1,0 +1,155 @@
+//! `redlatch explore`: bugs that it finds, a program in which there is nothing to find, and commands that it cannot explore.
+//!
+//! Belongs here  what is found, exit codes, and that nothing is left. The explored commands are in [`programs`].
+//! Time          no sleep: a command that hangs is ended by `--timeout`.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod programs;
+
+use std::collections::BTreeSet;
+use std::process::Output;
+
+use crate::support::binary::{Directory, redlatch};
+
+/// Explores a command.
+fn explore(options: &[&str], command: &[&str]) -> Output {
+    redlatch().arg("explore").args(options).arg("--").args(command).output().unwrap()
+}
+
+/// Explores one of the programs. Returns the exit code, and each finding with its case.
+fn explore_program(name: &str, options: &[&str]) -> (Option<i32>, BTreeSet<(String, String)>) {
+    let own = std::env::current_exe().unwrap();
+    let test = format!("explore::programs::{name}");
+    let command = [own.to_str().unwrap(), "--exact", &test, "--include-ignored", "--nocapture"];
+    let output = explore(&[&["--format", "json"], options].concat(), &command);
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(progress.contains("failures met"), "{name} was explored: {progress}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let findings = text.lines().map(|line| {
+        let finding: serde_json::Value = serde_json::from_str(line).unwrap();
+        let word = |field: &str| finding[field].as_str().unwrap().to_owned();
+        (word("finding"), word("case"))
+    });
+    (output.status.code(), findings.collect())
+}
+
+/// The names of the findings in one of the programs.
+fn found_in(name: &str, options: &[&str]) -> BTreeSet<String> {
+    let (code, findings) = explore_program(name, options);
+    assert_eq!(code, Some(i32::from(!findings.is_empty())), "{name}: {findings:?}");
+    findings.into_iter().map(|(finding, _)| finding).collect()
+}
+
+#[test]
+fn nothing_is_found_in_a_program_that_survives_every_failure() {
+    assert_eq!(found_in("right", &[]), BTreeSet::new());
+}
+
+#[test]
+fn each_planted_bug_is_found_and_nothing_else() {
+    let planted = [
+        ("forgets_a_lock_whose_reply_is_lost", "left"),
+        ("deletes_the_lock_of_the_next_holder", "foreign-delete"),
+        ("ignores_that_its_lock_was_lost", "late"),
+        ("measures_its_lease_with_the_wall_clock", "failed"),
+    ];
+    for (program, bug) in planted {
+        assert_eq!(found_in(program, &[]), BTreeSet::from([bug.to_owned()]), "{program}");
+    }
+}
+
+#[test]
+fn a_command_that_hangs_after_a_failure_is_ended_and_told() {
+    let options = ["--timeout", "3s", "--case", "lost-reply@SET:1"];
+    assert_eq!(found_in("waits_for_its_own_lock", &options), BTreeSet::from(["hung".to_owned()]));
+}
+
+#[test]
+fn a_failure_that_the_command_must_survive_is_a_finding_if_it_fails() {
+    let case = ["--case", "reset@SET:1"];
+    assert_eq!(found_in("right", &case), BTreeSet::new());
+    let expected = [&case[..], &["--expect", "reset"]].concat();
+    let (code, findings) = explore_program("right", &expected);
+    assert_eq!((code, findings.len()), (Some(1), 1));
+    assert_eq!(findings.first().unwrap(), &("failed".to_owned(), "reset@SET:1".to_owned()));
+}
+
+#[test]
+fn a_lock_of_several_nodes_loses_one_of_them() {
+    let (code, findings) =
+        explore_program("right", &["--nodes", "3", "--expect", "node-down", "--case", "node-down@SET:1"]);
+    assert_eq!(
+        (code, findings.len()),
+        (Some(1), 1),
+        "one node of three is down, and the program uses that one"
+    );
+}
+
+#[test]
+fn a_finding_says_what_happened_and_how_to_repeat_it() {
+    let own = std::env::current_exe().unwrap();
+    let program = "explore::programs::deletes_the_lock_of_the_next_holder";
+    let command = [own.to_str().unwrap(), "--exact", program, "--include-ignored", "--nocapture"];
+    let output = explore(&["--case", "paused@SET:1"], &command);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "foreign-delete with paused@SET:1: client 1 ends orders, which rival holds\n",
+        "  the command    SET orders ",
+        "  what happens   it is executed and answered, and then the client stands still until the lease has ended\n",
+        "  the command's end   it passed\n",
+        "X .  client 1 the lease of orders has ended, token 1",
+        "of 3 times; again: redlatch explore --case 'paused@SET:1' -- ",
+    ] {
+        assert!(text.contains(part), "{part:?} is in {text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_explored_is_told_in_a_line() {
+    let cases: [(&[&str], &[&str], &str); 5] = [
+        (&[], &["false"], "redlatch: the command fails without any failure; its output:\n"),
+        (&[], &["true"], "redlatch: the command does not connect to the server of REDIS_URL; see --env\n"),
+        (&[], &["/no/such/program"], "redlatch: /no/such/program: No such file or directory"),
+        (
+            &["--timeout", "200ms"],
+            &["sleep", "600"],
+            "redlatch: the command hangs without any failure; its output:\n",
+        ),
+        (
+            &["--env", "REDLATCH_URL"],
+            &[env!("CARGO_BIN_EXE_redlatch"), "ls"],
+            "redlatch: the command takes no lock\n",
+        ),
+    ];
+    for (options, command, line) in cases {
+        let output = explore(options, command);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command:?}: {told}");
+        assert!(told.starts_with(line), "{command:?}: {told}");
+    }
+    let wrong = explore(&["--expect", "doom"], &["true"]);
+    assert_eq!(wrong.status.code(), Some(64));
+}
+
+#[test]
+fn a_case_that_the_command_has_not_is_named() {
+    let own = std::env::current_exe().unwrap();
+    let command = [own.to_str().unwrap(), "--exact", "explore::programs::right", "--include-ignored"];
+    let output = explore(&["--case", "reset@SET:7"], &command);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.starts_with("redlatch: reset@SET:7 is no case of this command\n"), "{told}");
+}
+
+#[test]
+fn what_the_command_leaves_running_ends_with_it() {
+    let files = Directory::new();
+    let pid = files.path("pid");
+    let output = explore(&[], &["sh", "-c", &format!("sleep 600 & echo $! > {pid}")]);
+    assert_eq!(output.status.code(), Some(2), "it takes no lock");
+    let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = state.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    assert!(matches!(state, None | Some("Z" | "X")), "it is gone, or about to be collected: {state:?}");
+}
