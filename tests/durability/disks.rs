@@ -197,7 +197,10 @@ fn a_sync_that_fails_ends_the_process_and_the_next_start_waits() {
     let directory = Directory::new();
     let source = directory.write("shim.c", SHIM);
     let (library, fails) = (directory.path("shim.so"), directory.path("fails"));
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o", &library, &source]).status().unwrap();
+    // The compiler for the server's architecture, which may be emulated.
+    let variable = format!("CC_{}_unknown_linux_gnu", std::env::consts::ARCH);
+    let compiler = std::env::var_os(variable).unwrap_or_else(|| "cc".into());
+    let built = Command::new(compiler).args(["-shared", "-fPIC", "-o", &library, &source]).status().unwrap();
     assert!(built.success());
     let mut server = Running::start(command(&directory).env("LD_PRELOAD", &library).env("FAIL_SYNC", &fails));
     assert_eq!(server.ask("SET held me NX PX 30000\r\nINCR n"), "+OK\r\n:1\r\n");

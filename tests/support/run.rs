@@ -65,6 +65,7 @@ impl Run<'_> {
             "real" => self.target.name() != "redlatch",
             "manual" => self.target.clock_is_manual(),
             "running" => !self.target.clock_is_manual(),
+            "x86_64" | "aarch64" => mark == std::env::consts::ARCH,
             name => name == self.target.name(),
         })
     }

@@ -206,7 +206,7 @@ fn command(text: &str) -> Result<Action, String> {
 fn check_mark(mark: &str, relaxations: &[String]) -> Result<(), String> {
     let (mark, reason) = mark.split_once('(').unwrap_or((mark, ""));
     match mark {
-        "resp2" | "resp3" | "redis" | "valkey" | "real" | "manual" | "running" if reason.is_empty() => Ok(()),
+        _ if reason.is_empty() && MARKS.contains(&mark) => Ok(()),
         "redlatch" if relaxations.iter().any(|known| reason.strip_suffix(')') == Some(known)) => Ok(()),
         "redlatch" => Err("@redlatch must name a relaxation of the header: @redlatch(name)".to_owned()),
         _ => Err(format!("no mark is called {mark:?}")),
@@ -224,6 +224,10 @@ fn filled(text: &str) -> String {
     }
     out + rest
 }
+
+/// The marks that need no reason.
+const MARKS: [&str; 9] =
+    ["resp2", "resp3", "redis", "valkey", "real", "manual", "running", "x86_64", "aarch64"];
 
 #[cfg(test)]
 mod loading {

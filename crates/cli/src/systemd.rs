@@ -183,11 +183,22 @@ fn take(sockets: &mut ListenFd, index: usize, name: &str, found: &mut Inherited)
 /// Checks that connections can be accepted, and makes accepting not block.
 fn check(socket: &impl std::os::fd::AsFd) -> Result<(), Fault> {
     let socket = SockRef::from(socket);
-    let prepared = socket.is_listener().and_then(|listens| match listens {
+    let prepared = is_listener(&socket).and_then(|listens| match listens {
         true => socket.set_nonblocking(true),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket does not listen")),
     });
     prepared.map_err(|error| error.to_string())
+}
+
+#[cfg(target_os = "linux")]
+fn is_listener(socket: &SockRef<'_>) -> io::Result<bool> {
+    socket.is_listener()
+}
+
+/// Other systems have no systemd, and macOS does not tell.
+#[cfg(not(target_os = "linux"))]
+fn is_listener(_: &SockRef<'_>) -> io::Result<bool> {
+    Ok(true)
 }
 
 #[cfg(test)]
