@@ -82,7 +82,7 @@ impl Table {
         self.position(hash, is_match).map(|at| id_of(self.words()[at].get()))
     }
 
-    /// Asks for the memory of the first word that [`Table::find`] reads; false if the table is so small that it is in a cache.
+    /// Asks for the memory of the first word that [`Table::find`] reads; false if the table is small enough for a cache.
     #[inline]
     pub(super) fn prefetch(&self, hash: u32) -> bool {
         let is_large = self.len >= LARGE;
