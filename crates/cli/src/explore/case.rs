@@ -290,8 +290,8 @@ async fn take_as_rival(server: &Server) {
 
 /// The name of the client that takes a lock whose lease has ended.
 pub(super) const RIVAL: &str = "rival";
-/// Milliseconds for which it has the lock: long enough for the next request of the command, short enough for one that takes its
-/// lock again.
+/// Milliseconds for which it has the lock: long enough for the next request of the command, and short enough for a command
+/// that takes its lock again.
 const RIVAL_LEASE_MS: u64 = 1_000;
 /// The time between the end of a lease and what its former holder does next, in which the rival takes the lock.
 const RIVAL_TURN: Duration = Duration::from_millis(200);
