@@ -263,16 +263,18 @@ impl Display for Case {
     }
 }
 
-/// Takes the lock that was granted last, as the next one who wants it: its former holder has none any more. Locks that are no
-/// strings are left alone, and so are those of several nodes.
+/// Takes the lock that was granted last, as the next one who wants it: its former holder has none any more. Locks of several nodes
+/// and of LOCK commands are left alone.
 async fn take_as_rival(server: &Server) {
     let events = server.history().events();
-    let is_of_set = |granted: &&Event| {
+    let is_meant = |granted: &&Event| {
         let request = events.iter().find(|event| Some(event.id) == granted.request);
         granted.kind == EventKind::Granted
-            && request.is_some_and(|request| matches!(request.command.as_deref(), Some("SET" | "SETNX")))
+            && request.is_some_and(|request| {
+                matches!(request.command.as_deref(), Some("SET" | "SETNX" | "EVAL" | "EVALSHA"))
+            })
     };
-    let Some(key) = events.iter().rfind(is_of_set).and_then(|granted| granted.key.clone()) else { return };
+    let Some(key) = events.iter().rfind(is_meant).and_then(|granted| granted.key.clone()) else { return };
     if server.node_addrs().len() > 1 {
         return;
     }
@@ -300,3 +302,54 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Characters of a word that are shown.
 const WORD_CHARS_MAX: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(id: u64, kind: EventKind, command: &str, request: Option<u64>) -> Event {
+        let command = (!command.is_empty()).then(|| command.into());
+        Event { id, command, request, ..Event::new(kind) }
+    }
+
+    #[test]
+    fn a_script_that_was_unknown_is_no_lock_command_and_is_not_counted() {
+        let unknown = Event {
+            reply: Some("-NOSCRIPT No matching script".to_owned()),
+            ..event(2, EventKind::Reply, "EVALSHA", Some(1))
+        };
+        let events = [
+            event(1, EventKind::Request, "EVALSHA", None),
+            unknown,
+            event(3, EventKind::Request, "EVALSHA", None),
+            Event { lease: Some(500), ..event(4, EventKind::Granted, "", Some(3)) },
+            event(5, EventKind::Request, "GET", None),
+            event(6, EventKind::Request, "EVALSHA", None),
+            event(7, EventKind::Released, "", Some(6)),
+        ];
+        let points = Point::all(&events);
+        let known: Vec<_> = points.iter().map(|point| (&*point.command, point.nth, point.deed)).collect();
+        assert_eq!(known, [("EVALSHA", 1, Deed::Acquire), ("EVALSHA", 2, Deed::Release)]);
+        assert!(
+            points.iter().all(|point| point.lease == Duration::from_millis(500)),
+            "that of the grant holds until the next"
+        );
+    }
+
+    #[test]
+    fn each_lock_command_gets_the_failures_that_fit_it() {
+        let kinds = |deed, nodes| {
+            let (command, line) = ("SET".to_owned(), String::new());
+            let point = Point { command, nth: 2, deed, lease: LEASE_DEFAULT, node: 1, line };
+            Case::all(&[point], nodes).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(Deed::Acquire, 3).len(), Kind::ALL.len());
+        let of_release = kinds(Deed::Release, 1);
+        assert_eq!(
+            of_release.len(),
+            Kind::ALL.len() - 3,
+            "without paused, expired and node-down: {of_release:?}"
+        );
+        assert_eq!(of_release[0], "lost-before@SET:2");
+    }
+}
