@@ -9,8 +9,9 @@ mod programs;
 
 use std::collections::BTreeSet;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
-use crate::support::binary::{Directory, redlatch};
+use crate::support::binary::{Directory, redlatch, signal};
 
 /// Explores a command.
 fn explore(options: &[&str], command: &[&str]) -> Output {
@@ -103,6 +104,21 @@ fn a_finding_says_what_happened_and_how_to_repeat_it() {
 }
 
 #[test]
+fn as_junit_each_case_is_a_test() {
+    let own = std::env::current_exe().unwrap();
+    let program = "explore::programs::ignores_that_its_lock_was_lost";
+    let command = [own.to_str().unwrap(), "--exact", program, "--include-ignored", "--nocapture"];
+    let output = explore(&["--format", "junit"], &command);
+    assert_eq!(output.status.code(), Some(1));
+    let xml = String::from_utf8(output.stdout).unwrap();
+    let failures = xml.matches("<failure message=\"late: client 1 releases orders ").count();
+    assert!(failures > 0, "{xml}");
+    let head = format!("<testsuite name=\"redlatch explore\" tests=\"18\" failures=\"{failures}\">\n");
+    assert!(xml.contains(&head) && xml.ends_with("</testsuite>\n"), "{xml}");
+    assert_eq!(xml.matches("<testcase ").count(), 18);
+}
+
+#[test]
 fn what_cannot_be_explored_is_told_in_a_line() {
     let cases: [(&[&str], &[&str], &str); 5] = [
         (&[], &["false"], "redlatch: the command fails without any failure; its output:\n"),
@@ -140,13 +156,40 @@ fn a_case_that_the_command_has_not_is_named() {
 }
 
 #[test]
+fn a_search_that_is_interrupted_ends_what_runs() {
+    let directory = Directory::new();
+    let pid = directory.path("pid");
+    let script = format!("echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 600");
+    let mut search = redlatch().args(["explore", "--", "sh", "-c", &script]).spawn().unwrap();
+    while !std::path::Path::new(&pid).exists() {
+        std::thread::yield_now();
+    }
+    signal(&search, "TERM");
+    assert_eq!(search.wait().unwrap().code(), Some(143));
+    assert_is_gone(&pid);
+}
+
+#[test]
 fn what_the_command_leaves_running_ends_with_it() {
-    let files = Directory::new();
-    let pid = files.path("pid");
+    let directory = Directory::new();
+    let pid = directory.path("pid");
     let output = explore(&[], &["sh", "-c", &format!("sleep 600 & echo $! > {pid}")]);
     assert_eq!(output.status.code(), Some(2), "it takes no lock");
-    let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = state.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    assert!(matches!(state, None | Some("Z" | "X")), "it is gone, or about to be collected: {state:?}");
+    assert_is_gone(&pid);
+}
+
+/// The process whose number is in the file ends, or is about to be collected.
+fn assert_is_gone(file: &str) {
+    let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    let is_gone = || {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = state.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+        matches!(state, None | Some("Z" | "X"))
+    };
+    // The signal that ends it has been sent.
+    let begin = Instant::now();
+    while !is_gone() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "process {pid} is still there");
+        std::thread::yield_now();
+    }
 }

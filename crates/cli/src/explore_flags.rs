@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::flags::Action;
@@ -18,6 +18,11 @@ pub(super) fn command() -> Command {
     let time = |name, default: &'static str, help| {
         option(name, "TIME", help).value_parser(duration::read).default_value(default)
     };
+    let format = PossibleValuesParser::new(["text", "json", "junit"]).map(|name| match name.as_str() {
+        "json" => explore::Format::Json,
+        "junit" => explore::Format::Junit,
+        _ => explore::Format::Text,
+    });
     Command::new("explore")
         .about("Runs a test again and again, with another failure of the server at another lock command each time.")
         .after_help("Exits with 0 if nothing is found, with 1 if something is, with 2 if it could not run.")
@@ -45,8 +50,8 @@ pub(super) fn command() -> Command {
                 .default_value("real"),
         )
         .arg(
-            option("format", "FORMAT", "How findings are written: text, or JSON, one in a line.")
-                .value_parser(PossibleValuesParser::new(["text", "json"]))
+            option("format", "FORMAT", "How findings are written: text, JSON, one in a line, or the XML of JUnit.")
+                .value_parser(format)
                 .default_value("text"),
         )
         .arg(
@@ -73,6 +78,6 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
         expects: words("expect"),
         case: matches.get_one("case").cloned(),
         is_clock_auto: is("clock", "auto"),
-        is_json: is("format", "json"),
+        format: *matches.get_one("format").expect("it has a default"),
     })
 }

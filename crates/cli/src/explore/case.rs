@@ -263,8 +263,8 @@ impl Display for Case {
     }
 }
 
-/// Takes the lock that was granted last, as the next one who wants it: its former holder has none any more. Locks of several nodes
-/// and of LOCK commands are left alone.
+/// Takes the lock that was granted last, as the next one who wants it: its former holder has none any more. Locks of several
+/// nodes and of LOCK commands are left alone.
 async fn take_as_rival(server: &Server) {
     let events = server.history().events();
     let is_meant = |granted: &&Event| {

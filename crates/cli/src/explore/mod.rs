@@ -1,23 +1,26 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands.
 //!
 //! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`attempt`] runs the command,
-//!               [`verdict`] says what is wrong.
+//!               [`verdict`] says what is wrong, [`report`] how it is written.
 //! Rule          findings go to the standard output, progress to the standard error.
 
 mod attempt;
 mod case;
+mod report;
 mod verdict;
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use redlatch_core::testing::{Extent, Timeline};
-use serde_json::json;
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit::{self, Failure};
 use super::{print, warn};
 use attempt::{Attempt, Ending};
 use case::{Case, Kind, Point};
+pub(super) use report::Format;
+use report::{Finding, Report};
 use verdict::{Baseline, Problem};
 
 /// What `redlatch explore` was asked for.
@@ -37,7 +40,7 @@ pub(super) struct Options {
     /// This case alone, as a finding names it.
     pub(super) case: Option<String>,
     pub(super) is_clock_auto: bool,
-    pub(super) is_json: bool,
+    pub(super) format: Format,
 }
 
 /// The variable in which a command finds its URL unless it is told otherwise.
@@ -56,7 +59,12 @@ pub(super) fn kinds() -> Vec<&'static str> {
 
 /// Explores; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
-    exit::run(async move { Search::begin(options).await?.go_on().await })
+    exit::run(async move {
+        tokio::select! {
+            done = async { Search::begin(options).await?.go_on().await } => done,
+            signal = interruption() => Ok(128 + signal),
+        }
+    })
 }
 
 /// A search, after the run without failures.
@@ -65,15 +73,6 @@ struct Search {
     baseline: Baseline,
     cases: Vec<Case>,
     begun: Instant,
-}
-
-/// A problem that a failure has brought about.
-struct Finding {
-    case: Case,
-    problem: Problem,
-    /// How often of [`RUNS_OF_A_FINDING`] it came.
-    came: u32,
-    attempt: Attempt,
 }
 
 impl Search {
@@ -116,7 +115,7 @@ impl Search {
     }
 
     async fn go_on(self) -> Result<u8, Failure> {
-        let (mut found, mut met) = (0, 0);
+        let (mut report, mut met) = (Report::new(&self.options), 0);
         for (number, case) in self.cases.iter().enumerate() {
             if self.begun.elapsed() >= self.options.budget {
                 warn(&format!("the budget is spent: {} cases were not tried", self.cases.len() - number));
@@ -124,12 +123,13 @@ impl Search {
             }
             let attempt = Attempt::make(&self.options, Some(case)).await?;
             met += usize::from(attempt.is_met);
-            for finding in self.examine(case, attempt).await? {
-                self.tell(&finding)?;
-                found += 1;
-            }
+            let took = attempt.took;
+            let finding = self.examine(case, attempt).await?;
+            tell(&report.add(case, took, finding.as_ref()))?;
         }
-        warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
+        tell(&report.end())?;
+        let (found, seconds) = (report.found, self.begun.elapsed().as_secs_f64());
+        warn(&format!("{met} failures met, {found} findings, {seconds:.1} s"));
         Ok(if found > 0 { FOUND } else { 0 })
     }
 
@@ -138,87 +138,32 @@ impl Search {
         self.baseline.compare(attempt, case, must_survive)
     }
 
-    /// The problems of a case, which is run again to see how often they come.
-    async fn examine(&self, case: &Case, attempt: Attempt) -> Result<Vec<Finding>, Failure> {
-        let problems = self.problems(case, &attempt);
-        let Some(first) = problems.first() else { return Ok(Vec::new()) };
-        let (mut came, name) = (1, first.name);
+    /// The first problem of a case, which is run again to see how often it comes. What else is wrong in the run is mostly
+    /// what the first problem leads to.
+    async fn examine(&self, case: &Case, attempt: Attempt) -> Result<Option<Finding>, Failure> {
+        let Some(problem) = self.problems(case, &attempt).into_iter().next() else { return Ok(None) };
+        let mut came = 1;
         for _ in 1..RUNS_OF_A_FINDING {
             let again = Attempt::make(&self.options, Some(case)).await?;
-            came += u32::from(self.problems(case, &again).iter().any(|problem| problem.name == name));
+            came += u32::from(self.problems(case, &again).iter().any(|other| other.name == problem.name));
         }
-        // What else is wrong in the run is mostly what the first problem leads to.
-        let problem = first.clone();
-        Ok(vec![Finding { case: case.clone(), problem, came, attempt }])
-    }
-
-    fn tell(&self, finding: &Finding) -> Result<(), Failure> {
-        let text = if self.options.is_json { self.json(finding) } else { self.text(finding) };
-        print(text.as_bytes()).map(drop).map_err(|fault| Failure(COULD_NOT_RUN, fault))
-    }
-
-    fn text(&self, finding: &Finding) -> String {
-        let Finding { case, problem, came, attempt } = finding;
-        let mut text = format!("{} with {case}: {}\n", problem.name, problem.text);
-        text += &format!("  the command    {}\n", case.point.line);
-        text += &format!("  what happens   {}\n", case.kind.sentence());
-        text += &format!("  the command's end   {}\n", ending(attempt.ending));
-        for line in &problem.lines {
-            text += &format!("  {line}\n");
-        }
-        for line in Timeline::of(&attempt.events).text(Extent::Screen).lines() {
-            text += &format!("  | {line}\n");
-        }
-        if attempt.ending != Ending::Passed {
-            let lines: Vec<&str> = attempt.output.trim_end().lines().collect();
-            let end = &lines[lines.len().saturating_sub(OUTPUT_LINES_MAX)..];
-            text += &format!("  its output ends with\n    {}\n", end.join("\n    "));
-        }
-        text + &format!("  it came {came} of {RUNS_OF_A_FINDING} times; again: {}\n\n", self.repeat(case))
-    }
-
-    fn json(&self, finding: &Finding) -> String {
-        let Finding { case, problem, came, attempt } = finding;
-        let line = json!({
-            "finding": problem.name, "text": problem.text, "case": case.to_string(), "command": case.point.line,
-            "injected": case.kind.sentence(), "ending": ending(attempt.ending), "lines": problem.lines,
-            "came": came, "runs": RUNS_OF_A_FINDING, "again": self.repeat(case),
-        });
-        format!("{line}\n")
-    }
-
-    /// The line that repeats a case.
-    fn repeat(&self, case: &Case) -> String {
-        let words = self.options.command.iter().map(|word| quoted(&word.to_string_lossy()));
-        let Options { nodes, variables, expects, is_clock_auto, .. } = &self.options;
-        let variables =
-            variables.iter().filter(|name| *name != URL_VARIABLE).map(|name| format!(" --env {name}"));
-        let expects = expects.iter().map(|kind| format!(" --expect {kind}"));
-        let nodes = (*nodes > 1).then(|| format!(" --nodes {nodes}"));
-        let clock = is_clock_auto.then(|| " --clock auto".to_owned());
-        let options: String = variables.chain(expects).chain(nodes).chain(clock).collect();
-        format!("redlatch explore{options} --case '{case}' -- {}", words.collect::<Vec<_>>().join(" "))
+        Ok(Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt }))
     }
 }
 
-fn ending(ending: Ending) -> String {
-    match ending {
-        Ending::Passed => "it passed".to_owned(),
-        Ending::Failed(Some(code)) => format!("exit code {code}"),
-        Ending::Failed(None) => "a signal".to_owned(),
-        Ending::Hung => "it hung".to_owned(),
-    }
+fn tell(text: &str) -> Result<(), Failure> {
+    print(text.as_bytes()).map(drop).map_err(|fault| Failure(COULD_NOT_RUN, fault))
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "-_./:=@%+,".contains(char);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
+/// Ends with the number of the first of these signals: what runs then is ended, as after any run.
+async fn interruption() -> u8 {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    match signals {
+        [Ok(mut interrupt), Ok(mut terminate)] => tokio::select! {
+            _ = interrupt.recv() => Signal::SIGINT as u8,
+            _ = terminate.recv() => Signal::SIGTERM as u8,
+        },
+        // The system does not tell of signals: they end this process.
+        _ => std::future::pending().await,
     }
 }
-
-/// Lines of the end of the output that are shown.
-const OUTPUT_LINES_MAX: usize = 12;
