@@ -111,7 +111,9 @@ impl Kind {
             Self::RestartEmpty => {
                 "it is executed, and the server restarts without its memory before the reply"
             }
-            Self::ClockStep => "it is executed, and an administrator sets the clock an hour ahead",
+            Self::ClockStep => {
+                "it is executed, and an administrator sets the clock an hour ahead before the late reply"
+            }
             Self::NodeDown => "it is executed, and the node is down from then on",
         }
     }
@@ -246,12 +248,11 @@ impl Case {
         }
     }
 
-    /// How much time passes while the reply, or the client, is held up.
+    /// How much time passes while the reply, or the client, is held up: far more than it takes to notice that it is.
     fn passes(&self) -> Duration {
         match self.kind {
-            Kind::Late => self.point.lease / 2,
             Kind::AfterLease | Kind::Paused => self.point.lease + RIVAL_TURN,
-            _ => Duration::from_millis(1),
+            _ => self.point.lease / 2,
         }
     }
 }
