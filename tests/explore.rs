@@ -18,12 +18,16 @@ fn explore(options: &[&str], command: &[&str]) -> Output {
     redlatch().arg("explore").args(options).arg("--").args(command).output().unwrap()
 }
 
-/// Explores one of the programs. Returns the exit code, and each finding with its case.
-fn explore_program(name: &str, options: &[&str]) -> (Option<i32>, BTreeSet<(String, String)>) {
+/// Explores one of the programs.
+fn explore_test(name: &str, options: &[&str]) -> Output {
     let own = std::env::current_exe().unwrap();
     let test = format!("explore::programs::{name}");
-    let command = [own.to_str().unwrap(), "--exact", &test, "--include-ignored", "--nocapture"];
-    let output = explore(&[&["--format", "json"], options].concat(), &command);
+    explore(options, &[own.to_str().unwrap(), "--exact", &test, "--include-ignored", "--nocapture"])
+}
+
+/// Explores one of the programs. Returns the exit code, and each finding with its case.
+fn explore_program(name: &str, options: &[&str]) -> (Option<i32>, BTreeSet<(String, String)>) {
+    let output = explore_test(name, &[&["--format", "json"], options].concat());
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(progress.contains("failures met"), "{name} was explored: {progress}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -86,10 +90,7 @@ fn a_lock_of_several_nodes_loses_one_of_them() {
 
 #[test]
 fn a_finding_says_what_happened_and_how_to_repeat_it() {
-    let own = std::env::current_exe().unwrap();
-    let program = "explore::programs::deletes_the_lock_of_the_next_holder";
-    let command = [own.to_str().unwrap(), "--exact", program, "--include-ignored", "--nocapture"];
-    let output = explore(&["--case", "paused@SET:1"], &command);
+    let output = explore_test("deletes_the_lock_of_the_next_holder", &["--case", "paused@SET:1"]);
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
         "foreign-delete with paused@SET:1: client 1 ends orders, which rival holds\n",
@@ -105,10 +106,7 @@ fn a_finding_says_what_happened_and_how_to_repeat_it() {
 
 #[test]
 fn as_junit_each_case_is_a_test() {
-    let own = std::env::current_exe().unwrap();
-    let program = "explore::programs::ignores_that_its_lock_was_lost";
-    let command = [own.to_str().unwrap(), "--exact", program, "--include-ignored", "--nocapture"];
-    let output = explore(&["--format", "junit"], &command);
+    let output = explore_test("ignores_that_its_lock_was_lost", &["--format", "junit"]);
     assert_eq!(output.status.code(), Some(1));
     let xml = String::from_utf8(output.stdout).unwrap();
     let failures = xml.matches("<failure message=\"late: client 1 releases orders ").count();
@@ -147,9 +145,7 @@ fn what_cannot_be_explored_is_told_in_a_line() {
 
 #[test]
 fn a_case_that_the_command_has_not_is_named() {
-    let own = std::env::current_exe().unwrap();
-    let command = [own.to_str().unwrap(), "--exact", "explore::programs::right", "--include-ignored"];
-    let output = explore(&["--case", "reset@SET:7"], &command);
+    let output = explore_test("right", &["--case", "reset@SET:7"]);
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.starts_with("redlatch: reset@SET:7 is no case of this command\n"), "{told}");

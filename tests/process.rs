@@ -255,7 +255,11 @@ mod settings {
         let line = server.wait_for("A request that has waited for a lock for long has ended");
         assert!(line.contains("outcome=\"granted\""), "{line}");
         // On a busy machine this line may have come before the last one.
-        let is_told = |line: &str| line.contains("A lock is held for long") && line.contains(" owner=B ");
+        let is_told = |line: &str| {
+            line.contains("A lock is held for long")
+                && line.contains(" key=job ")
+                && line.contains(" owner=B ")
+        };
         if !server.said.lines().any(is_told) {
             let line = server.wait_for("A lock is held for long");
             assert!(is_told(&line), "{line}");
@@ -275,9 +279,9 @@ mod settings {
         let line = server.wait_for("Nobody read the log, and lines were left out");
         let (_, left_out) = line.rsplit_once("left_out=").unwrap();
         let written = server.said.matches("A lock is broken").count();
-        // On a busy machine lines about that may be left out, too.
+        // On a busy machine a line about that may be left out, too.
         let all = written + left_out.parse::<usize>().unwrap();
-        assert!((LINES..LINES + LINES / 10).contains(&all), "{written} written, {line}");
+        assert!((LINES..LINES + 10).contains(&all), "{written} written, {line}");
     }
 
     #[cfg(not(feature = "otlp"))]

@@ -1,11 +1,10 @@
 //! The arguments of `redlatch explore`.
 
-use std::ffi::OsString;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::flags::Action;
+use super::lock_flags::command_to_run;
 use super::{duration, explore};
 
 /// The names of the subcommands.
@@ -54,15 +53,7 @@ pub(super) fn command() -> Command {
                 .value_parser(format)
                 .default_value("text"),
         )
-        .arg(
-            Arg::new("command")
-                .value_name("CMD")
-                .required(true)
-                .num_args(1..)
-                .last(true)
-                .value_parser(value_parser!(OsString))
-                .help("The command and its arguments."),
-        )
+        .arg(command_to_run())
 }
 
 /// What the arguments ask for.

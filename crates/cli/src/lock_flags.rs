@@ -74,6 +74,17 @@ fn cluster() -> Command {
         .subcommands([accept, import, export].map(with_settings))
 }
 
+/// The command that a subcommand runs, behind `--`.
+pub(super) fn command_to_run() -> Arg {
+    Arg::new("command")
+        .value_name("CMD")
+        .required(true)
+        .num_args(1..)
+        .last(true)
+        .value_parser(value_parser!(OsString))
+        .help("The command and its arguments.")
+}
+
 fn run() -> Command {
     Command::new("run")
         .about("Runs a command under a lock.")
@@ -86,15 +97,7 @@ fn run() -> Command {
                 .value_parser(value_parser!(OsString))
                 .help("The lock. Several are taken all or none."),
         )
-        .arg(
-            Arg::new("command")
-                .value_name("CMD")
-                .required(true)
-                .num_args(1..)
-                .last(true)
-                .value_parser(value_parser!(OsString))
-                .help("The command and its arguments."),
-        )
+        .arg(command_to_run())
         .arg(
             Arg::new("shared")
                 .long("shared")

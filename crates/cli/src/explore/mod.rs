@@ -19,7 +19,6 @@ use super::exit::{self, Failure};
 use super::{print, warn};
 use attempt::{Attempt, Ending};
 use case::{Case, Kind, Point};
-pub(super) use report::Format;
 use report::{Finding, Report};
 use verdict::{Baseline, Problem};
 
@@ -41,6 +40,14 @@ pub(super) struct Options {
     pub(super) case: Option<String>,
     pub(super) is_clock_auto: bool,
     pub(super) format: Format,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Format {
+    Text,
+    Json,
+    Junit,
 }
 
 /// The variable in which a command finds its URL unless it is told otherwise.

@@ -9,15 +9,7 @@ use serde_json::json;
 use super::attempt::{Attempt, Ending};
 use super::case::Case;
 use super::verdict::Problem;
-use super::{Options, URL_VARIABLE};
-
-/// How findings are written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in super::super) enum Format {
-    Text,
-    Json,
-    Junit,
-}
+use super::{Format, Options, URL_VARIABLE};
 
 /// A problem that a failure has brought about.
 pub(super) struct Finding {

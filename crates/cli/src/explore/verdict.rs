@@ -81,7 +81,6 @@ impl Baseline {
                 code.map_or("ended by a signal".to_owned(), |code| format!("failed with exit code {code}"));
             problems.push(Problem { name: "failed", text: format!("the command {how}"), lines: Vec::new() });
         }
-        problems.dedup_by_key(|problem| problem.name);
         problems
     }
 }

@@ -216,9 +216,9 @@ impl History {
 
     /// The records of a key, the newest first.
     pub fn of(&self, place: u64, key: &[u8]) -> Vec<PastLock> {
-        let of_key = |ring: &Ring| ring.newest_first(place, key).map(|at| ring.records[at].clone()).collect();
-        let mut found: Vec<PastLock> = of_key(&self.lost);
-        found.extend::<Vec<_>>(of_key(&self.released));
+        let rings = [&self.lost, &self.released].into_iter();
+        let of_key = rings.flat_map(|ring| ring.newest_first(place, key).map(|at| ring.records[at].clone()));
+        let mut found: Vec<PastLock> = of_key.collect();
         found.sort_by_key(|record| std::cmp::Reverse((record.ended, record.token)));
         found
     }
