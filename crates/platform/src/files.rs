@@ -23,7 +23,8 @@ pub fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
-/// Lets those read a new file who may read `known`, unless all may. Elsewhere than on Unix it has the rights of its directory.
+/// Lets those read a new file who may read `known`, unless all may. Elsewhere than on Unix it has the rights of its
+/// directory.
 ///
 /// # Errors
 /// The rights cannot be set.
@@ -52,6 +53,14 @@ pub fn share_as(_: &File, _: &Path) -> io::Result<()> {
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     if cfg!(windows) { path.metadata().map(drop) } else { File::open(path)?.sync_all() }
+}
+
+/// Opens a file to sync what other processes have written to it. Windows wants the right to write for that.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn open_to_sync(path: &Path) -> io::Result<File> {
+    if cfg!(windows) { OpenOptions::new().write(true).open(path) } else { File::open(path) }
 }
 
 /// Whether the name stands for this file. What cannot be known counts as true.

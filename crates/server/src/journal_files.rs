@@ -114,7 +114,7 @@ impl Directory {
         if !self.is_identified && self.doubt.is_none() {
             self.write_identity("identity.new")?;
         }
-        let open = |number| Ok((number, Arc::new(File::open(self.file(number))?)));
+        let open = |number| Ok((number, Arc::new(files::open_to_sync(&self.file(number))?)));
         let kept = numbers(&self.path)?.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let unsynced = kept.iter().map(|(_, file)| Arc::clone(file)).collect();
         let mut state = State { unsynced, kept, is_identified: self.is_identified, ..State::default() };
