@@ -59,7 +59,7 @@ const STATISTICS: &[&str] = &[
     "core/src/state/latency.rs", "core/src/state/log_limiter.rs", "core/src/state/login_delays.rs",
     "core/src/state/metrics.rs", "core/src/state/polling.rs", "core/src/state/slowlog.rs",
     "server/src/http/api.rs", "server/src/http/contention.rs", "server/src/http/metrics.rs",
-    "server/src/http/sampler.rs", "server/src/probe.rs",
+    "server/src/http/sampler.rs", "platform/src/figures.rs",
 ];
 /// The modules of each layer of the core, bottom first, as its `lib.rs` draws them.
 const LAYERS: &[&[&str]] = &[
@@ -191,6 +191,18 @@ fn may_overflow(source: &Source) -> Vec<String> {
         found.push("1: arithmetic that could overflow is not denied".to_owned());
     }
     found
+}
+
+/// A source that asks which system it runs on. The crate for that is `platform`; tests may know where they run.
+fn asks_for_the_system(source: &Source) -> Vec<String> {
+    if !source.path.starts_with("crates/") || source.path.starts_with("crates/platform/") {
+        return Vec::new();
+    }
+    let signs = ["cfg(unix", "cfg(windows", "target_os", "std::os::", "\"/proc/"];
+    let shipped = source.text.lines().zip(source.code.lines()).enumerate();
+    let shipped = shipped.take_while(|(_, (_, code))| *code != "#[cfg(test)]");
+    let asking = shipped.filter(|(_, (text, _))| signs.iter().any(|sign| text.contains(sign)));
+    asking.map(|(index, (text, _))| format!("{}: {}", index + 1, text.trim())).collect()
 }
 
 /// Values passed between layers have a named type.
@@ -424,6 +436,22 @@ fn statistics_cannot_overflow() {
     let is_there = |path: &str| sources().iter().any(|source| source.path == format!("crates/{path}"));
     let missing = STATISTICS.iter().filter(|path| !is_there(path));
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "renamed?");
+}
+
+#[test]
+fn one_crate_knows_the_system() {
+    let asking = [
+        "#[cfg(unix)]", "use std::os::fd::AsFd;", "#[cfg(not(target_os = \"linux\"))]",
+        "read(\"/proc/stat\")",
+    ];
+    assert_law(
+        asks_for_the_system,
+        "crates/server/src/x.rs",
+        &asking,
+        &["os()", "#[cfg(test)]\nuse std::os::fd::AsFd;"],
+    );
+    assert_law(asks_for_the_system, "crates/platform/src/x.rs", &[], &asking);
+    uphold(asks_for_the_system);
 }
 
 #[test]

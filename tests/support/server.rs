@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::binary::program;
+
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -49,7 +51,7 @@ impl Server {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let file = FILES.fetch_add(1, Ordering::Relaxed);
         let file = dir.join(format!("port-{}-{file}", std::process::id()));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
+        let mut command = program();
         command.args(["--port", "auto", "--port-file"]).arg(&file).args(more);
         Self::spawn(command, |log| {
             let text = fs::read_to_string(&file).map_err(|error| format!("port file: {error}\n{log}"))?;

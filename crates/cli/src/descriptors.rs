@@ -6,9 +6,8 @@
 
 use std::io;
 
-use rlimit::Resource;
-
 use redlatch_core::state::settings::Settings;
+use redlatch_platform::descriptors;
 use redlatch_proto::limits::HTTP_CONNECTIONS_MAX;
 use redlatch_server::process::Inherited;
 
@@ -33,13 +32,6 @@ pub(super) fn for_others(settings: &Settings, inherited: &Inherited) -> u64 {
 /// The system does not report the limit.
 pub(super) fn raise_limit(clients: u64, others: u64) -> io::Result<u64> {
     let reserved = RESERVED + others;
-    let wanted = clients.saturating_add(reserved);
-    let (soft, hard) = Resource::NOFILE.get()?;
-    if soft < wanted {
-        // Only a privileged process may go beyond the hard limit.
-        let raised = Resource::NOFILE.set(wanted, hard.max(wanted));
-        raised.or_else(|_| Resource::NOFILE.set(hard.min(wanted), hard))?;
-    }
-    let limit = Resource::NOFILE.get_soft()?;
+    let limit = descriptors::raise_limit(clients.saturating_add(reserved))?;
     Ok(clients.min(limit.saturating_sub(reserved)))
 }

@@ -1,15 +1,13 @@
 //! What a test harness may ask of the process: to say when it is ready, and not to outlive its parent or a time.
 //!
 //! Owns    [`Flags`], which are flags only: a file or a variable would give them to servers that nobody watches.
-//! Rule    the parent is asked for four times a second. The signal that Linux sends when a parent ends comes when the
-//!         parent's thread ends, and other systems have none.
+//! Rule    the parent is asked for four times a second.
 
 use std::future::pending;
-use std::os::unix::process::parent_id;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction};
-use nix::unistd::{Pid, getsid};
+use redlatch_platform::parent::Parent;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -27,10 +25,6 @@ pub(super) struct Flags {
     pub(super) is_ready_told: bool,
 }
 
-/// The process that started this one.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Parent(u32);
-
 impl Flags {
     /// Reads a flag and its words. False if it is no flag of the process.
     ///
@@ -38,9 +32,9 @@ impl Flags {
     /// The words are not those that the flag takes.
     pub(super) fn read(&mut self, name: &str, words: &[String]) -> Result<bool, Fault> {
         let done = match (name, words) {
-            ("exit-with-parent", []) => Parent::find(None).map(|parent| self.parent = Some(parent)),
-            ("exit-with-parent", [id]) => Parent::find(Some(id)).map(|parent| self.parent = Some(parent)),
-            ("exit-with-parent", _) => Parent::find(Some("")).map(drop),
+            ("exit-with-parent", []) => parent(None).map(|parent| self.parent = Some(parent)),
+            ("exit-with-parent", [id]) => parent(Some(id)).map(|parent| self.parent = Some(parent)),
+            ("exit-with-parent", _) => parent(Some("")).map(drop),
             ("max-lifetime", [time]) => duration::read(time).map(|time| self.lifetime = Some(time)),
             ("max-lifetime", _) => Err(duration::EXPECTED.into()),
             ("ready-json", []) => {
@@ -75,21 +69,14 @@ impl Flags {
     }
 }
 
-impl Parent {
-    fn find(id: Option<&str>) -> Result<Self, Fault> {
-        let id = id.map_or(Ok(parent_id()), str::parse);
-        id.map(Self).map_err(|_| "must be the number of a process, or nothing".into())
-    }
-
-    /// Whether this process has been handed to another one.
-    fn has_ended(self) -> bool {
-        parent_id() != self.0
-    }
-
-    /// Whether the parent has ended before this process could ask for its number: orphans are handed to process 1. In a
-    /// container, process 1 may as well be the harness; then both are of one session.
-    fn ended_before(self) -> bool {
-        self.0 == 1 && getsid(None) != getsid(Some(Pid::from_raw(1)))
+/// The process that started this one, whose number may be told.
+fn parent(id: Option<&str>) -> Result<Parent, Fault> {
+    match id {
+        Some(id) => {
+            let id = id.parse().map_err(|_| "must be the number of a process, or nothing")?;
+            Ok(Parent::numbered(id))
+        }
+        None => Parent::find().ok_or_else(|| "the system does not say which process that is".into()),
     }
 }
 

@@ -11,7 +11,6 @@
 
 mod accept_restored;
 mod check_config;
-mod child;
 mod descriptors;
 mod duration;
 mod exit;
@@ -40,7 +39,6 @@ mod retry;
 mod run;
 mod serve;
 mod served;
-mod signals;
 mod sources;
 mod systemd;
 mod table;
@@ -57,6 +55,8 @@ mod views;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+
+use redlatch_platform::signals::Signals;
 
 use flags::Action;
 use sources::Sources;
@@ -131,6 +131,14 @@ fn warn(text: &str) {
 fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| format!("cannot start: {error}"))
+}
+
+/// The signals of this process, caught from now on.
+///
+/// # Errors
+/// The system refuses.
+fn signals() -> Result<Signals, Fault> {
+    Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))
 }
 
 /// Prints to the standard output. A reader that has gone, as in `redlatch man | head`, is no error: then it returns false.

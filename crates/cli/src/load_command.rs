@@ -12,8 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
 use super::exit::{self, FAILED, Failure, MISUSED};
-use super::signals::Signals;
-use super::{Fault, descriptors, print, warn};
+use super::{Fault, descriptors, print, signals, warn};
 use crate::load::{Failure as LoadFailure, Live, Plan, Report};
 
 /// What `redlatch load` was asked for.
@@ -47,7 +46,7 @@ pub(super) fn run(options: Box<Options>) -> u8 {
 
 /// Runs the load on threads of its own, and watches it and the signals here.
 async fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, LoadFailure>, Fault> {
-    let mut signals = Signals::catch()?;
+    let mut signals = signals()?;
     let (tell, mut ended) = oneshot::channel();
     let loaded = live.clone();
     std::thread::spawn(move || {
@@ -65,7 +64,7 @@ async fn watched(plan: Plan, live: Arc<Live>) -> Result<Result<Report, LoadFailu
                 return report.map_err(|_| "the load has failed".to_owned());
             }
             _ = second.tick() => false,
-            () = signals.leave() => true,
+            _ = signals.leave() => true,
         };
         if is_asked && is_ending {
             return Err("ended without a report".to_owned());

@@ -1,7 +1,6 @@
 //! The subcommands for locks: their flags, as clap knows them, and what they ask for.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -186,7 +185,8 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     };
     let text = |name| matches.get_one::<String>(name).cloned();
     let time = |name| matches.get_one::<Duration>(name).copied();
-    let key = || matches.get_one::<OsString>("key").map(|key| key.as_bytes().to_vec()).unwrap_or_default();
+    let key =
+        || matches.get_one::<OsString>("key").map(|key| key.as_encoded_bytes().to_vec()).unwrap_or_default();
     let pattern = || text("pattern").unwrap_or_else(|| "*".into());
     let question = match name {
         "ls" => Question::List(pattern()),
@@ -229,7 +229,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Fault> {
     }
     Ok(Options {
         place: Place::read(matches),
-        keys: words("key").iter().map(|key| key.as_bytes().to_vec()).collect(),
+        keys: words("key").iter().map(|key| key.as_encoded_bytes().to_vec()).collect(),
         command: words("command"),
         kind,
         wait,

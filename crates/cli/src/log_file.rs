@@ -5,14 +5,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
+use redlatch_platform::files;
+use redlatch_platform::output::{self, takes_bytes};
 use tokio::sync::Notify;
 
 use super::Fault;
@@ -58,9 +56,9 @@ impl LogFile {
     /// # Errors
     /// The process has no descriptor left.
     pub(super) fn stdout() -> Result<Self, Fault> {
-        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        let stdout = output::stdout();
         let stdout = stdout.map_err(|error| format!("cannot open the standard output: {error}"))?;
-        Ok(Self::of(None, stdout.into()))
+        Ok(Self::of(None, stdout))
     }
 
     fn of(path: Option<String>, file: File) -> Self {
@@ -126,17 +124,6 @@ impl Write for &LogFile {
     }
 }
 
-/// Whether a write to the file does not wait. An error of the file is one of the write.
-fn takes_bytes(file: &File) -> bool {
-    loop {
-        let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-        match poll(&mut asked, PollTimeout::ZERO) {
-            Err(Errno::EINTR) => {}
-            answer => return answer != Ok(0),
-        }
-    }
-}
-
 fn append_to(path: &str) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    files::private(OpenOptions::new().create(true).append(true)).open(path)
 }

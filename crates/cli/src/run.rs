@@ -5,23 +5,20 @@
 //!         not answer: a margin before the deadline that the guard counts. See [`margin`].
 
 use std::ffi::OsString;
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
-use std::task::Poll;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use redlatch_client::wire::Target;
 use redlatch_client::{Acquire, Error, Guard, Held, Locks, Trust};
-use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+use redlatch_platform::command::{Change, Child, CommandSignals};
+use redlatch_platform::{figures, texts as system_texts};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::child::{Change, Child};
 use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
 use super::retry::Retry;
-use super::{Fault, signals, texts, warn};
+use super::{Fault, texts, warn};
 
 /// What `redlatch run` was asked for.
 #[derive(Debug)]
@@ -85,7 +82,7 @@ fn refuse(code: u8, fault: &str) -> u8 {
 }
 
 async fn supervise(options: Options) -> u8 {
-    let mut signals = match Caught::new() {
+    let mut signals = match CommandSignals::catch() {
         Ok(signals) => signals,
         Err(error) => return refuse(NOT_ACQUIRED, &format!("cannot catch signals: {error}")),
     };
@@ -99,12 +96,12 @@ async fn supervise(options: Options) -> u8 {
             Ok(guard) => guard,
             Err(code) => return code,
         },
-        signal = signals.until_asked_to_end() => {
+        code = asked_to_end(&mut signals) => {
             // The lock may have been granted in this moment.
             if let Ok(Ok(locks)) = timeout(RELEASE_MAX, Locks::to(target, trust)).await {
                 let _ = timeout(RELEASE_MAX, locks.release(options.keys, owner)).await;
             }
-            return 128 + signal as u8;
+            return code;
         }
     };
     let taken = Instant::now();
@@ -188,15 +185,15 @@ fn refusal(held: Option<&Held>, options: &Options) -> Fault {
 }
 
 /// Watches the command until it ends; returns the exit code.
-async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut Caught) -> u8 {
+async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut CommandSignals) -> u8 {
     let margin = margin(options);
     let (mut is_lost, mut is_ended, mut kill_at) = (false, false, None);
     loop {
         tokio::select! {
             biased;
-            change = child_change(&mut signals.children, &mut child) => match change {
+            change = child.change(&mut signals.changes) => match change {
                 Change::Ended(_) if is_ended => return LOST,
-                Change::Ended(code) => return code,
+                Change::Ended(code) => return code.unwrap_or(NOT_RUN),
                 Change::Stopped => {
                     child.stop_with_it();
                     // The lock is not renewed while this process is stopped.
@@ -205,23 +202,23 @@ async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut
                     }
                 }
             },
-            signal = next_of(&mut signals.forwarded) => child.signal(signal),
+            signal = signals.passed.next() => child.pass(signal),
             lost = guard.lost_within(margin), if !is_lost => {
                 is_lost = true;
                 is_ended = options.on_lost != OnLost::Warn;
                 let what = if guard.remaining().is_zero() { "is lost" } else { "is about to be lost" };
                 warn(&format!("the lock {what}: {lost}"));
                 match options.on_lost {
-                    OnLost::Kill => child.signal(Signal::SIGKILL),
+                    OnLost::Kill => child.kill(),
                     OnLost::Term => {
-                        child.signal(Signal::SIGTERM);
+                        child.terminate();
                         kill_at = Some(Instant::now() + options.kill_grace);
                     }
                     OnLost::Warn => {}
                 }
             },
             () = at(kill_at) => {
-                child.signal(Signal::SIGKILL);
+                child.kill();
                 kill_at = None;
             },
         }
@@ -264,8 +261,7 @@ async fn at(moment: Option<Instant>) {
 
 /// An owner that nobody else uses, and that tells people where it runs.
 fn owner() -> String {
-    let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
-    let host = host.unwrap_or_else(|_| "localhost".into());
+    let host = figures::host_name().unwrap_or_else(|| "localhost".into());
     format!("{host}:{}:{:016x}", std::process::id(), redlatch_client::wire::random())
 }
 
@@ -273,81 +269,22 @@ fn environment(options: &Options, guard: &Guard) -> [(&'static str, Option<OsStr
     let left = u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX);
     let deadline = texts::unix_ms_now().saturating_add(left);
     [
-        ("REDLATCH_KEY", Some(OsString::from_vec(options.keys.join(&b'\n')))),
+        ("REDLATCH_KEY", Some(system_texts::from_bytes(options.keys.join(&b'\n')))),
         ("REDLATCH_TOKEN", guard.token().map(|token| token.to_string().into())),
-        ("REDLATCH_OWNER", Some(OsString::from_vec(guard.owner().to_vec()))),
+        ("REDLATCH_OWNER", Some(system_texts::from_bytes(guard.owner().to_vec()))),
         ("REDLATCH_DEADLINE", Some(deadline.to_string().into())),
     ]
 }
 
-/// The signals that concern a command, caught before it starts.
-struct Caught {
-    children: Signals,
-    forwarded: Vec<(Signal, Signals)>,
-}
-
-impl Caught {
-    fn new() -> io::Result<Self> {
-        let caught = |number: &Signal| {
-            let signals = signal(SignalKind::from_raw(*number as i32))?;
-            Ok((*number, signals))
-        };
-        // The command ignores them, too: a caught signal would reach it with its default action.
-        let ignored = signals::ignored();
-        let forwarded = FORWARDED.iter().filter(|number| ignored & (1 << (**number as i32 - 1)) == 0);
-        let forwarded = forwarded.map(caught).collect::<io::Result<_>>()?;
-        Ok(Self { children: signal(SignalKind::child())?, forwarded })
-    }
-
-    /// The next signal that asks to end.
-    async fn until_asked_to_end(&mut self) -> Signal {
-        loop {
-            let signal = next_of(&mut self.forwarded).await;
-            if ENDING.contains(&signal) {
-                return signal;
-            }
-        }
-    }
-}
-
-/// The next signal to forward.
-async fn next_of(signals: &mut [(Signal, Signals)]) -> Signal {
-    poll_fn(|cx| {
-        let ready = signals
-            .iter_mut()
-            .find_map(|(signal, caught)| caught.poll_recv(cx).is_ready().then_some(*signal));
-        ready.map_or(Poll::Pending, Poll::Ready)
-    })
-    .await
-}
-
-/// What happens to the command next. SIGCHLD is caught since before it started.
-async fn child_change(children: &mut Signals, child: &mut Child) -> Change {
+/// Waits for a signal that asks to end; returns the exit code.
+async fn asked_to_end(signals: &mut CommandSignals) -> u8 {
     loop {
-        match child.change() {
-            Ok(Some(change)) => return change,
-            Ok(None) => {}
-            // Somebody else has waited for the command: its status is unknown.
-            Err(_) => return Change::Ended(NOT_RUN),
+        if let Some(code) = signals.passed.next().await.exit_code() {
+            return code;
         }
-        children.recv().await;
     }
 }
 
-/// The signals that the command gets in place of this process.
-const FORWARDED: &[Signal] = &[
-    Signal::SIGALRM,
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-];
-/// Those that end a wait for the lock.
-const ENDING: &[Signal] =
-    &[Signal::SIGALRM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 /// How long the release may take at the end.
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 /// What the margin has for the signal itself, at most.

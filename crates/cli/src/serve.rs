@@ -11,6 +11,8 @@ use std::sync::Arc;
 use redlatch_core::state::directives;
 use redlatch_core::state::proposal::Proposal;
 use redlatch_core::state::settings::{SettingError, Settings};
+use redlatch_platform::signals::{Caught, Signals};
+use redlatch_platform::unix_socket::SocketFile;
 use redlatch_server::process::Inherited;
 use redlatch_server::{Builder, Server};
 use tokio::runtime::Runtime;
@@ -19,10 +21,9 @@ use super::flags::Request;
 use super::log_file::LogFile;
 use super::otlp::Exporter;
 use super::served::{Listening, Served};
-use super::signals::{Caught, Signals};
 use super::sources::{Configuration, Sources};
-use super::systemd::{NotifyState, Supervisor};
-use super::{Fault, descriptors, harness, log, print};
+use super::systemd::Supervisor;
+use super::{Fault, descriptors, harness, log, print, signals};
 
 /// The allocator of the binary: see `main.rs`.
 const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc" };
@@ -73,7 +74,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     let runtime = redlatch_server::process::runtime().map_err(|error| format!("cannot start: {error}"))?;
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
-    let mut signals = Signals::catch()?;
+    let mut signals = signals()?;
     drop(entered);
     let Log { file, set_level } = log;
     let set_level = Arc::new(set_level);
@@ -90,7 +91,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     let Some(server) = started.transpose()? else { return Ok(ExitCode::SUCCESS) };
     let listening = server.listening(&settings);
     let status = log_ready(&listening, &unix);
-    supervisor.tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    supervisor.tell_ready(Some(&status));
     let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&listening, &unix).as_bytes())?;
     let reason = match is_harness_there {
         true => {
@@ -104,7 +105,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
         false => "nobody reads the standard output",
     };
     tracing::info!(reason, "Ending");
-    supervisor.tell(&[NotifyState::Stopping, NotifyState::Status("Answers the last requests")]);
+    supervisor.tell_stopping();
     Ok(end(server, &settings, (runtime, signals, exporter)))
 }
 
@@ -213,8 +214,8 @@ fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
     if !inherited.replaces_port() {
         return settings.text("unixsocket");
     }
-    let addresses = inherited.unix.iter().filter_map(|listener| listener.local_addr().ok());
-    let paths = addresses.filter_map(|address| Some(address.as_pathname()?.display().to_string()));
+    let files = inherited.unix.iter().map(SocketFile::of_another);
+    let paths = files.map(|file| file.path().display().to_string()).filter(|path| !path.is_empty());
     paths.collect::<Vec<_>>().join(" ")
 }
 
@@ -230,7 +231,7 @@ async fn reason_to_end(
     loop {
         tokio::select! {
             caught = signals.next() => match caught {
-                Caught::End(name) => return name,
+                Caught::End(ending) => return ending.name,
                 Caught::Hangup => reload(),
             },
             () = server.stopped() => return "SHUTDOWN",
@@ -292,7 +293,7 @@ fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
         Ok(()) => tracing::info!("Certificates have been read again"),
         Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
     }
-    supervisor.tell(&[NotifyState::Ready]);
+    supervisor.tell_ready(None);
 }
 
 /// Reads `cluster-etcd` again: a member of etcd may have another address. What comes from the standard input, a flag or the

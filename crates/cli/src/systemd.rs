@@ -2,20 +2,14 @@
 //!
 //! Owns    [`Supervisor`], the way to the socket in NOTIFY_SOCKET, and the reading of LISTEN_FDS.
 //! Rule    a message that systemd does not take is logged and lost: the server goes on.
-//! Source  the manual pages sd_notify(3) and sd_listen_fds(3). The crate `sd-notify` has the words; it does not reach a
-//!         socket without a file, whose address begins with `@`.
+//! Source  the manual pages sd_notify(3) and sd_listen_fds(3).
 
-use std::ffi::OsStr;
-use std::fmt::Write;
 use std::future::pending;
 use std::io;
-use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use listenfd::ListenFd;
+use redlatch_platform::systemd::{HandedOver, Notifier, Socket};
 use redlatch_server::process::Inherited;
-pub(super) use sd_notify::NotifyState;
-use socket2::SockRef;
 
 use super::Fault;
 use super::served::Served;
@@ -24,11 +18,9 @@ use super::served::Served;
 #[derive(Debug)]
 pub(super) struct Supervisor {
     /// `None`: nobody is told.
-    socket: Option<UnixDatagram>,
+    notifier: Option<Notifier>,
 }
 
-/// How long a message may wait until systemd takes it. It is sent by the thread that serves connections.
-const SEND_MAX: Duration = Duration::from_millis(100);
 /// Sockets that may be handed over: far more than there are names for them.
 const SOCKETS_MAX: usize = 64;
 
@@ -38,7 +30,7 @@ impl Supervisor {
     /// # Errors
     /// NOTIFY_SOCKET names no socket.
     pub(super) fn find(supervised: &str) -> Result<Self, Fault> {
-        let nobody = Ok(Self { socket: None });
+        let nobody = Ok(Self { notifier: None });
         if supervised == "upstart" {
             tracing::warn!("supervised upstart: nobody is told, because upstart is not supported");
             return nobody;
@@ -55,67 +47,41 @@ impl Supervisor {
             return nobody;
         };
         let fault = |error| format!("NOTIFY_SOCKET '{}': {error}", address.to_string_lossy());
-        Ok(Self { socket: Some(connected(&address).map_err(fault)?) })
+        Ok(Self { notifier: Some(Notifier::to(&address).map_err(fault)?) })
     }
 
-    /// Sends these states as one message.
-    pub(super) fn tell(&self, states: &[NotifyState<'_>]) {
-        let Some(socket) = &self.socket else { return };
-        let mut text = String::new();
-        for state in states {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{state}");
-        }
-        if let Err(error) = socket.send(text.as_bytes()) {
-            tracing::warn!(%error, "systemd does not take a message");
-        }
+    /// Says that the server is ready, and how it is.
+    pub(super) fn tell_ready(&self, status: Option<&str>) {
+        self.tell(|notifier| notifier.ready(status));
+    }
+
+    /// Says that the server ends.
+    pub(super) fn tell_stopping(&self) {
+        self.tell(|notifier| notifier.stopping("Answers the last requests"));
     }
 
     /// Says that the configuration is being read again, and since when.
     pub(super) fn tell_reloading(&self) {
-        if self.socket.is_some()
-            && let Ok(now) = NotifyState::monotonic_usec_now()
-        {
-            self.tell(&[NotifyState::Reloading, now]);
+        self.tell(Notifier::reloading);
+    }
+
+    fn tell(&self, message: impl FnOnce(&Notifier) -> io::Result<()>) {
+        if let Some(Err(error)) = self.notifier.as_ref().map(message) {
+            tracing::warn!(%error, "systemd does not take a message");
         }
     }
 
     /// Tells systemd for ever that every worker answers, twice as often as it asks for. A worker that hangs ends that.
     pub(super) async fn watch(&self, server: &Served) {
-        let period = self.socket.as_ref().and_then(|_| sd_notify::watchdog_enabled());
-        let Some(period) = period.filter(|period| !period.is_zero()) else { return pending().await };
+        let Some(period) = self.notifier.as_ref().and_then(Notifier::period) else { return pending().await };
         let mut ticks = tokio::time::interval((period / 2).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             server.workers_answer().await;
-            self.tell(&[NotifyState::Watchdog]);
+            self.tell(Notifier::alive);
         }
     }
-}
-
-/// A socket whose messages go to `address`: a path, or a name behind `@` that has no file.
-fn connected(address: &OsStr) -> io::Result<UnixDatagram> {
-    let socket = UnixDatagram::unbound()?;
-    connect(&socket, address)?;
-    socket.set_write_timeout(Some(SEND_MAX))?;
-    Ok(socket)
-}
-
-#[cfg(target_os = "linux")]
-fn connect(socket: &UnixDatagram, address: &OsStr) -> io::Result<()> {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::net::SocketAddr;
-    match address.as_bytes().split_first() {
-        Some((b'@', name)) => socket.connect_addr(&SocketAddr::from_abstract_name(name)?),
-        _ => socket.connect(address),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn connect(socket: &UnixDatagram, address: &OsStr) -> io::Result<()> {
-    socket.connect(address)
 }
 
 /// Takes the listening sockets that the environment hands to this process. It is called before anything else is opened: the
@@ -130,7 +96,7 @@ pub(super) fn inherited() -> Result<Inherited, Fault> {
     if names.is_empty() {
         return Ok(found);
     }
-    let mut sockets = ListenFd::from_env();
+    let mut sockets = HandedOver::find();
     for (index, name) in names.iter().enumerate() {
         take(&mut sockets, index, name, &mut found)
             .map_err(|reason| format!("LISTEN_FDS: socket {} ({name}): {reason}", index + 1))?;
@@ -156,49 +122,20 @@ fn handed_over(read: impl Fn(&str) -> Option<String>, own: u32) -> Result<Vec<St
 }
 
 /// Takes one socket for what its name says. Without `FileDescriptorName=` the name is that of the unit, `redlatch.socket`.
-fn take(sockets: &mut ListenFd, index: usize, name: &str, found: &mut Inherited) -> Result<(), Fault> {
-    let no_socket = |error: io::Error| format!("{error}: must be a listening socket, TCP or Unix");
+fn take(sockets: &mut HandedOver, index: usize, name: &str, found: &mut Inherited) -> Result<(), Fault> {
     let (place, is_main) = match name.strip_suffix(".socket").unwrap_or(name) {
         "redlatch" | "unknown" | "" => (&mut found.tcp, true),
         "http" | "redlatch-http" => (&mut found.http, false),
         "tls" | "redlatch-tls" => (&mut found.tls, false),
         _ => return Err("the name must be redlatch, http or tls".to_owned()),
     };
-    if let Ok(Some(listener)) = sockets.take_tcp_listener(index) {
-        check(&listener)?;
-        place.push(listener);
-        return Ok(());
+    match sockets.take(index).map_err(|error| error.to_string())? {
+        Some(Socket::Tcp(listener)) => place.push(listener),
+        Some(Socket::Unix(listener)) if is_main => found.unix.push(listener),
+        Some(Socket::Unix(_)) => return Err("must be a TCP socket".to_owned()),
+        None => return Err("it is not there".to_owned()),
     }
-    match sockets.take_unix_listener(index).map_err(no_socket)? {
-        Some(_) if !is_main => Err("must be a TCP socket".to_owned()),
-        Some(listener) => {
-            check(&listener)?;
-            found.unix.push(listener);
-            Ok(())
-        }
-        None => Err("it is not there".to_owned()),
-    }
-}
-
-/// Checks that connections can be accepted, and makes accepting not block.
-fn check(socket: &impl std::os::fd::AsFd) -> Result<(), Fault> {
-    let socket = SockRef::from(socket);
-    let prepared = is_listener(&socket).and_then(|listens| match listens {
-        true => socket.set_nonblocking(true),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket does not listen")),
-    });
-    prepared.map_err(|error| error.to_string())
-}
-
-#[cfg(target_os = "linux")]
-fn is_listener(socket: &SockRef<'_>) -> io::Result<bool> {
-    socket.is_listener()
-}
-
-/// Other systems have no systemd, and macOS does not tell.
-#[cfg(not(target_os = "linux"))]
-fn is_listener(_: &SockRef<'_>) -> io::Result<bool> {
-    Ok(true)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::io::IsTerminal;
 
-use rustix::termios::tcgetwinsize;
+use terminal_size::{Width, terminal_size_of};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// A column, and how its texts are placed.
@@ -36,9 +36,9 @@ pub(super) fn terminal_width() -> Option<usize> {
     if !output.is_terminal() {
         return None;
     }
-    let size = tcgetwinsize(&output).ok()?;
+    let (Width(columns), _) = terminal_size_of(&output)?;
     // A terminal that does not know its size has none.
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    (columns > 0).then_some(usize::from(columns))
 }
 
 /// The lines of a table. Each row has a text for each column. With a `width`, columns that may be cut share what the others

@@ -146,6 +146,8 @@ pub struct Process {
     pub id: u32,
     /// The operating system, as `uname -srm` prints it.
     pub system: String,
+    /// The call of the system that waits for many sockets at once.
+    pub poller: &'static str,
     /// The file it was started from.
     pub executable: String,
     /// The name of its allocator.

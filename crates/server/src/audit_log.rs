@@ -5,11 +5,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use redlatch_core::state::audit::{AuditSink, LINE_BYTES_MAX};
+use redlatch_platform::files;
 use tokio::sync::mpsc;
 
 use super::StartError;
@@ -138,7 +138,7 @@ impl Writer {
 
 /// Opens or creates the file. Only the user of the server may read a new one.
 fn append_to(path: &str) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    files::private(OpenOptions::new().create(true).append(true)).open(path)
 }
 
 #[cfg(test)]

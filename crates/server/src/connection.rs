@@ -21,6 +21,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use redlatch_core::state::clients::Client;
 use redlatch_core::state::session::Session;
+use redlatch_platform::boot;
 use redlatch_proto::clock::LockTime;
 use redlatch_proto::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
 use tokio::io::{AsyncReadExt, ReadBuf};
@@ -28,7 +29,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use super::boot;
 use super::context::{ConnectionPermit, ServerContext};
 use super::namespace::Reach;
 use super::peer::Peer;

@@ -1,7 +1,8 @@
 //! Listening sockets that another program has opened and handed over.
 
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+
+use redlatch_platform::unix_socket::blocking::UnixListener;
 
 /// Sockets to use instead of binding addresses. They do not block.
 #[derive(Debug, Default)]

@@ -16,11 +16,12 @@ use redlatch_core::journal::recovery::{self, Ending, Found, Lacks, Machine, Resu
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::Settings;
+use redlatch_platform::boot;
 use redlatch_proto::clock::{Clock, LockTime};
 
 use super::clock::SystemClock;
 use super::journal_files::Directory;
-use super::{StartError, boot, clock};
+use super::{StartError, clock};
 
 /// Where the files of a journal are.
 pub(super) trait Place: Debug + Send + Sync {
@@ -57,7 +58,7 @@ pub(super) trait Place: Debug + Send + Sync {
 
     /// The machine whose clock is that of the files.
     fn machine(&self) -> Machine {
-        boot::machine()
+        Machine { boot: boot::id(), boot_ms: boot::millis() }
     }
 
     /// For how many milliseconds from now connections to the server before this one may be open.

@@ -9,7 +9,6 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use parking_lot::Mutex;
 use redlatch_core::journal::log::Storage;
 use redlatch_core::journal::recovery::{Ending, Found};
 use redlatch_core::journal::{frame, item};
+use redlatch_platform::files;
 
 use super::journal::Place;
 
@@ -79,10 +79,10 @@ impl Directory {
         let path = Path::new(dir).join("data");
         let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
         if !path.exists() {
-            let synced = |parent: &Path| File::open(parent)?.sync_all();
-            make_private(&path).and_then(|()| path.parent().map_or(Ok(()), synced)).map_err(fault)?;
+            let synced = || path.parent().map_or(Ok(()), files::sync_directory);
+            files::create_private_directory(&path).and_then(|()| synced()).map_err(fault)?;
         }
-        let lock = open_private(OpenOptions::new().create(true).write(true), &path.join("lock"));
+        let lock = files::private(OpenOptions::new().create(true).write(true)).open(path.join("lock"));
         let lock = lock.map_err(fault)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -114,7 +114,7 @@ impl Directory {
         if !self.is_identified && self.doubt.is_none() {
             self.write_identity("identity.new")?;
         }
-        let open = |number| Ok((number, Arc::new(File::open(self.file(number))?)));
+        let open = |number| Ok((number, Arc::new(files::open_to_sync(&self.file(number))?)));
         let kept = numbers(&self.path)?.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
         let unsynced = kept.iter().map(|(_, file)| Arc::clone(file)).collect();
         let mut state = State { unsynced, kept, is_identified: self.is_identified, ..State::default() };
@@ -124,7 +124,8 @@ impl Directory {
 
     fn write_identity(&self, name: &str) -> io::Result<()> {
         let text = format!("{IDENTITY}{}\n", item::id_text(&self.server));
-        let mut file = open_private(OpenOptions::new().create(true).write(true), &self.path.join(name))?;
+        let mut file =
+            files::private(OpenOptions::new().create(true).write(true)).open(self.path.join(name))?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
@@ -134,27 +135,7 @@ impl Directory {
     fn identify(&self) -> io::Result<()> {
         self.write_identity("identity.new")?;
         fs::rename(self.path.join("identity.new"), self.path.join("identity"))?;
-        File::open(&self.path)?.sync_all()
-    }
-}
-
-/// Creates a directory that only its owner may enter, and those above it.
-pub(crate) fn make_private(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Opens a file that only its owner may read, if it is created.
-pub(crate) fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options.mode(0o600).open(path)
-}
-
-/// Whether the name stands for this file. What cannot be known counts as true.
-fn is_at(path: &Path, file: &File) -> bool {
-    let place = |of: fs::Metadata| (of.dev(), of.ino());
-    match (fs::metadata(path), file.metadata()) {
-        (Ok(found), Ok(file)) => place(found) == place(file),
-        (Err(error), _) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
-        (Ok(_), Err(_)) => true,
+        files::sync_directory(&self.path)
     }
 }
 
@@ -291,7 +272,8 @@ impl State {
             if fs::metadata(&path).is_ok_and(|file| file.len() == RESERVE_BYTES as u64) {
                 return Ok(());
             }
-            let mut file = open_private(OpenOptions::new().create(true).truncate(true).write(true), &path)?;
+            let mut file =
+                files::private(OpenOptions::new().create(true).truncate(true).write(true)).open(&path)?;
             file.write_all(&vec![1; RESERVE_BYTES])
         };
         self.shortage = make().err().map(|error: io::Error| {
@@ -326,7 +308,7 @@ impl Storage for Files {
         }
         if is_directory_changed {
             let path = self.directory.lock().path.clone();
-            File::open(path)?.sync_all()?;
+            files::sync_directory(&path)?;
         }
         if !is_identified {
             self.directory.lock().identify()?;
@@ -346,7 +328,7 @@ impl Storage for Files {
     fn begin(&self, number: u64) -> io::Result<()> {
         let directory = self.directory.lock();
         let path = directory.file(number);
-        let file = Arc::new(open_private(OpenOptions::new().create(true).append(true), &path)?);
+        let file = Arc::new(files::private(OpenOptions::new().create(true).append(true)).open(&path)?);
         // What a start that has failed has left.
         file.set_len(0)?;
         let mut state = self.state.lock();
@@ -391,14 +373,14 @@ impl Storage for Files {
     fn is_in_place(&self) -> bool {
         let (directory, state) = (self.directory.lock(), self.state.lock());
         let has_identity = || directory.path.join("identity").exists();
-        is_at(&directory.path.join("lock"), &directory.lock)
+        files::is_at(&directory.path.join("lock"), &directory.lock)
             && has_identity()
-            && state.kept.iter().all(|(number, file)| is_at(&directory.file(*number), file))
+            && state.kept.iter().all(|(number, file)| files::is_at(&directory.file(*number), file))
     }
 
     fn remake(&self) -> io::Result<()> {
         let mut directory = self.directory.lock();
-        if !is_at(&directory.path.join("lock"), &directory.lock) {
+        if !files::is_at(&directory.path.join("lock"), &directory.lock) {
             let dir = directory.path.parent().unwrap_or(Path::new(".")).display().to_string();
             let made = Directory::open(&dir, directory.server).map_err(io::Error::other)?;
             *directory = Directory { server: directory.server, ..made };

@@ -19,11 +19,12 @@ use redlatch_core::journal::Mode;
 use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::state::clients::Client;
 use redlatch_core::state::cluster::ClusterFacts;
+use redlatch_platform::boot;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::context::ServerContext;
-use super::{boot, journal};
+use super::journal;
 
 /// How often the disk is synced while leases run, and how often a failed write is tried again.
 const SYNC_EVERY: Duration = Duration::from_secs(1);

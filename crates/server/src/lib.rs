@@ -9,7 +9,6 @@
 #![warn(missing_docs)]
 
 mod audit_log;
-mod boot;
 mod check;
 mod clock;
 #[cfg(feature = "etcd")]
@@ -61,7 +60,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::net::{TcpListener, UnixListener};
+use redlatch_platform::unix_socket::UnixListener;
+use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 use context::{Process, ServerContext};

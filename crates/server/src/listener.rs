@@ -11,8 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redlatch_core::state::clients::Client;
 use redlatch_core::state::session::Session;
+use redlatch_platform::ports;
+use redlatch_platform::unix_socket::{SocketFile, UnixListener, UnixStream, blocking};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -20,7 +22,6 @@ use super::connection::Connection;
 use super::context::ServerContext;
 use super::spare_descriptor::{SpareDescriptor, is_peer_error};
 use super::tls::Tls;
-use super::unix::SocketFile;
 use super::worker::Workers;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
@@ -32,8 +33,7 @@ pub(super) const BACKLOG: i32 = 1024;
 /// The address does not belong to this machine, or the port is in use.
 pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Allows a port with old connections in TIME_WAIT, but not one with another listener.
-    socket.set_reuse_address(true)?;
+    ports::allow_restart(&socket)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -52,7 +52,7 @@ pub(super) enum Listener {
 /// A connection that was accepted and is not registered with a runtime yet.
 pub(super) enum Accepted {
     Tcp(std::net::TcpStream, SocketAddr),
-    Unix(std::os::unix::net::UnixStream),
+    Unix(blocking::UnixStream),
 }
 
 impl Listener {
@@ -106,7 +106,7 @@ impl Listener {
             Accepted::Tcp(stream, peer) => {
                 let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
                 let seconds = context.engine.shared().settings.integer("tcp-keepalive").unsigned_abs();
-                set_options(&stream, seconds);
+                set_options(&SockRef::from(&stream), seconds);
                 let session = || enter(context, peer.to_string(), local, false);
                 match self {
                     Self::Tcp(_, Some(tls)) => workers.spawn(|| {
@@ -243,8 +243,7 @@ const PROBES: u32 = 3;
 
 /// Sets TCP_NODELAY, so that small replies leave at once, and keepalive, so that a vanished peer is noticed. Errors
 /// are ignored, because a connection works without these options.
-pub(super) fn set_options<S: std::os::fd::AsFd>(stream: &S, keepalive_seconds: u64) {
-    let socket = SockRef::from(stream);
+pub(super) fn set_options(socket: &SockRef<'_>, keepalive_seconds: u64) {
     let _ = socket.set_tcp_nodelay(true);
     if keepalive_seconds > 0 {
         let time = Duration::from_secs(keepalive_seconds);
@@ -303,7 +302,7 @@ mod tests {
         for (setting, time, interval) in [("300", 300, 100), ("7", 7, 2), ("1", 1, 1)] {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            set_options(&stream, setting.parse().unwrap());
+            set_options(&SockRef::from(&stream), setting.parse().unwrap());
             let socket = SockRef::from(&stream);
             assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
             assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), time);

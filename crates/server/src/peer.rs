@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use redlatch_platform::unix_socket::UnixStream;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 /// A stream of bytes to and from a client.
 pub(super) trait Peer: AsyncRead + AsyncWrite + Unpin {

@@ -5,12 +5,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
 
 use redlatch_core::commands::{moment, note_request};
 use redlatch_core::engine::{Engine, Flow};
 use redlatch_core::state::session::Session;
 use redlatch_core::testing::{EventSink, Hit, Moment, Recorder, Testing};
+use redlatch_platform::files;
 use redlatch_proto::resp::Request;
 
 use super::clock::wall_micros;
@@ -77,7 +77,7 @@ pub(super) fn now(engine: &Engine, testing: &Testing) -> Moment {
 /// # Errors
 /// The history is being written to a file, or this file exists or cannot be created: the reason.
 pub(super) fn start(recorder: &Recorder, name: &str) -> Result<(), String> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(name);
+    let file = files::private(OpenOptions::new().write(true).create_new(true)).open(name);
     let file = file.map_err(|error| error.to_string())?;
     match recorder.begin_writing(Box::new(EventFile(file))) {
         true => Ok(()),

@@ -8,13 +8,12 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
+use redlatch_platform::ports;
+
 /// The pause after the first accept that failed.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The longest pause, however often accepting fails.
 const PAUSE_MAX: Duration = Duration::from_millis(320);
-/// The process, or the whole system, has no free descriptor. These numbers are equal on every Unix.
-const EMFILE: i32 = 24;
-const ENFILE: i32 = 23;
 
 /// A descriptor held in reserve by a listener. Released for a moment when all others are in use, it lets one
 /// connection be accepted and rejected.
@@ -32,7 +31,7 @@ impl SpareDescriptor {
     /// Releases the descriptor if accepting failed for lack of one. Returns true if the caller may accept one
     /// connection and reject it.
     pub(super) fn release(&mut self, error: &io::Error) -> bool {
-        matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) && self.file.take().is_some()
+        ports::is_out_of_descriptors(error) && self.file.take().is_some()
     }
 
     /// Takes the descriptor back. If that fails, or accepting failed for another reason, waits, each time longer,

@@ -3,14 +3,14 @@
 //!
 //! Rule    a file is replaced as a whole: a new file in its directory is written, synced, and renamed to its name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use redlatch_core::commands::Shared;
 use redlatch_core::state::acl::SetError;
 use redlatch_core::state::acl::file::Store;
+use redlatch_platform::files;
 
 use super::StartError;
 
@@ -91,10 +91,8 @@ impl AclFile {
     /// Writes `text` to a new file at `draft`. Only its owner may read it, unless the old file had a mode that lets others
     /// in, but not all: that is kept.
     fn write_draft(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
-        let known = fs::metadata(&self.path).map(|known| known.permissions().mode() & 0o777);
-        let mode = known.ok().filter(|mode| mode & 0o007 == 0).unwrap_or(0o600);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        let mut file = files::private(OpenOptions::new().write(true).create_new(true)).open(draft)?;
+        files::share_as(&file, &self.path)?;
         file.write_all(text)?;
         file.sync_all()
     }
@@ -103,8 +101,7 @@ impl AclFile {
         self.write_draft(draft, text)?;
         fs::rename(draft, &self.path)?;
         // A rename is durable once its folder is synced.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        files::sync_directory(self.path.parent().unwrap_or(&self.path))
     }
 }
 

@@ -8,12 +8,11 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use redlatch_core::testing::{Event, Finding, check};
+use redlatch_platform::command::Group;
 use redlatch_server::Server;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::{interval, sleep_until, timeout};
 
 use super::super::exit::Failure;
@@ -66,15 +65,14 @@ impl Attempt {
         }
         let fault = case.map(|case| case.arm(&server)).transpose()?;
         let begin = Instant::now();
-        let mut child = start(options, &server, case)
+        let mut group = start(options, &server, case)
             .map_err(|error| could_not(format!("{}: {error}", options.command[0].to_string_lossy())))?;
-        let group = Group(child.id());
-        let printed = Printed::of(&mut child);
+        let printed = Printed::of(&mut group);
         let deadline = tokio::time::Instant::now() + options.timeout;
         let (mut look, mut is_met) = (interval(LOOK), false);
         let ending = loop {
             tokio::select! {
-                ended = child.wait() => break Ending::of(ended.ok()),
+                ended = group.wait() => break Ending::of(ended.ok()),
                 () = sleep_until(deadline) => break Ending::Hung,
                 _ = look.tick(), if !is_met => {
                     if let (Some(case), Some(fault)) = (case, fault)
@@ -98,12 +96,12 @@ impl Attempt {
     }
 }
 
-fn start(options: &Options, server: &Server, case: Option<&Case>) -> io::Result<Child> {
+fn start(options: &Options, server: &Server, case: Option<&Case>) -> io::Result<Group> {
     let (program, arguments) = options.command.split_first().expect("a command has a name");
     let addresses = server.node_addrs();
     let urls: Vec<String> = addresses.iter().map(|address| format!("redis://{address}")).collect();
     let mut command = Command::new(program);
-    command.args(arguments).process_group(0).kill_on_drop(true);
+    command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("REDIS_HOST", addresses[0].ip().to_string());
     command.env("REDIS_PORT", addresses[0].port().to_string());
@@ -113,27 +111,15 @@ fn start(options: &Options, server: &Server, case: Option<&Case>) -> io::Result<
     }
     let injected = case.map(|case| format!("{case}: {}", case.kind.sentence()));
     command.env("REDLATCH_INJECTED", injected.unwrap_or_default());
-    command.spawn()
-}
-
-/// The process group of a command. Dropping it ends what is left of it.
-struct Group(Option<u32>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(id) = self.0.and_then(|id| i32::try_from(id).ok()) {
-            // The group may have ended.
-            let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
-        }
-    }
+    Group::start(command)
 }
 
 /// What a command prints, read as it comes, so that the command is never held up.
 struct Printed([tokio::task::JoinHandle<Vec<u8>>; 2]);
 
 impl Printed {
-    fn of(child: &mut Child) -> Self {
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    fn of(group: &mut Group) -> Self {
+        let (stdout, stderr) = group.take_output();
         Self([tokio::spawn(end_of(stdout)), tokio::spawn(end_of(stderr))])
     }
 

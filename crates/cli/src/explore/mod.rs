@@ -12,11 +12,8 @@ mod verdict;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-use tokio::signal::unix::{SignalKind, signal};
-
 use super::exit::{self, Failure};
-use super::{print, warn};
+use super::{print, signals, warn};
 use attempt::{Attempt, Ending};
 use case::{Case, Kind, Point};
 use report::{Finding, Report};
@@ -67,9 +64,11 @@ pub(super) fn kinds() -> Vec<&'static str> {
 /// Explores; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
     exit::run(async move {
+        // What runs when a signal comes is ended, as after any run.
+        let mut signals = signals()?;
         tokio::select! {
             done = async { Search::begin(options).await?.go_on().await } => done,
-            signal = interruption() => Ok(128 + signal),
+            ending = signals.leave() => Ok(128 + ending.number),
         }
     })
 }
@@ -160,17 +159,4 @@ impl Search {
 
 fn tell(text: &str) -> Result<(), Failure> {
     print(text.as_bytes()).map(drop).map_err(|fault| Failure(COULD_NOT_RUN, fault))
-}
-
-/// Ends with the number of the first of these signals: what runs then is ended, as after any run.
-async fn interruption() -> u8 {
-    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-    match signals {
-        [Ok(mut interrupt), Ok(mut terminate)] => tokio::select! {
-            _ = interrupt.recv() => Signal::SIGINT as u8,
-            _ = terminate.recv() => Signal::SIGTERM as u8,
-        },
-        // The system does not tell of signals: they end this process.
-        _ => std::future::pending().await,
-    }
 }

@@ -17,7 +17,7 @@ use super::live::Live;
 use super::plan::{Dialect, Plan};
 use super::schedule::Schedule;
 use super::session::{Answer, Session};
-use super::timer::Timer;
+use redlatch_platform::timer::Timer;
 
 /// What the clients of one thread share.
 #[derive(Debug)]

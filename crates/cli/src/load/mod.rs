@@ -16,7 +16,6 @@ mod plot;
 mod report;
 mod schedule;
 mod session;
-mod timer;
 
 use std::cell::RefCell;
 use std::io;
@@ -31,9 +30,9 @@ use tokio::task::{JoinSet, LocalSet};
 use client::{Client, Shared};
 use figures::Figures;
 use ledger::Ledger;
+use redlatch_platform::timer::Timer;
 use schedule::Schedule;
 use session::Session;
-use timer::Timer;
 
 pub use live::Live;
 pub use plan::{Dialect, Hold, Keys, Node, Plan, rate, time};

@@ -12,10 +12,9 @@ use redlatch_client::{Error, Locks};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::super::Fault;
 use super::super::exit::{self, Failure};
 use super::super::place::Place;
-use super::super::signals::Signals;
+use super::super::{Fault, signals};
 use super::sample::{Loss, Sample, Source};
 use super::state::{Next, State};
 use super::view::draw;
@@ -52,7 +51,7 @@ struct Screen {
 
 impl Screen {
     async fn show(&mut self, terminal: &mut ratatui::DefaultTerminal, every: Duration) -> Result<(), Fault> {
-        let (mut signals, mut events) = (Signals::catch()?, events());
+        let (mut signals, mut events) = (signals()?, events());
         let mut tick = interval(every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut last, mut is_drawn) = (Instant::now(), false);
@@ -101,7 +100,7 @@ impl Screen {
                         *source = None;
                     }
                 },
-                () = signals.leave() => return Ok(()),
+                _ = signals.leave() => return Ok(()),
             }
         }
     }

@@ -5,7 +5,9 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use tokio::net::{TcpListener as AsyncTcpListener, UnixListener, UnixStream};
+use redlatch_platform::unix_socket::{UnixListener, UnixStream};
+use socket2::SockRef;
+use tokio::net::TcpListener as AsyncTcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::reach::Reach;
@@ -123,7 +125,7 @@ impl Acceptor {
         let splices = self.splices.clone();
         match accepted {
             Accepted::Tcp(stream, _) => {
-                set_options(&stream, self.keepalive_seconds);
+                set_options(&SockRef::from(&stream), self.keepalive_seconds);
                 let stream = tokio::net::TcpStream::from_std(stream)?;
                 tokio::spawn(splices.serve(stream, door, place));
             }

@@ -5,7 +5,7 @@
 //! Rule    the locks are in one place at a time. Where they have come from is marked before they can be used where they go: a
 //!         directory by its file `moved`, a cluster by its key `cluster`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,14 +22,15 @@ use redlatch_core::replication::restored::Memory;
 use redlatch_core::replication::standby::Standby;
 use redlatch_core::replication::term::Term;
 use redlatch_core::state::settings::Settings;
+use redlatch_platform::{boot, files};
 use redlatch_proto::clock::Clock;
 use tokio::task::spawn_blocking;
 
 use super::node::{agreed, check, client, keys};
 use super::place::EtcdPlace;
 use crate::journal::{self, Place};
-use crate::journal_files::{Directory, MOVED, numbers, open_private};
-use crate::{Builder, boot, fresh_id};
+use crate::journal_files::{Directory, MOVED, numbers};
+use crate::{Builder, fresh_id};
 
 /// What was moved.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +124,7 @@ fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> R
     moving::leave(&term).map_err(|error| of_prefix(error.to_string()))?;
     let moved = copy(builder, settings, Way { from: Arc::new(EtcdPlace { term: term.clone() }), to })?;
     fs::rename(draft.join("data"), &data).map_err(of_dir)?;
-    fs::remove_dir(&draft).and_then(|()| File::open(&dir)?.sync_all()).map_err(of_dir)?;
+    fs::remove_dir(&draft).and_then(|()| files::sync_directory(dir.as_ref())).map_err(of_dir)?;
     moving::forget(&term).map_err(|error| of_prefix(error.to_string()))?;
     Ok(moved)
 }
@@ -167,8 +168,8 @@ fn seize(mut standby: Standby, etcd: &Arc<dyn Etcd>, pause: Duration) -> Result<
 /// The system's.
 fn mark_moved(dir: &str) -> io::Result<()> {
     let data = Path::new(dir).join("data");
-    open_private(OpenOptions::new().create(true).write(true), &data.join(MOVED))?.sync_all()?;
-    File::open(&data)?.sync_all()
+    files::private(OpenOptions::new().create(true).write(true)).open(data.join(MOVED))?.sync_all()?;
+    files::sync_directory(&data)
 }
 
 /// Checks that `dir` has no journal, as that of a node whose journal is elsewhere must. Makes nothing there.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use redlatch_core::replication::cluster::Part;
 use redlatch_core::replication::restored::Memory;
 
-use crate::journal_files::{make_private, open_private};
+use redlatch_platform::files;
 
 /// The file, and what is in it.
 #[derive(Debug)]
@@ -57,9 +57,11 @@ impl Notebook {
 
 /// Replaces the file as a whole. It is not synced: a loss of power leaves an older one, or none.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    file.parent().map_or(Ok(()), make_private)?;
+    file.parent().map_or(Ok(()), files::create_private_directory)?;
     let draft = file.with_extension("new");
     let options = &mut OpenOptions::new();
-    open_private(options.write(true).create(true).truncate(true), &draft)?.write_all(text.as_bytes())?;
+    files::private(options.write(true).create(true).truncate(true))
+        .open(&draft)?
+        .write_all(text.as_bytes())?;
     fs::rename(&draft, file)
 }

@@ -7,6 +7,7 @@
 use std::io;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -89,7 +90,7 @@ impl Splices {
                 () = self.changed(door, &address) => continue,
             };
             if let Ok(Ok(stream)) = connected {
-                set_options(&stream, self.keepalive_seconds);
+                set_options(&SockRef::from(&stream), self.keepalive_seconds);
                 return Some((stream, address));
             }
             // It may have ended a moment ago.

@@ -8,8 +8,9 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use redlatch_platform::unix_socket::UnixStream;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use super::HttpContext;
 use super::limits::{BUFFER_BYTES_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX, HEADERS_MAX};

@@ -32,7 +32,8 @@ use std::sync::Arc;
 
 use redlatch_core::state::log_limiter::LogLimiter;
 use redlatch_core::state::settings::Settings;
-use tokio::net::{TcpListener, UnixListener};
+use redlatch_platform::unix_socket::UnixListener;
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hyper::{Response, StatusCode};
 use redlatch_core::engine::question::{Asked, Requester};
+use redlatch_platform::boot;
 use redlatch_proto::error::Refusal;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
@@ -20,7 +21,6 @@ use tokio::time::{sleep, timeout};
 use super::responses::{Body, whole};
 use super::sampler::BYTES_MAX;
 use super::{HttpContext, json};
-use crate::boot;
 use crate::keeper::Keeper;
 
 /// Why a request of `/api` has no answer.

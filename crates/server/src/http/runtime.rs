@@ -3,6 +3,7 @@
 //! Source  `proc(5)` for the threads; tokio's stable runtime metrics.
 
 use redlatch_core::commands::{Family, FamilyKind, Sample, Value};
+use redlatch_platform::figures;
 use tokio::runtime::RuntimeMetrics;
 
 use crate::worker::Workers;
@@ -42,7 +43,7 @@ pub(super) fn families(workers: &Workers) -> Vec<Family> {
 
 /// The family of the threads of the process; `None` where /proc cannot be read.
 pub(super) fn threads_family() -> Option<Family> {
-    threads().map(|threads| Family {
+    figures::threads().map(|threads| Family {
         name: "process_threads",
         help: "Threads of the process.",
         kind: FamilyKind::Gauge,
@@ -53,11 +54,4 @@ pub(super) fn threads_family() -> Option<Family> {
 /// The time that the threads of a runtime were busy; a caller's runtime may have several.
 fn busy_seconds(metrics: &RuntimeMetrics) -> f64 {
     (0..metrics.num_workers()).map(|thread| metrics.worker_total_busy_duration(thread).as_secs_f64()).sum()
-}
-
-/// The threads of the process; `None` where /proc cannot be read.
-fn threads() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Threads:"))?;
-    line.trim().parse().ok()
 }

@@ -58,7 +58,7 @@ const SERVER: &[Metric] = &[
     fact("os", |seen| show(&seen.process.system)),
     fact("arch_bits", |_| show(usize::BITS)),
     fact("monotonic_clock", |_| show("POSIX clock_gettime")),
-    fact("multiplexing_api", |_| show("epoll")),
+    fact("multiplexing_api", |seen| show(seen.process.poller)),
     fact("process_id", |seen| show(seen.process.id)),
     never("process_supervised", |seen| {
         let supervised = seen.shared.settings.text("supervised");

@@ -5,7 +5,7 @@
 //!         Systems without timerfd have tokio's timers.
 
 #[cfg(target_os = "linux")]
-pub(super) use precise::Timer;
+pub use precise::Timer;
 
 #[cfg(target_os = "linux")]
 mod precise {
@@ -25,7 +25,7 @@ mod precise {
 
     /// The timer of a thread.
     #[derive(Clone, Debug)]
-    pub(in crate::load) struct Timer {
+    pub struct Timer {
         sleepers: Rc<RefCell<Sleepers>>,
         kernel: Rc<TimerFd>,
     }
@@ -43,7 +43,7 @@ mod precise {
         ///
         /// # Errors
         /// The system has no more descriptors.
-        pub(in crate::load) fn new() -> io::Result<Self> {
+        pub fn new() -> io::Result<Self> {
             let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
             let kernel = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
             // This receiver reads any descriptor that does not block.
@@ -82,7 +82,7 @@ mod precise {
         }
 
         /// Returns at this time, or at once if it is over.
-        pub(in crate::load) async fn sleep_until(&self, end: Instant) {
+        pub async fn sleep_until(&self, end: Instant) {
             let mut sleep = Sleep { timer: self, end, number: None };
             poll_fn(|cx| sleep.poll(cx.waker())).await;
         }
@@ -127,15 +127,20 @@ mod precise {
 /// The timer of a thread.
 #[cfg(not(target_os = "linux"))]
 #[derive(Clone, Debug)]
-pub(super) struct Timer;
+pub struct Timer;
 
 #[cfg(not(target_os = "linux"))]
 impl Timer {
-    pub(super) fn new() -> std::io::Result<Self> {
+    /// A timer of this thread.
+    ///
+    /// # Errors
+    /// None on this system.
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self)
     }
 
-    pub(super) async fn sleep_until(&self, end: std::time::Instant) {
+    /// Returns at this time, to the millisecond.
+    pub async fn sleep_until(&self, end: std::time::Instant) {
         tokio::time::sleep_until(end.into()).await;
     }
 }

@@ -6,29 +6,24 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use redlatch_core::journal::recovery::Machine;
-
-/// This boot, and its clock.
-pub(super) fn machine() -> Machine {
-    Machine { boot: id(), boot_ms: millis() }
-}
-
+/// What tells this boot from all others; `None`: the system does not say.
 #[cfg(target_os = "linux")]
-fn id() -> Option<[u8; 16]> {
+pub fn id() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: Vec<u8> = text.chars().filter_map(|char| Some(char.to_digit(16)? as u8)).collect();
     let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
     bytes.try_into().ok()
 }
 
+/// What tells this boot from all others: the system does not say.
 #[cfg(not(target_os = "linux"))]
-fn id() -> Option<[u8; 16]> {
+pub fn id() -> Option<[u8; 16]> {
     None
 }
 
 /// The clock of the boot, in milliseconds. Where the system has none it is a monotonic clock: no boot is known by that, but
 /// what it counts within a process is right.
-pub(super) fn millis() -> u64 {
+pub fn millis() -> u64 {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let time = since_boot().unwrap_or_else(|| ORIGIN.elapsed());
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
