@@ -63,32 +63,18 @@ impl Locks {
         token: Option<u64>,
         lease: Option<Duration>,
     ) -> Result<Option<Hold>, Error> {
-        let (key, owner) = (key.as_ref(), owner.as_ref());
-        let mut connection = self.open_for(key).await?;
-        for _ in 0..TRIES_MAX {
-            let sent = Instant::now();
-            // What the lock is must not change between the look at it and the renewal.
-            connection.call(&[b"WATCH", key]).await?;
-            let found = match connection.call(&[b"LOCK.WHO", key]).await {
-                Err(Error::Refused(text)) if is_unknown(&text) => {
-                    return renew_plainly(&mut connection, (key, owner), (token, lease)).await;
-                }
-                found => Held::read(&found?),
-            };
-            let holder = found.iter().flat_map(|held| &held.holders).find(|holder| holder.owner == owner);
-            if holder.is_some_and(|holder| token.is_some() && holder.token != token) {
-                return Ok(None);
+        let hold = (key.as_ref(), owner.as_ref());
+        let mut connection = self.open_for(hold.0).await?;
+        let renewed = match (token, lease) {
+            (None, Some(lease)) => renew_at_once(&mut connection, hold, lease).await,
+            _ => renew_if(&mut connection, hold, token, lease).await,
+        };
+        match renewed {
+            Err(Error::Refused(text)) if is_unknown(&text) => {
+                renew_plainly(&mut connection, hold, token, lease).await
             }
-            let had = holder.and_then(|holder| holder.lease_ms).map(Duration::from_millis);
-            let lease = lease.or(had);
-            if lease.is_none() && holder.is_some_and(|holder| !holder.session) {
-                return Err(Error::Usage("the lock has no lease: say how long it is to last"));
-            }
-            if let Some(answer) = extend(&mut connection, (key, owner), lease).await? {
-                return Ok(renewed(&answer, sent));
-            }
+            renewed => renewed,
         }
-        Err(Error::Broken("the lock changes all the time".to_owned()))
     }
 
     /// Like [`Locks::release`], of one key and only the hold with this token.
@@ -110,22 +96,49 @@ impl Locks {
     }
 }
 
-/// Extends the lock if it is what it was at WATCH; `None` if it is not. The answer is that of LOCK.EXTEND.
-async fn extend(
+async fn renew_at_once(
     connection: &mut Connection,
     (key, owner): (&[u8], &[u8]),
+    lease: Duration,
+) -> Result<Option<Hold>, Error> {
+    let sent = Instant::now();
+    let answer = connection.call(&[b"LOCK.EXTEND", key, owner, b"LEASE", &millis(lease)]).await?;
+    Ok(renewed(&answer, sent))
+}
+
+/// Renews the hold with this token, or with the lease that it has: it must not change between the look at it and the
+/// renewal.
+async fn renew_if(
+    connection: &mut Connection,
+    (key, owner): (&[u8], &[u8]),
+    token: Option<u64>,
     lease: Option<Duration>,
-) -> Result<Option<Reply>, Error> {
-    let lease = lease.map(millis);
-    let mut words = vec![b"LOCK.EXTEND", key, owner];
-    words.extend(lease.iter().flat_map(|lease| [&b"LEASE"[..], lease]));
-    connection.call(&[b"MULTI"]).await?;
-    connection.call(&words).await?;
-    match connection.call(&[b"EXEC"]).await?.items() {
-        [Reply::Error(text)] => Err(Error::Refused(text.clone())),
-        [answer] => Ok(Some(answer.clone())),
-        _ => Ok(None),
+) -> Result<Option<Hold>, Error> {
+    for _ in 0..TRIES_MAX {
+        let sent = Instant::now();
+        connection.call(&[b"WATCH", key]).await?;
+        let found = Held::read(&connection.call(&[b"LOCK.WHO", key]).await?);
+        let holder = found.iter().flat_map(|held| &held.holders).find(|holder| holder.owner == owner);
+        if holder.is_some_and(|holder| token.is_some() && holder.token != token) {
+            return Ok(None);
+        }
+        let had = holder.and_then(|holder| holder.lease_ms).map(Duration::from_millis);
+        let lease = lease.or(had).map(millis);
+        if lease.is_none() && holder.is_some_and(|holder| !holder.session) {
+            return Err(Error::Usage("the lock has no lease: say how long it is to last"));
+        }
+        let mut words = vec![b"LOCK.EXTEND", key, owner];
+        words.extend(lease.iter().flat_map(|lease| [&b"LEASE"[..], lease]));
+        connection.call(&[b"MULTI"]).await?;
+        connection.call(&words).await?;
+        match connection.call(&[b"EXEC"]).await?.items() {
+            [Reply::Error(text)] => return Err(Error::Refused(text.clone())),
+            [answer] => return Ok(renewed(answer, sent)),
+            // Another client has changed the lock meanwhile, which may have further holders.
+            _ => {}
+        }
     }
+    Err(Error::Broken("the lock changes all the time".to_owned()))
 }
 
 /// What an answer of LOCK.EXTEND says; `None` if the owner does not hold the lock.
@@ -140,7 +153,8 @@ fn renewed(answer: &Reply, sent: Instant) -> Option<Hold> {
 async fn renew_plainly(
     connection: &mut Connection,
     (key, owner): (&[u8], &[u8]),
-    (token, lease): (Option<u64>, Option<Duration>),
+    token: Option<u64>,
+    lease: Option<Duration>,
 ) -> Result<Option<Hold>, Error> {
     if token.is_some() {
         return Err(Error::Unsupported(TOKEN));
