@@ -181,6 +181,69 @@ mod acquisitions {
     }
 }
 
+mod holds {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_hold_is_renewed_and_released_by_the_name_of_its_owner_alone() {
+        let (server, locks) = manual().await;
+        let hold = locks.lock("a").acquire().owner("me").lease(HOUR).hold().await.unwrap();
+        assert_eq!((hold.token, hold.lease, hold.is_native), (Some(1), Some(HOUR), true));
+        server.clock().advance(HOUR / 2).await;
+        let others = server.locks();
+        let renewed = others.renew("a", "me", None, None).await.unwrap().unwrap();
+        assert_eq!((renewed.token, renewed.lease), (Some(1), Some(HOUR)), "as long as it was");
+        assert_eq!(server.keys().lease("a"), Some(Some(HOUR)));
+        assert_eq!(others.renew("a", "you", None, Some(LEASE)).await.unwrap(), None);
+        assert_eq!(others.renew("a", "me", Some(2), Some(LEASE)).await.unwrap(), None);
+        assert!(!others.release_token("a", "me", 2).await.unwrap());
+        assert_eq!(server.keys().lease("a"), Some(Some(HOUR)), "the lock stays as it is");
+        assert!(others.release_token("a", "me", 1).await.unwrap());
+        assert_eq!(others.renew("a", "me", None, Some(LEASE)).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn readers_that_renew_at_the_same_time_do_not_keep_each_other_from_it() {
+        const READERS: usize = 30;
+        let (_server, locks) = manual().await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for reader in 0..READERS {
+            let (locks, owner) = (locks.clone(), reader.to_string());
+            tasks.spawn(async move {
+                let hold = locks.lock("a").acquire().shared().owner(owner.as_str()).hold().await.unwrap();
+                for _ in 0..5 {
+                    let renewed = locks.renew("a", &owner, hold.token, None).await.unwrap().unwrap();
+                    assert_eq!(renewed.token, hold.token);
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(locks.who("a").await.unwrap().unwrap().holders.len(), READERS);
+    }
+
+    #[tokio::test]
+    async fn a_lock_of_a_session_is_held_for_as_long_as_its_connection() {
+        let (server, locks) = manual().await;
+        let mut client = StreamClient::new(server.stream());
+        client.ask_lines("LOCK.ACQUIRE a me SESSION\r\n", 6).await;
+        for lease in [None, Some(LEASE)] {
+            let renewed = locks.renew("a", "me", None, lease).await.unwrap().unwrap();
+            assert_eq!((renewed.lease, renewed.remaining()), (None, None));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_user_who_may_only_extend_renews_for_a_time_that_it_names() {
+        let rights = ["on", ">secret", "~*", "+lock.extend", "+hello", "+client"];
+        let server = Server::builder().manual_clock(START).user("limited", rights).start().await.unwrap();
+        server.locks().lock("a").acquire().owner("me").hold().await.unwrap();
+        let locks = Locks::connect(&format!("redis://limited:secret@{}", server.addr())).await.unwrap();
+        assert!(locks.renew("a", "me", None, Some(HOUR)).await.unwrap().is_some());
+        assert!(matches!(locks.renew("a", "me", None, None).await, Err(Error::Refused(_))));
+        assert_eq!(server.keys().lease("a"), Some(Some(HOUR)));
+    }
+}
+
 mod guards {
     use super::*;
 

@@ -680,4 +680,38 @@ mod views {
         watches.kill().unwrap();
         watches.wait().unwrap();
     }
+
+    #[test]
+    fn watch_sees_every_lock_that_is_taken_and_released_between_two_looks() {
+        let server = server();
+        let mut watches = redlatch();
+        watches.args(["watch", "--json", "--interval", "10ms", "--url", &url(&server)]);
+        let mut watches = watches.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(watches.stdout.take().unwrap());
+        let mut next = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            let event = json(&line);
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            [&event["event"], &event["key"], &event["holders"][0]["owner"]].map(text)
+        };
+        server.ask("LOCK.ACQUIRE lock:held me");
+        assert_eq!(next(), ["held", "lock:held", "me"]);
+        // Both requests are one batch, between which no other client is served.
+        let pairs: Vec<String> =
+            (0..50).map(|n| format!("LOCK.ACQUIRE lock:{n} me\r\nLOCK.RELEASE lock:{n} me")).collect();
+        server.ask(&pairs.join("\r\n"));
+        let mut seen: Vec<[String; 3]> = (0..100).map(|_| next()).collect();
+        for pair in seen.chunks(2) {
+            assert_eq!([&*pair[0][0], &*pair[1][0], &*pair[0][2]], ["held", "free", "me"], "{pair:?}");
+            assert_eq!(pair[0][1], pair[1][1]);
+        }
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 100, "each is told once");
+        server.ask("LOCK.RELEASE lock:held me");
+        assert_eq!(next(), ["free", "lock:held", "me"]);
+        watches.kill().unwrap();
+        watches.wait().unwrap();
+    }
 }

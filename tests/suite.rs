@@ -52,6 +52,8 @@ mod process;
 mod run;
 #[cfg(feature = "cli")]
 mod service;
+#[cfg(feature = "cli")]
+mod shell;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
 #[cfg(feature = "server")]

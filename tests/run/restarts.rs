@@ -98,6 +98,22 @@ fn run_goes_on_waiting_when_the_server_restarts() {
 }
 
 #[test]
+fn take_goes_on_waiting_when_the_server_restarts() {
+    let socket = Socket::new();
+    let server = socket.start();
+    socket.ask("LOCK.ACQUIRE lock:a other LEASE 3600000");
+    let words = ["take", "--wait", "1h", "--for", "1h", "--as", "me", "lock:a"];
+    let mut waits = Lines::start(socket.command(&words));
+    let mut line = String::new();
+    waits.warned.read_line(&mut line).unwrap();
+    assert_eq!(line, "redlatch: waiting for lock:a, at place 1 of its queue\n");
+    server.kill();
+    let _server = socket.start();
+    assert_eq!(waits.line(), "1 me");
+    assert_eq!(waits.end(), Some(0));
+}
+
+#[test]
 fn run_with_a_time_limit_waits_for_a_server_that_still_starts() {
     let socket = Socket::new();
     let mut waits = Lines::start(socket.command(&[&["run", "--wait", "1h"], RAN].concat()));

@@ -2,7 +2,7 @@
 
 use redlatch_client::Error;
 
-use super::{Fault, warn};
+use super::{Fault, texts, warn};
 
 /// The answer is no, or something has failed that has no code of its own.
 pub(super) const FAILED: u8 = 1;
@@ -15,6 +15,8 @@ pub(super) const NO_SERVER: u8 = 69;
 /// The server ends because the disk cannot be trusted.
 pub(super) const DISK_FAILED: u8 = 74;
 pub(super) const NOT_ACQUIRED: u8 = 75;
+/// A lock is held no longer.
+pub(super) const LOST: u8 = 76;
 
 /// Why a subcommand has failed, and the exit code for it.
 #[derive(Debug)]
@@ -29,6 +31,18 @@ impl Failure {
     /// With the code [`NO_SERVER`].
     pub(super) fn no_server(fault: impl ToString) -> Self {
         Self(NO_SERVER, fault.to_string())
+    }
+
+    /// Why a lock was not taken, renewed or released. `is_reached`: whether the server has ever answered; one that refuses
+    /// the login serves nobody here.
+    pub(super) fn of_lock(error: &Error, is_reached: bool) -> Self {
+        let code = match error {
+            Error::Unsupported(_) | Error::Url(_) | Error::Usage(_) => MISUSED,
+            Error::Broken(_) | Error::Unreachable(_) => NO_SERVER,
+            _ if !is_reached => NO_SERVER,
+            _ => NOT_ACQUIRED,
+        };
+        Self(code, texts::readable(error.to_string().as_bytes()))
     }
 }
 

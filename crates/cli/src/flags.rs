@@ -18,8 +18,8 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, accept_restored, explore, explore_flags, harness, load_command, load_flags, lock_flags, moves,
-    replay, run, test_flags, timeline, views,
+    Fault, accept_restored, explore, explore_flags, harness, hold, hold_flags, load_command, load_flags,
+    lock_flags, moves, replay, run, test_flags, timeline, views,
 };
 
 /// The action that the arguments ask for.
@@ -34,6 +34,8 @@ pub(super) enum Action {
     Explore(explore::Options),
     /// Ask a running server whether it is alive.
     Health(Place),
+    /// Take, renew or release a lock that outlives this process.
+    Hold(hold::Options),
     /// Take and release locks, and measure it.
     Load(Box<load_command::Options>),
     /// Say that a subcommand for locks was misused.
@@ -128,6 +130,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
         }
         Some(("man", matches)) => man(matches.get_one::<String>("page")),
         Some(("explore", matches)) => Ok(explore_flags::read(matches)),
+        Some((name, matches)) if hold_flags::NAMES.contains(&name) => hold_flags::read(name, matches),
         Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
         Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
         Some((name, matches)) => lock_flags::read(name, matches),
@@ -249,6 +252,7 @@ fn command() -> Command {
                 .help("Prints the version."),
         )
         .subcommands(lock_flags::commands())
+        .subcommands(hold_flags::commands())
         .subcommands(load_flags::commands())
         .subcommands(test_flags::commands())
         .subcommand(explore_flags::command())
@@ -281,7 +285,8 @@ fn flag(row: &'static Setting) -> Arg {
 }
 
 /// The subcommands that exit with 64 if they are misused.
-const NAMES: [&[&str]; 4] = [explore_flags::NAMES, load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
+const NAMES: [&[&str]; 5] =
+    [explore_flags::NAMES, hold_flags::NAMES, load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
 
 const AFTER_HELP: &str = "\
 A flag wins over the environment, the environment over a file, a file over the default.

@@ -21,6 +21,8 @@ mod flags;
 mod harness;
 mod health;
 mod history;
+mod hold;
+mod hold_flags;
 pub mod load;
 mod load_command;
 mod load_flags;
@@ -42,6 +44,7 @@ mod served;
 mod sources;
 mod systemd;
 mod table;
+mod terms;
 mod test_flags;
 mod texts;
 mod timeline;
@@ -51,6 +54,7 @@ mod top;
 #[path = "top_none.rs"]
 mod top;
 mod views;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -85,6 +89,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::CheckConfig(request) => return check_config::check(&request),
         Action::Explore(options) => return Ok(explore::run(options).into()),
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
+        Action::Hold(options) => return Ok(hold::run(options).into()),
         Action::Load(options) => return Ok(load_command::run(options).into()),
         Action::Top(place, interval) => return Ok(top::show(place, interval).into()),
         Action::Replay(options) => return Ok(replay::run(options).into()),

@@ -8,12 +8,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::flags::{Action, with_settings};
 use super::place::{Place, with_trust};
-use super::run::{IfHeld, Kind, OnLost, Options};
-use super::views::{Question, View};
-use super::{Fault, duration};
+use super::run::{IfHeld, OnLost, Options};
+use super::terms::{Kind, Terms};
+use super::views::{Question, View, Wanted};
+use super::{Fault, duration, hold_flags};
 
 /// The names of the subcommands.
-pub(super) const NAMES: &[&str] = &["run", "ls", "who", "wait", "break", "watch", "cluster"];
+pub(super) const NAMES: &[&str] = &["run", "ls", "who", "mine", "wait", "break", "watch", "cluster"];
 
 pub(super) fn commands() -> Vec<Command> {
     let views = [
@@ -21,6 +22,9 @@ pub(super) fn commands() -> Vec<Command> {
             .about("Lists the locks that are held.")
             .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN.")),
         Command::new("who").about("Says who holds a lock; exits with 1 if nobody does.").arg(key()),
+        Command::new("mine")
+            .about("Lists the locks that an owner holds; exits with 1 if there are none.")
+            .arg(hold_flags::owner()),
         Command::new("wait")
             .about("Returns when a lock is free; exits with 75 if it is held for longer than --timeout.")
             .arg(key())
@@ -38,7 +42,7 @@ pub(super) fn commands() -> Vec<Command> {
             )
             .arg(Arg::new("reason").long("reason").value_name("TEXT").help("Why, for the server's log.")),
         Command::new("watch")
-            .about("Looks at all locks again and again, and writes what was taken or is free since the last look.")
+            .about("Looks at all locks again and again, and writes what was taken and freed since the last look.")
             .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN."))
             .arg(time("interval", "The time between two looks.", "1s")),
     ];
@@ -48,8 +52,11 @@ pub(super) fn commands() -> Vec<Command> {
 
 /// A subcommand that asks a server.
 fn view(command: Command) -> Command {
-    let json = Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.");
-    with_url(command.arg(json).after_help(VIEW_CODES))
+    with_url(command.arg(json()).after_help(VIEW_CODES))
+}
+
+pub(super) fn json() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.")
 }
 
 fn cluster() -> Command {
@@ -85,7 +92,7 @@ pub(super) fn command_to_run() -> Arg {
 }
 
 fn run() -> Command {
-    Command::new("run")
+    let run = Command::new("run")
         .about("Runs a command under a lock.")
         .after_help(RUN_HELP)
         .arg(
@@ -97,15 +104,6 @@ fn run() -> Command {
                 .help("The lock. Several are taken all or none."),
         )
         .arg(command_to_run())
-        .arg(
-            Arg::new("shared")
-                .long("shared")
-                .action(ArgAction::SetTrue)
-                .conflicts_with("permits")
-                .help("Shares the lock with other readers."),
-        )
-        .arg(number("permits", "Takes so many permits of a semaphore.").requires("of"))
-        .arg(number("of", "How many permits the semaphore has.").requires("permits"))
         .arg(time(
             "wait",
             "How long to wait for a lock that is held, or for a server that does not serve.",
@@ -132,14 +130,31 @@ fn run() -> Command {
             "term",
         ))
         .arg(time("kill-grace", "The time between SIGTERM and SIGKILL.", "5s"))
-        .arg(time("min-hold", "The lock stays held for at least so long after it was taken.", "0"))
-        .arg(
-            Arg::new("meta")
-                .long("meta")
-                .value_name("FIELD=VALUE")
-                .action(ArgAction::Append)
-                .help("What those who ask for the holder see. May be repeated."),
-        )
+        .arg(time("min-hold", "The lock stays held for at least so long after it was taken.", "0"));
+    with_meta(with_kind(run))
+}
+
+/// Adds the flags for the kind of a lock.
+pub(super) fn with_kind(command: Command) -> Command {
+    let shared = Arg::new("shared")
+        .long("shared")
+        .action(ArgAction::SetTrue)
+        .conflicts_with("permits")
+        .help("Shares the lock with other readers.");
+    command
+        .arg(shared)
+        .arg(number("permits", "Takes so many permits of a semaphore.").requires("of"))
+        .arg(number("of", "How many permits the semaphore has.").requires("permits"))
+}
+
+/// Adds the flag for what a holder tells about itself.
+pub(super) fn with_meta(command: Command) -> Command {
+    let meta = Arg::new("meta")
+        .long("meta")
+        .value_name("FIELD=VALUE")
+        .action(ArgAction::Append)
+        .help("What those who ask for the holder see. May be repeated.");
+    command.arg(meta)
 }
 
 /// Adds the flag for the server to ask, and those of [`with_trust`].
@@ -151,7 +166,7 @@ pub(super) fn with_url(command: Command) -> Command {
     with_trust(command.arg(url))
 }
 
-fn key() -> Arg {
+pub(super) fn key() -> Arg {
     Arg::new("key").value_name("KEY").required(true).value_parser(value_parser!(OsString)).help("The lock.")
 }
 
@@ -159,7 +174,7 @@ fn number(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(1..)).help(help)
 }
 
-fn time(name: &'static str, help: &'static str, default: &'static str) -> Arg {
+pub(super) fn time(name: &'static str, help: &'static str, default: &'static str) -> Arg {
     let help = format!("{help} [default: {default}]");
     Arg::new(name).long(name).value_name("TIME").value_parser(duration::read).help(help)
 }
@@ -189,7 +204,8 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
         || matches.get_one::<OsString>("key").map(|key| key.as_encoded_bytes().to_vec()).unwrap_or_default();
     let pattern = || text("pattern").unwrap_or_else(|| "*".into());
     let question = match name {
-        "ls" => Question::List(pattern()),
+        "ls" => Question::List(Wanted::Matching(pattern())),
+        "mine" => Question::List(Wanted::OfOwner(hold_flags::owner_of(matches)?)),
         "cluster" => Question::Cluster,
         "hand-over" => Question::HandOver,
         "who" => Question::Who(key()),
@@ -206,7 +222,6 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
 fn options(matches: &ArgMatches) -> Result<Options, Fault> {
     let words = |name| matches.get_many::<OsString>(name).unwrap_or_default().cloned().collect::<Vec<_>>();
     let time = |name, default| matches.get_one::<Duration>(name).copied().unwrap_or(default);
-    let number = |name| matches.get_one::<u64>(name).copied();
     let word = |name| matches.get_one::<String>(name).map_or("", String::as_str);
     let if_held = match word("if-held") {
         "fail" => IfHeld::Fail,
@@ -218,22 +233,20 @@ fn options(matches: &ArgMatches) -> Result<Options, Fault> {
         (None, IfHeld::Wait) if !matches.get_flag("no-wait") => None,
         (None, _) => Some(Duration::ZERO),
     };
-    let kind = match (number("permits"), number("of")) {
-        (Some(count), Some(limit)) => Kind::Permits { count, limit },
-        _ if matches.get_flag("shared") => Kind::Shared,
-        _ => Kind::Exclusive,
-    };
     let lease = time("lease", Duration::from_secs(30));
     if lease < LEASE_MIN {
         return Err(format!("--lease {lease:?}: must be at least {LEASE_MIN:?}; see redlatch run --help"));
     }
     Ok(Options {
         place: Place::read(matches),
-        keys: words("key").iter().map(|key| key.as_encoded_bytes().to_vec()).collect(),
+        terms: Terms {
+            keys: words("key").iter().map(|key| key.as_encoded_bytes().to_vec()).collect(),
+            kind: kind_of(matches),
+            lease,
+            meta: meta_of(matches)?,
+        },
         command: words("command"),
-        kind,
         wait,
-        lease,
         if_held,
         on_lost: match word("on-lost") {
             "kill" => OnLost::Kill,
@@ -242,12 +255,25 @@ fn options(matches: &ArgMatches) -> Result<Options, Fault> {
         },
         kill_grace: time("kill-grace", Duration::from_secs(5)),
         min_hold: time("min-hold", Duration::ZERO),
-        meta: matches
-            .get_many::<String>("meta")
-            .unwrap_or_default()
-            .map(|meta| field(meta))
-            .collect::<Result<_, _>>()?,
     })
+}
+
+/// What the flags of [`with_kind`] say.
+pub(super) fn kind_of(matches: &ArgMatches) -> Kind {
+    let number = |name| matches.get_one::<u64>(name).copied();
+    match (number("permits"), number("of")) {
+        (Some(count), Some(limit)) => Kind::Permits { count, limit },
+        _ if matches.get_flag("shared") => Kind::Shared,
+        _ => Kind::Exclusive,
+    }
+}
+
+/// What the flag of [`with_meta`] says.
+///
+/// # Errors
+/// A text without a field.
+pub(super) fn meta_of(matches: &ArgMatches) -> Result<Vec<(String, String)>, Fault> {
+    matches.get_many::<String>("meta").unwrap_or_default().map(|meta| field(meta)).collect()
 }
 
 fn field(meta: &str) -> Result<(String, String), Fault> {

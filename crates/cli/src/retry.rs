@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use redlatch_client::Error;
-use redlatch_client::wire::random;
+use redlatch_client::wire::{Target, random};
+use redlatch_client::{Error, Locks, Trust};
 use tokio::time::{Instant, sleep_until};
 
 use super::{texts, warn};
@@ -37,6 +37,30 @@ impl Retry {
     /// What is left of the time; `None`: no limit.
     pub(super) fn left(&self) -> Option<Duration> {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Connects and asks, with what is left of the time, until the server serves.
+    ///
+    /// # Errors
+    /// The last error, if it does not end by itself or if there is no further try.
+    pub(super) async fn ask<A>(
+        &mut self,
+        (target, trust): &(Target, Trust),
+        ask: impl AsyncFn(&Locks, Option<Duration>) -> Result<A, Error>,
+    ) -> Result<A, Error> {
+        loop {
+            let error = match Locks::to(target.clone(), trust.clone()).await {
+                Ok(locks) => {
+                    self.connected();
+                    match ask(&locks, self.left()).await {
+                        Ok(answer) => return Ok(answer),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            self.again(error).await?;
+        }
     }
 
     /// Whether the server has ever answered.

@@ -10,38 +10,29 @@ use std::io;
 use std::time::Duration;
 
 use redlatch_client::wire::Target;
-use redlatch_client::{Acquire, Error, Guard, Held, Locks, Trust};
+use redlatch_client::{Error, Guard, Locks, Trust};
 use redlatch_platform::command::{Change, Child, CommandSignals};
 use redlatch_platform::{figures, texts as system_texts};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::exit::{MISUSED, NO_SERVER, NOT_ACQUIRED};
+use super::exit::{Failure, LOST, MISUSED, NOT_ACQUIRED};
 use super::place::Place;
 use super::retry::Retry;
-use super::{Fault, texts, warn};
+use super::terms::Terms;
+use super::{texts, warn};
 
 /// What `redlatch run` was asked for.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) place: Place,
-    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) terms: Terms,
     pub(super) command: Vec<OsString>,
-    pub(super) kind: Kind,
     /// `None`: without a limit.
     pub(super) wait: Option<Duration>,
-    pub(super) lease: Duration,
     pub(super) if_held: IfHeld,
     pub(super) on_lost: OnLost,
     pub(super) kill_grace: Duration,
     pub(super) min_hold: Duration,
-    pub(super) meta: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
-    Exclusive,
-    Permits { count: u64, limit: u64 },
-    Shared,
 }
 
 /// What happens while the lock is held.
@@ -61,7 +52,6 @@ pub(super) enum OnLost {
 }
 
 /// Exit codes that no other subcommand has.
-const LOST: u8 = 76;
 const NOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -86,27 +76,28 @@ async fn supervise(options: Options) -> u8 {
         Ok(signals) => signals,
         Err(error) => return refuse(NOT_ACQUIRED, &format!("cannot catch signals: {error}")),
     };
-    let (target, trust) = match options.place.clone().find() {
+    let server = match options.place.clone().find() {
         Ok(found) => found,
         Err(fault) => return refuse(MISUSED, &fault),
     };
     let owner = owner();
     let guard = tokio::select! {
-        guard = locked(&options, &target, &trust, &owner) => match guard {
+        guard = locked(&options, &server, &owner) => match guard {
             Ok(guard) => guard,
             Err(code) => return code,
         },
         code = asked_to_end(&mut signals) => {
             // The lock may have been granted in this moment.
+            let (target, trust) = server;
             if let Ok(Ok(locks)) = timeout(RELEASE_MAX, Locks::to(target, trust)).await {
-                let _ = timeout(RELEASE_MAX, locks.release(options.keys, owner)).await;
+                let _ = timeout(RELEASE_MAX, locks.release(options.terms.keys, owner)).await;
             }
             return code;
         }
     };
     let taken = Instant::now();
     if !guard.is_native() {
-        warn("the server has no LOCK commands: the lock is a plain key, polled for and without a token");
+        warn(texts::PLAIN);
     }
     let code = match Child::start(&options.command, &environment(&options, &guard)) {
         Ok(child) => watch(child, &guard, &options, &mut signals).await,
@@ -121,67 +112,19 @@ async fn supervise(options: Options) -> u8 {
 }
 
 /// Takes the lock, also from a server that does not serve for a moment; or returns the exit code.
-async fn locked(options: &Options, target: &Target, trust: &Trust, owner: &str) -> Result<Guard, u8> {
-    let mut retry = Retry::within(options.wait);
-    loop {
-        let locked = async {
-            let locks = Locks::to(target.clone(), trust.clone()).await?;
-            retry.connected();
-            acquire(&locks, options, owner, retry.left()).await
-        };
-        let error = match locked.await {
-            Ok(guard) => return Ok(guard),
-            Err(error) => error,
-        };
-        if let Err(error) = retry.again(error).await {
-            return Err(match retry.has_answered() {
-                true => not_acquired(error, options),
-                false => no_server(error),
-            });
-        }
-    }
-}
-
-fn acquire(locks: &Locks, options: &Options, owner: &str, wait: Option<Duration>) -> Acquire {
-    let acquire = locks.lock_all(options.keys.iter().cloned()).acquire().owner(owner).lease(options.lease);
-    let acquire = match wait {
-        Some(wait) => acquire.wait(wait),
-        None => acquire.wait_forever(),
-    };
-    let acquire = match options.kind {
-        Kind::Exclusive => acquire,
-        Kind::Permits { count, limit } => acquire.permits(count, limit),
-        Kind::Shared => acquire.shared(),
-    };
-    options.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
-}
-
-/// A server that refuses the login serves nobody here.
-fn no_server(error: Error) -> u8 {
-    let code = if matches!(error, Error::Url(_)) { MISUSED } else { NO_SERVER };
-    refuse(code, &error.to_string())
-}
-
-fn not_acquired(error: Error, options: &Options) -> u8 {
-    match error {
+async fn locked(options: &Options, server: &(Target, Trust), owner: &str) -> Result<Guard, u8> {
+    let (terms, mut retry) = (&options.terms, Retry::within(options.wait));
+    let ask = async |locks: &Locks, left| terms.acquire(locks, owner.as_bytes(), left).await;
+    retry.ask(server, ask).await.map_err(|error| match error {
         Error::Held(_) if options.if_held == IfHeld::Skip => 0,
-        Error::Held(held) => refuse(NOT_ACQUIRED, &refusal(held.as_deref(), options)),
-        Error::Broken(_) | Error::Unreachable(_) => no_server(error),
-        Error::Unsupported(_) | Error::Url(_) | Error::Usage(_) => refuse(MISUSED, &error.to_string()),
-        error => refuse(NOT_ACQUIRED, &error.to_string()),
-    }
-}
-
-/// Why the command does not run, and what could be done about it.
-fn refusal(held: Option<&Held>, options: &Options) -> Fault {
-    let key = held.map_or(&options.keys[0], |held| &held.key);
-    let mut text = format!("not run: {} is held", texts::readable(key));
-    if let Some(held) = held {
-        text += &format!("\n{}", texts::lines(held));
-        let breaking = texts::breaking(held);
-        text += &breaking.map(|command| format!("To take it by force: {command}")).unwrap_or_default();
-    }
-    text.trim_end().to_owned()
+        Error::Held(held) => {
+            refuse(NOT_ACQUIRED, &texts::refusal("not run", &terms.keys[0], held.as_deref()))
+        }
+        error => {
+            let Failure(code, fault) = Failure::of_lock(&error, retry.has_answered());
+            refuse(code, &fault)
+        }
+    })
 }
 
 /// Watches the command until it ends; returns the exit code.
@@ -229,10 +172,10 @@ async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut
 /// and a little for the signal itself. The first renewal is due after the first third: it has the second one to succeed in.
 fn margin(options: &Options) -> Duration {
     let grace = match options.on_lost {
-        OnLost::Term => options.kill_grace.min(options.lease / 3),
+        OnLost::Term => options.kill_grace.min(options.terms.lease / 3),
         OnLost::Kill | OnLost::Warn => Duration::ZERO,
     };
-    grace + (options.lease / 20).min(SLACK_MAX)
+    grace + (options.terms.lease / 20).min(SLACK_MAX)
 }
 
 /// Releases the lock, or leaves it for the rest of the time that it is to be held at least.
@@ -269,7 +212,7 @@ fn environment(options: &Options, guard: &Guard) -> [(&'static str, Option<OsStr
     let left = u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX);
     let deadline = texts::unix_ms_now().saturating_add(left);
     [
-        ("REDLATCH_KEY", Some(system_texts::from_bytes(options.keys.join(&b'\n')))),
+        ("REDLATCH_KEY", Some(system_texts::from_bytes(options.terms.keys.join(&b'\n')))),
         ("REDLATCH_TOKEN", guard.token().map(|token| token.to_string().into())),
         ("REDLATCH_OWNER", Some(system_texts::from_bytes(guard.owner().to_vec()))),
         ("REDLATCH_DEADLINE", Some(deadline.to_string().into())),
@@ -293,21 +236,24 @@ const SLACK_MAX: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terms::Kind;
 
     #[test]
     fn the_margin_leaves_time_for_a_renewal() {
         let options = |lease, kill_grace, on_lost| Options {
             place: Place::default(),
-            keys: Vec::new(),
+            terms: Terms {
+                keys: Vec::new(),
+                kind: Kind::Exclusive,
+                lease: Duration::from_millis(lease),
+                meta: Vec::new(),
+            },
             command: Vec::new(),
-            kind: Kind::Exclusive,
             wait: None,
-            lease: Duration::from_millis(lease),
             if_held: IfHeld::Wait,
             on_lost,
             kill_grace: Duration::from_millis(kill_grace),
             min_hold: Duration::ZERO,
-            meta: Vec::new(),
         };
         for (lease, grace, on_lost, expected) in [
             (30_000, 5_000, OnLost::Term, 5_500),

@@ -38,7 +38,7 @@ pub(super) fn lines(held: &Held) -> String {
             let age = holder.held_ms.map(|held| format!(", for {}", seconds(held))).unwrap_or_default();
             let _ = writeln!(text, "  since:  {}{age}", utc(since));
         }
-        let _ = writeln!(text, "  lease:  {}", lease(holder));
+        let _ = writeln!(text, "  lease:  {}{}", lease(holder), until(holder));
         if let Some(token) = holder.token {
             let _ = writeln!(text, "  token:  {token}");
         }
@@ -47,15 +47,22 @@ pub(super) fn lines(held: &Held) -> String {
     text
 }
 
-/// A lock on one line.
+/// A lock on one line; one that has ended has no kind.
 pub(super) fn line(held: &Held) -> String {
     let holders = held.holders.iter().map(|holder| {
         let token = holder.token.map(|token| format!(" token {token}")).unwrap_or_default();
         let client =
             holder.client.as_ref().map(|client| format!(" at {}", place(client))).unwrap_or_default();
-        format!("{}{client}{token}, {}", owner(held, holder), lease(holder))
+        let term = match (held.kind.is_empty(), holder.held_ms) {
+            (true, Some(held)) => format!("for {}", seconds(held)),
+            _ => lease(holder),
+        };
+        format!("{}{client}{token}, {term}", owner(held, holder))
     });
     let holders: Vec<String> = holders.collect();
+    if held.kind.is_empty() {
+        return format!("{}  {}", readable(&held.key), holders.join("; "));
+    }
     format!("{}  {}  {}  {} waiting", readable(&held.key), held.kind, holders.join("; "), held.waiters)
 }
 
@@ -147,17 +154,32 @@ pub(super) fn owner(held: &Held, holder: &Holder) -> String {
     held.unknown_owner().unwrap_or_else(|| readable(&holder.owner))
 }
 
+/// Why a lock was not taken, and what could be done about it. `what`: what did not happen.
+pub(super) fn refusal(what: &str, key: &[u8], held: Option<&Held>) -> String {
+    let key = held.map_or(key, |held| &held.key);
+    let mut text = format!("{what}: {} is held", readable(key));
+    if let Some(held) = held {
+        text += &format!("\n{}", lines(held));
+        text += &breaking(held).map(|command| format!("To take it by force: {command}")).unwrap_or_default();
+    }
+    text.trim_end().to_owned()
+}
+
 /// The command that would break the lock, if its token is known.
-pub(super) fn breaking(held: &Held) -> Option<String> {
+fn breaking(held: &Held) -> Option<String> {
     let token = held.holders.first()?.token?;
     Some(format!("redlatch break {} --token {token}", quoted(&readable(&held.key))))
 }
+
+/// What is said of a server that has no LOCK commands.
+pub(super) const PLAIN: &str =
+    "the server has no LOCK commands: the lock is a plain key, polled for and without a token";
 
 /// A lock as JSON, with the names of LOCK.WHO.
 pub(super) fn value(held: &Held) -> Value {
     let mut value = json!({
         "key": null,
-        "kind": held.kind,
+        "kind": Some(&held.kind).filter(|kind| !kind.is_empty()),
         "type": held.value_type,
         "limit": held.limit,
         "holders": held.holders.iter().map(holder).collect::<Vec<_>>(),
@@ -223,6 +245,14 @@ fn lease(holder: &Holder) -> String {
         (None, true) => "until its connection ends".to_owned(),
         (None, false) => "no lease: it ends when it is released".to_owned(),
     }
+}
+
+/// When the lease ends, by the clock of the server.
+fn until(holder: &Holder) -> String {
+    let parts =
+        [holder.since_unix_ms, holder.held_ms, holder.left_ms].into_iter().collect::<Option<Vec<u64>>>();
+    let end = parts.map(|parts| parts.into_iter().fold(0, u64::saturating_add));
+    end.map(|end| format!(", until {}", utc(end))).unwrap_or_default()
 }
 
 fn seconds(millis: u64) -> String {

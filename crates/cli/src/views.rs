@@ -1,8 +1,7 @@
-//! `redlatch ls`, `who`, `wait`, `break` and `watch`: the locks of a running server. `redlatch cluster status`: who leads.
+//! `redlatch ls`, `mine`, `who`, `wait` and `break`: the locks of a running server. `redlatch cluster status`: who leads.
 //!
 //! Rule    a reader of the output that has gone, as in `redlatch watch | head`, ends the command without an error.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redlatch_client::wire::{Connection, Node, Nodes, Reply, Target, no_node};
@@ -14,7 +13,7 @@ use super::exit::{FAILED, Failure, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
 use super::retry::{Retry, is_passing_refusal};
 use super::table::terminal_width;
-use super::{Fault, exit, print, texts, warn};
+use super::{Fault, exit, print, texts, warn, watch};
 
 #[derive(Debug)]
 pub(super) struct View {
@@ -33,8 +32,7 @@ pub(super) enum Question {
     },
     Cluster,
     HandOver,
-    /// The locks whose keys match a pattern.
-    List(String),
+    List(Wanted),
     /// Whether a lock becomes free in time.
     Wait(Vec<u8>, Option<Duration>),
     /// What changes among the locks whose keys match a pattern, asked for in this interval.
@@ -42,8 +40,17 @@ pub(super) enum Question {
     Who(Vec<u8>),
 }
 
+/// Which locks are listed.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// Those whose keys match a pattern.
+    Matching(String),
+    /// Those of an owner, of whom there may be none: then the answer is no.
+    OfOwner(Vec<u8>),
+}
+
 /// Why a question has no answer. A server that refuses to answer has the code of the answer no.
-fn unanswered(error: Error) -> Failure {
+pub(super) fn unanswered(error: Error) -> Failure {
     match error {
         Error::Broken(_) | Error::Unreachable(_) => Failure::no_server(error),
         Error::Url(_) | Error::Usage(_) => Failure::misused(error),
@@ -113,9 +120,11 @@ async fn answer(view: View) -> Result<u8, Failure> {
             }
         }
         Question::HandOver => hand_over(&locks, view.json).await,
-        Question::List(pattern) => list(&locks, &pattern, view.json).await,
+        Question::List(wanted) => list(&locks, &wanted, view.json).await,
         Question::Wait(key, _) => wait(&locks, &key, retry, view.json).await,
-        Question::Watch(pattern, interval) => watch(&locks, (&pattern, interval), retry, view.json).await,
+        Question::Watch(pattern, interval) => {
+            watch::watch(&locks, (&pattern, interval), retry, view.json).await
+        }
         Question::Who(key) => {
             let held = locks.who(&key).await.map_err(unanswered)?;
             let text =
@@ -127,13 +136,16 @@ async fn answer(view: View) -> Result<u8, Failure> {
 }
 
 /// Writes the locks of all nodes that answer; returns the exit code.
-async fn list(locks: &Locks, pattern: &str, json: bool) -> Result<u8, Failure> {
+async fn list(locks: &Locks, wanted: &Wanted, json: bool) -> Result<u8, Failure> {
     let nodes = locks.nodes().await.map_err(unanswered)?;
     let listed = |mut node: Node| {
-        let pattern = pattern.to_owned();
+        let wanted = wanted.clone();
         async move {
             let mut connection = node.open().await?;
-            node.locks.list_on(&mut connection, &pattern).await
+            match &wanted {
+                Wanted::Matching(pattern) => node.locks.list_on(&mut connection, pattern).await,
+                Wanted::OfOwner(owner) => node.locks.list_of_owner(&mut connection, owner).await,
+            }
         }
     };
     let (lists, is_whole) = ask_all(nodes, listed).await?;
@@ -141,7 +153,11 @@ async fn list(locks: &Locks, pattern: &str, json: bool) -> Result<u8, Failure> {
     found.sort_by(|one, other| one.key.cmp(&other.key));
     let text = texts::table(&found, terminal_width());
     say(json, &found.iter().map(texts::value).collect(), &text)?;
-    Ok(if is_whole { 0 } else { NO_SERVER })
+    Ok(match wanted {
+        _ if !is_whole => NO_SERVER,
+        Wanted::OfOwner(_) if found.is_empty() => FAILED,
+        _ => 0,
+    })
 }
 
 /// Asks all nodes at once; returns the answers, and whether all slots have one. What is missing is told on the error stream.
@@ -291,105 +307,8 @@ fn waited(key: &[u8], is_free: bool, held: Option<&Held>, json: bool) -> Result<
     Ok(if is_free { 0 } else { NOT_ACQUIRED })
 }
 
-/// Writes what changes, until it is ended.
-async fn watch(
-    locks: &Locks,
-    (pattern, interval): (&str, Duration),
-    mut retry: Retry,
-    json: bool,
-) -> Result<u8, Failure> {
-    let mut connections = Vec::new();
-    let mut known = Holds::new();
-    let mut looked_at = texts::unix_ms_now();
-    let mut is_interrupted = false;
-    loop {
-        let now = texts::unix_ms_now();
-        match listed(locks, &mut connections, pattern).await {
-            Ok(found) => {
-                if std::mem::take(&mut is_interrupted) && !missed(looked_at, json)? {
-                    return Ok(0);
-                }
-                retry.answered();
-                looked_at = now;
-                let found = holds(found);
-                if !changes(&known, &found, json)? {
-                    return Ok(0);
-                }
-                known = found;
-                sleep(interval).await;
-            }
-            Err(error) => {
-                (connections, is_interrupted) = (Vec::new(), true);
-                retry.again(error).await.map_err(unanswered)?;
-            }
-        }
-    }
-}
-
-/// The locks of all nodes, whose connections are opened first if there are none.
-async fn listed(locks: &Locks, connections: &mut Vec<Connection>, pattern: &str) -> Result<Vec<Held>, Error> {
-    if connections.is_empty() {
-        *connections = locks.open_all().await?;
-    }
-    let mut found = Vec::new();
-    for connection in connections {
-        found.extend(locks.list_on(connection, pattern).await?);
-    }
-    Ok(found)
-}
-
-/// Writes what differs between two looks. False if nobody reads it.
-fn changes(before: &Holds, now: &Holds, json: bool) -> Result<bool, Fault> {
-    let gone = before.iter().filter(|(id, _)| !now.contains_key(id)).map(|(_, held)| ("free", held));
-    let new = now.iter().filter(|(id, _)| !before.contains_key(id)).map(|(_, held)| ("held", held));
-    for (what, held) in gone.chain(new) {
-        if !event(what, held, json)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Writes since when the server could not be asked. False if nobody reads it.
-fn missed(since_unix_ms: u64, json: bool) -> Result<bool, Fault> {
-    let now = texts::unix_ms_now();
-    let value = json!({ "event": "missed", "since": since_unix_ms, "time": now });
-    let since = texts::utc(since_unix_ms);
-    let text = format!("{}  missed  what was taken and freed since {since}\n", texts::utc(now));
-    say(json, &value, &text)
-}
-
-/// What makes a hold another one: key, owner and token.
-type HoldId = (Vec<u8>, Vec<u8>, Option<u64>);
-type Holds = BTreeMap<HoldId, Held>;
-
-/// The holds, each with its lock.
-fn holds(found: Vec<Held>) -> Holds {
-    let mut holds = BTreeMap::new();
-    for held in found {
-        for holder in &held.holders {
-            let mut one = held.clone();
-            one.holders = vec![holder.clone()];
-            holds.insert((held.key.clone(), holder.owner.clone(), holder.token), one);
-        }
-    }
-    holds
-}
-
-/// Writes what happened to a lock. False if nobody reads it.
-fn event(what: &str, held: &Held, json: bool) -> Result<bool, Fault> {
-    let mut value = texts::value(held);
-    let now = texts::unix_ms_now();
-    value["event"] = what.into();
-    value["time"] = now.into();
-    let line = match what {
-        "free" => texts::readable(&held.key),
-        _ => texts::line(held),
-    };
-    say(json, &value, &format!("{}  {what}  {line}\n", texts::utc(now)))
-}
-
-fn say(json: bool, value: &Value, text: &str) -> Result<bool, Fault> {
+/// Writes an answer. False if nobody reads it.
+pub(super) fn say(json: bool, value: &Value, text: &str) -> Result<bool, Fault> {
     match json {
         true => print(format!("{}\n", texts::json_text(value)).as_bytes()),
         false => print(text.as_bytes()),

@@ -157,11 +157,16 @@ impl Terms {
             return Err(Error::Unsupported("a shared lock"));
         }
         let until = self.wait.map(|wait| Instant::now() + wait);
-        let mut pause = POLL_MIN;
+        let (mut pause, mut is_first) = (POLL_MIN, true);
         loop {
             let sent = Instant::now();
             let set = [b"SET", &key[..], &self.owner, b"NX", b"PX", &millis(self.lease)];
-            if connection.call(&set).await? != Reply::Null {
+            let is_set = connection.call(&set).await? != Reply::Null;
+            // An earlier request of this owner may have been granted, and its reply lost. A key that is no lock refuses.
+            let is_ours = std::mem::take(&mut is_first)
+                && !is_set
+                && matches!(self.extend(connection, Dialect::Plain, self.lease).await, Ok(true));
+            if is_set || is_ours {
                 return Ok(Grant { dialect: Dialect::Plain, token: None, deadline: sent + self.lease });
             }
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -305,7 +310,7 @@ fn text(number: impl ToString) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-fn millis(duration: Duration) -> Vec<u8> {
+pub(super) fn millis(duration: Duration) -> Vec<u8> {
     text(duration.as_millis())
 }
 

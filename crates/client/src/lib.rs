@@ -27,6 +27,8 @@ mod error;
 #[warn(missing_docs)]
 mod guard;
 #[warn(missing_docs)]
+mod hold;
+#[warn(missing_docs)]
 mod locks;
 mod received;
 mod target;
@@ -40,6 +42,7 @@ mod views;
 
 pub use error::Error;
 pub use guard::{BrokenBy, Guard, Lost};
+pub use hold::Hold;
 pub use locks::{Acquire, Lock, Locks};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};

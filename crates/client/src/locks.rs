@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::cluster::{Master, unserved};
 use super::connection::{Connection, is_unknown};
 use super::connector::Connector;
-use super::dialect::{Dialect, Kind, Terms, held_plainly};
+use super::dialect::{Dialect, Grant, Kind, Terms, held_plainly};
 use super::error::Error;
 use super::guard::Guard;
 use super::target::{Target, Trust};
@@ -248,12 +248,36 @@ impl Locks {
     /// Like [`Locks::list`], on a connection that is open.
     #[doc(hidden)]
     pub async fn list_on(&self, connection: &mut Connection, pattern: &str) -> Result<Vec<Held>, Error> {
+        self.list_where(connection, [b"MATCH", pattern.as_bytes()]).await
+    }
+
+    /// The locks that `owner` holds, each with this holder alone, on a connection that is open.
+    #[doc(hidden)]
+    pub async fn list_of_owner(&self, connection: &mut Connection, owner: &[u8]) -> Result<Vec<Held>, Error> {
+        self.list_where(connection, [b"OWNER", owner]).await
+    }
+
+    /// The last holds that have ended, the first end first, on a connection that is open. None if the server does not tell.
+    #[doc(hidden)]
+    pub async fn ends_on(&self, connection: &mut Connection, pattern: &str) -> Result<Vec<Held>, Error> {
+        let words = [&b"LOCK.HISTORY"[..], b"MATCH", pattern.as_bytes(), b"COUNT", ENDS_MAX];
+        match connection.call(&words).await {
+            Ok(reply) => Ok(reply.items().iter().rev().filter_map(Held::of_end).collect()),
+            Err(Error::Refused(text)) if is_unknown(&text) || text.starts_with("NOPERM") => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list_where(
+        &self,
+        connection: &mut Connection,
+        [option, value]: [&[u8]; 2],
+    ) -> Result<Vec<Held>, Error> {
         // As with SCAN, a key may come twice while the table grows.
         let mut found = BTreeMap::new();
         let mut cursor = b"0".to_vec();
         for _ in 0..LIST_STEPS_MAX {
-            let words: [&[u8]; 7] =
-                [b"LOCK.LIST", b"MATCH", pattern.as_bytes(), b"COUNT", LIST_STEP, b"CURSOR", &cursor];
+            let words: [&[u8]; 7] = [b"LOCK.LIST", option, value, b"COUNT", LIST_STEP, b"CURSOR", &cursor];
             let reply = native(connection.call(&words).await, "LOCK.LIST")?;
             let [next, locks] = reply.items() else {
                 return Err(Error::Broken("LOCK.LIST: not a list of two".to_owned()));
@@ -385,6 +409,13 @@ impl Acquire {
     }
 
     async fn granted(self) -> Result<Guard, Error> {
+        let connector = self.connector.clone();
+        let (grant, terms, connection) = self.grant().await?;
+        Ok(Guard::new(connector, connection, terms, grant))
+    }
+
+    /// Sends the request, and returns the terms and the connection beside the grant.
+    pub(super) async fn grant(self) -> Result<(Grant, Terms, Connection), Error> {
         let Self { connector, terms } = self;
         let is_plain = terms.kind == Kind::Exclusive && terms.meta.is_empty();
         match terms.keys.len() {
@@ -395,7 +426,7 @@ impl Acquire {
         }
         let mut connection = connector.connect_for(&terms.keys[0]).await?;
         let grant = terms.acquire(&mut connection).await?;
-        Ok(Guard::new(connector, connection, terms, grant))
+        Ok((grant, terms, connection))
     }
 }
 
@@ -409,7 +440,7 @@ impl IntoFuture for Acquire {
 }
 
 impl Terms {
-    fn new(keys: Vec<Vec<u8>>) -> Self {
+    pub(super) fn new(keys: Vec<Vec<u8>>) -> Self {
         Self {
             keys,
             owner: format!("{:016x}{:016x}", random(), random()).into_bytes(),
@@ -430,5 +461,7 @@ pub fn random() -> u64 {
 const LEASE: Duration = Duration::from_secs(30);
 /// Keys that the server looks at in one step of a list.
 const LIST_STEP: &[u8] = b"1000";
+/// Ends of locks that are asked for.
+const ENDS_MAX: &[u8] = b"1000";
 /// Steps of a list at most.
 const LIST_STEPS_MAX: usize = 100_000;

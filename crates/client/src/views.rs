@@ -109,6 +109,12 @@ impl Held {
         })
     }
 
+    /// A hold that has ended, as LOCK.HISTORY tells it: its kind is not known.
+    pub(super) fn of_end(reply: &Reply) -> Option<Self> {
+        let key = reply.field("key")?.text()?.to_vec();
+        Some(Self { key, holders: vec![Holder::read(reply)], ..Self::default() })
+    }
+
     /// What the refusal of `LOCK.ACQUIRE ... WHY` tells; `None` if it names no holder.
     pub(super) fn of_refusal(key: &[u8], refusal: &Reply) -> Option<Self> {
         let (owner, value_type) = (refusal.field("holder")?.text(), value_type(refusal));

@@ -99,11 +99,11 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// Bytes of the longest owner.
-const OWNER_BYTES_MAX: usize = 1024;
+pub const OWNER_BYTES_MAX: usize = 1024;
 /// Bytes of all fields and values of one holder.
-const META_BYTES_MAX: usize = 4096;
+pub const META_BYTES_MAX: usize = 4096;
 /// Fields of one holder.
-const META_FIELDS_MAX: usize = 64;
+pub const META_FIELDS_MAX: usize = 64;
 /// The longest wait and lease, in milliseconds: about three thousand years.
 const MILLIS_MAX: u64 = 1 << 46;
 

@@ -1,0 +1,173 @@
+//! A lock that outlives the process that took it: nothing renews it in the background, and its owner's name is all that
+//! another process needs to renew or release it.
+//!
+//! Rule    a token that is given is compared in the same step as the renewal: a later hold of the same owner stays as it is.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::{Connection, is_unknown};
+use super::dialect::{Dialect, Grant, Terms, millis};
+use super::error::Error;
+use super::locks::{Acquire, Locks};
+use super::views::Held;
+use crate::received::Reply;
+
+/// A lock that was granted or renewed, and that nobody renews: it ends with its lease, unless [`Locks::renew`] begins that
+/// anew or [`Locks::release`] ends it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Hold {
+    /// The fencing token. `None` from a server without LOCK commands.
+    pub token: Option<u64>,
+    /// The lease that has begun. `None`: the lock is one of a session, and ends with the connection of that.
+    pub lease: Option<Duration>,
+    /// Whether the server has LOCK commands. Without them the lock is a string key, taken by SET NX.
+    pub is_native: bool,
+    deadline: Option<Instant>,
+}
+
+impl Hold {
+    /// For how long the lock is certainly held, if it is not broken by force. `None`: it has no lease.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl Acquire {
+    /// Takes the lock without a [`Guard`](super::Guard): nothing renews it, and nothing releases it when this process ends.
+    /// An owner that holds it already, on the same terms, is granted it again with the same token; its lease begins anew.
+    ///
+    /// # Errors
+    /// [`Error::Held`] when the wait has ended, or the server refuses the terms or cannot be asked.
+    pub async fn hold(self) -> Result<Hold, Error> {
+        let (Grant { dialect, token, deadline }, Terms { lease, .. }, _) = self.grant().await?;
+        let is_native = dialect == Dialect::Native;
+        Ok(Hold { token, lease: Some(lease), is_native, deadline: Some(deadline) })
+    }
+}
+
+impl Locks {
+    /// Begins the lease of a lock anew, of any process that knows the owner. `token`: only the hold with this token.
+    /// `lease`: its new length, or `None` for the one it had. `None` if the owner does not hold the lock, or not with this
+    /// token.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses. [`Error::Usage`] without a `lease` for a lock that has none, and
+    /// [`Error::Unsupported`] for a token, or without a `lease`, on a server without LOCK commands.
+    pub async fn renew(
+        &self,
+        key: impl AsRef<[u8]>,
+        owner: impl AsRef<[u8]>,
+        token: Option<u64>,
+        lease: Option<Duration>,
+    ) -> Result<Option<Hold>, Error> {
+        let hold = (key.as_ref(), owner.as_ref());
+        let mut connection = self.open_for(hold.0).await?;
+        let renewed = match (token, lease) {
+            (None, Some(lease)) => renew_at_once(&mut connection, hold, lease).await,
+            _ => renew_if(&mut connection, hold, token, lease).await,
+        };
+        match renewed {
+            Err(Error::Refused(text)) if is_unknown(&text) => {
+                renew_plainly(&mut connection, hold, token, lease).await
+            }
+            renewed => renewed,
+        }
+    }
+
+    /// Like [`Locks::release`], of one key and only the hold with this token.
+    ///
+    /// # Errors
+    /// The server cannot be asked, or refuses. [`Error::Unsupported`] on a server without LOCK commands.
+    pub async fn release_token(
+        &self,
+        key: impl AsRef<[u8]>,
+        owner: impl AsRef<[u8]>,
+        token: u64,
+    ) -> Result<bool, Error> {
+        let token = token.to_string();
+        let words = [&b"LOCK.RELEASE"[..], key.as_ref(), owner.as_ref(), b"TOKEN", token.as_bytes()];
+        match self.open_for(key.as_ref()).await?.call(&words).await {
+            Err(Error::Refused(text)) if is_unknown(&text) => Err(Error::Unsupported(TOKEN)),
+            answer => Ok(answer?.integer() == Some(1)),
+        }
+    }
+}
+
+async fn renew_at_once(
+    connection: &mut Connection,
+    (key, owner): (&[u8], &[u8]),
+    lease: Duration,
+) -> Result<Option<Hold>, Error> {
+    let sent = Instant::now();
+    let answer = connection.call(&[b"LOCK.EXTEND", key, owner, b"LEASE", &millis(lease)]).await?;
+    Ok(renewed(&answer, sent))
+}
+
+/// Renews the hold with this token, or with the lease that it has: it must not change between the look at it and the
+/// renewal.
+async fn renew_if(
+    connection: &mut Connection,
+    (key, owner): (&[u8], &[u8]),
+    token: Option<u64>,
+    lease: Option<Duration>,
+) -> Result<Option<Hold>, Error> {
+    for _ in 0..TRIES_MAX {
+        let sent = Instant::now();
+        connection.call(&[b"WATCH", key]).await?;
+        let found = Held::read(&connection.call(&[b"LOCK.WHO", key]).await?);
+        let holder = found.iter().flat_map(|held| &held.holders).find(|holder| holder.owner == owner);
+        if holder.is_some_and(|holder| token.is_some() && holder.token != token) {
+            return Ok(None);
+        }
+        let had = holder.and_then(|holder| holder.lease_ms).map(Duration::from_millis);
+        let lease = lease.or(had).map(millis);
+        if lease.is_none() && holder.is_some_and(|holder| !holder.session) {
+            return Err(Error::Usage("the lock has no lease: say how long it is to last"));
+        }
+        let mut words = vec![b"LOCK.EXTEND", key, owner];
+        words.extend(lease.iter().flat_map(|lease| [&b"LEASE"[..], lease]));
+        connection.call(&[b"MULTI"]).await?;
+        connection.call(&words).await?;
+        match connection.call(&[b"EXEC"]).await?.items() {
+            [Reply::Error(text)] => return Err(Error::Refused(text.clone())),
+            [answer] => return Ok(renewed(answer, sent)),
+            // Another client has changed the lock meanwhile, which may have further holders.
+            _ => {}
+        }
+    }
+    Err(Error::Broken("the lock changes all the time".to_owned()))
+}
+
+/// What an answer of LOCK.EXTEND says; `None` if the owner does not hold the lock.
+fn renewed(answer: &Reply, sent: Instant) -> Option<Hold> {
+    let number = |field: &Reply| field.integer().and_then(|number| u64::try_from(number).ok());
+    // The key of a string that was not taken as a lock has the token 0.
+    let token = number(answer.field("token")?).filter(|token| *token > 0);
+    let lease = answer.field("lease").and_then(number).map(Duration::from_millis);
+    Some(Hold { token, lease, is_native: true, deadline: lease.map(|lease| sent + lease) })
+}
+
+async fn renew_plainly(
+    connection: &mut Connection,
+    (key, owner): (&[u8], &[u8]),
+    token: Option<u64>,
+    lease: Option<Duration>,
+) -> Result<Option<Hold>, Error> {
+    if token.is_some() {
+        return Err(Error::Unsupported(TOKEN));
+    }
+    let lease = lease.ok_or(Error::Unsupported("a renewal without a length"))?;
+    let sent = Instant::now();
+    let terms = Terms { owner: owner.to_vec(), ..Terms::new(vec![key.to_vec()]) };
+    let is_held = terms.extend(connection, Dialect::Plain, lease).await?;
+    let hold = Hold { token: None, lease: Some(lease), is_native: false, deadline: Some(sent + lease) };
+    Ok(is_held.then_some(hold))
+}
+
+/// What a server without LOCK commands lacks.
+const TOKEN: &str = "a token";
+/// How often a renewal looks again at a lock that others have changed meanwhile.
+const TRIES_MAX: usize = 100;
