@@ -42,6 +42,13 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append)
                 .value_parser(PossibleValuesParser::new(explore::kinds())),
         )
+        .arg(
+            Arg::new("pairs")
+                .long("pairs")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("case")
+                .help("After each failure alone, pairs of them: at two lock commands of one run."),
+        )
         .arg(option("case", "CASE", "This case alone, as a finding names it."))
         .arg(
             option("clock", "CLOCK", "real, or auto: it goes to the next deadline whenever all clients are silent.")
@@ -67,6 +74,7 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
         timeout: *matches.get_one("timeout").expect("it has a default"),
         budget: *matches.get_one("budget").expect("it has a default"),
         expects: words("expect"),
+        with_pairs: matches.get_flag("pairs"),
         case: matches.get_one("case").cloned(),
         is_clock_auto: is("clock", "auto"),
         format: *matches.get_one("format").expect("it has a default"),
