@@ -103,6 +103,14 @@ fn a_pair_is_compared_with_each_of_its_failures_also_if_it_is_tried_alone() {
 }
 
 #[test]
+fn several_jobs_find_what_one_finds_in_the_same_order() {
+    let find = |jobs| explore_program("ignores_that_its_lock_was_lost", &["--jobs", jobs]);
+    let (code, findings) = find("1");
+    assert!(code == Some(1) && findings.len() > 1, "{findings:?}");
+    assert_eq!(find("4"), (code, findings));
+}
+
+#[test]
 fn a_command_that_hangs_after_a_failure_is_ended_and_told() {
     let options = ["--timeout", "3s", "--case", "lost-reply@SET:1"];
     assert_eq!(found_in("waits_for_its_own_lock", &options), BTreeSet::from(["hung".to_owned()]));

@@ -38,6 +38,11 @@ pub(super) fn command() -> Command {
         .arg(time("timeout", "60s", "How long one run may take."))
         .arg(time("budget", "10m", "How long all runs may take."))
         .arg(
+            option("jobs", "N", "How many cases are tried at a time, each with a server of its own.")
+                .value_parser(value_parser!(u16).range(1..=64))
+                .default_value("1"),
+        )
+        .arg(
             option("expect", "KIND", "A kind of failure that the command must survive: then it is a finding if it fails.")
                 .action(ArgAction::Append)
                 .value_parser(PossibleValuesParser::new(explore::kinds())),
@@ -73,6 +78,7 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
         nodes: *matches.get_one("nodes").expect("it has a default"),
         timeout: *matches.get_one("timeout").expect("it has a default"),
         budget: *matches.get_one("budget").expect("it has a default"),
+        jobs: usize::from(*matches.get_one::<u16>("jobs").expect("it has a default")),
         expects: words("expect"),
         with_pairs: matches.get_flag("pairs"),
         case: matches.get_one("case").cloned(),

@@ -10,12 +10,14 @@ mod pairs;
 mod report;
 mod verdict;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use super::exit::{self, Failure};
 use super::{print, warn};
@@ -37,6 +39,8 @@ pub(super) struct Options {
     pub(super) timeout: Duration,
     /// How long all runs may take.
     pub(super) budget: Duration,
+    /// How many cases are tried at a time: 1 to 64.
+    pub(super) jobs: usize,
     /// Kinds of failures that the command must survive; [`Kind::name`].
     pub(super) expects: Vec<String>,
     /// Whether pairs of failures follow when each failure was tried alone.
@@ -73,7 +77,7 @@ pub(super) fn kinds() -> Vec<&'static str> {
 pub(super) fn run(options: Options) -> u8 {
     exit::run(async move {
         tokio::select! {
-            done = async { Search::begin(options).await?.go_on().await } => done,
+            done = async { Arc::new(Search::begin(options).await?).go_on().await } => done,
             signal = interruption() => Ok(128 + signal),
         }
     })
@@ -130,7 +134,7 @@ impl Search {
         Ok(Self { options, baseline, order: pairs::order(&attempt.events), cases, begun })
     }
 
-    async fn go_on(self) -> Result<u8, Failure> {
+    async fn go_on(self: Arc<Self>) -> Result<u8, Failure> {
         let (mut report, mut singles) = (Report::new(&self.options), Vec::new());
         let are_all_tried = self
             .try_all(self.cases.iter().cloned(), |case, tried| {
@@ -167,16 +171,31 @@ impl Search {
         self.options.with_pairs || self.options.case.as_ref().is_some_and(|wanted| wanted.contains(AND))
     }
 
-    /// Tries cases until the budget is spent. Returns whether it was enough for all.
+    /// Tries cases, [`Options::jobs`] at a time, until the budget is spent. They are told in their order. Returns whether the
+    /// budget was enough for all.
     async fn try_all(
-        &self,
+        self: &Arc<Self>,
         mut cases: impl Iterator<Item = Case>,
         mut tell: impl FnMut(&Case, Tried) -> Result<(), Failure>,
     ) -> Result<bool, Failure> {
-        while self.begun.elapsed() < self.options.budget
-            && let Some(case) = cases.next()
-        {
-            tell(&case, self.examine(&case).await?)?;
+        let (mut running, mut begun, mut done, mut told) = (JoinSet::new(), 0, BTreeMap::new(), 0);
+        loop {
+            while running.len() < self.options.jobs
+                && self.begun.elapsed() < self.options.budget
+                && let Some(case) = cases.next()
+            {
+                let (search, number) = (Arc::clone(self), begun);
+                running
+                    .spawn(async move { (number, search.examine(&case).await.map(|tried| (case, tried))) });
+                begun += 1;
+            }
+            let Some(ended) = running.join_next().await else { break };
+            let (number, tried) = ended.expect("a run that is awaited is not aborted, and does not panic");
+            done.insert(number, tried?);
+            while let Some((case, tried)) = done.remove(&told) {
+                tell(&case, tried)?;
+                told += 1;
+            }
         }
         let untried = cases.count();
         if untried > 0 {
