@@ -207,14 +207,30 @@ fn a_case_that_the_command_has_not_is_named() {
 fn a_search_that_is_interrupted_ends_what_runs() {
     let directory = Directory::new();
     let pid = directory.path("pid");
-    let script = format!("echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 600");
-    let mut search = redlatch().args(["explore", "--", "sh", "-c", &script]).spawn().unwrap();
-    while !std::path::Path::new(&pid).exists() {
-        std::thread::yield_now();
+    let own = std::env::current_exe().unwrap();
+    let program = "--exact explore::programs::waits_for_its_own_lock --include-ignored";
+    let hangs = format!("exec {} {program}", own.display());
+    // In the run without failures, and in one with a failure.
+    for (options, script) in [
+        (&[][..], format!("echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 600")),
+        (
+            &["--case", "lost-reply@SET:1"],
+            format!(
+                "[ -z \"$REDLATCH_INJECTED\" ] || {{ echo $$ > {pid}.new && mv {pid}.new {pid}; }}; {hangs}"
+            ),
+        ),
+    ] {
+        let mut search = redlatch();
+        let mut search =
+            search.arg("explore").args(options).args(["--", "sh", "-c", &script]).spawn().unwrap();
+        while !std::path::Path::new(&pid).exists() {
+            std::thread::yield_now();
+        }
+        signal(&search, "TERM");
+        assert_eq!(search.wait().unwrap().code(), Some(143));
+        assert_is_gone(&pid);
+        std::fs::remove_file(&pid).unwrap();
     }
-    signal(&search, "TERM");
-    assert_eq!(search.wait().unwrap().code(), Some(143));
-    assert_is_gone(&pid);
 }
 
 #[test]

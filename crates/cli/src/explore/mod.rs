@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
 
 use super::exit::{self, Failure};
 use super::{print, warn};
@@ -77,7 +76,7 @@ pub(super) fn kinds() -> Vec<&'static str> {
 pub(super) fn run(options: Options) -> u8 {
     exit::run(async move {
         tokio::select! {
-            done = async { Arc::new(Search::begin(options).await?).go_on().await } => done,
+            done = async { Search::begin(options).await?.go_on().await } => done,
             signal = interruption() => Ok(128 + signal),
         }
     })
@@ -95,7 +94,7 @@ struct Search {
 
 impl Search {
     /// Runs the command without failures.
-    async fn begin(options: Options) -> Result<Self, Failure> {
+    async fn begin(options: Options) -> Result<Arc<Self>, Failure> {
         let begun = Instant::now();
         let attempt = Attempt::make(&options, None).await?;
         let could_not =
@@ -131,7 +130,8 @@ impl Search {
         for fault in baseline.faults() {
             warn(&format!("without any failure, too, and left out: {fault}"));
         }
-        Ok(Self { options, baseline, order: pairs::order(&attempt.events), cases, begun })
+        let order = pairs::order(&attempt.events);
+        Ok(Arc::new(Self { options, baseline, order, cases, begun }))
     }
 
     async fn go_on(self: Arc<Self>) -> Result<u8, Failure> {
@@ -178,7 +178,8 @@ impl Search {
         mut cases: impl Iterator<Item = Case>,
         mut tell: impl FnMut(&Case, Tried) -> Result<(), Failure>,
     ) -> Result<bool, Failure> {
-        let (mut running, mut begun, mut done, mut told) = (JoinSet::new(), 0, BTreeMap::new(), 0);
+        let (mut running, mut begun, mut done, mut told) =
+            (tokio::task::JoinSet::new(), 0, BTreeMap::new(), 0);
         loop {
             while running.len() < self.options.jobs
                 && self.begun.elapsed() < self.options.budget
