@@ -13,9 +13,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::binary::{Directory, redlatch, signal};
 
-/// Explores a command.
+/// A pair of failures: at a command, and at its retry.
+const LOST_TWICE: &str = "lost-reply@SET:1+lost-reply@SET:2";
+
+/// Explores a command. Its backtraces, which nobody reads, would take most of the time.
 fn explore(options: &[&str], command: &[&str]) -> Output {
-    redlatch().arg("explore").args(options).arg("--").args(command).output().unwrap()
+    let mut search = redlatch();
+    search.env("RUST_BACKTRACE", "0").arg("explore").args(options).arg("--").args(command);
+    search.output().unwrap()
 }
 
 /// Explores one of the programs.
@@ -26,7 +31,7 @@ fn explore_test(name: &str, options: &[&str]) -> Output {
 }
 
 /// Explores one of the programs. Returns the exit code, and each finding with its case.
-fn explore_program(name: &str, options: &[&str]) -> (Option<i32>, BTreeSet<(String, String)>) {
+fn explore_program(name: &str, options: &[&str]) -> (Option<i32>, Vec<(String, String)>) {
     let output = explore_test(name, &[&["--format", "json"], options].concat());
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(progress.contains("failures met"), "{name} was explored: {progress}");
@@ -48,7 +53,7 @@ fn found_in(name: &str, options: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn nothing_is_found_in_a_program_that_survives_every_failure() {
-    assert_eq!(found_in("right", &[]), BTreeSet::new());
+    assert_eq!(found_in("right", &["--pairs"]), BTreeSet::new());
 }
 
 #[test]
@@ -65,6 +70,52 @@ fn each_planted_bug_is_found_and_nothing_else() {
 }
 
 #[test]
+fn what_one_failure_shows_is_no_finding_of_a_pair() {
+    let (code, findings) = explore_program("deletes_the_lock_of_the_next_holder", &["--pairs"]);
+    assert!(code == Some(1) && !findings.is_empty(), "{findings:?}");
+    assert!(findings.iter().all(|(_, case)| !case.contains('+')), "{findings:?}");
+}
+
+#[test]
+fn a_bug_that_takes_two_failures_is_found_by_pairs_alone() {
+    let program = "forgets_its_lock_when_its_retry_is_lost_as_well";
+    let (code, findings) = explore_program(program, &["--pairs"]);
+    assert_eq!(code, Some(1));
+    // Without the first failure there is no second SET.
+    let is_meant = |(finding, case): &(String, String)| {
+        finding == "left" && case.contains("@SET:1+") && case.ends_with("@SET:2")
+    };
+    assert!(findings.iter().all(is_meant), "{findings:?}");
+    assert!(findings.contains(&("left".to_owned(), LOST_TWICE.to_owned())), "{findings:?}");
+}
+
+#[test]
+fn a_finding_of_a_pair_says_how_to_repeat_it() {
+    let program = "forgets_its_lock_when_its_retry_is_lost_as_well";
+    let output = explore_test(program, &["--case", LOST_TWICE]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with(&format!("left with {LOST_TWICE}: orders is still locked ")), "{text}");
+    assert_eq!(text.matches("  what happens   it is executed, and the reply is lost: ").count(), 2, "{text}");
+    let again = format!("it came 3 of 3 times; again: redlatch explore --case '{LOST_TWICE}' -- ");
+    assert_eq!(text.matches(&again).count(), 1, "{text}");
+}
+
+#[test]
+fn a_pair_is_compared_with_each_of_its_failures_also_if_it_is_tried_alone() {
+    let options = ["--case", "paused@SET:1+late@DEL:1"];
+    assert_eq!(found_in("deletes_the_lock_of_the_next_holder", &options), BTreeSet::new());
+}
+
+#[test]
+fn several_jobs_find_what_one_finds_in_the_same_order() {
+    let find = |jobs| explore_program("ignores_that_its_lock_was_lost", &["--jobs", jobs]);
+    let (code, findings) = find("1");
+    assert!(code == Some(1) && findings.len() > 1, "{findings:?}");
+    assert_eq!(find("4"), (code, findings));
+}
+
+#[test]
 fn a_command_that_hangs_after_a_failure_is_ended_and_told() {
     let options = ["--timeout", "3s", "--case", "lost-reply@SET:1"];
     assert_eq!(found_in("waits_for_its_own_lock", &options), BTreeSet::from(["hung".to_owned()]));
@@ -76,8 +127,7 @@ fn a_failure_that_the_command_must_survive_is_a_finding_if_it_fails() {
     assert_eq!(found_in("right", &case), BTreeSet::new());
     let expected = [&case[..], &["--expect", "reset"]].concat();
     let (code, findings) = explore_program("right", &expected);
-    assert_eq!((code, findings.len()), (Some(1), 1));
-    assert_eq!(findings.first().unwrap(), &("failed".to_owned(), "reset@SET:1".to_owned()));
+    assert_eq!((code, findings), (Some(1), vec![("failed".to_owned(), "reset@SET:1".to_owned())]));
 }
 
 #[test]
@@ -145,24 +195,42 @@ fn what_cannot_be_explored_is_told_in_a_line() {
 
 #[test]
 fn a_case_that_the_command_has_not_is_named() {
-    let output = explore_test("right", &["--case", "reset@SET:7"]);
-    assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.starts_with("redlatch: reset@SET:7 is no case of this command\n"), "{told}");
+    for case in ["reset@SET:7", "reset@SET:7+late@EVAL:1", "late@SET:1+reset@SET:2"] {
+        let output = explore_test("right", &["--case", case]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert!(told.ends_with(&format!("redlatch: {case} is no case of this command\n")), "{told}");
+    }
 }
 
 #[test]
 fn a_search_that_is_interrupted_ends_what_runs() {
     let directory = Directory::new();
     let pid = directory.path("pid");
-    let script = format!("echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 600");
-    let mut search = redlatch().args(["explore", "--", "sh", "-c", &script]).spawn().unwrap();
-    while !std::path::Path::new(&pid).exists() {
-        std::thread::yield_now();
+    let own = std::env::current_exe().unwrap();
+    let program = "--exact explore::programs::waits_for_its_own_lock --include-ignored";
+    let hangs = format!("exec {} {program}", own.display());
+    // In the run without failures, and in one with a failure.
+    for (options, script) in [
+        (&[][..], format!("echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 600")),
+        (
+            &["--case", "lost-reply@SET:1"],
+            format!(
+                "[ -z \"$REDLATCH_INJECTED\" ] || {{ echo $$ > {pid}.new && mv {pid}.new {pid}; }}; {hangs}"
+            ),
+        ),
+    ] {
+        let mut search = redlatch();
+        let mut search =
+            search.arg("explore").args(options).args(["--", "sh", "-c", &script]).spawn().unwrap();
+        while !std::path::Path::new(&pid).exists() {
+            std::thread::yield_now();
+        }
+        signal(&search, "TERM");
+        assert_eq!(search.wait().unwrap().code(), Some(143));
+        assert_is_gone(&pid);
+        std::fs::remove_file(&pid).unwrap();
     }
-    signal(&search, "TERM");
-    assert_eq!(search.wait().unwrap().code(), Some(143));
-    assert_is_gone(&pid);
 }
 
 #[test]

@@ -28,6 +28,19 @@ impl Client {
         Ok(self.0.ask(&["SET", KEY, owner, "NX", "PX", LEASE_MS])?.as_str() == Some("OK"))
     }
 
+    /// Connects as soon as the server, which may be about to restart, answers.
+    fn connect_again() -> io::Result<Self> {
+        let connect = || {
+            let mut client = Self::connect()?;
+            client.0.ask(&["PING"]).map(|_| client)
+        };
+        (0..TRIES).find_map(|_| connect().ok()).ok_or_else(|| io::Error::other("the server stays away"))
+    }
+
+    fn holds(&mut self, owner: &str) -> io::Result<bool> {
+        Ok(self.0.ask(&["GET", KEY])?.as_str() == Some(owner))
+    }
+
     /// Releases the lock; false if it was lost.
     fn release(&mut self, owner: &str) -> io::Result<bool> {
         Ok(self.0.ask(&["EVAL", RELEASE, "1", KEY, owner])? == OwnedFrame::Integer(1))
@@ -123,6 +136,26 @@ fn measures_its_lease_with_the_wall_clock() {
         client.work().unwrap();
         let is_lost = !client.release(&owner()).unwrap();
         assert!(!is_lost && client.seconds().unwrap() <= end, "the lease was over");
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn forgets_its_lock_when_its_retry_is_lost_as_well() {
+    if_explored(|| {
+        let mut client = Client::connect().unwrap();
+        let mut is_taken = client.take(&owner());
+        if is_taken.is_err() {
+            // It may have been granted, and then the lock is its own.
+            client = Client::connect_again().unwrap();
+            is_taken = client.take(&owner());
+            if is_taken.as_ref().is_ok_and(|is_taken| !is_taken) {
+                is_taken = client.holds(&owner());
+            }
+        }
+        assert!(is_taken.unwrap());
+        client.work().unwrap();
+        assert!(client.release(&owner()).unwrap());
     });
 }
 

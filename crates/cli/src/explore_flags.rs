@@ -38,9 +38,21 @@ pub(super) fn command() -> Command {
         .arg(time("timeout", "60s", "How long one run may take."))
         .arg(time("budget", "10m", "How long all runs may take."))
         .arg(
+            option("jobs", "N", "How many cases are tried at a time, each with a server of its own.")
+                .value_parser(value_parser!(u16).range(1..=64))
+                .default_value("1"),
+        )
+        .arg(
             option("expect", "KIND", "A kind of failure that the command must survive: then it is a finding if it fails.")
                 .action(ArgAction::Append)
                 .value_parser(PossibleValuesParser::new(explore::kinds())),
+        )
+        .arg(
+            Arg::new("pairs")
+                .long("pairs")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("case")
+                .help("After each failure alone, pairs of them: at two lock commands of one run."),
         )
         .arg(option("case", "CASE", "This case alone, as a finding names it."))
         .arg(
@@ -66,7 +78,9 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
         nodes: *matches.get_one("nodes").expect("it has a default"),
         timeout: *matches.get_one("timeout").expect("it has a default"),
         budget: *matches.get_one("budget").expect("it has a default"),
+        jobs: usize::from(*matches.get_one::<u16>("jobs").expect("it has a default")),
         expects: words("expect"),
+        with_pairs: matches.get_flag("pairs"),
         case: matches.get_one("case").cloned(),
         is_clock_auto: is("clock", "auto"),
         format: *matches.get_one("format").expect("it has a default"),

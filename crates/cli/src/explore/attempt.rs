@@ -24,7 +24,7 @@ use super::{COULD_NOT_RUN, Options};
 pub(super) struct Attempt {
     pub(super) ending: Ending,
     pub(super) events: Vec<Event>,
-    /// Whether the failure has been met.
+    /// Whether every failure has been met.
     pub(super) is_met: bool,
     /// The end of what the command has printed.
     pub(super) output: String,
@@ -52,7 +52,7 @@ impl Ending {
 }
 
 impl Attempt {
-    /// Runs the command once. With a case, the server fails once.
+    /// Runs the command once. With a case, the server fails as it says.
     ///
     /// # Errors
     /// The server or the command cannot be started.
@@ -63,29 +63,29 @@ impl Attempt {
         if options.is_clock_auto {
             server.clock().auto(IDLE).await;
         }
-        let fault = case.map(|case| case.arm(&server)).transpose()?;
+        let injections = case.map_or(&[][..], |case| &case.injections);
+        let armed = injections.iter().map(|injection| injection.arm(&server).map(|fault| (injection, fault)));
+        let mut unmet = armed.collect::<Result<Vec<_>, Failure>>()?;
         let begin = Instant::now();
         let mut group = start(options, &server, case)
             .map_err(|error| could_not(format!("{}: {error}", options.command[0].to_string_lossy())))?;
         let printed = Printed::of(&mut group);
         let deadline = tokio::time::Instant::now() + options.timeout;
-        let (mut look, mut is_met) = (interval(LOOK), false);
+        let mut look = interval(LOOK);
         let ending = loop {
             tokio::select! {
                 ended = group.wait() => break Ending::of(ended.ok()),
                 () = sleep_until(deadline) => break Ending::Hung,
-                _ = look.tick(), if !is_met => {
-                    if let (Some(case), Some(fault)) = (case, fault)
-                        && fault.hits() > 0
-                    {
-                        is_met = true;
-                        case.follow(&server).await;
+                _ = look.tick(), if !unmet.is_empty() => {
+                    let met: Vec<_> = unmet.extract_if(.., |(_, fault)| fault.hits() > 0).collect();
+                    for (injection, _) in met {
+                        injection.follow(&server).await;
                     }
                 }
             }
         };
         let took = begin.elapsed();
-        is_met |= fault.is_some_and(|fault| fault.hits() > 0);
+        let is_met = unmet.iter().all(|(_, fault)| fault.hits() > 0);
         drop(group);
         Ok(Self { ending, events: server.history().events(), is_met, output: printed.end().await, took })
     }
@@ -109,7 +109,7 @@ fn start(options: &Options, server: &Server, case: Option<&Case>) -> io::Result<
     for name in &options.variables {
         command.env(name, &urls[0]);
     }
-    let injected = case.map(|case| format!("{case}: {}", case.kind.sentence()));
+    let injected = case.map(|case| format!("{case}: {}", case.sentences()));
     command.env("REDLATCH_INJECTED", injected.unwrap_or_default());
     Group::start(command)
 }
@@ -147,7 +147,7 @@ async fn end_of(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     kept
 }
 
-/// How often is looked whether the failure has been met.
+/// How often is looked whether a failure has been met.
 const LOOK: Duration = Duration::from_millis(1);
 /// Real time without a request after which a clock that runs by itself goes to the next deadline.
 const IDLE: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! A case: one failure at one lock command of the explored program.
+//! A case: one failure at one lock command of the explored program, or two of them at two commands.
 //!
 //! Owns    the kinds of failures, and which lock commands of a run there are.
 //! Rule    a lock command is found again by its name and its number among the commands of that name, because names of locks
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     NodeDown,
 }
 
-/// A lock command of the run without failures.
+/// A lock command of a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Point {
     /// Its name, in upper case.
@@ -59,9 +59,18 @@ pub(super) enum Deed {
 
 /// A failure at a lock command.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Case {
+pub(super) struct Injection {
     pub(super) kind: Kind,
     pub(super) point: Point,
+}
+
+/// What goes wrong in a run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Case {
+    /// One failure, or a pair in the order of their commands.
+    pub(super) injections: Vec<Injection>,
+    /// Problems that one of a pair shows alone, by name: they are no findings of the pair.
+    pub(super) known: BTreeSet<&'static str>,
 }
 
 impl Kind {
@@ -136,22 +145,35 @@ impl Kind {
 impl Point {
     /// The lock commands of a run, in their order.
     pub(super) fn all(events: &[Event]) -> Vec<Self> {
+        Self::behind(events, 0)
+    }
+
+    /// The lock commands of another run behind this one, which may have been lost there.
+    pub(super) fn later(&self, events: &[Event]) -> Vec<Self> {
+        let is_own = |(event, nth): &(&Event, u64)| {
+            event.command.as_deref() == Some(&*self.command) && *nth == self.nth
+        };
+        let own = counted(events).into_iter().find(is_own);
+        own.map_or_else(Vec::new, |(event, _)| Self::behind(events, event.id))
+    }
+
+    /// The lock commands of a run behind the request of this number.
+    fn behind(events: &[Event], request: u64) -> Vec<Self> {
         let deeds = deeds(events);
-        let unknown: BTreeSet<u64> =
-            events.iter().filter(is_unknown_script).filter_map(|event| event.request).collect();
-        let (mut counts, mut lease, mut points) = (BTreeMap::<&str, u64>::new(), LEASE_DEFAULT, Vec::new());
-        for event in events.iter().filter(|event| event.kind == EventKind::Request) {
-            let Some(command) = event.command.as_deref().filter(|_| !unknown.contains(&event.id)) else {
+        let (mut lease, mut points) = (LEASE_DEFAULT, Vec::new());
+        for (event, nth) in counted(events) {
+            let (Some((deed, its_lease)), Some(command)) = (deeds.get(&event.id), event.command.as_deref())
+            else {
                 continue;
             };
-            let nth = counts.entry(command).or_default();
-            *nth += 1;
-            let Some((deed, its_lease)) = deeds.get(&event.id) else { continue };
             lease = its_lease.map_or(lease, Duration::from_millis);
+            if event.id <= request {
+                continue;
+            }
             let line = format!("{command} {}", words(event));
             points.push(Self {
                 command: command.to_owned(),
-                nth: *nth,
+                nth,
                 deed: *deed,
                 lease,
                 node: event.node,
@@ -160,6 +182,22 @@ impl Point {
         }
         points
     }
+}
+
+/// The requests that the failures meet, each with its number among those of its command.
+fn counted<'e>(events: &'e [Event]) -> Vec<(&'e Event, u64)> {
+    let unknown: BTreeSet<u64> =
+        events.iter().filter(is_unknown_script).filter_map(|event| event.request).collect();
+    let is_met = |event: &&Event| {
+        event.kind == EventKind::Request && &*event.name != RIVAL && !unknown.contains(&event.id)
+    };
+    let mut counts = BTreeMap::<&'e str, u64>::new();
+    let number = |event: &'e Event| {
+        let nth = counts.entry(event.command.as_deref()?).or_default();
+        *nth += 1;
+        Some((event, *nth))
+    };
+    events.iter().filter(is_met).filter_map(number).collect()
 }
 
 /// What each request about a lock does, and the lease that it gives.
@@ -195,13 +233,36 @@ fn words(event: &Event) -> String {
 }
 
 impl Case {
-    /// Every failure at every lock command.
+    /// Every failure at every lock command, one in each case.
     pub(super) fn all(points: &[Point], nodes: u16) -> Vec<Self> {
-        let at = |point: &Point| {
-            let kinds = Kind::ALL.into_iter().filter(|kind| kind.fits(point, nodes));
-            kinds.map(|kind| Self { kind, point: point.clone() }).collect::<Vec<_>>()
-        };
-        points.iter().flat_map(at).collect()
+        Injection::all(points, nodes).map(Self::from).collect()
+    }
+
+    /// Whether one of its failures is such.
+    pub(super) fn has(&self, is_such: impl Fn(&Injection) -> bool) -> bool {
+        self.injections.iter().any(is_such)
+    }
+
+    /// What happens to its commands.
+    pub(super) fn sentences(&self) -> String {
+        let sentences: Vec<_> = self.injections.iter().map(|injection| injection.kind.sentence()).collect();
+        sentences.join("; ")
+    }
+}
+
+impl From<Injection> for Case {
+    fn from(injection: Injection) -> Self {
+        Self { injections: vec![injection], known: BTreeSet::new() }
+    }
+}
+
+impl Injection {
+    /// Every failure at every lock command.
+    pub(super) fn all(points: &[Point], nodes: u16) -> impl Iterator<Item = Self> {
+        points.iter().flat_map(move |point| {
+            let kinds = Kind::ALL.into_iter().filter(move |kind| kind.fits(point, nodes));
+            kinds.map(|kind| Self { kind, point: point.clone() })
+        })
     }
 
     /// Has the server fail at the lock command.
@@ -209,8 +270,8 @@ impl Case {
     /// # Errors
     /// The command has no fault: a defect of this program.
     pub(super) fn arm<'s>(&self, server: &'s Server) -> Result<Fault<'s>, Failure> {
-        let (faults, when) =
-            (server.faults(), When::command(self.point.command.replace(' ', "|")).nth(self.point.nth));
+        let command = self.point.command.replace(' ', "|");
+        let (faults, when) = (server.faults(), When::command(command).client(BY_SOCKET).nth(self.point.nth));
         let armed = match self.kind {
             Kind::LostBefore => faults.drop_before(when),
             Kind::LostReply => faults.drop_reply(when),
@@ -257,8 +318,15 @@ impl Case {
     }
 }
 
-/// As `--case` reads it.
+/// As `--case` reads it: one word, [`AND`] between two failures.
 impl Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let injections: Vec<_> = self.injections.iter().map(ToString::to_string).collect();
+        f.write_str(&injections.join(AND))
+    }
+}
+
+impl Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}:{}", self.kind.name(), self.point.command.replace(' ', "|"), self.point.nth)
     }
@@ -291,6 +359,10 @@ async fn take_as_rival(server: &Server) {
     }
 }
 
+/// What stands between the failures of a pair.
+pub(super) const AND: &str = "+";
+/// Clients with an address, which the rival has not: it meets no failure.
+const BY_SOCKET: &str = "*:*";
 /// The name of the client that takes a lock whose lease has ended.
 pub(super) const RIVAL: &str = "rival";
 /// Milliseconds for which it has the lock: long enough for the next request of the command, and short enough for a command
@@ -335,6 +407,23 @@ mod tests {
             points.iter().all(|point| point.lease == Duration::from_millis(500)),
             "that of the grant holds until the next"
         );
+    }
+
+    #[test]
+    fn behind_a_lost_command_are_those_of_the_program_and_not_of_the_rival() {
+        let granted =
+            |id, request| Event { lease: Some(500), ..event(id, EventKind::Granted, "", Some(request)) };
+        let usual = [event(1, EventKind::Request, "SET", None), granted(2, 1)];
+        let events = [
+            event(1, EventKind::Request, "SET", None),
+            Event { name: RIVAL.into(), ..event(2, EventKind::Request, "SET", None) },
+            granted(3, 2),
+            event(4, EventKind::Request, "SET", None),
+            granted(5, 4),
+        ];
+        let later = Point::all(&usual)[0].later(&events);
+        assert_eq!(later.iter().map(|point| (&*point.command, point.nth)).collect::<Vec<_>>(), [("SET", 2)]);
+        assert_eq!(later[0].later(&events), []);
     }
 
     #[test]

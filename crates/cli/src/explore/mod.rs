@@ -1,23 +1,27 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands.
 //!
-//! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`attempt`] runs the command,
-//!               [`verdict`] says what is wrong, [`report`] how it is written.
+//! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`pairs`] joins them,
+//!               [`attempt`] runs the command, [`verdict`] says what is wrong, [`report`] how it is written.
 //! Rule          findings go to the standard output, progress to the standard error.
 
 mod attempt;
 mod case;
+mod pairs;
 mod report;
 mod verdict;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::exit::{self, Failure};
 use super::{print, signals, warn};
 use attempt::{Attempt, Ending};
-use case::{Case, Kind, Point};
-use report::{Finding, Report};
-use verdict::{Baseline, Problem};
+use case::{AND, Case, Kind, Point};
+use pairs::{Single, Trace};
+use report::{Finding, Report, Tried};
+use verdict::Baseline;
 
 /// What `redlatch explore` was asked for.
 #[derive(Debug)]
@@ -31,8 +35,12 @@ pub(super) struct Options {
     pub(super) timeout: Duration,
     /// How long all runs may take.
     pub(super) budget: Duration,
+    /// How many cases are tried at a time: 1 to 64.
+    pub(super) jobs: usize,
     /// Kinds of failures that the command must survive; [`Kind::name`].
     pub(super) expects: Vec<String>,
+    /// Whether pairs of failures follow when each failure was tried alone.
+    pub(super) with_pairs: bool,
     /// This case alone, as a finding names it.
     pub(super) case: Option<String>,
     pub(super) is_clock_auto: bool,
@@ -77,13 +85,15 @@ pub(super) fn run(options: Options) -> u8 {
 struct Search {
     options: Options,
     baseline: Baseline,
+    /// The order of lock events without failures.
+    order: pairs::Order,
     cases: Vec<Case>,
     begun: Instant,
 }
 
 impl Search {
     /// Runs the command without failures.
-    async fn begin(options: Options) -> Result<Self, Failure> {
+    async fn begin(options: Options) -> Result<Arc<Self>, Failure> {
         let begun = Instant::now();
         let attempt = Attempt::make(&options, None).await?;
         let could_not =
@@ -102,9 +112,11 @@ impl Search {
         }
         let mut cases = Case::all(&points, options.nodes);
         if let Some(wanted) = &options.case {
-            cases.retain(|case| case.to_string() == *wanted);
-            if cases.is_empty() {
-                return could_not(&format!("{wanted} is no case of this command"));
+            // A pair is compared with each of its failures alone. There may be no second command without the first failure.
+            let names: Vec<_> = wanted.split(AND).collect();
+            cases.retain(|case| names.contains(&&*case.to_string()));
+            if !cases.iter().any(|case| case.to_string() == names[0]) {
+                return Err(is_no_case(wanted));
             }
         }
         let baseline = Baseline::of(&attempt);
@@ -117,44 +129,111 @@ impl Search {
         for fault in baseline.faults() {
             warn(&format!("without any failure, too, and left out: {fault}"));
         }
-        Ok(Self { options, baseline, cases, begun })
+        let order = pairs::order(&attempt.events);
+        Ok(Arc::new(Self { options, baseline, order, cases, begun }))
     }
 
-    async fn go_on(self) -> Result<u8, Failure> {
-        let (mut report, mut met) = (Report::new(&self.options), 0);
-        for (number, case) in self.cases.iter().enumerate() {
-            if self.begun.elapsed() >= self.options.budget {
-                warn(&format!("the budget is spent: {} cases were not tried", self.cases.len() - number));
-                break;
+    async fn go_on(self: Arc<Self>) -> Result<u8, Failure> {
+        let (mut report, mut singles) = (Report::new(&self.options), Vec::new());
+        let are_all_tried = self
+            .try_all(self.cases.iter().cloned(), |case, tried| {
+                if self.is_wanted(case) {
+                    tell(&report.add(case, &tried))?;
+                }
+                singles.push(Single::new(case.injections[0].clone(), tried.problems, tried.trace));
+                Ok(())
+            })
+            .await?;
+        if are_all_tried && self.goes_on_with_pairs() {
+            let pairs = || {
+                let all = pairs::all(&singles, &self.order, self.options.nodes);
+                all.filter(|pair| self.is_wanted(pair))
+            };
+            match (pairs().count(), &self.options.case) {
+                (0, Some(wanted)) => return Err(is_no_case(wanted)),
+                (count, _) => warn(&format!("{count} pairs")),
             }
-            let attempt = Attempt::make(&self.options, Some(case)).await?;
-            met += usize::from(attempt.is_met);
-            let took = attempt.took;
-            let finding = self.examine(case, attempt).await?;
-            tell(&report.add(case, took, finding.as_ref()))?;
+            self.try_all(pairs(), |pair, tried| tell(&report.add(pair, &tried))).await?;
         }
         tell(&report.end())?;
-        let (found, seconds) = (report.found, self.begun.elapsed().as_secs_f64());
-        warn(&format!("{met} failures met, {found} findings, {seconds:.1} s"));
+        let Report { met, found, .. } = report;
+        warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
         Ok(if found > 0 { FOUND } else { 0 })
     }
 
-    fn problems(&self, case: &Case, attempt: &Attempt) -> Vec<Problem> {
-        let must_survive = self.options.expects.iter().any(|name| name == case.kind.name());
-        self.baseline.compare(attempt, case, must_survive)
+    /// Whether the case is told; the others are what it is compared with.
+    fn is_wanted(&self, case: &Case) -> bool {
+        self.options.case.as_ref().is_none_or(|wanted| case.to_string() == *wanted)
     }
 
-    /// The first problem of a case, which is run again to see how often it comes. What else is wrong in the run is mostly
-    /// what the first problem leads to.
-    async fn examine(&self, case: &Case, attempt: Attempt) -> Result<Option<Finding>, Failure> {
-        let Some(problem) = self.problems(case, &attempt).into_iter().next() else { return Ok(None) };
-        let mut came = 1;
-        for _ in 1..RUNS_OF_A_FINDING {
-            let again = Attempt::make(&self.options, Some(case)).await?;
-            came += u32::from(self.problems(case, &again).iter().any(|other| other.name == problem.name));
-        }
-        Ok(Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt }))
+    fn goes_on_with_pairs(&self) -> bool {
+        self.options.with_pairs || self.options.case.as_ref().is_some_and(|wanted| wanted.contains(AND))
     }
+
+    /// Tries cases, [`Options::jobs`] at a time, until the budget is spent. They are told in their order. Returns whether the
+    /// budget was enough for all.
+    async fn try_all(
+        self: &Arc<Self>,
+        mut cases: impl Iterator<Item = Case>,
+        mut tell: impl FnMut(&Case, Tried) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        let (mut running, mut begun, mut done, mut told) =
+            (tokio::task::JoinSet::new(), 0, BTreeMap::new(), 0);
+        loop {
+            while running.len() < self.options.jobs
+                && self.begun.elapsed() < self.options.budget
+                && let Some(case) = cases.next()
+            {
+                let (search, number) = (Arc::clone(self), begun);
+                running
+                    .spawn(async move { (number, search.examine(&case).await.map(|tried| (case, tried))) });
+                begun += 1;
+            }
+            let Some(ended) = running.join_next().await else { break };
+            let (number, tried) = ended.expect("a run that is awaited is not aborted, and does not panic");
+            done.insert(number, tried?);
+            while let Some((case, tried)) = done.remove(&told) {
+                tell(&case, tried)?;
+                told += 1;
+            }
+        }
+        let untried = cases.count();
+        if untried > 0 {
+            warn(&format!("the budget is spent: {untried} cases were not tried"));
+        }
+        Ok(untried == 0)
+    }
+
+    /// Runs a case. With a problem it is run again, to see how often the first one comes. What else is wrong in the run is
+    /// mostly what the first problem leads to.
+    async fn examine(&self, case: &Case) -> Result<Tried, Failure> {
+        let attempt = Attempt::make(&self.options, Some(case)).await?;
+        let trace = Trace::of(&attempt.events, &case.injections[0].point);
+        let mut tried = Tried {
+            took: attempt.took,
+            is_met: attempt.is_met,
+            problems: BTreeSet::new(),
+            trace,
+            finding: None,
+        };
+        let problems = self.baseline.compare(&attempt, case, &self.options.expects);
+        tried.problems.extend(problems.iter().map(|problem| problem.name));
+        if let Some(problem) = problems.into_iter().next() {
+            let mut came = 1;
+            for _ in 1..RUNS_OF_A_FINDING {
+                let again = Attempt::make(&self.options, Some(case)).await?;
+                let problems = self.baseline.compare(&again, case, &self.options.expects);
+                came += u32::from(problems.iter().any(|other| other.name == problem.name));
+                tried.problems.extend(problems.iter().map(|problem| problem.name));
+            }
+            tried.finding = Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt });
+        }
+        Ok(tried)
+    }
+}
+
+fn is_no_case(wanted: &str) -> Failure {
+    Failure(COULD_NOT_RUN, format!("{wanted} is no case of this command"))
 }
 
 fn tell(text: &str) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! How findings are told: as text, as JSON, one in a line, and as the XML of JUnit, with a test for each case.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redlatch_core::svg::escaped;
@@ -7,11 +8,23 @@ use redlatch_core::testing::{Extent, Timeline};
 use serde_json::json;
 
 use super::attempt::{Attempt, Ending};
-use super::case::Case;
+use super::case::{Case, Injection};
+use super::pairs::Trace;
 use super::verdict::Problem;
 use super::{Format, Options, URL_VARIABLE};
 
-/// A problem that a failure has brought about.
+/// What came of a case.
+pub(super) struct Tried {
+    pub(super) took: Duration,
+    /// Whether every failure has been met.
+    pub(super) is_met: bool,
+    /// Names of the problems of all its runs.
+    pub(super) problems: BTreeSet<&'static str>,
+    pub(super) trace: Trace,
+    pub(super) finding: Option<Finding>,
+}
+
+/// A problem that a case has brought about.
 pub(super) struct Finding {
     pub(super) problem: Problem,
     /// How often it came.
@@ -27,24 +40,27 @@ pub(super) struct Report<'o> {
     /// The tests of JUnit.
     tests: String,
     tried: usize,
+    /// Cases whose failures were met.
+    pub(super) met: usize,
     pub(super) found: usize,
 }
 
 impl<'o> Report<'o> {
     pub(super) fn new(options: &'o Options) -> Self {
-        Self { options, tests: String::new(), tried: 0, found: 0 }
+        Self { options, tests: String::new(), tried: 0, met: 0, found: 0 }
     }
 
-    /// What is printed now that a case was tried, which took so long.
-    pub(super) fn add(&mut self, case: &Case, took: Duration, finding: Option<&Finding>) -> String {
+    /// What is printed now that a case was tried.
+    pub(super) fn add(&mut self, case: &Case, tried: &Tried) -> String {
         self.tried += 1;
-        self.found += usize::from(finding.is_some());
-        match (self.options.format, finding) {
+        self.met += usize::from(tried.is_met);
+        self.found += usize::from(tried.finding.is_some());
+        match (self.options.format, &tried.finding) {
             (Format::Text, Some(finding)) => self.text(case, finding),
             (Format::Json, Some(finding)) => self.json(case, finding),
             (Format::Text | Format::Json, None) => String::new(),
             (Format::Junit, finding) => {
-                self.add_test(case, took, finding);
+                self.add_test(case, tried.took, finding.as_ref());
                 String::new()
             }
         }
@@ -78,8 +94,10 @@ impl<'o> Report<'o> {
     fn text(&self, case: &Case, finding: &Finding) -> String {
         let Finding { problem, came, runs, attempt } = finding;
         let mut text = format!("{} with {case}: {}\n", problem.name, problem.text);
-        text += &format!("  the command    {}\n", case.point.line);
-        text += &format!("  what happens   {}\n", case.kind.sentence());
+        for Injection { kind, point } in &case.injections {
+            text += &format!("  the command    {}\n", point.line);
+            text += &format!("  what happens   {}\n", kind.sentence());
+        }
         text += &format!("  the command's end   {}\n", ending(attempt.ending));
         for line in &problem.lines {
             text += &format!("  {line}\n");
@@ -97,9 +115,12 @@ impl<'o> Report<'o> {
 
     fn json(&self, case: &Case, finding: &Finding) -> String {
         let Finding { problem, came, runs, attempt } = finding;
+        let injected = case.injections.iter();
+        let injected = injected
+            .map(|Injection { kind, point }| json!({ "command": point.line, "what": kind.sentence() }));
         let line = json!({
-            "finding": problem.name, "text": problem.text, "case": case.to_string(), "command": case.point.line,
-            "injected": case.kind.sentence(), "ending": ending(attempt.ending), "lines": problem.lines,
+            "finding": problem.name, "text": problem.text, "case": case.to_string(),
+            "injected": injected.collect::<Vec<_>>(), "ending": ending(attempt.ending), "lines": problem.lines,
             "came": came, "runs": runs, "again": self.repeat(case),
         });
         format!("{line}\n")

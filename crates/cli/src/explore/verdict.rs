@@ -3,13 +3,14 @@
 //! Rule    what the run without failures does as well is not the failure's: it is told once, and no finding.
 //! Rule    a command that fails where the server has failed may be right. So a failure alone is a finding only where the
 //!         server has done what it should, or where the user expects the command to survive.
+//! Rule    what one of a pair of failures shows alone is no finding of the pair.
 
 use std::collections::BTreeSet;
 
 use redlatch_core::testing::{Event, EventKind, shown};
 
 use super::attempt::{Attempt, Ending};
-use super::case::{Case, Deed, Kind, RIVAL};
+use super::case::{Case, Deed, Injection, Kind, RIVAL};
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,12 +42,16 @@ impl Baseline {
         self.rules.iter().copied().chain(left).collect()
     }
 
-    /// What is wrong in a run with a failure; nothing if the failure was not met.
-    pub(super) fn compare(&self, attempt: &Attempt, case: &Case, must_survive: bool) -> Vec<Problem> {
+    /// What is wrong in a run of the case; nothing if a failure was not met. `expects` are the kinds of failures that the
+    /// command must survive, by name.
+    pub(super) fn compare(&self, attempt: &Attempt, case: &Case, expects: &[String]) -> Vec<Problem> {
+        let mut problems = if attempt.is_met { self.problems(attempt, case, expects) } else { Vec::new() };
+        problems.retain(|problem| !case.known.contains(problem.name));
+        problems
+    }
+
+    fn problems(&self, attempt: &Attempt, case: &Case, expects: &[String]) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if !attempt.is_met {
-            return problems;
-        }
         if attempt.ending == Ending::Hung {
             let text = format!("the command still ran after {:.1} s", attempt.took.as_secs_f64());
             return vec![Problem { name: "hung", text, lines: Vec::new() }];
@@ -59,14 +64,17 @@ impl Baseline {
                 // What a command does that does not know it yet, and then notices it and fails.
                 "late" => !has_passed,
                 // The failure itself ends the lock before its lease.
-                "two-holders" => matches!(case.kind, Kind::RestartEmpty | Kind::Expired),
+                "two-holders" => {
+                    case.has(|injection| matches!(injection.kind, Kind::RestartEmpty | Kind::Expired))
+                }
                 _ => false,
             };
             if !is_excused && !self.rules.contains(finding.rule) {
                 problems.push(Problem { name: finding.rule, text: finding.text, lines: finding.lines });
             }
         }
-        if !self.leaves_locks && (has_passed || case.point.deed != Deed::Release) {
+        if !self.leaves_locks && (has_passed || !case.has(|injection| injection.point.deed == Deed::Release))
+        {
             problems.extend(left(&attempt.events).map(|event| {
                 let key = event.key.as_deref().unwrap_or_default();
                 let text =
@@ -75,7 +83,7 @@ impl Baseline {
             }));
         }
         if let Ending::Failed(code) = attempt.ending
-            && (must_survive || !case.kind.excuses_failure())
+            && must_survive(attempt, case, expects)
         {
             let how =
                 code.map_or("ended by a signal".to_owned(), |code| format!("failed with exit code {code}"));
@@ -83,6 +91,17 @@ impl Baseline {
         }
         problems
     }
+}
+
+/// Whether the command must not fail in this run.
+fn must_survive(attempt: &Attempt, case: &Case, expects: &[String]) -> bool {
+    let has_ended = |event: &Event| event.kind == EventKind::Expired && event.token.is_some();
+    // Two late replies may take the whole lease.
+    let is_lost = case.injections.len() > 1 && attempt.events.iter().any(has_ended);
+    let is_excused = |Injection { kind, .. }: &Injection| {
+        expects.iter().all(|name| name != kind.name()) && (is_lost || kind.excuses_failure())
+    };
+    !case.has(is_excused)
 }
 
 /// The grants that have not ended: of each lock the last.
