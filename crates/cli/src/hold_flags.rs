@@ -70,7 +70,8 @@ fn term(name: &'static str, help: &'static str) -> Arg {
 /// Arguments that do not fit together.
 pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     let token = || matches.get_one::<u64>("token").copied();
-    let key = matches.get_one::<OsString>("key").map(|key| key.as_encoded_bytes().to_vec()).unwrap_or_default();
+    let key =
+        matches.get_one::<OsString>("key").map(|key| key.as_encoded_bytes().to_vec()).unwrap_or_default();
     let step = match name {
         "take" => take(matches, key.clone())?,
         "renew" => Step::Renew { token: token(), lease: lease(matches)? },
@@ -107,7 +108,8 @@ fn lease(matches: &ArgMatches) -> Result<Option<Duration>, Fault> {
 /// # Errors
 /// The server would refuse it.
 pub(super) fn owner_of(matches: &ArgMatches) -> Result<Vec<u8>, Fault> {
-    let name = matches.get_one::<OsString>("as").map(|name| name.as_encoded_bytes().to_vec()).unwrap_or_default();
+    let name =
+        matches.get_one::<OsString>("as").map(|name| name.as_encoded_bytes().to_vec()).unwrap_or_default();
     match name.len() {
         1..=OWNER_BYTES_MAX => Ok(name),
         _ => Err(format!("--as: a name has 1 to {OWNER_BYTES_MAX} bytes")),
