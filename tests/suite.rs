@@ -3,26 +3,27 @@
 //! Belongs here  a suite is a module of its own folder or file, named after its subject: `cargo test --test suite hostile`.
 //! Apart         `allocations` replaces the allocator, `clients` reports clients that are not installed, and `concurrency`
 //!               is built for another scheduler.
-//! Skips         what needs a real server is ignored, with the reason; `.ci/run servers` runs it.
+//! Skips         what needs a real server is ignored, with the reason; `.ci/run servers` runs it. What sends signals, or uses
+//!               files and sockets of Unix, is left out on Windows.
 
 #![allow(
     clippy::module_inception,
     reason = "a suite of one file holds its tests in a module named after its subject"
 )]
 
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod audit;
 #[cfg(feature = "etcd")]
 mod cluster;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod cluster_mode;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod durability;
 #[cfg(feature = "server")]
 mod embedding;
 #[cfg(feature = "client")]
 mod examples;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod explore;
 #[cfg(feature = "server")]
 mod faults;
@@ -32,7 +33,7 @@ mod history;
 mod hostile;
 #[cfg(feature = "http")]
 mod http;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod load;
 #[cfg(feature = "client")]
 mod lock_client;
@@ -42,17 +43,17 @@ mod logging;
 mod long_calls;
 #[cfg(feature = "lua")]
 mod lua_libraries;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod mutex;
 #[cfg(all(feature = "http", feature = "otlp"))]
 mod otlp;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod process;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod run;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod service;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod shell;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
@@ -60,7 +61,7 @@ mod soak;
 mod test_backend;
 #[cfg(all(feature = "cli", feature = "tls"))]
 mod tls;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", unix))]
 mod top;
 
 mod blocking;

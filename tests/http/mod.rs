@@ -9,6 +9,7 @@ mod api;
 mod health;
 mod metrics;
 #[cfg(feature = "cli")]
+#[cfg(unix)]
 mod process;
 mod prometheus;
 

@@ -4,6 +4,9 @@
 //! Time     runs by itself; a step of a transcript sleeps, which is the only way to step a real server.
 
 use std::io::{BufRead, BufReader, Read, Write};
+#[cfg(not(unix))]
+use std::net::TcpStream as UnixStream;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -46,7 +49,7 @@ impl RealServer {
         };
         // Another program may take the port first.
         let server = (0..STARTS_MAX).find_map(|_| start()).expect("the server starts");
-        let mut link = UnixStream::connect(server.directory.join("socket")).expect("the server accepts");
+        let mut link = server.link();
         let mut ask = |request: &[u8]| {
             link.write_all(request).expect("the server reads");
             let mut bytes = [0; 4096];
@@ -59,6 +62,16 @@ impl RealServer {
             std::thread::sleep(Duration::from_millis(20));
         }
         server
+    }
+
+    #[cfg(unix)]
+    fn link(&self) -> UnixStream {
+        UnixStream::connect(self.directory.join("socket")).expect("the server accepts")
+    }
+
+    #[cfg(not(unix))]
+    fn link(&self) -> UnixStream {
+        panic!("real servers are for Unix")
     }
 
     /// `None`: the server has ended before it accepted connections.
@@ -114,7 +127,7 @@ impl Target for RealServer {
     }
 
     fn connect(&mut self) -> Link {
-        let link = UnixStream::connect(self.directory.join("socket")).expect("the server accepts");
+        let link = self.link();
         self.links.push(link);
         self.links.len() - 1
     }

@@ -2,7 +2,7 @@
 //!
 //! Belongs here  each thing that the system decides: sockets by path, who may read a file, signals, processes that belong
 //!               together, the boot, figures of this process.
-//! Rule          a system that lacks something says so where it is asked for, by name: [`unsupported`].
+//! Rule          a system that lacks something says so where it is asked for, by name.
 //! Rule          a file holds all systems' ways of one thing, side by side.
 
 #![forbid(unsafe_code)]
