@@ -660,17 +660,26 @@ mod views {
         assert!(code == Some(0) && said.contains("an unknown owner: not a lock, but a list"), "{said}");
     }
 
+    /// A `redlatch watch`, and what reads its next event.
+    fn watching(server: &Running) -> (Child, impl FnMut() -> serde_json::Value) {
+        let mut watches = redlatch();
+        watches.args(["watch", "--json", "--interval", "10ms", "--url", &url(server)]);
+        let mut watches = watches.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(watches.stdout.take().unwrap());
+        let event = move || {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            json(&line)
+        };
+        (watches, event)
+    }
+
     #[test]
     fn watch_writes_a_line_for_every_change() {
         let server = server();
-        let mut watches = redlatch();
-        watches.args(["watch", "--json", "--interval", "10ms", "--url", &url(&server)]);
-        let mut watches = watches.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(watches.stdout.take().unwrap());
+        let (mut watches, mut event) = watching(&server);
         let mut next = || {
-            let mut line = String::new();
-            lines.read_line(&mut line).unwrap();
-            let event = json(&line);
+            let event = event();
             [&event["event"], &event["key"]].map(|value| value.as_str().unwrap().to_owned())
         };
         server.ask("SET lock:a me NX PX 60000");
@@ -684,14 +693,9 @@ mod views {
     #[test]
     fn watch_sees_every_lock_that_is_taken_and_released_between_two_looks() {
         let server = server();
-        let mut watches = redlatch();
-        watches.args(["watch", "--json", "--interval", "10ms", "--url", &url(&server)]);
-        let mut watches = watches.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(watches.stdout.take().unwrap());
+        let (mut watches, mut event) = watching(&server);
         let mut next = || {
-            let mut line = String::new();
-            lines.read_line(&mut line).unwrap();
-            let event = json(&line);
+            let event = event();
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
             [&event["event"], &event["key"], &event["holders"][0]["owner"]].map(text)
         };

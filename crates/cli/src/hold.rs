@@ -146,13 +146,11 @@ impl Options {
 
     /// Writes the token and the owner; returns the exit code.
     fn say_held(&self, what: &str, hold: &Hold) -> Result<u8, Failure> {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let until = hold.remaining().map(|left| texts::unix_ms_now().saturating_add(millis(left)));
         let value = json!({
             what: true,
             "token": hold.token,
-            "lease": hold.lease.map(millis),
-            "until": until,
+            "lease": hold.lease.map(texts::millis),
+            "until": hold.remaining().map(texts::unix_ms_in),
         });
         let token = hold.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
         self.say(value, &format!("{token} {}\n", texts::readable(&self.owner)))?;

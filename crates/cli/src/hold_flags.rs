@@ -8,7 +8,7 @@ use redlatch_core::commands::{META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX};
 
 use super::flags::Action;
 use super::hold::{Options, Step};
-use super::lock_flags::{json, key, kind_of, meta_of, time, with_kind, with_meta, with_url};
+use super::lock_flags::{bytes_of, json, key, kind_of, meta_of, time, with_kind, with_meta, with_url};
 use super::place::Place;
 use super::terms::Terms;
 use super::{Fault, duration};
@@ -70,8 +70,7 @@ fn term(name: &'static str, help: &'static str) -> Arg {
 /// Arguments that do not fit together.
 pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     let token = || matches.get_one::<u64>("token").copied();
-    let key =
-        matches.get_one::<OsString>("key").map(|key| key.as_encoded_bytes().to_vec()).unwrap_or_default();
+    let key = bytes_of(matches, "key");
     let step = match name {
         "take" => take(matches, key.clone())?,
         "renew" => Step::Renew { token: token(), lease: lease(matches)? },
@@ -108,8 +107,7 @@ fn lease(matches: &ArgMatches) -> Result<Option<Duration>, Fault> {
 /// # Errors
 /// The server would refuse it.
 pub(super) fn owner_of(matches: &ArgMatches) -> Result<Vec<u8>, Fault> {
-    let name =
-        matches.get_one::<OsString>("as").map(|name| name.as_encoded_bytes().to_vec()).unwrap_or_default();
+    let name = bytes_of(matches, "as");
     match name.len() {
         1..=OWNER_BYTES_MAX => Ok(name),
         _ => Err(format!("--as: a name has 1 to {OWNER_BYTES_MAX} bytes")),

@@ -200,8 +200,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
     };
     let text = |name| matches.get_one::<String>(name).cloned();
     let time = |name| matches.get_one::<Duration>(name).copied();
-    let key =
-        || matches.get_one::<OsString>("key").map(|key| key.as_encoded_bytes().to_vec()).unwrap_or_default();
+    let key = || bytes_of(matches, "key");
     let pattern = || text("pattern").unwrap_or_else(|| "*".into());
     let question = match name {
         "ls" => Question::List(Wanted::Matching(pattern())),
@@ -256,6 +255,11 @@ fn options(matches: &ArgMatches) -> Result<Options, Fault> {
         kill_grace: time("kill-grace", Duration::from_secs(5)),
         min_hold: time("min-hold", Duration::ZERO),
     })
+}
+
+/// The bytes of an argument that there must be.
+pub(super) fn bytes_of(matches: &ArgMatches, name: &str) -> Vec<u8> {
+    matches.get_one::<OsString>(name).map(|text| text.as_encoded_bytes().to_vec()).unwrap_or_default()
 }
 
 /// What the flags of [`with_kind`] say.

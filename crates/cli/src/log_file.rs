@@ -3,13 +3,13 @@
 //! Rule    a line is written only if that does not wait. Lines are written by the threads that serve locks, some while a
 //!         shard is locked: a pipe or terminal that nobody reads costs lines, and delays no lock.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redlatch_platform::files;
+use redlatch_platform::files::append_to;
 use redlatch_platform::output::{self, takes_bytes};
 use tokio::sync::Notify;
 
@@ -122,8 +122,4 @@ impl Write for &LogFile {
     fn flush(&mut self) -> io::Result<()> {
         self.open.lock().file.flush()
     }
-}
-
-fn append_to(path: &str) -> io::Result<File> {
-    files::private(OpenOptions::new().create(true).append(true)).open(path)
 }

@@ -209,8 +209,7 @@ fn owner() -> String {
 }
 
 fn environment(options: &Options, guard: &Guard) -> [(&'static str, Option<OsString>); 4] {
-    let left = u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX);
-    let deadline = texts::unix_ms_now().saturating_add(left);
+    let deadline = texts::unix_ms_in(guard.remaining());
     [
         ("REDLATCH_KEY", Some(system_texts::from_bytes(options.terms.keys.join(&b'\n')))),
         ("REDLATCH_TOKEN", guard.token().map(|token| token.to_string().into())),

@@ -1,7 +1,7 @@
 //! Locks in words and in JSON, for people and for programs.
 
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -261,8 +261,17 @@ fn seconds(millis: u64) -> String {
 
 /// Now, as Unix time in milliseconds.
 pub(super) fn unix_ms_now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// The end of the time that is left, as Unix time in milliseconds.
+pub(super) fn unix_ms_in(left: Duration) -> u64 {
+    unix_ms_now().saturating_add(millis(left))
+}
+
+/// A time in milliseconds.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A moment as `2023-11-14 22:13:20 UTC`.

@@ -11,6 +11,14 @@ pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
+/// Opens a file to append to it, or creates one that only its owner may read, as [`private`] says.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn append_to(path: impl AsRef<Path>) -> io::Result<File> {
+    private(OpenOptions::new().create(true).append(true)).open(path)
+}
+
 /// Creates a directory that only its owner may enter, and those above it. Elsewhere than on Unix it has the rights of the
 /// directory in which it is made.
 ///

@@ -3,13 +3,13 @@
 //! Owns    a thread, which alone meets the disk. Other threads put lines into its queue, or leave them out if that is full.
 //! Bounds  [`LINES_MAX`] lines wait.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use redlatch_core::state::audit::{AuditSink, LINE_BYTES_MAX};
-use redlatch_platform::files;
+use redlatch_platform::files::append_to;
 use tokio::sync::mpsc;
 
 use super::StartError;
@@ -134,11 +134,6 @@ impl Writer {
             }
         }
     }
-}
-
-/// Opens or creates the file. Only the user of the server may read a new one.
-fn append_to(path: &str) -> io::Result<File> {
-    files::private(OpenOptions::new().create(true).append(true)).open(path)
 }
 
 #[cfg(test)]

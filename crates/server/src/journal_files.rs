@@ -328,7 +328,7 @@ impl Storage for Files {
     fn begin(&self, number: u64) -> io::Result<()> {
         let directory = self.directory.lock();
         let path = directory.file(number);
-        let file = Arc::new(files::private(OpenOptions::new().create(true).append(true)).open(&path)?);
+        let file = Arc::new(files::append_to(&path)?);
         // What a start that has failed has left.
         file.set_len(0)?;
         let mut state = self.state.lock();
