@@ -90,6 +90,21 @@ fn a_bug_that_takes_two_failures_is_found_by_pairs_alone() {
 }
 
 #[test]
+fn pairs_that_show_the_same_are_told_once() {
+    let output = explore_test("forgets_its_lock_when_its_retry_is_lost_as_well", &["--pairs"]);
+    let (text, progress) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(progress.contains(" failures met, 1 findings, "), "{progress}");
+    assert_eq!(text.matches("; again: redlatch explore ").count(), 1, "{text}");
+    let (whole, others) = text.split_once("; again: ").unwrap();
+    let first = whole.strip_prefix("left with ").and_then(|rest| rest.split_once(':').map(|_| rest)).unwrap();
+    let first = first.split(": ").next().unwrap();
+    let others: Vec<_> = others.lines().filter(|line| line.starts_with("left with ")).collect();
+    assert!(others.len() > 3, "{text}");
+    assert!(others.iter().all(|line| line.ends_with(&format!(": as with {first}"))), "{text}");
+}
+
+#[test]
 fn a_finding_of_a_pair_says_how_to_repeat_it() {
     let program = "forgets_its_lock_when_its_retry_is_lost_as_well";
     let output = explore_test(program, &["--case", LOST_TWICE]);
@@ -113,6 +128,93 @@ fn several_jobs_find_what_one_finds_in_the_same_order() {
     let (code, findings) = find("1");
     assert!(code == Some(1) && findings.len() > 1, "{findings:?}");
     assert_eq!(find("4"), (code, findings));
+}
+
+#[test]
+fn a_search_goes_on_behind_the_case_with_which_another_has_ended() {
+    let program = "ignores_that_its_lock_was_lost";
+    let (_, all) = explore_program(program, &[]);
+    let (first, rest) = all.split_first().unwrap();
+    let (code, findings) = explore_program(program, &["--after", &first.1]);
+    assert_eq!((code, &findings[..]), (Some(1), rest));
+
+    // Without time, none is tried; the search says how many there are.
+    let output = explore_test(program, &["--budget", "1ms"]);
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(progress.contains("the budget is spent: 18 cases were not tried\n"), "{progress}");
+}
+
+#[test]
+fn as_a_page_each_finding_has_its_timeline() {
+    let program = "deletes_the_lock_of_the_next_holder";
+    let output = explore_test(program, &["--format", "html", "--case", "paused@SET:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let page = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "<h1>redlatch explore</h1>\n",
+        "<p>1 failures met, 1 findings.</p>\n",
+        "<h2>foreign-delete with paused@SET:1</h2>\n",
+        "<tr><th>seconds</th><th>client 1<br>",
+        "of 3 times; again:</p>\n<pre>redlatch explore --case ",
+    ] {
+        assert!(page.contains(part), "{part:?} is in {page}");
+    }
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page}");
+}
+
+/// A runner in the shell's language: it notes its number in a file, and runs one of the programs for each line. Before it
+/// answers it does `last`.
+fn runner(name: &str, pids: &str, last: &str) -> String {
+    let own = std::env::current_exe().unwrap();
+    let program = format!("{} --exact explore::programs::{name} --include-ignored", own.display());
+    format!(
+        "echo $$ >> {pids}
+         while read -r line; do
+             url=${{line##*'\"REDIS_URL\":\"'}}; url=${{url%%'\"'*}}; passed=true
+             REDIS_URL=$url REDLATCH_INJECTED= {program} >&2 || passed=false
+             {last}
+             echo '{{\"passed\": '$passed'}}'
+         done"
+    )
+}
+
+#[test]
+fn a_runner_finds_what_its_command_finds() {
+    let directory = Directory::new();
+    let pids = directory.path("pids");
+    let name = "deletes_the_lock_of_the_next_holder";
+    let (_, expected) = explore_program(name, &[]);
+    let script = runner(name, &pids, ":");
+    let output = explore(&["--runner", "--format", "json"], &["sh", "-c", &script]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let findings = text.lines().map(|line| {
+        let finding: serde_json::Value = serde_json::from_str(line).unwrap();
+        (finding["finding"].as_str().unwrap().to_owned(), finding["case"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(findings.collect::<Vec<_>>(), expected);
+    assert_eq!(std::fs::read_to_string(&pids).unwrap().lines().count(), 1, "one process ran all");
+    assert_is_gone(&pids);
+}
+
+#[test]
+fn a_runner_that_hangs_or_breaks_its_form_is_replaced() {
+    let name = "ignores_that_its_lock_was_lost";
+    for (deed, finding) in [("sleep 600", "hung"), ("echo what", "failed"), ("exit 3", "failed")] {
+        let directory = Directory::new();
+        let pids = directory.path("pids");
+        let when_late = format!("case \"$line\" in *late@SET*) {deed};; esac");
+        let script = runner("ignores_that_its_lock_was_lost", &pids, &when_late);
+        let options = ["--runner", "--timeout", "10s", "--case", "late@SET:1"];
+        let output = explore(&options, &["sh", "-c", &script]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(&format!("{finding} with late@SET:1: ")), "{deed}: {text}");
+        assert!(text.contains("it came 3 of 3 times"), "{deed}: {text}");
+        let started = std::fs::read_to_string(&pids).unwrap();
+        // The first one served the run without failures and a run with one; then each run had its own.
+        assert_eq!(started.lines().count(), 3, "{deed}");
+        std::fs::write(&pids, started.lines().last().unwrap()).unwrap();
+        assert_is_gone(&pids);
+    }
 }
 
 #[test]
@@ -168,7 +270,17 @@ fn as_junit_each_case_is_a_test() {
 
 #[test]
 fn what_cannot_be_explored_is_told_in_a_line() {
-    let cases: [(&[&str], &[&str], &str); 5] = [
+    let cases: [(&[&str], &[&str], &str); 7] = [
+        (
+            &["--runner"],
+            &["sh", "-c", "echo hello; read line"],
+            "redlatch: the command fails without any failure; its output:\nredlatch: the runner answers with \"hello\", ",
+        ),
+        (
+            &["--runner"],
+            &["true"],
+            "redlatch: the command fails without any failure; its output:\nredlatch: the runner has ended\n",
+        ),
         (&[], &["false"], "redlatch: the command fails without any failure; its output:\n"),
         (&[], &["true"], "redlatch: the command does not connect to the server of REDIS_URL; see --env\n"),
         (&[], &["/no/such/program"], "redlatch: /no/such/program: No such file or directory"),

@@ -17,11 +17,13 @@ pub(super) fn command() -> Command {
     let time = |name, default: &'static str, help| {
         option(name, "TIME", help).value_parser(duration::read).default_value(default)
     };
-    let format = PossibleValuesParser::new(["text", "json", "junit"]).map(|name| match name.as_str() {
-        "json" => explore::Format::Json,
-        "junit" => explore::Format::Junit,
-        _ => explore::Format::Text,
-    });
+    let format =
+        PossibleValuesParser::new(["text", "json", "junit", "html"]).map(|name| match name.as_str() {
+            "json" => explore::Format::Json,
+            "junit" => explore::Format::Junit,
+            "html" => explore::Format::Html,
+            _ => explore::Format::Text,
+        });
     Command::new("explore")
         .about("Runs a test again and again, with another failure of the server at another lock command each time.")
         .after_help("Exits with 0 if nothing is found, with 1 if something is, with 2 if it could not run.")
@@ -54,14 +56,24 @@ pub(super) fn command() -> Command {
                 .conflicts_with("case")
                 .help("After each failure alone, pairs of them: at two lock commands of one run."),
         )
+        .arg(
+            Arg::new("runner")
+                .long("runner")
+                .action(ArgAction::SetTrue)
+                .help("The command is a runner: it stays, and runs the test for each line that it reads."),
+        )
         .arg(option("case", "CASE", "This case alone, as a finding names it."))
+        .arg(
+            option("after", "CASE", "Go on behind this case, as a search says whose budget is spent.")
+                .conflicts_with("case"),
+        )
         .arg(
             option("clock", "CLOCK", "real, or auto: it goes to the next deadline whenever all clients are silent.")
                 .value_parser(PossibleValuesParser::new(["real", "auto"]))
                 .default_value("real"),
         )
         .arg(
-            option("format", "FORMAT", "How findings are written: text, JSON, one in a line, or the XML of JUnit.")
+            option("format", "FORMAT", "How findings are written: text, JSON, one in a line, the XML of JUnit, or a page.")
                 .value_parser(format)
                 .default_value("text"),
         )
@@ -74,6 +86,7 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
     let is = |name, value| matches.get_one::<String>(name).is_some_and(|word| word == value);
     Action::Explore(explore::Options {
         command: matches.get_many("command").into_iter().flatten().cloned().collect(),
+        is_runner: matches.get_flag("runner"),
         variables: words("env"),
         nodes: *matches.get_one("nodes").expect("it has a default"),
         timeout: *matches.get_one("timeout").expect("it has a default"),
@@ -82,6 +95,7 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
         expects: words("expect"),
         with_pairs: matches.get_flag("pairs"),
         case: matches.get_one("case").cloned(),
+        after: matches.get_one("after").cloned(),
         is_clock_auto: is("clock", "auto"),
         format: *matches.get_one("format").expect("it has a default"),
     })

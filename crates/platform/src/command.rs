@@ -33,7 +33,9 @@ mod unix {
     use nix::sys::signal::{SigSet, Signal, killpg, raise};
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
     use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
-    use tokio::process::{Child as TokioChild, ChildStderr, ChildStdout, Command as TokioCommand};
+    use tokio::process::{
+        Child as TokioChild, ChildStderr, ChildStdin, ChildStdout, Command as TokioCommand,
+    };
     use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
     use super::Change;
@@ -249,6 +251,11 @@ mod unix {
             Ok(Self { child, id })
         }
 
+        /// What the command reads: its standard input, once, if it is a pipe.
+        pub fn take_input(&mut self) -> Option<ChildStdin> {
+            self.child.stdin.take()
+        }
+
         /// What the command prints: its standard output and its standard error, once, if they are pipes.
         pub fn take_output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
             (self.child.stdout.take(), self.child.stderr.take())
@@ -280,7 +287,7 @@ mod windows {
     use std::process::ExitStatus;
 
     use process_wrap::tokio::{ChildWrapper, CommandWrap, JobObject, KillOnDrop};
-    use tokio::process::{ChildStderr, ChildStdout, Command};
+    use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
     use super::Change;
     use crate::signals::{Ending, Signals};
@@ -395,6 +402,11 @@ mod windows {
         /// The command cannot be run.
         pub fn start(command: Command) -> io::Result<Self> {
             in_job(command).map(Self)
+        }
+
+        /// What the command reads: its standard input, once, if it is a pipe.
+        pub fn take_input(&mut self) -> Option<ChildStdin> {
+            self.0.stdin().take()
         }
 
         /// What the command prints: its standard output and its standard error, once, if they are pipes.

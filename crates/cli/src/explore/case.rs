@@ -148,6 +148,11 @@ impl Point {
         Self::behind(events, 0)
     }
 
+    /// The command and its number, in one word.
+    pub(super) fn name(&self) -> String {
+        format!("{}:{}", self.command.replace(' ', "|"), self.nth)
+    }
+
     /// The lock commands of another run behind this one, which may have been lost there.
     pub(super) fn later(&self, events: &[Event]) -> Vec<Self> {
         let is_own = |(event, nth): &(&Event, u64)| {
@@ -328,7 +333,7 @@ impl Display for Case {
 
 impl Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}:{}", self.kind.name(), self.point.command.replace(' ', "|"), self.point.nth)
+        write!(f, "{}@{}", self.kind.name(), self.point.name())
     }
 }
 

@@ -1,12 +1,13 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands.
 //!
 //! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`pairs`] joins them,
-//!               [`attempt`] runs the command, [`verdict`] says what is wrong, [`report`] how it is written.
+//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written.
 //! Rule          findings go to the standard output, progress to the standard error.
 
 mod attempt;
 mod case;
 mod pairs;
+mod program;
 mod report;
 mod verdict;
 
@@ -17,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use super::exit::{self, Failure};
 use super::{print, signals, warn};
-use attempt::{Attempt, Ending};
+use attempt::Attempt;
 use case::{AND, Case, Kind, Point};
 use pairs::{Single, Trace};
+use program::{Ending, Runners};
 use report::{Finding, Report, Tried};
 use verdict::Baseline;
 
@@ -27,6 +29,8 @@ use verdict::Baseline;
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) command: Vec<OsString>,
+    /// Whether the command stays, and runs the test for each line that it reads: see [`program`].
+    pub(super) is_runner: bool,
     /// The variables in which the command finds the URL of its server.
     pub(super) variables: Vec<String>,
     /// How many servers there are: 1 to 64.
@@ -43,6 +47,8 @@ pub(super) struct Options {
     pub(super) with_pairs: bool,
     /// This case alone, as a finding names it.
     pub(super) case: Option<String>,
+    /// The last case of an earlier search: those behind it are told.
+    pub(super) after: Option<String>,
     pub(super) is_clock_auto: bool,
     pub(super) format: Format,
 }
@@ -53,6 +59,7 @@ pub(super) enum Format {
     Text,
     Json,
     Junit,
+    Html,
 }
 
 /// The variable in which a command finds its URL unless it is told otherwise.
@@ -84,6 +91,7 @@ pub(super) fn run(options: Options) -> u8 {
 /// A search, after the run without failures.
 struct Search {
     options: Options,
+    runners: Runners,
     baseline: Baseline,
     /// The order of lock events without failures.
     order: pairs::Order,
@@ -94,13 +102,15 @@ struct Search {
 impl Search {
     /// Runs the command without failures.
     async fn begin(options: Options) -> Result<Arc<Self>, Failure> {
-        let begun = Instant::now();
-        let attempt = Attempt::make(&options, None).await?;
+        let (begun, runners) = (Instant::now(), Runners::default());
+        let attempt = Attempt::make(&options, &runners, None).await?;
         let could_not =
             |fault: &str| Err(Failure(COULD_NOT_RUN, format!("{fault}\n{}", attempt.output.trim_end())));
         match attempt.ending {
             Ending::Hung => return could_not("the command hangs without any failure; its output:"),
-            Ending::Failed(_) => return could_not("the command fails without any failure; its output:"),
+            Ending::Exited(_) | Ending::Killed | Ending::Failed => {
+                return could_not("the command fails without any failure; its output:");
+            }
             Ending::Passed if attempt.events.is_empty() => {
                 return could_not("the command does not connect to the server of REDIS_URL; see --env");
             }
@@ -130,40 +140,42 @@ impl Search {
             warn(&format!("without any failure, too, and left out: {fault}"));
         }
         let order = pairs::order(&attempt.events);
-        Ok(Arc::new(Self { options, baseline, order, cases, begun }))
+        Ok(Arc::new(Self { options, runners, baseline, order, cases, begun }))
     }
 
     async fn go_on(self: Arc<Self>) -> Result<u8, Failure> {
         let (mut report, mut singles) = (Report::new(&self.options), Vec::new());
+        // Pairs are compared with each failure alone, so all are tried before them.
+        let with_pairs = self.goes_on_with_pairs();
+        let mut wanted = Wanted { case: self.options.case.clone(), after: self.options.after.clone() };
+        let mut told = wanted.clone();
+        let is_tried = |case: &&Case| wanted.has(case) || with_pairs;
+        let cases: Vec<_> = self.cases.iter().filter(is_tried).cloned().collect();
         let are_all_tried = self
-            .try_all(self.cases.iter().cloned(), |case, tried| {
-                if self.is_wanted(case) {
+            .try_all(cases.into_iter(), |case, tried| {
+                if !with_pairs || told.has(case) {
                     tell(&report.add(case, &tried))?;
                 }
                 singles.push(Single::new(case.injections[0].clone(), tried.problems, tried.trace));
                 Ok(())
             })
             .await?;
-        if are_all_tried && self.goes_on_with_pairs() {
-            let pairs = || {
-                let all = pairs::all(&singles, &self.order, self.options.nodes);
-                all.filter(|pair| self.is_wanted(pair))
-            };
-            match (pairs().count(), &self.options.case) {
+        if are_all_tried && with_pairs {
+            let pairs = pairs::all(&singles, &self.order, self.options.nodes);
+            let pairs: Vec<_> = pairs.filter(|pair| wanted.has(pair)).collect();
+            match (pairs.len(), &self.options.case) {
                 (0, Some(wanted)) => return Err(is_no_case(wanted)),
                 (count, _) => warn(&format!("{count} pairs")),
             }
-            self.try_all(pairs(), |pair, tried| tell(&report.add(pair, &tried))).await?;
+            self.try_all(pairs.into_iter(), |pair, tried| tell(&report.add(pair, &tried))).await?;
+        }
+        if are_all_tried && let Some(unknown) = wanted.after {
+            return Err(is_no_case(&unknown));
         }
         tell(&report.end())?;
         let Report { met, found, .. } = report;
         warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
         Ok(if found > 0 { FOUND } else { 0 })
-    }
-
-    /// Whether the case is told; the others are what it is compared with.
-    fn is_wanted(&self, case: &Case) -> bool {
-        self.options.case.as_ref().is_none_or(|wanted| case.to_string() == *wanted)
     }
 
     fn goes_on_with_pairs(&self) -> bool {
@@ -177,8 +189,8 @@ impl Search {
         mut cases: impl Iterator<Item = Case>,
         mut tell: impl FnMut(&Case, Tried) -> Result<(), Failure>,
     ) -> Result<bool, Failure> {
-        let (mut running, mut begun, mut done, mut told) =
-            (tokio::task::JoinSet::new(), 0, BTreeMap::new(), 0);
+        let (mut running, mut begun) = (tokio::task::JoinSet::new(), 0);
+        let (mut done, mut told, mut last) = (BTreeMap::new(), 0, None);
         loop {
             while running.len() < self.options.jobs
                 && self.begun.elapsed() < self.options.budget
@@ -195,19 +207,25 @@ impl Search {
             while let Some((case, tried)) = done.remove(&told) {
                 tell(&case, tried)?;
                 told += 1;
+                last = Some(case);
             }
         }
         let untried = cases.count();
         if untried > 0 {
-            warn(&format!("the budget is spent: {untried} cases were not tried"));
+            let go_on = last.map_or(String::new(), |case| format!("; to go on: --after '{case}'"));
+            warn(&format!("the budget is spent: {untried} cases were not tried{go_on}"));
         }
         Ok(untried == 0)
+    }
+
+    async fn attempt(&self, case: &Case) -> Result<Attempt, Failure> {
+        Attempt::make(&self.options, &self.runners, Some(case)).await
     }
 
     /// Runs a case. With a problem it is run again, to see how often the first one comes. What else is wrong in the run is
     /// mostly what the first problem leads to.
     async fn examine(&self, case: &Case) -> Result<Tried, Failure> {
-        let attempt = Attempt::make(&self.options, Some(case)).await?;
+        let attempt = self.attempt(case).await?;
         let trace = Trace::of(&attempt.events, &case.injections[0].point);
         let mut tried = Tried {
             took: attempt.took,
@@ -221,7 +239,7 @@ impl Search {
         if let Some(problem) = problems.into_iter().next() {
             let mut came = 1;
             for _ in 1..RUNS_OF_A_FINDING {
-                let again = Attempt::make(&self.options, Some(case)).await?;
+                let again = self.attempt(case).await?;
                 let problems = self.baseline.compare(&again, case, &self.options.expects);
                 came += u32::from(problems.iter().any(|other| other.name == problem.name));
                 tried.problems.extend(problems.iter().map(|problem| problem.name));
@@ -229,6 +247,27 @@ impl Search {
             tried.finding = Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt });
         }
         Ok(tried)
+    }
+}
+
+/// The cases that are told.
+#[derive(Clone)]
+struct Wanted {
+    /// This one alone.
+    case: Option<String>,
+    /// Those behind this one, as long as it has not come.
+    after: Option<String>,
+}
+
+impl Wanted {
+    /// Whether a case is told. It is asked for each in their order.
+    fn has(&mut self, case: &Case) -> bool {
+        let name = case.to_string();
+        if self.after.as_ref() == Some(&name) {
+            self.after = None;
+            return false;
+        }
+        self.after.is_none() && self.case.as_ref().is_none_or(|wanted| *wanted == name)
     }
 }
 

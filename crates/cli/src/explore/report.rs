@@ -1,15 +1,18 @@
-//! How findings are told: as text, as JSON, one in a line, and as the XML of JUnit, with a test for each case.
+//! How findings are told: as text, as JSON, one in a line, as a page, and as the XML of JUnit, with a test for each case.
+//!
+//! Rule    of the pairs that show one problem at the same lock commands, the first is told whole; the others name it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redlatch_core::svg::escaped;
-use redlatch_core::testing::{Extent, Timeline};
+use redlatch_core::testing::{Extent, HTML_END, Timeline, html_head};
 use serde_json::json;
 
-use super::attempt::{Attempt, Ending};
-use super::case::{Case, Injection};
+use super::attempt::Attempt;
+use super::case::{AND, Case, Injection};
 use super::pairs::Trace;
+use super::program::Ending;
 use super::verdict::Problem;
 use super::{Format, Options, URL_VARIABLE};
 
@@ -37,58 +40,108 @@ pub(super) struct Finding {
 /// What was found so far.
 pub(super) struct Report<'o> {
     options: &'o Options,
-    /// The tests of JUnit.
-    tests: String,
+    /// What is printed at the end: tests of JUnit, or parts of a page.
+    body: String,
     tried: usize,
     /// Cases whose failures were met.
     pub(super) met: usize,
+    /// Findings, without those that are like an earlier one.
     pub(super) found: usize,
+    /// Problems of pairs and the lock commands at which they came, with the first case of each.
+    firsts: BTreeMap<(&'static str, String), String>,
 }
 
 impl<'o> Report<'o> {
     pub(super) fn new(options: &'o Options) -> Self {
-        Self { options, tests: String::new(), tried: 0, met: 0, found: 0 }
+        Self { options, body: String::new(), tried: 0, met: 0, found: 0, firsts: BTreeMap::new() }
     }
 
     /// What is printed now that a case was tried.
     pub(super) fn add(&mut self, case: &Case, tried: &Tried) -> String {
         self.tried += 1;
         self.met += usize::from(tried.is_met);
-        self.found += usize::from(tried.finding.is_some());
-        match (self.options.format, &tried.finding) {
-            (Format::Text, Some(finding)) => self.text(case, finding),
-            (Format::Json, Some(finding)) => self.json(case, finding),
-            (Format::Text | Format::Json, None) => String::new(),
-            (Format::Junit, finding) => {
-                self.add_test(case, tried.took, finding.as_ref());
-                String::new()
+        let finding = tried.finding.as_ref();
+        let like = finding.and_then(|finding| self.like(case, finding));
+        self.found += usize::from(finding.is_some() && like.is_none());
+        match (self.options.format, finding, &like) {
+            (Format::Junit, ..) => self.body += &self.test(case, tried.took, finding, like.as_deref()),
+            (_, None, _) => {}
+            (Format::Json, Some(finding), like) => return self.json(case, finding, like.as_deref()),
+            (Format::Text, Some(finding), None) => return self.text(case, finding),
+            (Format::Text, Some(finding), Some(like)) => {
+                return format!("{} with {case}: as with {like}\n\n", finding.problem.name);
+            }
+            (Format::Html, Some(finding), None) => self.body += &self.part(case, finding),
+            (Format::Html, Some(finding), Some(like)) => {
+                let text = escaped(&format!("{} with {case}: as with {like}", finding.problem.name));
+                self.body += &format!("<p>{text}</p>\n");
             }
         }
+        String::new()
     }
 
     /// What is printed at the end.
     pub(super) fn end(&self) -> String {
-        if self.options.format != Format::Junit {
-            return String::new();
+        let Self { tried, met, found, body, .. } = self;
+        match self.options.format {
+            Format::Text | Format::Json => String::new(),
+            Format::Junit => format!(
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+                 <testsuite name=\"redlatch explore\" tests=\"{tried}\" failures=\"{}\">\n{body}</testsuite>\n",
+                body.matches(FAILURE).count()
+            ),
+            Format::Html => {
+                let (head, command) = (html_head("redlatch explore"), escaped(&self.command()));
+                format!(
+                    "{head}<p><code>{command}</code></p>\n<p>{met} failures met, {found} findings.</p>\n{body}{HTML_END}"
+                )
+            }
         }
-        let Self { tried, found, tests, .. } = self;
+    }
+
+    /// The earlier pair that has shown the same problem at the same lock commands.
+    fn like(&mut self, case: &Case, finding: &Finding) -> Option<String> {
+        if case.injections.len() == 1 {
+            return None;
+        }
+        let points: Vec<_> = case.injections.iter().map(|injection| injection.point.name()).collect();
+        let (same, name) = ((finding.problem.name, points.join(AND)), case.to_string());
+        let first = self.firsts.entry(same).or_insert_with(|| name.clone());
+        (*first != name).then(|| first.clone())
+    }
+
+    /// A test of JUnit.
+    fn test(&self, case: &Case, took: Duration, finding: Option<&Finding>, like: Option<&str>) -> String {
+        let (name, class) = (escaped(&case.to_string()), escaped(&self.command()));
+        let seconds = took.as_secs_f64();
+        let failure = finding.map_or(String::new(), |finding| {
+            let Problem { name, text, .. } = &finding.problem;
+            let text = like.map_or(text.clone(), |like| format!("as with {like}"));
+            let message = escaped(&format!("{name}: {text}"));
+            let whole = escaped(&self.text(case, finding));
+            format!("{FAILURE}message=\"{message}\">{whole}</failure>\n  ")
+        });
         format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-             <testsuite name=\"redlatch explore\" tests=\"{tried}\" failures=\"{found}\">\n{tests}</testsuite>\n"
+            "  <testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.3}\">{failure}</testcase>\n"
         )
     }
 
-    fn add_test(&mut self, case: &Case, took: Duration, finding: Option<&Finding>) {
-        let (name, class) = (escaped(&case.to_string()), escaped(&self.command()));
-        let seconds = took.as_secs_f64();
-        self.tests += &format!("  <testcase classname=\"{class}\" name=\"{name}\" time=\"{seconds:.3}\">");
-        if let Some(finding) = finding {
-            let Problem { name, text, .. } = &finding.problem;
-            let message = escaped(&format!("{name}: {text}"));
-            let whole = escaped(&self.text(case, finding));
-            self.tests += &format!("\n    <failure message=\"{message}\">{whole}</failure>\n  ");
+    /// A part of the page.
+    fn part(&self, case: &Case, finding: &Finding) -> String {
+        let Finding { problem, came, runs, attempt } = finding;
+        let mut part = format!("<h2>{} with {}</h2>\n", problem.name, escaped(&case.to_string()));
+        part += &format!("<p>{}</p>\n<ul>\n", escaped(&problem.text));
+        for Injection { kind, point } in &case.injections {
+            part += &format!("<li><code>{}</code>: {}</li>\n", escaped(&point.line), kind.sentence());
         }
-        self.tests += "</testcase>\n";
+        let (ending, again) = (attempt.ending.text(), escaped(&self.repeat(case)));
+        part +=
+            &format!("</ul>\n<p>The command's end: {ending}. It came {came} of {runs} times; again:</p>\n");
+        part += &format!("<pre>{again}</pre>\n{}", Timeline::of(&attempt.events).html_table());
+        if attempt.ending != Ending::Passed {
+            part += &format!("<p>Its output ends with</p>\n<pre>{}</pre>\n", escaped(&last_lines(attempt)));
+        }
+        part
     }
 
     fn text(&self, case: &Case, finding: &Finding) -> String {
@@ -98,7 +151,7 @@ impl<'o> Report<'o> {
             text += &format!("  the command    {}\n", point.line);
             text += &format!("  what happens   {}\n", kind.sentence());
         }
-        text += &format!("  the command's end   {}\n", ending(attempt.ending));
+        text += &format!("  the command's end   {}\n", attempt.ending.text());
         for line in &problem.lines {
             text += &format!("  {line}\n");
         }
@@ -106,35 +159,34 @@ impl<'o> Report<'o> {
             text += &format!("  | {line}\n");
         }
         if attempt.ending != Ending::Passed {
-            let lines: Vec<&str> = attempt.output.trim_end().lines().collect();
-            let end = &lines[lines.len().saturating_sub(OUTPUT_LINES_MAX)..];
-            text += &format!("  its output ends with\n    {}\n", end.join("\n    "));
+            text += &format!("  its output ends with\n    {}\n", last_lines(attempt).replace('\n', "\n    "));
         }
         text + &format!("  it came {came} of {runs} times; again: {}\n\n", self.repeat(case))
     }
 
-    fn json(&self, case: &Case, finding: &Finding) -> String {
+    fn json(&self, case: &Case, finding: &Finding, like: Option<&str>) -> String {
         let Finding { problem, came, runs, attempt } = finding;
         let injected = case.injections.iter();
         let injected = injected
             .map(|Injection { kind, point }| json!({ "command": point.line, "what": kind.sentence() }));
         let line = json!({
             "finding": problem.name, "text": problem.text, "case": case.to_string(),
-            "injected": injected.collect::<Vec<_>>(), "ending": ending(attempt.ending), "lines": problem.lines,
-            "came": came, "runs": runs, "again": self.repeat(case),
+            "injected": injected.collect::<Vec<_>>(), "ending": attempt.ending.text(), "lines": problem.lines,
+            "came": came, "runs": runs, "like": like, "again": self.repeat(case),
         });
         format!("{line}\n")
     }
 
     /// The line that repeats a case.
     fn repeat(&self, case: &Case) -> String {
-        let Options { nodes, variables, expects, is_clock_auto, .. } = self.options;
+        let Options { nodes, variables, expects, is_clock_auto, is_runner, .. } = self.options;
         let variables =
             variables.iter().filter(|name| *name != URL_VARIABLE).map(|name| format!(" --env {name}"));
         let expects = expects.iter().map(|kind| format!(" --expect {kind}"));
         let nodes = (*nodes > 1).then(|| format!(" --nodes {nodes}"));
         let clock = is_clock_auto.then(|| " --clock auto".to_owned());
-        let options: String = variables.chain(expects).chain(nodes).chain(clock).collect();
+        let runner = is_runner.then(|| " --runner".to_owned());
+        let options: String = variables.chain(expects).chain(nodes).chain(clock).chain(runner).collect();
         format!("redlatch explore{options} --case '{case}' -- {}", self.command())
     }
 
@@ -145,13 +197,10 @@ impl<'o> Report<'o> {
     }
 }
 
-fn ending(ending: Ending) -> String {
-    match ending {
-        Ending::Passed => "it passed".to_owned(),
-        Ending::Failed(Some(code)) => format!("exit code {code}"),
-        Ending::Failed(None) => "a signal".to_owned(),
-        Ending::Hung => "it hung".to_owned(),
-    }
+/// The end of what the program has printed.
+fn last_lines(attempt: &Attempt) -> String {
+    let lines: Vec<&str> = attempt.output.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(OUTPUT_LINES_MAX)..].join("\n")
 }
 
 /// A word as a shell reads it.
@@ -163,6 +212,8 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// How a failure of a test begins in the XML of JUnit.
+const FAILURE: &str = "\n    <failure ";
 /// Lines of the end of the output that are shown.
 const OUTPUT_LINES_MAX: usize = 12;
 

@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use redlatch_core::testing::{Event, EventKind, shown};
 
-use super::attempt::{Attempt, Ending};
+use super::attempt::Attempt;
 use super::case::{Case, Deed, Injection, Kind, RIVAL};
+use super::program::Ending;
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -82,12 +83,9 @@ impl Baseline {
                 Problem { name: LEFT, text, lines: vec![event.line()] }
             }));
         }
-        if let Ending::Failed(code) = attempt.ending
-            && must_survive(attempt, case, expects)
-        {
-            let how =
-                code.map_or("ended by a signal".to_owned(), |code| format!("failed with exit code {code}"));
-            problems.push(Problem { name: "failed", text: format!("the command {how}"), lines: Vec::new() });
+        if attempt.ending.has_failed() && must_survive(attempt, case, expects) {
+            let text = format!("the command's end: {}", attempt.ending.text());
+            problems.push(Problem { name: "failed", text, lines: Vec::new() });
         }
         problems
     }

@@ -21,6 +21,7 @@ pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState, Pending,
 };
+pub use picture::{HTML_END, html_head};
 pub use recorder::{EventSink, Filter, Moment, Recorder};
 pub use reply_text::{reply_text, shortened_text};
 pub use rule::{

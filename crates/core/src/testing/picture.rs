@@ -14,9 +14,9 @@ use crate::svg::escaped;
 const COLOURS: usize = 6;
 
 impl Timeline {
-    /// As a page: what is wrong, and a table with a row for each step and a column for each lane.
+    /// As a page: what is wrong, and the [table](Self::html_table).
     pub fn html(&self, findings: &[Finding]) -> String {
-        let mut out = String::from(PAGE);
+        let mut out = html_head("redlatch timeline");
         if findings.is_empty() {
             out.push_str("<p>TEST.CHECK finds nothing wrong with the locks.</p>\n");
         } else {
@@ -29,15 +29,21 @@ impl Timeline {
             }
             out.push_str("</ul>\n");
         }
-        if self.left_out > 0 {
-            _ = writeln!(out, "<p>{} earlier steps are left out.</p>", self.left_out);
-        }
         self.put_table(&mut out);
-        _ = write!(out, "<p>{}</p>\n</body>\n</html>\n", LEGEND.trim());
+        out + HTML_END
+    }
+
+    /// A part of a page: a table with a row for each step and a column for each lane, and what its signs say.
+    pub fn html_table(&self) -> String {
+        let mut out = String::new();
+        self.put_table(&mut out);
         out
     }
 
     fn put_table(&self, out: &mut String) {
+        if self.left_out > 0 {
+            _ = writeln!(out, "<p>{} earlier steps are left out.</p>", self.left_out);
+        }
         out.push_str("<table>\n<tr><th>seconds</th>");
         for lane in &self.lanes {
             _ = write!(out, "<th>{}<br><small>{}</small></th>", escaped(&lane.name), escaped(&lane.library));
@@ -56,7 +62,7 @@ impl Timeline {
             }
             _ = writeln!(out, "<td>{}</td></tr>", escaped(&step.text));
         }
-        out.push_str("</table>\n");
+        _ = writeln!(out, "</table>\n<p>{}</p>", LEGEND.trim());
     }
 
     /// A step of a lane: coloured if the lane holds a lock, hatched if it waits; with its letter, and the token of a grant.
@@ -147,8 +153,19 @@ fn field(out: &mut String, name: &str, value: &str) {
     json_text(out, value);
 }
 
-const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>redlatch timeline</title>\n<style>\n\
+/// The beginning of a page with this title and heading. [`HTML_END`] ends it.
+pub fn html_head(title: &str) -> String {
+    let title = escaped(title);
+    format!("{BEFORE_TITLE}{title}{STYLE}<h1>{title}</h1>\n")
+}
+
+/// The end of a page.
+pub const HTML_END: &str = "</body>\n</html>\n";
+
+const BEFORE_TITLE: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>";
+
+const STYLE: &str = "</title>\n<style>\n\
 :root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:2em;background:#fff;color:#1f2937}\n\
 table{border-collapse:collapse}td,th{text-align:left;padding:2px 8px;white-space:nowrap}\n\
 td{font-family:ui-monospace,monospace;font-size:12px;border-left:1px solid #9ca3af55}th{vertical-align:bottom}\n\
@@ -157,7 +174,7 @@ small{font-weight:400;opacity:.7}.hold{color:#fff;font-weight:600}\n\
 .c0{background:#2563eb}.c1{background:#15803d}.c2{background:#b45309}.c3{background:#7e22ce}.c4{background:#0f766e}\n\
 .c5{background:#be185d}.findings b{color:#dc2626}pre{font-size:12px;overflow-x:auto}\n\
 @media(prefers-color-scheme:dark){body{background:#111827;color:#e5e7eb}.findings b{color:#f87171}}\n\
-</style>\n</head>\n<body>\n<h1>redlatch timeline</h1>\n";
+</style>\n</head>\n<body>\n";
 
 #[cfg(test)]
 mod tests {
