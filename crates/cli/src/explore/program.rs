@@ -3,7 +3,8 @@
 //! Owns    its process group, and what it prints.
 //! Form    a runner reads a line of JSON for each run, `{"env": {NAME: VALUE, ...}}`, runs the test with these variables, and
 //!         answers with a line on its standard output: `{"passed": BOOL, "output": TEXT}`, of which TEXT may be left out.
-//! Rule    a program ends when it is dropped, with all that it has started. A runner that breaks the form fails the run and is not used again.
+//! Rule    a program ends when it is dropped, with all that it has started. A runner that breaks the form fails the run, and
+//!         is not used again.
 //! Bounds  the end of what it prints, [`OUTPUT_BYTES_MAX`] of each stream; an answer, [`ANSWER_BYTES_MAX`].
 
 use std::io;

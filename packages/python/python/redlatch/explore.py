@@ -17,6 +17,7 @@ import os
 import sys
 import sysconfig
 import tempfile
+import traceback
 from typing import Any, BinaryIO, NoReturn, Sequence
 
 import pytest
@@ -67,6 +68,8 @@ def _run_here(arguments: Sequence[str], variables: dict[str, str], output: Binar
         imported.flush()
         sys.stdout.flush()
         sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(status)
 
