@@ -198,7 +198,6 @@ fn a_runner_finds_what_its_command_finds() {
 
 #[test]
 fn a_runner_that_hangs_or_breaks_its_form_is_replaced() {
-    let name = "ignores_that_its_lock_was_lost";
     for (deed, finding) in [("sleep 600", "hung"), ("echo what", "failed"), ("exit 3", "failed")] {
         let directory = Directory::new();
         let pids = directory.path("pids");
