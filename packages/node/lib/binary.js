@@ -13,20 +13,21 @@ import { libcOf } from "./libc.js";
 export function findBinary() {
   if (process.env.REDLATCH_BINARY) return process.env.REDLATCH_BINARY;
   const names = packagesFor(process.platform, process.arch, libcOf(process.execPath));
+  const program = programOf(process.platform);
   for (const name of names) {
     try {
-      return createRequire(import.meta.url).resolve(`${name}/bin/redlatch`);
+      return createRequire(import.meta.url).resolve(`${name}/bin/${program}`);
     } catch {
       // npm was told to leave optional packages out, or there is none for this platform.
     }
   }
   for (const folder of (process.env.PATH ?? "").split(path.delimiter)) {
-    const file = path.join(folder, "redlatch");
+    const file = path.join(folder, program);
     if (folder && isProgram(file)) return file;
   }
   throw new Error(
     `there is no program 'redlatch': the package ${names[0]} is not installed, ` +
-      "it is not in PATH, and REDLATCH_BINARY is not set",
+      `there is no ${program} in PATH, and REDLATCH_BINARY is not set`,
   );
 }
 
@@ -38,6 +39,11 @@ export function packagesFor(platform, arch, libc) {
   const name = `@redlatch/${platform}-${arch}`;
   if (platform !== "linux") return [name];
   return { glibc: [name, `${name}-musl`], musl: [`${name}-musl`] }[libc] ?? [`${name}-musl`, name];
+}
+
+/** The name of the program's file. */
+export function programOf(platform) {
+  return platform === "win32" ? "redlatch.exe" : "redlatch";
 }
 
 function isProgram(file) {
