@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import select
 import shutil
 import subprocess
 import sys
@@ -198,9 +197,14 @@ class Server:
 
 
 def _first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    readable, _, _ = select.select([process.stdout], [], [], TIMEOUT)
-    return process.stdout.readline() if readable else ""
+    """The first line that the server writes; empty if there is none in time. A thread reads: Windows cannot wait for a pipe."""
+    stream = process.stdout
+    assert stream
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.append(stream.readline()), daemon=True)
+    reader.start()
+    reader.join(TIMEOUT)
+    return lines[0] if lines else ""
 
 
 def _end(process: subprocess.Popen[str], owner: int) -> str:
