@@ -76,7 +76,10 @@ def chosen(options: argparse.Namespace) -> list[str]:
     """The kinds to make. Those that need an address are part of --all if there is one."""
     if options.all:
         return [kind for kind in KINDS if options.url or kind not in OF_ARCHIVES]
-    return [kind for kind in KINDS if getattr(options, kind)]
+    kinds = [kind for kind in KINDS if getattr(options, kind)]
+    if set(kinds) & set(OF_ARCHIVES):
+        downloads.check_url(options.url or "")
+    return kinds
 
 
 def bill_of(made: Program, features: str, release: Release) -> str:
@@ -184,7 +187,7 @@ def main() -> int:
         print(f"release: {failure}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"release: {error.filename}: {error.strerror}: choose another folder with --out", file=sys.stderr)
+        print(f"release: {error.filename}: {error.strerror}: it must be there, and --out a folder to write to", file=sys.stderr)
         return 1
     return 0
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Installs each file of a release in a fresh place, and uses it once: a server starts, a lock is taken and released.
 
-    packages/deploy/installed.py [--wine-library DLL] [--windows-python PYTHON.EXE] [--windows-node NODE.EXE] RELEASE
+    packages/deploy/installed.py [--windows-python PYTHON.EXE] [--windows-node NODE.EXE] RELEASE
 
 RELEASE is the directory that packages/release.py has written. A file for a platform that this machine cannot run is looked at: its
 names, tags, checksums, and the head of its program. Programs for Windows run under Wine, if it is here. Every path has spaces and
-letters beyond ASCII. Needs no more than Python; what it installs with (pip, npm, dpkg, rpm, ruby) may be missing, and is told then.
+letters beyond ASCII. Wine before 9 lacks bcryptprimitives.dll: .ci/run puts one into its system32. Needs no more than Python; what it installs with (pip, npm, dpkg, rpm, ruby) may be missing, and is told then.
 """
 
 import argparse
@@ -57,14 +57,8 @@ class Windows:
     """What runs programs for Windows here. Each may be missing."""
 
     wine: str | None = None
-    # Beside each program: Wine before 9 lacks it.
-    library: pathlib.Path | None = None
     python: pathlib.Path | None = None
     node: pathlib.Path | None = None
-
-    def prepare(self, program: pathlib.Path) -> None:
-        if self.library:
-            shutil.copy(self.library, program.parent / "bcryptprimitives.dll")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +68,11 @@ class Place:
     release: pathlib.Path
     folder: pathlib.Path
     windows: Windows
+
+
+def plain_environment() -> dict[str, str]:
+    """Without settings that are meant for another server, and REDLATCH_BINARY."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("REDLATCH_", "PYTHONPATH"))}
 
 
 def run(*command: str | pathlib.Path, cwd: pathlib.Path | None = None, env: dict[str, str] | None = None) -> str:
@@ -132,7 +131,6 @@ def check_head(data: bytes, name: str) -> None:
 def use_for_windows(place: Place, program: pathlib.Path) -> str:
     if place.windows.wine is None or MACHINE != "x86_64":
         return "looked at: Wine is not here"
-    place.windows.prepare(program)
     use(place.windows.wine, program)
     return "used under Wine"
 
@@ -188,25 +186,22 @@ def check_wheel(file: pathlib.Path, place: Place) -> str:
     environment = place.folder / "venv"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     run(*pip, "--python", environment / "bin/python", *install)
-    binary = run(environment / "bin/python", "-c", LOCK_IN_PYTHON).strip()
+    binary = run(environment / "bin/python", "-c", LOCK_IN_PYTHON, env=plain_environment()).strip()
     assert pathlib.Path(binary) == environment / "bin/redlatch", binary
     run(environment / "bin/redlatch", "--version")
     return "used"
 
 
 def check_wheel_for_windows(file: pathlib.Path, place: Place) -> str:
-    """As check_wheel(), with Python for Windows. Its pip cannot be given a fresh environment under Wine: a folder is one."""
-    windows, target = place.windows, place.folder / "site"
-    pip = [windows.wine, windows.python, "-m", "pip", "--disable-pip-version-check"]
-    run(*pip, "install", "--quiet", "--no-index", "--target", target, file)
-    windows.prepare(target / "bin/redlatch.exe")
+    """As check_wheel(), with Python for Windows: the fresh environment is a copy of it."""
+    windows, folder = place.windows, place.folder / "python"
+    shutil.copytree(windows.python.parent, folder)
+    python = [windows.wine, folder / windows.python.name]
+    run(*python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index", "--no-warn-script-location", file)
     script = place.folder / "lock.py"
     script.write_text(LOCK_IN_PYTHON.lstrip())
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("REDLATCH_")}
-    as_windows = run("winepath", "--windows", target, env=inherited).strip()
-    path = os.pathsep.join([f"{as_windows}\\bin"])
-    said = run(windows.wine, windows.python, script, env={**inherited, "PYTHONPATH": as_windows, "WINEPATH": path})
-    assert said.strip().lower().endswith("redlatch.exe"), said
+    binary = run(*python, script, env=plain_environment()).strip()
+    assert binary.lower().endswith("python\\scripts\\redlatch.exe"), binary
     return "used under Wine, by Python for Windows"
 
 
@@ -248,14 +243,10 @@ def check_npm(file: pathlib.Path, place: Place) -> str:
         return "looked at, and refused by npm on this machine"
     run(*npm_install(project, main, file), *([] if kind in ("linux-x64", "linux-arm64") else ["--force"]), cwd=project)
     (project / "lock.js").write_text(LOCK_IN_NODE.lstrip())
-    (program,) = (project / "node_modules/@redlatch" / kind / "bin").iterdir()
     command = [place.windows.wine, place.windows.node] if is_windows else ["node"]
-    if is_windows:
-        place.windows.prepare(program)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDLATCH_")}
     with (project / "output").open("w") as output:
         # Under Wine 8, Node cannot write to pipes.
-        subprocess.run([*command, "lock.js"], cwd=project, env=environment, stdout=output, stderr=output, check=True)
+        subprocess.run([*command, "lock.js"], cwd=project, env=plain_environment(), stdout=output, stderr=output, check=True)
     said = json.loads((project / "said.json").read_text())
     assert said["granted"] and said["released"] == 1 and kind in said["binary"], said
     return "used under Wine, by Node for Windows" if is_windows else "used"
@@ -429,12 +420,11 @@ def check(release: pathlib.Path, windows: Windows = Windows()) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--wine-library", type=pathlib.Path, help="bcryptprimitives.dll, for Wine before 9")
     parser.add_argument("--windows-python", type=pathlib.Path, help="Python for Windows, to run under Wine")
     parser.add_argument("--windows-node", type=pathlib.Path, help="Node for Windows, to run under Wine")
     parser.add_argument("release", type=pathlib.Path, help="what packages/release.py has written")
     options = parser.parse_args()
-    windows = Windows(shutil.which("wine"), options.wine_library, options.windows_python, options.windows_node)
+    windows = Windows(shutil.which("wine"), options.windows_python, options.windows_node)
     check(options.release, windows)
 
 

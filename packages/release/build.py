@@ -1,4 +1,8 @@
-"""Calls cargo, with a linker and a C compiler for the target."""
+"""Calls cargo, with a linker and a C compiler for the target.
+
+Zig brings both for Linux and macOS: `pip install cargo-zigbuild ziglang`. For macOS it lacks Apple's frameworks, which only an SDK has.
+Linking takes no more than the names in them, so these are written here: what the crate `sysinfo` calls.
+"""
 
 import os
 import pathlib
@@ -11,6 +15,23 @@ from .targets import Target, machine_here
 # Profiles of Cargo.toml: their folders below cargo's target directory have the same name.
 RELEASE = "release"
 WHEEL = "wheel"
+# Older ones Rust does not build for.
+MACOS_OLDEST = {"x86_64": "10.12", "aarch64": "11.0"}
+FRAMEWORKS = {
+    "CoreFoundation": """CFDataGetBytes CFDataGetLength CFDataGetTypeID CFGetTypeID CFRelease CFRetain CFStringCreateWithBytesNoCopy
+        kCFAllocatorDefault kCFAllocatorNull""",
+    "IOKit": """IOIteratorNext IOObjectRelease IORegistryEntryCreateCFProperty IORegistryEntryGetName IOServiceGetMatchingServices
+        IOServiceMatching kIOMasterPortDefault""",
+}
+FRAMEWORK = """--- !tapi-tbd
+tbd-version: 4
+targets: [ arm64-macos, x86_64-macos ]
+install-name: '/System/Library/Frameworks/{name}.framework/Versions/A/{name}'
+exports:
+  - targets: [ arm64-macos, x86_64-macos ]
+    symbols: [ {symbols} ]
+...
+"""
 
 
 def feature_flags(features: str) -> list[str]:
@@ -23,24 +44,37 @@ def target_folder() -> pathlib.Path:
     return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
-def linker(target: Target) -> tuple[list[str], dict[str, str]]:
-    """The command in place of `cargo build`, and the variables that it needs."""
-    name = target.triple.replace("-", "_")
-    plain = ["cargo", "build"]
-    if target.runs_here and target.libc != "musl" or f"CC_{name}" in os.environ:
-        return plain, {}
+def write_frameworks() -> pathlib.Path:
+    """Writes the names in the frameworks as the linker reads them, and returns the folder."""
+    folder = target_folder().absolute() / "frameworks"
+    for name, symbols in FRAMEWORKS.items():
+        file = folder / f"{name}.framework/{name}.tbd"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        names = ", ".join(f"_{symbol}" for symbol in symbols.split())
+        file.write_text(FRAMEWORK.format(name=name, symbols=names), encoding="utf-8")
+    return folder
+
+
+def needs_frameworks(target: Target) -> bool:
+    return target.system == "macos" and not target.runs_here and "SDKROOT" not in os.environ
+
+
+def compiler(target: Target) -> tuple[str, dict[str, str]]:
+    """The command in place of `cargo`, and the variables that it needs."""
+    name = f"CC_{target.triple.replace('-', '_')}"
+    oldest = {"MACOSX_DEPLOYMENT_TARGET": MACOS_OLDEST[target.machine]} if target.system == "macos" else {}
+    if name in os.environ or target.runs_here and target.libc != "musl":
+        return "cargo", oldest
     if target.triple == f"{machine_here()}-unknown-linux-musl" and shutil.which("musl-gcc"):
-        return plain, {f"CC_{name}": "musl-gcc"}
+        return "cargo", {name: "musl-gcc"}
     if target.system == "windows" and shutil.which("x86_64-w64-mingw32-gcc"):
-        return plain, {}
+        return "cargo", {}
     if shutil.which("cargo-zigbuild"):
-        return ["cargo", "zigbuild"], {}
-    package = "musl-tools" if target.libc == "musl" else "gcc-mingw-w64-x86-64"
-    by_hand = "" if target.system == "macos" or not (target.runs_here or target.system == "windows") else f"apt-get install {package}, or "
-    raise Failure(
-        f"a C compiler for {target.triple} is missing: {by_hand}pip install cargo-zigbuild ziglang, or set CC_{name} "
-        "and cargo's linker for it"
-    )
+        return "cargo-zigbuild", oldest
+    packages = {"windows": "gcc-mingw-w64-x86-64", "linux": "musl-tools" if target.runs_here else ""}
+    package = packages.get(target.system)
+    by_hand = f"apt-get install {package}, or " if package else ""
+    raise Failure(f"a C compiler for {target.triple} is missing: {by_hand}pip install cargo-zigbuild ziglang, or set {name}")
 
 
 def build(target: Target, features: str, profile: str) -> pathlib.Path:
@@ -48,8 +82,10 @@ def build(target: Target, features: str, profile: str) -> pathlib.Path:
     library = pathlib.Path(output("rustc", "--print", "sysroot").strip()) / "lib/rustlib" / target.triple
     if not library.exists():
         raise Failure(f"Rust's target {target.triple} is not installed: rustup target add {target.triple}")
-    command, variables = linker(target)
-    command += ["--profile", profile, "--locked", "--bin", "redlatch", "--target", target.triple, *feature_flags(features)]
+    cargo, variables = compiler(target)
+    command = [cargo, "rustc", "--profile", profile, "--locked", "--bin", "redlatch", "--target", target.triple, *feature_flags(features)]
+    if needs_frameworks(target):
+        command += ["--", "-C", f"link-arg=-F{write_frameworks()}"]
     if subprocess.run(command, cwd=ROOT, env=dict(os.environ, **variables)).returncode != 0:
         raise Failure(f"cargo cannot build for {target.triple}")
     return target_folder() / target.triple / profile / target.program
@@ -60,5 +96,4 @@ def build_here(features: str) -> pathlib.Path:
     command = ["cargo", "build", "--locked", "--bin", "redlatch", *feature_flags(features)]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         raise Failure("cargo cannot build the program of this machine that writes the man pages: name one with --host-binary")
-    return target_folder() / "debug/redlatch"
-
+    return target_folder() / "debug" / ("redlatch.exe" if os.name == "nt" else "redlatch")

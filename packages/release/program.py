@@ -13,17 +13,19 @@ from .targets import Target, find
 
 ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 PE_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64"}
+# The command of a Mach-O file that tells the oldest macOS, and where in it.
+MACH_OLDEST = {0x32: 12, 0x24: 8}
 MACH_MACHINES = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
 GLIBC = re.compile(rb"\0GLIBC_2\.(\d+)(?:\.\d+)?(?=\0)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """`glibc` is the newest version 2.N that the program asks for; 0 if it is not linked to glibc."""
+    """`needs` is the oldest glibc, or macOS, that the program runs with; zeros where it is neither."""
 
     path: pathlib.Path
     target: Target
-    glibc: int
+    needs: tuple[int, int]
     has_symbols: bool
 
 
@@ -47,11 +49,11 @@ def read(path: pathlib.Path) -> Program:
     raise Failure(f"{path} is not a 64-bit program of Linux, Windows or macOS")
 
 
-def made(path: pathlib.Path, system: str, machine: str | None, libc: str, glibc: int, has_symbols: bool) -> Program:
+def made(path: pathlib.Path, system: str, machine: str | None, libc: str, needs: tuple[int, int], has_symbols: bool) -> Program:
     target = find(system, machine or "", libc)
     if target is None:
         raise Failure(f"{path} is for a processor that no release has a program for")
-    return Program(path, target, glibc, has_symbols)
+    return Program(path, target, needs, has_symbols)
 
 
 def elf(path: pathlib.Path, data: bytes) -> Program:
@@ -71,7 +73,8 @@ def elf(path: pathlib.Path, data: bytes) -> Program:
         raise Failure(f"{path} is not static: build it with the target for musl as it is, without 'crt-static' turned off")
     versions = [int(number) for number in GLIBC.findall(data)] if loader else []
     libc = "glibc" if loader else "musl"
-    return made(path, "linux", ELF_MACHINES.get(machine), libc, max(versions, default=0), 2 in kinds)
+    needs = (2, max(versions)) if versions else (0, 0)
+    return made(path, "linux", ELF_MACHINES.get(machine), libc, needs, 2 in kinds)
 
 
 def pe(path: pathlib.Path, data: bytes) -> Program:
@@ -79,13 +82,21 @@ def pe(path: pathlib.Path, data: bytes) -> Program:
     if data[head : head + 4] != b"PE\0\0":
         raise Failure(f"{path} is not a program of Windows: it has no PE header")
     machine, _, _, _, symbols = struct.unpack_from("<HHIII", data, head + 4)
-    return made(path, "windows", PE_MACHINES.get(machine), "", 0, symbols > 0)
+    return made(path, "windows", PE_MACHINES.get(machine), "", (0, 0), symbols > 0)
 
 
 def mach(path: pathlib.Path, data: bytes) -> Program:
     """Symbols that a debugger needs are not told from those that the loader needs: `has_symbols` is false."""
     (machine,) = struct.unpack_from("<I", data, 4)
-    return made(path, "macos", MACH_MACHINES.get(machine), "", 0, False)
+    (count,) = struct.unpack_from("<I", data, 16)
+    needs, place = (0, 0), 32
+    for _ in range(count):
+        kind, size = struct.unpack_from("<II", data, place)
+        if kind in MACH_OLDEST:
+            (oldest,) = struct.unpack_from("<I", data, place + MACH_OLDEST[kind])
+            needs = (oldest >> 16, oldest >> 8 & 0xFF)
+        place += size
+    return made(path, "macos", MACH_MACHINES.get(machine), "", needs, False)
 
 
 def check(path: pathlib.Path, target: Target | None) -> Program:

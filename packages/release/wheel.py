@@ -21,15 +21,16 @@ PACKAGE = ROOT / "packages/python"
 MODULE = PACKAGE / "python/redlatch"
 # A static program runs with any C library: these are the oldest tags that pip knows.
 STATIC_TAGS = ["manylinux_2_17_{machine}", "manylinux2014_{machine}", "musllinux_1_1_{machine}"]
-GLIBC_MIN = 17
+GLIBC_MIN = (2, 17)
 # In the sdist pyproject.toml is at the top.
 MOVED = {
     '"../../Cargo.toml"': '"Cargo.toml"',
     'python-source = "python"': 'python-source = "packages/python/python"',
     'readme = "README.md"': 'readme = "packages/python/README.md"',
 }
-# The oldest macOS that Rust builds for.
-MACOS_TAGS = {"x86_64": "macosx_10_12_x86_64", "aarch64": "macosx_11_0_arm64"}
+# The oldest macOS that there are tags for: Rust builds for no older one.
+MACOS_MIN = {"x86_64": (10, 12), "aarch64": (11, 0)}
+MACOS_MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
 
 
 def tags(program: Program) -> list[str]:
@@ -38,10 +39,13 @@ def tags(program: Program) -> list[str]:
     if target.is_static:
         return [tag.format(machine=target.machine) for tag in STATIC_TAGS]
     if target.system == "linux":
-        return [f"manylinux_2_{max(program.glibc, GLIBC_MIN)}_{target.machine}"]
+        major, minor = max(program.needs, GLIBC_MIN)
+        return [f"manylinux_{major}_{minor}_{target.machine}"]
     if target.system == "windows":
         return [{"x86_64": "win_amd64", "aarch64": "win_arm64"}[target.machine]]
-    return [MACOS_TAGS[target.machine]]
+    major, minor = max(program.needs, MACOS_MIN[target.machine])
+    # Since macOS 11 tags have no second number.
+    return [f"macosx_{major}_{minor if major == 10 else 0}_{MACOS_MACHINES[target.machine]}"]
 
 
 def project() -> dict:

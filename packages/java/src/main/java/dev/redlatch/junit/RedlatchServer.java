@@ -187,9 +187,11 @@ public final class RedlatchServer implements AutoCloseable {
         if (named != null && !named.isEmpty()) {
             return named;
         }
-        String path = System.getenv().getOrDefault("PATH", "");
-        for (String folder : path.split(File.pathSeparator)) {
-            File file = new File(folder, "redlatch");
+        // Windows calls the variable Path; asked for by its name it is the same one.
+        String path = System.getenv("PATH");
+        String name = File.separatorChar == '\\' ? "redlatch.exe" : "redlatch";
+        for (String folder : (path == null ? "" : path).split(File.pathSeparator)) {
+            File file = new File(folder, name);
             if (!folder.isEmpty() && file.isFile() && file.canExecute()) {
                 return file.getPath();
             }
