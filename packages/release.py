@@ -3,17 +3,17 @@
 
     packages/release.py [--target TRIPLE ...] [--npm] [--wheel] [--deb] ... [--out DIRECTORY]
     packages/release.py --binary target/release/redlatch --features default
-    packages/release.py --all --target x86_64-unknown-linux-musl --target x86_64-pc-windows-gnu ... --url https://example.com/v0.1.0
+    packages/release.py --all --url https://example.com/v0.1.0 --target x86_64-unknown-linux-musl --target ...
 
-By default the program is built for musl, with all features: one static file that runs on any Linux of its architecture. That
-takes the target (`rustup target add x86_64-unknown-linux-musl`) and a C compiler for it (`apt-get install musl-tools`; for Windows
-`gcc-mingw-w64-x86-64`; for the others `pip install cargo-zigbuild ziglang`). With --binary programs are packed that are built
+By default the program is built for musl, with all features: one static file that runs on any Linux of its architecture. That takes
+the target (`rustup target add x86_64-unknown-linux-musl`) and a C compiler for it (`apt-get install musl-tools`; for Windows
+`gcc-mingw-w64-x86-64`; for other targets `pip install cargo-zigbuild ziglang`). With --binary programs are packed that are built
 already, each for the platform that its head names; --features then says with which features.
 
 --npm      the package for Node, and one for each platform. That around a static program is the one for musl.
 --wheel    the wheel of each platform. Its program is built by the profile `wheel`, with the default features, unless --binary has it.
 --deb, --rpm, --image
-           of static programs: packages with the units for systemd, and the image as an OCI layout, for all processors in one file.
+           of static programs: packages with the units for systemd; the image as an OCI layout, for all processors in one file.
 --sdist, --chart
            of the sources alone: without --target and --binary no program is built for them.
 --homebrew, --scoop
@@ -25,10 +25,13 @@ anywhere.
 """
 
 import argparse
+import concurrent.futures
+import itertools
 import json
 import pathlib
 import sys
 import tempfile
+from collections.abc import Callable
 
 from release import archive, build, downloads, image, linux, npm, program, sbom, wheel
 from release.common import ROOT, Failure, Release, begin, output
@@ -91,14 +94,16 @@ def pack_program(release: Release, made: Program, host: pathlib.Path, features: 
     bill = bill_of(made, features, release)
     bill_file = release.out / f"redlatch-{release.version}-{made.target.triple}.cdx.json"
     bill_file.write_text(bill, encoding="utf-8")
-    files = [archive.pack(release, made.path, made.target, host, bill), bill_file]
+    jobs: list[Callable[[], list[pathlib.Path]]] = [lambda: [archive.pack(release, made.path, made.target, host, bill)]]
     if "npm" in kinds:
-        files += npm.pack(release, made)
+        jobs.append(lambda: npm.pack(release, made))
     if "deb" in kinds and made.target.is_static:
-        files.append(linux.pack_deb(release, made, host, bill))
+        jobs.append(lambda: [linux.pack_deb(release, made, host, bill)])
     if "rpm" in kinds and made.target.is_static:
-        files.append(linux.pack_rpm(release, made, host, bill))
-    return files
+        jobs.append(lambda: [linux.pack_rpm(release, made, host, bill)])
+    # Nearly all of the time is compression, which leaves the interpreter free.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return [bill_file, *itertools.chain.from_iterable(pool.map(lambda job: job(), jobs))]
 
 
 def pack_wheels(release: Release, options: argparse.Namespace, triples: list[str], programs: list[Program]) -> list[pathlib.Path]:

@@ -4,8 +4,9 @@
     packages/deploy/installed.py [--windows-python PYTHON.EXE] [--windows-node NODE.EXE] RELEASE
 
 RELEASE is the directory that packages/release.py has written. A file for a platform that this machine cannot run is looked at: its
-names, tags, checksums, and the head of its program. Programs for Windows run under Wine, if it is here. Every path has spaces and
-letters beyond ASCII. Wine before 9 lacks bcryptprimitives.dll: .ci/run puts one into its system32. Needs no more than Python; what it installs with (pip, npm, dpkg, rpm, ruby) may be missing, and is told then.
+names, tags, checksums, and the head of its program. Programs for Windows run under Wine, if it is here. Wine before 9 lacks
+bcryptprimitives.dll: .ci/run puts one into its system32. Every path has spaces and letters beyond ASCII. Needs no more than Python; what
+it installs with (pip, npm, dpkg, rpm, ruby) may be missing, and is told then.
 """
 
 import argparse
@@ -92,7 +93,8 @@ def use(*command: str | pathlib.Path, env: dict[str, str] | None = None) -> None
     """Starts the server on a free port, takes a lock and releases it, and ends the server."""
     words = [*command, "--port", "auto", "--ready-json"]
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8")
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
+        process = subprocess.Popen(words, env=env, encoding="utf-8", **pipes)
         try:
             line = process.stdout.readline()
             if not line.startswith("{"):
@@ -140,8 +142,8 @@ def check_archive(file: pathlib.Path, place: Place) -> str:
     shutil.unpack_archive(file, place.folder, **({} if file.suffix == ".zip" else {"filter": "data"}))
     (root,) = place.folder.iterdir()
     wanted = ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "docs/operations.md", "deploy/redlatch.service", "sbom.cdx.json"]
-    wanted += ["completions/_redlatch.ps1"] if file.suffix == ".zip" else ["man/redlatch.1", "man/redlatch-run.1", "completions/_redlatch"]
-    for name in wanted:
+    of_unix = ["man/redlatch.1", "man/redlatch-run.1", "completions/_redlatch"]
+    for name in wanted + (["completions/_redlatch.ps1"] if file.suffix == ".zip" else of_unix):
         assert (root / name).stat().st_size > 0, name
     run("bash", "-n", root / "completions/redlatch.bash")
     program = root / ("redlatch.exe" if file.suffix == ".zip" else "redlatch")
@@ -223,45 +225,56 @@ def npm_install(project: pathlib.Path, *packages: pathlib.Path) -> list[str | pa
 
 def check_npm(file: pathlib.Path, place: Place) -> str:
     """A package of a platform with the main one; npm refuses it on another platform."""
+    kind = check_npm_manifest(file)
+    (main,) = place.release.glob("redlatch-[0-9]*[0-9].tgz")
+    project = place.folder / "project"
+    by_wine = kind.startswith("win32") and place.windows.node and place.windows.wine
+    if not by_wine and not (kind.startswith("linux") and is_here(file.name)):
+        refused("EBADPLATFORM", *npm_install(project, main, file), cwd=project)
+        return "looked at, and refused by npm on this machine"
+    # npm would refuse the one for musl beside glibc, whose program runs all the same.
+    run(*npm_install(project, main, file), *(["--force"] if by_wine or kind.endswith("-musl") else []), cwd=project)
+    use_in_node(project, *([place.windows.wine, place.windows.node] if by_wine else ["node"]), kind=kind)
+    return "used under Wine, by Node for Windows" if by_wine else "used"
+
+
+def check_npm_manifest(file: pathlib.Path) -> str:
+    """The manifest says for which platform the program is. Returns that, as the package is named."""
     with tarfile.open(file) as tar:
-        names = [name for name in tar.getnames() if name.startswith("package/bin/")]
+        (program,) = [name for name in tar.getnames() if name.startswith("package/bin/")]
         manifest = json.load(tar.extractfile("package/package.json"))
-        data = tar.extractfile(names[0]).read()
+        data = tar.extractfile(program).read()
     kind = manifest["name"].removeprefix("@redlatch/")
     check_head(data, kind)
     assert [*manifest["os"], *manifest["cpu"]] == kind.split("-")[:2], manifest
     if kind.startswith("linux"):
         libc = "musl" if kind.endswith("-musl") else "glibc"
         assert manifest["libc"] == [libc] and (b"/ld-linux" in data[:4096]) == (libc == "glibc"), manifest
-    (main,) = place.release.glob("redlatch-[0-9]*[0-9].tgz")
-    project = place.folder / "project"
-    is_windows = kind.startswith("win32") and place.windows.node and place.windows.wine
-    # npm would choose the program for musl where Node is linked to musl.
-    runs = is_here(file.name) and kind.startswith("linux")
-    if not runs and not is_windows:
-        refused("EBADPLATFORM", *npm_install(project, main, file), cwd=project)
-        return "looked at, and refused by npm on this machine"
-    run(*npm_install(project, main, file), *([] if kind in ("linux-x64", "linux-arm64") else ["--force"]), cwd=project)
+    return kind
+
+
+def use_in_node(project: pathlib.Path, *node: str | pathlib.Path, kind: str) -> None:
+    """A script takes a lock. It writes to files: under Wine 8, Node cannot write to pipes."""
     (project / "lock.js").write_text(LOCK_IN_NODE.lstrip())
-    command = [place.windows.wine, place.windows.node] if is_windows else ["node"]
     with (project / "output").open("w") as output:
-        # Under Wine 8, Node cannot write to pipes.
-        subprocess.run([*command, "lock.js"], cwd=project, env=plain_environment(), stdout=output, stderr=output, check=True)
+        done = subprocess.run([*node, "lock.js"], cwd=project, env=plain_environment(), stdout=output, stderr=output)
+    assert done.returncode == 0, (project / "output").read_text(errors="replace")
     said = json.loads((project / "said.json").read_text())
     assert said["granted"] and said["released"] == 1 and kind in said["binary"], said
-    return "used under Wine, by Node for Windows" if is_windows else "used"
 
 
 def check_main_package(file: pathlib.Path, _place: Place) -> str:
     with tarfile.open(file) as tar:
         manifest = json.load(tar.extractfile("package/package.json"))
-    assert "scripts" not in manifest and {"@redlatch/win32-x64", "@redlatch/linux-arm64-musl"} <= set(manifest["optionalDependencies"])
+    assert "scripts" not in manifest, manifest
+    assert {"@redlatch/win32-x64", "@redlatch/linux-arm64-musl"} <= set(manifest["optionalDependencies"]), manifest
     return "used with those of the platforms"
 
 
 def check_tree(root: pathlib.Path) -> None:
     """What both kinds of packages of Linux put where."""
-    for name in ["bin/redlatch", "lib/systemd/system/redlatch.service", "share/man/man1/redlatch.1.gz", "share/doc/redlatch/LICENSE-MIT"]:
+    wanted = ["bin/redlatch", "lib/systemd/system/redlatch.service", "share/man/man1/redlatch.1.gz", "share/doc/redlatch/LICENSE-MIT"]
+    for name in wanted:
         assert (root / "usr" / name).stat().st_size > 0, name
     unit = (root / "usr/lib/systemd/system/redlatch.service").read_text()
     assert "ExecStart=/usr/bin/redlatch\n" in unit and "/usr/local" not in unit, unit

@@ -83,7 +83,8 @@ def build(target: Target, features: str, profile: str) -> pathlib.Path:
     if not library.exists():
         raise Failure(f"Rust's target {target.triple} is not installed: rustup target add {target.triple}")
     cargo, variables = compiler(target)
-    command = [cargo, "rustc", "--profile", profile, "--locked", "--bin", "redlatch", "--target", target.triple, *feature_flags(features)]
+    command = [cargo, "rustc", "--profile", profile, "--locked", "--bin", "redlatch", "--target", target.triple]
+    command += feature_flags(features)
     if needs_frameworks(target):
         command += ["--", "-C", f"link-arg=-F{write_frameworks()}"]
     if subprocess.run(command, cwd=ROOT, env=dict(os.environ, **variables)).returncode != 0:

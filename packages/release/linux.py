@@ -1,7 +1,7 @@
 """Packages of Linux distributions around a static program: deb by dpkg-deb, rpm by rpmbuild.
 
-Both are the programs that define these forms, Debian has both (`apt-get install rpm`), and they pack for any processor, which spares
-a build of cargo-deb and cargo-generate-rpm. The service is not started by an installation, and is stopped before a removal.
+Both are the programs that define these forms, Debian has both (`apt-get install rpm`), and they pack for any processor. cargo-deb and
+cargo-generate-rpm would first be built for minutes. The service is not started by an installation, and is stopped before a removal.
 """
 
 import gzip

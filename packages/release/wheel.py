@@ -72,7 +72,8 @@ def metadata(version: str) -> str:
 
 def entry_points() -> str:
     groups = project()["entry-points"]
-    return "".join(f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in points.items()) for name, points in groups.items())
+    lines = [line for name, points in groups.items() for line in [f"[{name}]", *[f"{key}={value}" for key, value in points.items()]]]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def module_files() -> list[pathlib.Path]:
@@ -82,7 +83,8 @@ def module_files() -> list[pathlib.Path]:
 def contents(release: Release, program: Program, bill: str) -> dict[str, bytes]:
     """The files of a wheel but RECORD. The program is a script, which pip puts beside Python."""
     about = f"redlatch-{release.version}"
-    wheel = ["Wheel-Version: 1.0", "Generator: redlatch", "Root-Is-Purelib: false", *[f"Tag: py3-none-{tag}" for tag in tags(program)]]
+    wheel = ["Wheel-Version: 1.0", "Generator: redlatch", "Root-Is-Purelib: false"]
+    wheel += [f"Tag: py3-none-{tag}" for tag in tags(program)]
     files = {f"redlatch/{file.relative_to(MODULE).as_posix()}": file.read_bytes() for file in module_files()}
     files[f"{about}.data/scripts/{program.target.program}"] = program.path.read_bytes()
     files[f"{about}.dist-info/METADATA"] = metadata(release.version).encode()

@@ -1,6 +1,6 @@
 // Where the program `redlatch` is.
 
-import { accessSync, constants } from "node:fs";
+import { accessSync, closeSync, constants, openSync, readSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 
@@ -44,6 +44,22 @@ export function packagesFor(platform, arch, libc) {
 /** The name of the program's file. */
 export function programOf(platform) {
   return platform === "win32" ? "redlatch.exe" : "redlatch";
+}
+
+/** Whether the head of a program names another system or processor than those of Node. A script has no such head. */
+export function isForeign(program) {
+  const head = Buffer.alloc(20);
+  try {
+    const file = openSync(program, "r");
+    readSync(file, head, 0, head.length, 0);
+    closeSync(file);
+  } catch {
+    return false;
+  }
+  if (head.toString("latin1", 0, 2) === "MZ") return process.platform !== "win32";
+  if (head.readUInt32LE(0) === 0xfeedfacf) return process.platform !== "darwin";
+  if (head.toString("latin1", 1, 4) !== "ELF") return false;
+  return process.platform !== "linux" || head.readUInt16LE(18) !== { x64: 62, arm64: 183 }[process.arch];
 }
 
 function isProgram(file) {
