@@ -12,6 +12,7 @@ already, each for the platform that its head names; --features then says with wh
 
 --npm      the package for Node, and one for each platform. That around a static program is the one for musl.
 --wheel    the wheel of each platform. Its program is built by the profile `wheel`, with the default features, unless --binary has it.
+--jar      the jar with the program of each platform, for Maven, beside that of packages/java. That for Linux has the static program.
 --deb, --rpm, --image
            of static programs: packages with the units for systemd; the image as an OCI layout, for all processors in one file.
 --sdist, --chart
@@ -33,12 +34,12 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from release import archive, build, downloads, image, linux, npm, program, sbom, wheel
+from release import archive, build, downloads, image, linux, maven, npm, program, sbom, wheel
 from release.common import ROOT, Failure, Release, begin, output
 from release.program import Program
 from release.targets import machine_here, target_of
 
-OF_A_PROGRAM = ["npm", "wheel"]
+OF_A_PROGRAM = ["npm", "wheel", "jar"]
 OF_A_STATIC_PROGRAM = ["deb", "rpm", "image"]
 OF_THE_SOURCES = ["sdist", "chart"]
 OF_ARCHIVES = ["homebrew", "scoop"]
@@ -97,6 +98,9 @@ def pack_program(release: Release, made: Program, host: pathlib.Path, features: 
     jobs: list[Callable[[], list[pathlib.Path]]] = [lambda: [archive.pack(release, made.path, made.target, host, bill)]]
     if "npm" in kinds:
         jobs.append(lambda: npm.pack(release, made))
+    # A jar for Linux with the static program does for glibc, too.
+    if "jar" in kinds and made.target.libc != "glibc":
+        jobs.append(lambda: [maven.pack(release, made, bill)])
     if "deb" in kinds and made.target.is_static:
         jobs.append(lambda: [linux.pack_deb(release, made, host, bill)])
     if "rpm" in kinds and made.target.is_static:

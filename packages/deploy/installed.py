@@ -42,6 +42,21 @@ with redlatch.Server() as server:
     assert server.call("LOCK.RELEASE", "check:lock", "check") == 1
     print(server.binary)
 """
+LOCK_IN_JAVA = """
+import dev.redlatch.junit.RedlatchServer;
+
+class Lock {
+    public static void main(String[] none) {
+        try (RedlatchServer server = RedlatchServer.start(1)) {
+            Object granted = server.call("LOCK.ACQUIRE", "check:lock", "check", "LEASE", "30000");
+            Object released = server.call("LOCK.RELEASE", "check:lock", "check");
+            if (granted == null || !released.equals(1L)) {
+                throw new IllegalStateException(granted + ", " + released);
+            }
+        }
+    }
+}
+"""
 LOCK_IN_NODE = """
 import { writeFileSync } from "node:fs";
 import { start } from "redlatch";
@@ -122,7 +137,7 @@ def check_head(data: bytes, name: str) -> None:
     """The program is for the platform that the name of the file has."""
     kinds = {b"\x7fELF": "linux", b"MZ": "windows", b"\xcf\xfa\xed\xfe": "macos"}
     (system,) = [system for head, system in kinds.items() if data.startswith(head)]
-    marks = {"windows": ("windows", "win32", "win_"), "macos": ("darwin", "macosx")}
+    marks = {"windows": ("windows", "win32", "win_"), "macos": ("darwin", "macos")}
     named = next((system for system, words in marks.items() if any(word in name for word in words)), "linux")
     assert system == named, f"{name} has a program of {system}"
     if system == "linux":
@@ -271,6 +286,25 @@ def check_main_package(file: pathlib.Path, _place: Place) -> str:
     return "used with those of the platforms"
 
 
+def check_jar(file: pathlib.Path, place: Place) -> str:
+    """A jar with a program: the classes of packages/java find it in the class path, and use it."""
+    with zipfile.ZipFile(file) as jar:
+        (program,) = [name for name in jar.namelist() if name.split("/")[-1] in ("redlatch", "redlatch.exe")]
+        assert {"META-INF/MANIFEST.MF", "META-INF/LICENSE-MIT", "META-INF/LICENSE-APACHE"} <= set(jar.namelist())
+        check_head(jar.read(program), file.name)
+    assert program.split("/")[2] in file.name, program
+    if "linux" not in file.name or not is_here(file.name):
+        return "looked at: it is for another machine"
+    if shutil.which("javac") is None:
+        return "skipped: Java is not installed"
+    (place.folder / "Lock.java").write_text(LOCK_IN_JAVA)
+    classes = place.folder / "classes"
+    run("javac", "-d", classes, "-sourcepath", HERE.parent / "java/src/main/java", place.folder / "Lock.java")
+    environment = {**plain_environment(), "PATH": os.path.dirname(shutil.which("java"))}
+    run("java", "-cp", os.pathsep.join(map(str, [classes, file])), "Lock", env=environment)
+    return "used"
+
+
 def check_tree(root: pathlib.Path) -> None:
     """What both kinds of packages of Linux put where."""
     wanted = ["bin/redlatch", "lib/systemd/system/redlatch.service", "share/man/man1/redlatch.1.gz", "share/doc/redlatch/LICENSE-MIT"]
@@ -403,6 +437,7 @@ CHECKS: list[tuple[str, Callable[[pathlib.Path, Place], str]]] = [
     ("redlatch-*.whl", check_wheel),
     ("redlatch-[0-9]*.tgz", check_main_package),
     ("redlatch-*.tgz", check_npm),
+    ("redlatch-junit-*.jar", check_jar),
     ("redlatch_*.deb", check_deb),
     ("redlatch-*.rpm", check_rpm),
     ("redlatch.rb", check_formula),
