@@ -86,6 +86,14 @@ def chosen(options: argparse.Namespace) -> list[str]:
     return kinds
 
 
+def check_kinds(kinds: list[str], programs: list[Program]) -> None:
+    """Each kind that is asked for has a program that it is made around."""
+    if set(kinds) & set(OF_A_STATIC_PROGRAM) and not any(each.target.is_static for each in programs):
+        raise Failure("--deb, --rpm and --image take a static program: --target x86_64-unknown-linux-musl")
+    if "jar" in kinds and all(each.target.libc == "glibc" for each in programs):
+        raise Failure("--jar takes, for Linux, a static program: --target x86_64-unknown-linux-musl")
+
+
 def bill_of(made: Program, features: str, release: Release) -> str:
     return json.dumps(sbom.sbom(made.target, features, release.date), indent=1) + "\n"
 
@@ -160,8 +168,8 @@ def release_all(options: argparse.Namespace) -> list[pathlib.Path]:
         triples = [f"{machine_here()}-unknown-linux-musl"]
     release = begin(options.out.absolute())
     programs = programs_of(options, triples, build.RELEASE, options.features)
-    if set(kinds) & set(OF_A_STATIC_PROGRAM) and not options.all and not any(each.target.is_static for each in programs):
-        raise Failure("--deb, --rpm and --image take a static program: --target x86_64-unknown-linux-musl")
+    if not options.all:
+        check_kinds(kinds, programs)
     for each in programs:
         check_version(each, release)
     release.out.mkdir(parents=True, exist_ok=True)

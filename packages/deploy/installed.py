@@ -4,8 +4,8 @@
     packages/deploy/installed.py [--windows-python PYTHON.EXE] [--windows-node NODE.EXE] RELEASE
 
 RELEASE is the directory that packages/release.py has written. A file for a platform that this machine cannot run is looked at: its
-names, tags, checksums, and the head of its program. Programs for Windows run under Wine, if it is here. Wine before 9 lacks
-bcryptprimitives.dll: .ci/run puts one into its system32. Every path has spaces and letters beyond ASCII. Needs no more than Python; what
+names, tags, checksums, and the head of its program. Programs for Windows run under Wine, static ones for the other processor under qemu,
+if they are here. Wine before 9 lacks bcryptprimitives.dll: .ci/run puts one into its system32. Every path has spaces and letters beyond ASCII. Needs no more than Python; what
 it installs with (pip, npm, dpkg, rpm, ruby) may be missing, and is told then.
 """
 
@@ -165,10 +165,14 @@ def check_archive(file: pathlib.Path, place: Place) -> str:
     check_head(program.read_bytes(), file.name)
     if file.suffix == ".zip":
         return use_for_windows(place, program)
-    if not is_here(file.name) or "darwin" in file.name:
+    if is_here(file.name) and "linux" in file.name:
+        use(program)
+        return "used"
+    emulator = "linux" in file.name and shutil.which("qemu-aarch64-static" if "aarch64" in file.name else "qemu-x86_64-static")
+    if not emulator:
         return "looked at: it is for another machine"
-    use(program)
-    return "used"
+    use(emulator, program)
+    return "used, emulated"
 
 
 def check_record(file: pathlib.Path) -> str:

@@ -152,8 +152,8 @@ class Refusals(unittest.TestCase):
     def test_packages_of_linux_around_a_program_that_is_not_static(self) -> None:
         file = self.folder / "redlatch"
         file.write_bytes(elf(X86, b"/lib64/ld-linux-x86-64.so.2\0"))
-        for kind in ["--deb", "--rpm", "--image"]:
-            self.refuses("take a static program", "--binary", file, kind)
+        for kind in ["--deb", "--rpm", "--image", "--jar"]:
+            self.refuses("a static program: --target x86_64-unknown-linux-musl", "--binary", file, kind)
 
     def test_addresses(self) -> None:
         for url in ["", "http://example.com", 'https://example.com/"', "https://"]:
