@@ -3,20 +3,18 @@
 
     packages/deploy/check.py [--redlatch PROGRAM] [RELEASE]
 
-Needs the packages `cyclonedx-python-lib[json-validation]`, `kubernetes-validate`, `promql-parser` and `pyyaml`. RELEASE is the
-directory that packages/release.py has written. PROGRAM is started as the unit, the image and the manifests say: by itself, and, if it
-has the feature `etcd` and etcd is there, as the nodes of a cluster. No alert may fire for these. That takes promtool, of Prometheus.
-That every query names a metric of the server is a test in tests/service.
+Needs the packages `cyclonedx-python-lib[json-validation]`, `helm-python-sdk`, `kubernetes-validate`, `promql-parser` and `pyyaml`.
+RELEASE is a directory that packages/release.py has written: each file in it is installed and used. PROGRAM is started as the unit, the
+image and the manifests say: by itself, and, if it has the feature `etcd` and etcd is there, as the nodes of a cluster. No alert may
+fire for these. That takes promtool, of Prometheus. That every query names a metric of the server is a test in tests/service.
 """
 
 import argparse
-
 import json
 import pathlib
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 
 import kubernetes_validate
@@ -25,7 +23,9 @@ import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+import charts
 import deployed
+import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Variables of Grafana in a query, and what stands for them here.
@@ -110,41 +110,27 @@ def check_units() -> None:
     print("systemd reads the units")
 
 
-def check_release(folder: pathlib.Path) -> None:
-    """Checksums fit, the SBOM fits its schema, and the program in the archive starts."""
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=folder, check=True)
-    (bill,) = folder.glob("*.cdx.json")
-    error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(bill.read_text())
+def check_bill(file: pathlib.Path) -> None:
+    """An SBOM fits its schema, and has the crates that are in the program, with their licences."""
+    error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(file.read_text())
     assert error is None, error
-    components = json.loads(bill.read_text())["components"]
+    components = json.loads(file.read_text())["components"]
     names = {component["name"] for component in components}
     assert {"tokio", "bytes", "clap"} <= names and "proptest" not in names, names
     unlicensed = [component["name"] for component in components if "licenses" not in component]
     assert not unlicensed, unlicensed
-    (archive,) = folder.glob("*.tar.gz")
-    with tempfile.TemporaryDirectory() as parent, tarfile.open(archive) as tar:
-        tar.extractall(parent, filter="data")
-        (root,) = pathlib.Path(parent).iterdir()
-        for name in ["README.md", "LICENSE-MIT", "docs/operations.md", "man/redlatch.1", "completions/redlatch.bash"]:
-            assert (root / name).stat().st_size > 0, name
-        subprocess.run([root / "redlatch", "check-config", "--port", "auto"], check=True)
-        subprocess.run(["bash", "-n", root / "completions/redlatch.bash"], check=True)
-    for package in folder.glob("redlatch-linux-*.tgz"):
-        check_platform_package(package)
-    print(f"the release is whole: {len(components)} crates")
+    print(f"{file.name}: {len(components)} crates")
 
 
-def check_platform_package(package: pathlib.Path) -> None:
-    """A package for Node says which C library its program needs, and the program starts."""
-    with tempfile.TemporaryDirectory() as parent, tarfile.open(package) as tar:
-        tar.extractall(parent, filter="data")
-        root = pathlib.Path(parent) / "package"
-        manifest = json.loads((root / "package.json").read_text())
-        libc = "musl" if manifest["name"].endswith("-musl") else "glibc"
-        assert manifest["libc"] == [libc], manifest
-        start = (root / "bin/redlatch").read_bytes()[:4096]
-        assert (b"/ld-linux" in start) == (libc == "glibc"), package.name
-        subprocess.run([root / "bin/redlatch", "check-config", "--port", "auto"], check=True)
+def check_release(folder: pathlib.Path) -> None:
+    """Checksums fit, SBOMs and charts fit their schemas, and every file is installed and used."""
+    bills = sorted(folder.glob("*.cdx.json"))
+    assert bills, f"{folder} has no SBOM"
+    for bill in bills:
+        check_bill(bill)
+    for chart in folder.glob("redlatch-chart-*.tgz"):
+        charts.check(chart)
+    installed.check(folder)
 
 
 def main() -> None:
@@ -157,6 +143,7 @@ def main() -> None:
     check_manifests()
     check_cluster_names()
     check_units()
+    charts.check()
     if options.redlatch:
         deployed.check(options.redlatch)
     for folder in options.release:

@@ -141,7 +141,10 @@ func (server *Server) Stop() {
 		server.control.close()
 		server.control = nil
 	}
-	_ = server.process.Process.Signal(syscall.SIGTERM)
+	if server.process.Process.Signal(syscall.SIGTERM) != nil {
+		// Windows has no such signal.
+		_ = server.process.Process.Kill()
+	}
 	select {
 	case <-server.ended:
 	case <-time.After(processTimeMax):

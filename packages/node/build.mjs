@@ -1,7 +1,7 @@
-// Packs the main package, and the package of this machine's platform around a given program. A static program of Linux, or one that
-// is linked to musl, is that of the package for musl.
+// Packs the main package, and the package of a platform around a given program. Without PLATFORM it is this machine's: a static program
+// of Linux, or one that is linked to musl, is that of the package for musl.
 //
-//   node build.mjs PROGRAM FOLDER
+//   node build.mjs PROGRAM FOLDER [PLATFORM]
 //
 // Writes FOLDER/redlatch-VERSION.tgz and FOLDER/redlatch-PLATFORM-VERSION.tgz, as `npm publish` takes them.
 
@@ -9,19 +9,21 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
+import { programOf } from "./lib/binary.js";
 import { libcOf } from "./lib/libc.js";
 
-const [program, folder] = process.argv.slice(2);
-if (!folder) throw new Error("usage: node build.mjs PROGRAM FOLDER");
+const [program, folder, wanted] = process.argv.slice(2);
+if (!folder) throw new Error("usage: node build.mjs PROGRAM FOLDER [PLATFORM]");
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
 const main = JSON.parse(readFileSync(path.join(here, "package.json"), "utf8"));
-const isLinux = process.platform === "linux";
-const libc = libcOf(program) ?? "musl";
-const platform = `${process.platform}-${process.arch}${isLinux && libc === "musl" ? "-musl" : ""}`;
-
-const version = execFileSync(program, ["--version"], { encoding: "utf8" }).trim();
-if (!version.includes(main.version)) throw new Error(`${program} is '${version}', the package ${main.version}`);
+const platform = wanted ?? platformOf(program);
 if (!(`@redlatch/${platform}` in main.optionalDependencies)) throw new Error(`no package for ${platform}`);
+const [system, processor, musl] = platform.split("-");
+
+if (system === process.platform && processor === process.arch) {
+  const version = execFileSync(program, ["--version"], { encoding: "utf8" }).trim();
+  if (!version.includes(main.version)) throw new Error(`${program} is '${version}', the package ${main.version}`);
+}
 
 const stage = path.join(folder, "stage");
 rmSync(stage, { recursive: true, force: true });
@@ -33,22 +35,28 @@ pack("main", (to) => {
 });
 pack("platform", (to) => {
   mkdirSync(path.join(to, "bin"));
-  copyFileSync(program, path.join(to, "bin/redlatch"));
-  chmodSync(path.join(to, "bin/redlatch"), 0o755);
+  const name = programOf(system);
+  copyFileSync(program, path.join(to, "bin", name));
+  chmodSync(path.join(to, "bin", name), 0o755);
   const manifest = {
     name: `@redlatch/${platform}`,
     version: main.version,
     description: `The program redlatch for ${platform}; the package redlatch uses it`,
     license: main.license,
-    os: [process.platform],
-    cpu: [process.arch],
-    ...(isLinux ? { libc: [libc] } : {}),
+    os: [system],
+    cpu: [processor],
+    ...(system === "linux" ? { libc: [musl ?? "glibc"] } : {}),
     files: ["bin", "LICENSE-*"],
     preferUnplugged: true,
   };
   writeFileSync(path.join(to, "package.json"), JSON.stringify(manifest, null, 2) + "\n");
 });
 rmSync(stage, { recursive: true });
+
+function platformOf(program) {
+  const isGlibc = libcOf(program) === "glibc";
+  return `${process.platform}-${process.arch}${process.platform === "linux" && !isGlibc ? "-musl" : ""}`;
+}
 
 function pack(name, fill) {
   const to = path.join(stage, name);

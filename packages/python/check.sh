@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel, installs it as a user would, and runs the tests of the package against it.
 #
-# Its program is built by the profile `wheel`: a small one.
+# Its program is built by the profile `wheel`: a small one. packages/release.py assembles the wheel around it.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -16,7 +16,8 @@ export CARGO_TARGET_DIR
 "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
 
 rm -rf "$SHOP/wheels"
-"$SHOP/venv/bin/maturin" build --profile wheel --locked --out "$SHOP/wheels"
+cargo build --locked --profile wheel --bin redlatch
+../release.py --binary "$CARGO_TARGET_DIR/wheel/redlatch" --features default --wheel --out "$SHOP/wheels"
 wheel=("$SHOP"/wheels/redlatch-*-py3-none-*.whl)
 size=$(wc -c <"${wheel[0]}")
 echo "${wheel[0]##*/}: $size bytes"

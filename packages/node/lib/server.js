@@ -5,19 +5,21 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 
-import { findBinary } from "./binary.js";
+import { findBinary, isForeign } from "./binary.js";
 import { Link } from "./connection.js";
 import { Namespace } from "./namespace.js";
 
 /** A start or an end that takes longer has failed. */
 const PROCESS_MS_MAX = 30_000;
 
+const FOREIGN = "it is for another system or processor: install the package for this one, or set REDLATCH_BINARY";
+
 /** Starts a server on free ports of this machine. Resolves once it accepts connections. */
 export async function start({ nodes = 1, args = [], binary = findBinary() } = {}) {
   const flags = ["--port", "auto", "--ready-json", "--enable-test-commands", "local"];
   flags.push("--exit-with-parent", String(process.pid));
   if (nodes > 1) flags.push("--nodes", String(nodes));
-  const child = spawn(binary, [...flags, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+  const child = launch(binary, [...flags, ...args]);
   const ready = await readiness(child, binary);
   for (const handle of [child, child.stdout, child.stderr]) handle.unref();
   return new Server(ready, binary, child);
@@ -102,6 +104,23 @@ export class Server {
   }
 }
 
+function launch(binary, args) {
+  try {
+    return spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"] });
+  } catch (error) {
+    throw new Error(`redlatch does not start: ${reasonOf(error, binary)}`);
+  }
+}
+
+/** Why a program cannot be started, and what to do. */
+function reasonOf(error, binary) {
+  const advice = {
+    EACCES: "this user may not execute it, or the file system is mounted with noexec",
+    ENOENT: "REDLATCH_BINARY, or the option binary, must name a program that is there",
+  };
+  return `${binary}: ${isForeign(binary) ? FOREIGN : (advice[error.code] ?? error.message)}`;
+}
+
 /** The line of JSON that the server prints once it accepts connections, or the reason why it does not. */
 function readiness(child, binary) {
   return new Promise((resolve, reject) => {
@@ -110,10 +129,12 @@ function readiness(child, binary) {
     const fail = (reason) => {
       clearTimeout(timer);
       child.kill("SIGKILL");
-      reject(new Error(`redlatch does not start: ${complaint.trim() || reason}`));
+      // Linux has a shell read a program that it cannot run: what that says is no help.
+      const foreign = isForeign(binary) && `${binary}: ${FOREIGN}`;
+      reject(new Error(`redlatch does not start: ${foreign || complaint.trim() || reason}`));
     };
     const timer = setTimeout(() => fail(`${binary} said nothing for ${PROCESS_MS_MAX} ms`), PROCESS_MS_MAX);
-    child.once("error", (error) => fail(error.message));
+    child.once("error", (error) => fail(reasonOf(error, binary)));
     child.once("close", (status) => fail(`${binary} ended with status ${status}`));
     child.stderr.on("data", (bytes) => (complaint += bytes));
     child.stdout.on("data", (bytes) => {

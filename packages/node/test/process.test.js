@@ -1,7 +1,7 @@
 // The process: where the program is, what a failed start says, and that no server outlives its parent.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -45,6 +45,19 @@ test("REDLATCH_BINARY overrides it", async () => {
 
 test("a start that fails says why", async () => {
   await expect(start({ args: ["--no-such-flag"] })).rejects.toThrow(/does not start: .*no-such-flag/);
+  await expect(start({ binary: "/no/such/redlatch" })).rejects.toThrow(/no.such.redlatch: .* must name a program/);
+  const folder = mkdtempSync(path.join(tmpdir(), "redlatch größer "));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = path.join(folder, "redlatch");
+  const head = Buffer.alloc(64);
+  head.write("\x7fELF", "latin1");
+  head[18] = 40; // 32-bit ARM
+  writeFileSync(file, head, { mode: 0o644 });
+  await expect(start({ binary: file })).rejects.toThrow(/for another system or processor/);
+  chmodSync(file, 0o755);
+  await expect(start({ binary: file })).rejects.toThrow(/for another system or processor/);
+  writeFileSync(path.join(folder, "script"), "#!/bin/sh\n", { mode: 0o644 });
+  await expect(start({ binary: path.join(folder, "script") })).rejects.toThrow(/may not execute it/);
 });
 
 test("a server starts, tells its ports, and stops", async () => {

@@ -102,6 +102,18 @@ def test_a_program_that_is_not_there_is_named(monkeypatch):
         Server().start()
 
 
+def test_a_program_of_another_processor_is_told(monkeypatch, tmp_path):
+    program = tmp_path / "größer als redlatch"
+    monkeypatch.setenv("REDLATCH_BINARY", str(program))
+    # An ELF file for 32-bit ARM.
+    program.write_bytes(b"\x7fELF\x01\x01\x01" + bytes(11) + b"\x28" + bytes(45))
+    with pytest.raises(StartError, match="this user may not execute it"):
+        Server().start()
+    program.chmod(0o755)
+    with pytest.raises(StartError, match="another system or processor. Install the wheel for this one"):
+        Server().start()
+
+
 def test_a_program_that_is_another_one_is_named(monkeypatch):
     monkeypatch.setenv("REDLATCH_BINARY", "/bin/echo")
     with pytest.raises(StartError, match="'/bin/echo' is not redlatch: it said '--port auto"):

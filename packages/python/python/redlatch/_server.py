@@ -5,10 +5,10 @@ Rule    a server never outlives the process that started it, however that ends.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
-import select
 import shutil
 import subprocess
 import sys
@@ -98,7 +98,7 @@ class Server:
                 command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment
             )
         except OSError as error:
-            raise StartError(f"{command[0]}: {error.strerror}") from error
+            raise StartError(f"{command[0]}: {error.strerror}{_advice(error)}") from error
         # Stops a server that the program forgets, also at the end of the interpreter.
         weakref.finalize(self, _end, process, os.getpid())
         line = _first_line(process)
@@ -197,10 +197,26 @@ class Server:
         return f"<redlatch.Server {self._ready.get('url', 'stopped')}>"
 
 
+def _advice(error: OSError) -> str:
+    """What to do about a program that cannot be started."""
+    if error.errno == errno.ENOEXEC or getattr(error, "winerror", None) in (193, 216):
+        return ": it is for another system or processor. Install the wheel for this one, or name another program in REDLATCH_BINARY"
+    if isinstance(error, PermissionError):
+        return ": this user may not execute it, or the file system is mounted with noexec"
+    if isinstance(error, FileNotFoundError):
+        return ": REDLATCH_BINARY, or the argument 'binary', must name a program that is there"
+    return ""
+
+
 def _first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    readable, _, _ = select.select([process.stdout], [], [], TIMEOUT)
-    return process.stdout.readline() if readable else ""
+    """The first line that the server writes; empty if there is none in time. A thread reads: Windows cannot wait for a pipe."""
+    stream = process.stdout
+    assert stream
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.append(stream.readline()), daemon=True)
+    reader.start()
+    reader.join(TIMEOUT)
+    return lines[0] if lines else ""
 
 
 def _end(process: subprocess.Popen[str], owner: int) -> str:

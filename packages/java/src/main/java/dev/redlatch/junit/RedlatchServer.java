@@ -1,7 +1,6 @@
 package dev.redlatch.junit;
 
 import java.io.BufferedReader;
-import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
@@ -53,7 +52,7 @@ public final class RedlatchServer implements AutoCloseable {
      * @param flags further flags of the program
      */
     public static RedlatchServer start(int nodes, String... flags) {
-        String binary = findBinary();
+        String binary = Binary.find();
         List<String> command = new ArrayList<>(List.of(binary, "--port", "auto", "--ready-json"));
         command.addAll(List.of("--enable-test-commands", "local"));
         command.addAll(List.of("--exit-with-parent", Long.toString(ProcessHandle.current().pid())));
@@ -180,21 +179,6 @@ public final class RedlatchServer implements AutoCloseable {
             throw new IllegalStateException("not the line of a redlatch that is ready: " + ready);
         }
         return found.group(1);
-    }
-
-    private static String findBinary() {
-        String named = System.getenv("REDLATCH_BINARY");
-        if (named != null && !named.isEmpty()) {
-            return named;
-        }
-        String path = System.getenv().getOrDefault("PATH", "");
-        for (String folder : path.split(File.pathSeparator)) {
-            File file = new File(folder, "redlatch");
-            if (!folder.isEmpty() && file.isFile() && file.canExecute()) {
-                return file.getPath();
-            }
-        }
-        throw new IllegalStateException("there is no program 'redlatch' in PATH, and REDLATCH_BINARY is not set");
     }
 
     /** The line of JSON that the server prints once it accepts connections. */

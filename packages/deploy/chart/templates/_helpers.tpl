@@ -1,0 +1,74 @@
+{{- define "redlatch.name" -}}
+{{- if contains "redlatch" .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-redlatch" .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "redlatch.selector" -}}
+app.kubernetes.io/name: redlatch
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "redlatch.labels" -}}
+{{ include "redlatch.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* What both kinds of pods have, but their containers. */}}
+{{- define "redlatch.pod" -}}
+# Kubernetes would set REDLATCH_PORT for the service of this name.
+enableServiceLinks: false
+automountServiceAccountToken: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+# Longer than shutdown-timeout, 10 seconds.
+terminationGracePeriodSeconds: 30
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* What both kinds of containers have, but variables, probes and volumes. */}}
+{{- define "redlatch.container" -}}
+name: redlatch
+image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+ports:
+  - {name: redis, containerPort: 6379}
+  - {name: http, containerPort: 9379}
+resources: {{- toYaml .Values.resources | nindent 2 }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "redlatch.env" -}}
+- name: REDLATCH_REQUIREPASS
+  valueFrom:
+    secretKeyRef: {name: {{ .Values.auth.secret | quote }}, key: {{ .Values.auth.key | quote }}}
+# Metrics and health. Probes and Prometheus name the address of the pod. /metrics asks for the password: Prometheus
+# sends it by basic_auth, without a username.
+- {name: REDLATCH_HTTP_PORT, value: "9379"}
+- {name: REDLATCH_HTTP_BIND, value: "0.0.0.0"}
+{{- range $name, $value := .Values.settings }}
+- name: REDLATCH_{{ $name | upper | replace "-" "_" }}
+  value: {{ $value | toString | quote }}
+{{- end }}
+{{- end -}}

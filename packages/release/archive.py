@@ -1,0 +1,142 @@
+"""Archives that are the same bytes for the same files and date; and the tar.gz or zip of a platform.
+
+Rule    entries are sorted, belong to root, and have the time of the release. Programs may be executed, nothing else.
+"""
+
+import gzip
+import io
+import pathlib
+import shutil
+import tarfile
+import tempfile
+import zipfile
+
+from .common import LICENCES, ROOT, Release, output
+from .targets import Target
+
+DOCUMENTS = ["README.md", *LICENCES, "docs", "packages/deploy"]
+COMPLETIONS = {"bash": "redlatch.bash", "fish": "redlatch.fish", "zsh": "_redlatch"}
+COMPLETIONS_OF_WINDOWS = {"powershell": "_redlatch.ps1", "bash": "redlatch.bash"}
+IS_PROGRAM = 0o111
+# 9 takes three times as long for half a percent.
+LEVEL = 6
+# A zip has no older times.
+ZIP_SECONDS_MIN = 315_532_800
+
+
+def subcommands(program: pathlib.Path) -> list[str]:
+    """The names in the list of `--help`."""
+    listed = output(program, "--help").split("Commands:\n")[1].split("\n\n")[0]
+    return [line.split()[0] for line in listed.splitlines() if line.split()[0] != "help"]
+
+
+def write_pages(folder: pathlib.Path, host_program: pathlib.Path) -> None:
+    """Man pages, by the names that `man` finds them by."""
+    folder.mkdir(parents=True)
+    (folder / "redlatch.1").write_text(output(host_program, "man"), encoding="utf-8")
+    for name in subcommands(host_program):
+        (folder / f"redlatch-{name}.1").write_text(output(host_program, "man", name), encoding="utf-8")
+
+
+def write_completions(folder: pathlib.Path, host_program: pathlib.Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True)
+    for shell, name in files.items():
+        (folder / name).write_text(output(host_program, "completions", shell), encoding="utf-8")
+
+
+def copy_program(program: pathlib.Path, to: pathlib.Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(program, to)
+    to.chmod(0o755)
+
+
+def copy_licences(folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in LICENCES:
+        shutil.copyfile(ROOT / name, folder / name)
+
+
+def stage(folder: pathlib.Path, program: pathlib.Path, target: Target, host_program: pathlib.Path) -> None:
+    """Puts everything that the archive of a platform has into a folder. Windows has no `man`."""
+    copy_program(program, folder / target.program)
+    for name in DOCUMENTS:
+        place = folder / name.removeprefix("packages/")
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, place, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+        else:
+            shutil.copyfile(ROOT / name, place)
+    if target.system == "windows":
+        write_completions(folder / "completions", host_program, COMPLETIONS_OF_WINDOWS)
+    else:
+        write_pages(folder / "man", host_program)
+        write_completions(folder / "completions", host_program, COMPLETIONS)
+
+
+def mode(path: pathlib.Path) -> int:
+    return 0o755 if path.is_dir() or path.stat().st_mode & IS_PROGRAM and is_program(path) else 0o644
+
+
+def is_program(path: pathlib.Path) -> bool:
+    """A clone on some systems has all files executable: only these are."""
+    return path.stem == "redlatch" and path.suffix in ("", ".exe")
+
+
+def tar_of(folder: pathlib.Path, prefix: str, seconds: int, owners: dict[str, tuple[int, int]] | None = None) -> bytes:
+    """All below `folder` as a tar; `prefix` is put in front of the names. `owners` has the users of names, and the modes."""
+
+    def plain(entry: tarfile.TarInfo, path: pathlib.Path) -> tarfile.TarInfo:
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        entry.mtime = seconds
+        entry.mode = 0o777 if entry.issym() else mode(path)
+        if owners and entry.name in owners:
+            entry.uid, entry.mode = owners[entry.name]
+            entry.gid = entry.uid
+        return entry
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(folder.rglob("*")):
+            name = prefix + path.relative_to(folder).as_posix()
+            tar.add(path, name, recursive=False, filter=lambda entry, path=path: plain(entry, path))
+    return packed.getvalue()
+
+
+def gzipped(data: bytes) -> bytes:
+    return gzip.compress(data, LEVEL, mtime=0)
+
+
+def zip_entry(name: str, seconds: int, executable: bool) -> zipfile.ZipInfo:
+    """An entry of a zip: as made on Unix, deflated."""
+    moment = Release("", max(seconds, ZIP_SECONDS_MIN), pathlib.Path()).moment
+    entry = zipfile.ZipInfo(name, (moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second))
+    entry.create_system = 3
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = (0o100755 if executable else 0o100644) << 16
+    return entry
+
+
+def zip_of(folder: pathlib.Path, prefix: str, seconds: int) -> bytes:
+    """All files below `folder` as a zip; `prefix` is put in front of the names."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            name = prefix + path.relative_to(folder).as_posix()
+            archive.writestr(zip_entry(name, seconds, mode(path) == 0o755), path.read_bytes(), compresslevel=LEVEL)
+    return packed.getvalue()
+
+
+def pack(release: Release, program: pathlib.Path, target: Target, host_program: pathlib.Path, bill: str) -> pathlib.Path:
+    """Writes the archive of a platform: a zip for Windows, else a tar.gz."""
+    name = f"redlatch-{release.version}-{target.triple}"
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent)
+        stage(folder / name, program, target, host_program)
+        (folder / name / "sbom.cdx.json").write_text(bill, encoding="utf-8")
+        if target.system == "windows":
+            file = release.out / f"{name}.zip"
+            file.write_bytes(zip_of(folder, "", release.seconds))
+        else:
+            file = release.out / f"{name}.tar.gz"
+            file.write_bytes(gzipped(tar_of(folder, "", release.seconds)))
+    return file

@@ -1,0 +1,100 @@
+"""Calls cargo, with a linker and a C compiler for the target.
+
+Zig brings both for Linux and macOS: `pip install cargo-zigbuild ziglang`. For macOS it lacks Apple's frameworks, which only an SDK has.
+Linking takes no more than the names in them, so these are written here: what the crate `sysinfo` calls.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+from .common import ROOT, Failure, output
+from .targets import Target, machine_here
+
+# Profiles of Cargo.toml: their folders below cargo's target directory have the same name.
+RELEASE = "release"
+WHEEL = "wheel"
+# Older ones Rust does not build for.
+MACOS_OLDEST = {"x86_64": "10.12", "aarch64": "11.0"}
+FRAMEWORKS = {
+    "CoreFoundation": """CFDataGetBytes CFDataGetLength CFDataGetTypeID CFGetTypeID CFRelease CFRetain CFStringCreateWithBytesNoCopy
+        kCFAllocatorDefault kCFAllocatorNull""",
+    "IOKit": """IOIteratorNext IOObjectRelease IORegistryEntryCreateCFProperty IORegistryEntryGetName IOServiceGetMatchingServices
+        IOServiceMatching kIOMasterPortDefault""",
+}
+FRAMEWORK = """--- !tapi-tbd
+tbd-version: 4
+targets: [ arm64-macos, x86_64-macos ]
+install-name: '/System/Library/Frameworks/{name}.framework/Versions/A/{name}'
+exports:
+  - targets: [ arm64-macos, x86_64-macos ]
+    symbols: [ {symbols} ]
+...
+"""
+
+
+def feature_flags(features: str) -> list[str]:
+    if features in ("all", "default"):
+        return ["--all-features"] if features == "all" else []
+    return ["--no-default-features", "--features", features]
+
+
+def target_folder() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def write_frameworks() -> pathlib.Path:
+    """Writes the names in the frameworks as the linker reads them, and returns the folder."""
+    folder = target_folder().absolute() / "frameworks"
+    for name, symbols in FRAMEWORKS.items():
+        file = folder / f"{name}.framework/{name}.tbd"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        names = ", ".join(f"_{symbol}" for symbol in symbols.split())
+        file.write_text(FRAMEWORK.format(name=name, symbols=names), encoding="utf-8")
+    return folder
+
+
+def needs_frameworks(target: Target) -> bool:
+    return target.system == "macos" and not target.runs_here and "SDKROOT" not in os.environ
+
+
+def compiler(target: Target) -> tuple[str, dict[str, str]]:
+    """The command in place of `cargo`, and the variables that it needs."""
+    name = f"CC_{target.triple.replace('-', '_')}"
+    oldest = {"MACOSX_DEPLOYMENT_TARGET": MACOS_OLDEST[target.machine]} if target.system == "macos" else {}
+    if name in os.environ or target.runs_here and target.libc != "musl":
+        return "cargo", oldest
+    if target.triple == f"{machine_here()}-unknown-linux-musl" and shutil.which("musl-gcc"):
+        return "cargo", {name: "musl-gcc"}
+    if target.system == "windows" and shutil.which("x86_64-w64-mingw32-gcc"):
+        return "cargo", {}
+    if shutil.which("cargo-zigbuild"):
+        return "cargo-zigbuild", oldest
+    packages = {"windows": "gcc-mingw-w64-x86-64", "linux": "musl-tools" if target.runs_here else ""}
+    package = packages.get(target.system)
+    by_hand = f"apt-get install {package}, or " if package else ""
+    raise Failure(f"a C compiler for {target.triple} is missing: {by_hand}pip install cargo-zigbuild ziglang, or set {name}")
+
+
+def build(target: Target, features: str, profile: str) -> pathlib.Path:
+    """Builds the program for `target`, and returns it."""
+    library = pathlib.Path(output("rustc", "--print", "sysroot").strip()) / "lib/rustlib" / target.triple
+    if not library.exists():
+        raise Failure(f"Rust's target {target.triple} is not installed: rustup target add {target.triple}")
+    cargo, variables = compiler(target)
+    command = [cargo, "rustc", "--profile", profile, "--locked", "--bin", "redlatch", "--target", target.triple]
+    command += feature_flags(features)
+    if needs_frameworks(target):
+        command += ["--", "-C", f"link-arg=-F{write_frameworks()}"]
+    if subprocess.run(command, cwd=ROOT, env=dict(os.environ, **variables)).returncode != 0:
+        raise Failure(f"cargo cannot build for {target.triple}")
+    return target_folder() / target.triple / profile / target.program
+
+
+def build_here(features: str) -> pathlib.Path:
+    """Builds a program of this machine that writes man pages and completions: quickly, in cargo's development profile."""
+    command = ["cargo", "build", "--locked", "--bin", "redlatch", *feature_flags(features)]
+    if subprocess.run(command, cwd=ROOT).returncode != 0:
+        raise Failure("cargo cannot build the program of this machine that writes the man pages: name one with --host-binary")
+    return target_folder() / "debug" / ("redlatch.exe" if os.name == "nt" else "redlatch")

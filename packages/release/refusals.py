@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""What packages/release.py refuses, and that it says what to do; and that the same files come out of it each time.
+
+    packages/release/refusals.py PROGRAM
+
+PROGRAM is a static one of this machine. Programs of other kinds are heads without bodies, made here.
+"""
+
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PACKAGES = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(PACKAGES))
+
+from release import program, wheel  # noqa: E402
+from release.common import Failure  # noqa: E402
+
+PROGRAM = pathlib.Path()
+X86, ARM = 62, 183
+
+
+def elf(machine: int, loader: bytes = b"", section: int = 0, more: bytes = b"") -> bytes:
+    """An ELF file with one program header, the loader's name, and one section of this type."""
+    head = b"\x7fELF\x02\x01" + bytes(10) + struct.pack("<HHI", 2, machine, 1)
+    head += struct.pack("<QQQ", 0, 64, 120) + struct.pack("<IHHHHHH", 0, 64, 56, 1, 64, 1, 0)
+    segment = struct.pack("<IIQQQQ", 3 if loader else 1, 0, 184, 0, 0, len(loader)) + bytes(16)
+    return head + segment + struct.pack("<II", 0, section) + bytes(56) + loader + more
+
+
+def pe(machine: int, symbols: int = 0) -> bytes:
+    return b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0" + struct.pack("<HHIII", machine, 1, 0, 0, symbols)
+
+
+def mach(machine: int, oldest: tuple[int, int] = (11, 0)) -> bytes:
+    head = b"\xcf\xfa\xed\xfe" + struct.pack("<IIIII", machine, 0, 2, 2, 40) + bytes(8)
+    return head + struct.pack("<IIQ", 0x1B, 16, 0) + struct.pack("<IIII", 0x32, 24, 1, oldest[0] << 16 | oldest[1] << 8) + bytes(8)
+
+
+class Heads(unittest.TestCase):
+    """What the head of a program tells."""
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="größer als ")))
+
+    def read(self, data: bytes) -> program.Program:
+        file = self.folder / "redlatch"
+        file.write_bytes(data)
+        return program.read(file)
+
+    def test_each_platform_is_told_from_the_others(self) -> None:
+        heads = {
+            "x86_64-unknown-linux-musl": elf(X86),
+            "aarch64-unknown-linux-musl": elf(ARM),
+            "x86_64-unknown-linux-gnu": elf(X86, b"/lib64/ld-linux-x86-64.so.2\0"),
+            "aarch64-unknown-linux-gnu": elf(ARM, b"/lib/ld-linux-aarch64.so.1\0"),
+            "x86_64-pc-windows-gnu": pe(0x8664),
+            "x86_64-apple-darwin": mach(0x01000007),
+            "aarch64-apple-darwin": mach(0x0100000C),
+        }
+        for triple, data in heads.items():
+            self.assertEqual(self.read(data).target.triple, triple)
+
+    def test_the_wheel_asks_for_the_newest_glibc_that_the_program_does(self) -> None:
+        versions = b"\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.17\0GLIBC_PRIVATE\0"
+        made = self.read(elf(X86, b"/lib64/ld-linux-x86-64.so.2\0", more=versions))
+        self.assertEqual(made.needs, (2, 34))
+        self.assertEqual(wheel.tags(made), ["manylinux_2_34_x86_64"])
+        self.assertEqual(wheel.tags(self.read(elf(ARM)))[-1], "musllinux_1_1_aarch64")
+        self.assertEqual(wheel.tags(self.read(pe(0x8664))), ["win_amd64"])
+
+    def test_the_wheel_asks_for_the_macos_that_the_program_does(self) -> None:
+        for oldest, tag in {(10, 12): "macosx_11_0_arm64", (11, 0): "macosx_11_0_arm64", (15, 2): "macosx_15_0_arm64"}.items():
+            self.assertEqual(wheel.tags(self.read(mach(0x0100000C, oldest))), [tag])
+        self.assertEqual(wheel.tags(self.read(mach(0x01000007, (10, 12)))), ["macosx_10_12_x86_64"])
+
+    def test_symbols_are_found(self) -> None:
+        self.assertTrue(self.read(elf(X86, section=2)).has_symbols)
+        self.assertTrue(self.read(pe(0x8664, symbols=9)).has_symbols)
+        self.assertFalse(self.read(pe(0x8664)).has_symbols)
+
+    def test_other_files_are_refused(self) -> None:
+        wrong = {
+            b"#!/bin/sh\n": "is not a 64-bit program",
+            b"": "is not a 64-bit program",
+            elf(X86)[:70]: "is damaged",
+            b"\x7fELF\x01\x01" + bytes(60): "is not a 64-bit program of Linux",
+            elf(40): "a processor that no release has",
+            elf(X86, b"/lib/ld-musl-x86_64.so.1\0"): "is not static",
+            pe(0x14C): "a processor that no release has",
+            b"MZ" + bytes(70): "it has no PE header",
+            b"MZ": "is damaged",
+            mach(0x0100000C)[:50]: "is damaged",
+        }
+        for data, words in wrong.items():
+            with self.assertRaisesRegex(Failure, words):
+                self.read(data)
+
+
+class Refusals(unittest.TestCase):
+    """What the command says."""
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="größer als ")))
+        self.out = self.folder / "out"
+
+    def release(self, *words: str | pathlib.Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, PACKAGES / "release.py", "--out", self.out, *words]
+        return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, encoding="utf-8")
+
+    def refuses(self, words: str, *arguments: str | pathlib.Path, **variables: str) -> None:
+        done = self.release(*arguments, **variables)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(words, done.stderr)
+        self.assertTrue(done.stderr.startswith("release: ") and "Traceback" not in done.stderr, done.stderr)
+
+    def test_a_program_that_is_not_there(self) -> None:
+        self.refuses("build it with 'cargo build --release'", "--binary", self.folder / "missing")
+        self.refuses("cannot be read", "--binary", self.folder)
+
+    def test_a_program_for_another_platform(self) -> None:
+        self.refuses("or build the other one", "--binary", PROGRAM, "--target", "x86_64-pc-windows-gnu")
+        self.refuses("there is no target riscv64", "--target", "riscv64gc-unknown-linux-gnu")
+
+    def test_more_targets_than_programs(self) -> None:
+        targets = ["--target", "x86_64-pc-windows-gnu", "--target", "aarch64-apple-darwin"]
+        self.refuses("2 targets for 1 programs", "--binary", PROGRAM, *targets)
+
+    def test_a_program_that_is_not_stripped(self) -> None:
+        file = self.folder / "redlatch"
+        file.write_bytes(elf(X86, section=2))
+        self.refuses("build it with --release", "--binary", file)
+
+    def test_a_program_of_another_version(self) -> None:
+        file = self.folder / "redlatch.exe"
+        file.write_bytes(pe(0x8664))
+        self.refuses("is not version", "--binary", file)
+
+    def test_a_program_that_cannot_run_here_although_it_should(self) -> None:
+        file = self.folder / "redlatch"
+        file.write_bytes(PROGRAM.read_bytes()[:4096])
+        self.refuses("is damaged", "--binary", file)
+        shutil.copyfile(PROGRAM, file)
+        file.chmod(0o644)
+        self.refuses("cannot be run on this machine: Permission denied", "--binary", file)
+
+    def test_packages_of_linux_around_a_program_that_is_not_static(self) -> None:
+        file = self.folder / "redlatch"
+        file.write_bytes(elf(X86, b"/lib64/ld-linux-x86-64.so.2\0"))
+        for kind in ["--deb", "--rpm", "--image", "--jar"]:
+            self.refuses("a static program: --target x86_64-unknown-linux-musl", "--binary", file, kind)
+
+    def test_addresses(self) -> None:
+        for url in ["", "http://example.com", 'https://example.com/"', "https://"]:
+            self.refuses("it must be the https address", "--binary", PROGRAM, "--homebrew", "--url", url)
+        self.refuses("takes the archive for Windows", "--binary", PROGRAM, "--scoop", "--url", "https://example.com")
+
+    def test_a_date_that_is_none(self) -> None:
+        self.refuses("it must be a number of seconds", "--chart", SOURCE_DATE_EPOCH="today")
+
+    def test_a_folder_that_cannot_be_written(self) -> None:
+        self.out.write_text("a file")
+        self.refuses("a folder to write to", "--chart")
+        self.out = self.out / "below"
+        self.refuses("a folder to write to", "--binary", PROGRAM)
+
+    def test_the_same_files_each_time(self) -> None:
+        """Also for sums of an earlier run: they are kept while their files are there."""
+        first = self.release("--chart", "--sdist")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        made = {file.name: file.read_bytes() for file in self.out.iterdir()}
+        self.assertEqual(len(made), 3, list(made))
+        for file in made:
+            (self.out / file).unlink() if file != "SHA256SUMS" else None
+        self.assertEqual(self.release("--sdist").returncode, 0)
+        self.assertNotIn("chart", (self.out / "SHA256SUMS").read_text())
+        self.assertEqual(self.release("--chart").returncode, 0)
+        self.assertEqual({file.name: file.read_bytes() for file in self.out.iterdir()}, made)
+
+
+if __name__ == "__main__":
+    PROGRAM = pathlib.Path(sys.argv.pop(1)).absolute()
+    unittest.main()

@@ -1,0 +1,154 @@
+"""Wheels around a program, and the sdist.
+
+A wheel is assembled here and not by maturin, which builds a program for each: one program serves the archive, the package for Node
+and the wheel, and a wheel for any platform is made on any machine. The metadata are those of packages/python/pyproject.toml.
+
+Source  https://packaging.python.org, "Binary distribution format", "Core metadata", "Platform compatibility tags"; PEP 770.
+"""
+
+import base64
+import hashlib
+import pathlib
+import tempfile
+import tomllib
+import zipfile
+
+from .archive import LEVEL, gzipped, tar_of, zip_entry
+from .common import LICENCES, ROOT, Failure, Release, output
+from .program import Program
+
+PACKAGE = ROOT / "packages/python"
+MODULE = PACKAGE / "python/redlatch"
+# A static program runs with any C library: these are the oldest tags that pip knows.
+STATIC_TAGS = ["manylinux_2_17_{machine}", "manylinux2014_{machine}", "musllinux_1_1_{machine}"]
+GLIBC_MIN = (2, 17)
+# In the sdist pyproject.toml is at the top.
+MOVED = {
+    '"../../Cargo.toml"': '"Cargo.toml"',
+    'python-source = "python"': 'python-source = "packages/python/python"',
+    'readme = "README.md"': 'readme = "packages/python/README.md"',
+}
+# The oldest macOS that there are tags for: Rust builds for no older one.
+MACOS_MIN = {"x86_64": (10, 12), "aarch64": (11, 0)}
+MACOS_MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
+
+
+def tags(program: Program) -> list[str]:
+    """The platforms that pip installs the wheel on."""
+    target = program.target
+    if target.is_static:
+        return [tag.format(machine=target.machine) for tag in STATIC_TAGS]
+    if target.system == "linux":
+        major, minor = max(program.needs, GLIBC_MIN)
+        return [f"manylinux_{major}_{minor}_{target.machine}"]
+    if target.system == "windows":
+        return [{"x86_64": "win_amd64", "aarch64": "win_arm64"}[target.machine]]
+    major, minor = max(program.needs, MACOS_MIN[target.machine])
+    # Since macOS 11 tags have no second number.
+    return [f"macosx_{major}_{minor if major == 10 else 0}_{MACOS_MACHINES[target.machine]}"]
+
+
+def project() -> dict:
+    return tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def metadata(version: str) -> str:
+    """METADATA, and PKG-INFO: what the index shows."""
+    about = project()
+    lines = [
+        "Metadata-Version: 2.4",
+        f"Name: {about['name']}",
+        f"Version: {version}",
+        f"Summary: {about['description']}",
+        f"Keywords: {','.join(about['keywords'])}",
+        f"License-Expression: {about['license']}",
+        *[f"License-File: {name}" for name in LICENCES],
+        *[f"Classifier: {classifier}" for classifier in about["classifiers"]],
+        f"Requires-Python: {about['requires-python']}",
+        "Description-Content-Type: text/markdown; charset=UTF-8; variant=GFM",
+    ]
+    return "\n".join(lines) + "\n\n" + (PACKAGE / about["readme"]).read_text(encoding="utf-8")
+
+
+def entry_points() -> str:
+    groups = project()["entry-points"]
+    lines = [line for name, points in groups.items() for line in [f"[{name}]", *[f"{key}={value}" for key, value in points.items()]]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def module_files() -> list[pathlib.Path]:
+    return sorted(file for file in MODULE.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def contents(release: Release, program: Program, bill: str) -> dict[str, bytes]:
+    """The files of a wheel but RECORD. The program is a script, which pip puts beside Python."""
+    about = f"redlatch-{release.version}"
+    wheel = ["Wheel-Version: 1.0", "Generator: redlatch", "Root-Is-Purelib: false"]
+    wheel += [f"Tag: py3-none-{tag}" for tag in tags(program)]
+    files = {f"redlatch/{file.relative_to(MODULE).as_posix()}": file.read_bytes() for file in module_files()}
+    files[f"{about}.data/scripts/{program.target.program}"] = program.path.read_bytes()
+    files[f"{about}.dist-info/METADATA"] = metadata(release.version).encode()
+    files[f"{about}.dist-info/WHEEL"] = ("\n".join(wheel) + "\n").encode()
+    files[f"{about}.dist-info/entry_points.txt"] = entry_points().encode()
+    files[f"{about}.dist-info/sboms/redlatch.cdx.json"] = bill.encode()
+    for name in LICENCES:
+        files[f"{about}.dist-info/licenses/{name}"] = (ROOT / name).read_bytes()
+    return files
+
+
+def record(files: dict[str, bytes], name: str) -> bytes:
+    """RECORD: a line for each file, its own without a digest."""
+
+    def digest(data: bytes) -> str:
+        return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+    lines = [f"{file},sha256={digest(data)},{len(data)}\n" for file, data in files.items()]
+    return "".join([*lines, f"{name},,\n"]).encode()
+
+
+def pack(release: Release, program: Program, bill: str) -> pathlib.Path:
+    """Writes the wheel of a program."""
+    files = contents(release, program, bill)
+    name = f"redlatch-{release.version}.dist-info/RECORD"
+    files[name] = record(files, name)
+    wheel = release.out / f"redlatch-{release.version}-py3-none-{'.'.join(tags(program))}.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file, data in files.items():
+            is_program = ".data/scripts/" in file
+            archive.writestr(zip_entry(file, release.seconds, is_program), data, compresslevel=LEVEL)
+    return wheel
+
+
+def tracked(*names: str) -> list[str]:
+    """The files of the repository below these names."""
+    files = output("git", "ls-files", "-z", "--", *names).split("\0")[:-1]
+    if not files:
+        raise Failure(f"git has no files {', '.join(names)}: the sdist is made in a clone of the repository")
+    return files
+
+
+def sdist_sources() -> list[str]:
+    """What cargo and maturin read. The image is built from the same files: .dockerignore lists them."""
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    read_by_cargo = [f":(glob){line[1:]}" for line in lines if line.startswith("!")]
+    return tracked(*read_by_cargo, "README.md", "packages/python/python", "packages/python/README.md")
+
+
+def pack_sdist(release: Release) -> pathlib.Path:
+    """Writes the sdist: pip builds the wheel of its machine from it, with maturin and cargo."""
+    name = f"redlatch-{release.version}"
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent) / name
+        for file in sdist_sources():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes((ROOT / file).read_bytes())
+        text = (PACKAGE / "pyproject.toml").read_text(encoding="utf-8")
+        for old, new in MOVED.items():
+            if text.count(old) != 1:
+                raise Failure(f"pyproject.toml has no single '{old}', which the sdist replaces")
+            text = text.replace(old, new)
+        (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+        (folder / "PKG-INFO").write_text(metadata(release.version), encoding="utf-8")
+        archive = release.out / f"{name}.tar.gz"
+        archive.write_bytes(gzipped(tar_of(pathlib.Path(parent), "", release.seconds)))
+    return archive
