@@ -140,20 +140,15 @@ impl Request {
             Step::Release { .. } | Step::Renew { .. } => Duration::ZERO,
         };
         let mut retry = Retry::within(Some(wait));
-        match retry.ask(server, async |locks, left| self.ask(locks, left, taker).await).await {
+        match retry.ask(server, |locks, left| self.ask(locks, left, taker)).await {
             Err(Error::Held(held)) => Ok(Answer::Held(held)),
             Err(error) => Err(Failure::of_lock(&error, retry.has_answered())),
             Ok(answer) => Ok(answer),
         }
     }
 
-    async fn ask<T: Taker>(
-        &self,
-        locks: &Locks,
-        left: Option<Duration>,
-        taker: &T,
-    ) -> Result<Answer, Error> {
-        let (key, owner) = (&self.key, &self.owner);
+    async fn ask<T: Taker>(&self, locks: Locks, left: Option<Duration>, taker: &T) -> Result<Answer, Error> {
+        let (key, owner, locks) = (&self.key, &self.owner, &locks);
         let is_done = match &self.step {
             Step::Take { terms, .. } => {
                 let hold = self.take(locks, terms, left.unwrap_or_default(), taker).await?;
@@ -168,7 +163,7 @@ impl Request {
         };
         match is_done {
             true => Ok(Answer::Released),
-            false => Ok(Answer::Lost(explained(locks, key, Some(owner)).await.unwrap_or_default())),
+            false => Ok(Answer::Lost(explained(locks, key, owner).await.unwrap_or_default())),
         }
     }
 
@@ -190,7 +185,9 @@ impl Request {
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            place = self.place_in_queue(locks) => taker.waits(held.as_deref(), &self.wait(held.as_deref(), place)),
+            place = self.place_in_queue(locks) => {
+                taker.waits(held.as_deref(), &waiting(&self.key, place, held.as_deref()));
+            }
         }
         answer.await
     }
@@ -198,10 +195,9 @@ impl Request {
     /// Where in the queue this request is, from 1 on; `None` if the server does not tell.
     async fn place_in_queue(&self, locks: &Locks) -> Option<usize> {
         for _ in 0..PLACE_TRIES {
-            let waiters = locks.waiters(&self.key).await.ok()?;
-            let is_ours = |owner: Option<&Vec<u8>>| owner == Some(&self.owner);
-            if let Some(place) = waiters.iter().position(|waiting| is_ours(waiting.owner.as_ref())) {
-                return Some(place + 1);
+            match place_of(locks, &self.key, &self.owner).await {
+                Ok(None) => {}
+                place => return place.ok()?,
             }
             // The request is on its way.
             sleep(PLACE_PAUSE).await;
@@ -216,14 +212,6 @@ impl Request {
             Step::Renew { .. } => "renewed",
             Step::Take { .. } => "taken",
         }
-    }
-
-    /// Says that the lock is waited for.
-    fn wait(&self, held: Option<&Held>, place: Option<usize>) -> String {
-        let place = place.map(|place| format!(", at place {place} of its queue")).unwrap_or_default();
-        let lines = held.map(texts::lines).unwrap_or_default();
-        let text = format!("waiting for {}{place}\n{lines}", texts::readable(&self.key));
-        text.trim_end().to_owned()
     }
 
     /// Says that the owner does not hold the lock, and what the server knows of it.
@@ -258,11 +246,27 @@ impl Request {
     }
 }
 
+/// Says that a lock is waited for.
+pub(super) fn waiting(key: &[u8], place: Option<usize>, held: Option<&Held>) -> String {
+    let place = place.map(|place| format!(", at place {place} of its queue")).unwrap_or_default();
+    let lines = held.map(texts::lines).unwrap_or_default();
+    let text = format!("waiting for {}{place}\n{lines}", texts::readable(key));
+    text.trim_end().to_owned()
+}
+
+/// Where in the queue an owner is, from 1 on; `None` if it does not wait.
+///
+/// # Errors
+/// The server does not tell.
+pub(super) async fn place_of(locks: &Locks, key: &[u8], owner: &[u8]) -> Result<Option<usize>, Error> {
+    let waiters = locks.waiters(key).await?;
+    let is_ours = |owned: Option<&Vec<u8>>| owned.is_some_and(|owned| owned == owner);
+    Ok(waiters.iter().position(|waiting| is_ours(waiting.owner.as_ref())).map(|place| place + 1))
+}
+
 /// What has happened to the lock, in sentences; the server may have no LOCK commands, or not tell this user.
-pub(super) async fn explained(locks: &Locks, key: &[u8], owner: Option<&[u8]>) -> Result<Vec<String>, Error> {
-    let mut words: Vec<&[u8]> = vec![b"LOCK.EXPLAIN", key];
-    words.extend(owner.iter().flat_map(|owner| [&b"OWNER"[..], owner]));
-    let reply = locks.open_for(key).await?.call(&words).await?;
+pub(super) async fn explained(locks: &Locks, key: &[u8], owner: &[u8]) -> Result<Vec<String>, Error> {
+    let reply = locks.open_for(key).await?.call(&[b"LOCK.EXPLAIN", key, b"OWNER", owner]).await?;
     Ok(reply.items().iter().filter_map(Reply::text).map(texts::readable).collect())
 }
 
