@@ -4,7 +4,7 @@
 //! Rule    a call that is cancelled, or whose client has gone, leaves the queue, and gives a lock back that it was granted in
 //!         that moment. Nothing else is released unless it is asked for.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use redlatch_client::wire::{Target, random};
 use redlatch_client::{Acquire, Error, Held, Hold, HoldEvents, Locks, Trust, Waiting};
 use rmcp::RoleServer;
-use rmcp::model::{Implementation, ProgressNotificationParam};
+use rmcp::model::{Implementation, ProgressNotificationParam, RequestId};
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -39,6 +39,8 @@ pub(super) struct Agent {
     pub(super) holds: Arc<Holds>,
     /// The locks that are being taken.
     taking: Mutex<HashSet<Id>>,
+    /// The last calls that were granted a lock, each with its token, until another call names that lock.
+    granted: Mutex<VecDeque<(RequestId, Id, Option<u64>)>>,
     closed: watch::Receiver<bool>,
 }
 
@@ -60,8 +62,8 @@ impl Agent {
         given: Option<Vec<u8>>,
         closed: watch::Receiver<bool>,
     ) -> Self {
-        let (holds, taking) = (Arc::new(Holds::new()), Mutex::default());
-        Self { server, given, made: OnceLock::new(), holds, taking, closed }
+        let (holds, taking, granted) = (Arc::new(Holds::new()), Mutex::default(), Mutex::default());
+        Self { server, given, made: OnceLock::new(), holds, taking, granted, closed }
     }
 
     /// Does what a tool is asked for.
@@ -136,7 +138,13 @@ impl Agent {
         let Answer::Taken(hold) = &answer else {
             return Ok(outcome(&request, &answer));
         };
-        let was_held = self.holds.taken(id, hold, taker.events.into_inner(), context.peer.clone());
+        let was_held = self.holds.taken(id.clone(), hold, taker.events.into_inner(), context.peer.clone());
+        self.is_known(&id);
+        if !was_held {
+            let mut granted = self.granted.lock();
+            granted.truncate(GRANTED_MAX);
+            granted.push_front((context.id.clone(), id, hold.token));
+        }
         let mut outcome = outcome(&request, &answer);
         if was_held {
             outcome.text += "\nThis owner held it already: its lease begins anew.";
@@ -169,10 +177,30 @@ impl Agent {
         Ok(())
     }
 
+    /// The client has cancelled a call, whose answer it ignores, also if that is on its way.
+    pub(super) async fn cancelled(&self, call: &RequestId) {
+        let found = {
+            let mut granted = self.granted.lock();
+            let at = granted.iter().position(|(id, ..)| id == call);
+            at.and_then(|at| granted.remove(at))
+        };
+        let Some((_, id, Some(token))) = found else { return };
+        self.holds.ended(&id);
+        let locks = Locks::at(self.server.0.clone(), self.server.1.clone());
+        // It is given up after a while: the lock ends with its lease then.
+        let _ = timeout(GIVE_BACK_MAX, locks.release_token(&id.0, &id.1, token)).await;
+    }
+
+    /// The agent names a lock, so it has the answer to the call that took it.
+    fn is_known(&self, id: &Id) {
+        self.granted.lock().retain(|(_, granted, _)| granted != id);
+    }
+
     /// Renews or releases a lock.
     async fn ask(&self, request: &Request) -> Result<Outcome, Failure> {
-        let answer = request.answered(&self.server, &NoTaker).await?;
         let id = (request.key.clone(), request.owner.clone());
+        self.is_known(&id);
+        let answer = request.answered(&self.server, &NoTaker).await?;
         match (&answer, &request.step) {
             (Answer::Taken(hold), _) => self.holds.renewed(&id, hold),
             // Another hold of this owner may go on.
@@ -481,6 +509,8 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// What a model is shown of a list.
 const LISTED_MAX: usize = 100;
 const NAME_CHARS_MAX: usize = 64;
+/// Calls that may be cancelled when they have been answered already.
+const GRANTED_MAX: usize = 100;
 /// How long a call that has ended looks after the lock, and how often.
 const GIVE_BACK_MAX: Duration = Duration::from_secs(2);
 const GIVE_BACK_PAUSE: Duration = Duration::from_millis(5);

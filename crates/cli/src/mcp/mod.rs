@@ -13,10 +13,10 @@ mod tools;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ContentBlock,
+    ErrorData, Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer, ServerInitializeError, ServiceExt};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, ServerInitializeError, ServiceExt};
 use tokio::sync::{Semaphore, watch};
 
 use super::exit::{self, Failure};
@@ -110,6 +110,12 @@ impl ServerHandler for Handler {
             self.agent.holds.set_level(context.meta.log_level());
         }
         self.call(request, &context).await.map(CallToolResponse::from)
+    }
+
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
+        if let Some(call) = &cancelled.request_id {
+            self.agent.cancelled(call).await;
+        }
     }
 
     #[expect(deprecated, reason = "hosts of older protocols choose the messages that they show")]
