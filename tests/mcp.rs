@@ -12,6 +12,8 @@ mod host;
 #[cfg(feature = "mcp")]
 mod hostile;
 #[cfg(feature = "mcp")]
+mod other_servers;
+#[cfg(feature = "mcp")]
 mod sdks;
 #[cfg(feature = "mcp")]
 mod waiting;

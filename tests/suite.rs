@@ -83,7 +83,8 @@ mod support;
 mod tidy;
 mod transcripts;
 
-/// The table of clients, which the README's table is made from, and the projects that the tests of a cluster and of agents run.
+/// The table of clients, which the README's table is made from, and the projects that the tests of a cluster and of agents
+/// run.
 #[allow(dead_code, reason = "`cargo test --test clients` uses the rest")]
 mod clients {
     #[cfg(any(feature = "etcd", feature = "mcp"))]

@@ -178,6 +178,7 @@ fn an_agent_is_told_that_a_lock_is_lost_and_that_somebody_waits() {
     let (mut one, mut other) = (Host::of(&server, "one"), Host::of(&server, "other"));
     let owner =
         one.done("take", json!({ "key": "db", "lease": "10m" }))["owner"].as_str().unwrap().to_owned();
+    one.done("take", json!({ "key": "db", "lease": "10m" }));
     other.begin("take", json!({ "key": "db", "wait": "1h" }));
     let message = one.notified("notifications/message");
     assert_eq!((&message["level"], &message["logger"]), (&json!("notice"), &json!("redlatch")));

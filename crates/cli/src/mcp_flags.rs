@@ -24,9 +24,10 @@ pub(super) struct Options {
 }
 
 pub(super) fn command() -> Command {
-    let help = "The owner of locks: a name that no other agent uses. [default: that of the client, and a random number]";
+    let help = "The owner of locks: a name that no other agent uses. [default: that of the client, and a \
+                random number]";
     let command = Command::new("mcp")
-        .about("Gives coding agents locks, as tools of the Model Context Protocol, on the standard input and output.")
+        .about("Gives coding agents locks, as tools of the Model Context Protocol.")
         .arg(owner().required(false).help(help))
         .after_help(HELP);
     with_url(command)
@@ -42,4 +43,5 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Action, Fault> {
 }
 
 const HELP: &str = "\
-Exit codes: 0 when the client closes the connection; 64 for bad options; 69 if it does so before it has begun. See docs/mcp.md.";
+Speaks the protocol on the standard input and output. Exit codes: 0 when the client closes the connection; 64 for bad
+options; 69 if it does so before it has begun. See docs/mcp.md.";

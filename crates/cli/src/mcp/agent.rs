@@ -118,7 +118,8 @@ impl Agent {
         let Some(_alone) = Alone::enter(&self.taking, &id) else {
             let [key, owner] = [&id.0, &id.1].map(|bytes| texts::readable(bytes));
             let fault = format!(
-                "{owner} is taking {key} already, by another call: if you are another agent, say who you are by 'agent'"
+                "{owner} is taking {key} already, by another call: if you are another agent, say who you are \
+                 by 'agent'"
             );
             return Err(Failure(FAILED, fault));
         };

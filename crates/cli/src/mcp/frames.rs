@@ -1,6 +1,7 @@
 //! Messages of the protocol on two streams: one line of JSON each.
 //!
-//! Rule    a line is bounded before it is read whole. What cannot be read is answered with an error, and the next line is read.
+//! Rule    a line is bounded before it is read whole. What cannot be read is answered with an error, and the next line
+//!         is read.
 //! Rule    reading may be interrupted at any point, as the SDK does it: a line that has begun goes on with the next call.
 
 use std::sync::Arc;

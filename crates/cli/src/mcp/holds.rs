@@ -2,7 +2,8 @@
 //!
 //! Owns    a task for each lock that has a connection of its own, on which the server tells its loss and who waits.
 //! Rule    each event is told twice: by a notification at once, and with the next answer, which is what a model reads.
-//! Time    a lock is over at the end of its lease as this process counts it, if the server says nothing: the connection may be gone.
+//! Time    a lock is over at the end of its lease as this process counts it, if the server says nothing: the connection
+//!         may be gone.
 
 // The protocol of 2026-07-28 deprecates messages; hosts of older ones show them.
 #![expect(deprecated, reason = "there is no other notification for what happens to a lock")]

@@ -1,4 +1,4 @@
-//! The tools, each a row: what a model reads of it, its arguments, the schema of its answers.
+//! The tools, each a row: what a model reads of it, its arguments, the fields of its answers.
 
 use std::sync::Arc;
 
@@ -23,8 +23,7 @@ pub(super) struct Tool {
     title: &'static str,
     about: &'static str,
     pub(super) arguments: &'static [Argument],
-    /// The fields of an answer that are always there, and those that may be.
-    answer: fn() -> [Value; 2],
+    answer: &'static [Field],
     changes_locks: bool,
     pub(super) call: Call,
 }
@@ -49,6 +48,29 @@ pub(super) enum Kind {
     Time,
 }
 
+/// A field of an answer.
+#[derive(Debug)]
+struct Field {
+    name: &'static str,
+    shape: Shape,
+    /// Whether each answer has it.
+    is_certain: bool,
+    help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Flag,
+    Number,
+    /// A whole number, or null.
+    NumberOrNone,
+    /// An object, or null.
+    ObjectOrNone,
+    Objects,
+    Text,
+    Texts,
+}
+
 /// The tool of that name.
 pub(super) fn find(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|tool| tool.name == name)
@@ -66,25 +88,13 @@ pub(super) fn list() -> Vec<model::Tool> {
 
 impl Tool {
     fn listed(&self) -> model::Tool {
-        let required: Vec<&str> = self
-            .arguments
-            .iter()
-            .filter(|argument| argument.is_required)
-            .map(|argument| argument.name)
-            .collect();
-        let properties: JsonObject =
-            self.arguments.iter().map(|argument| (argument.name.to_owned(), argument.schema())).collect();
-        let mut input = object(properties, required);
+        let arguments = self.arguments.iter().map(|argument| (argument.name, argument.schema()));
+        let required = self.arguments.iter().filter(|argument| argument.is_required);
+        let mut input = object(arguments, required.map(|argument| argument.name));
         input.insert("additionalProperties".to_owned(), false.into());
-        let [always, sometimes] =
-            (self.answer)().map(|fields| fields.as_object().cloned().unwrap_or_default());
-        let required: Vec<&str> = always.keys().map(String::as_str).collect();
-        let notices = (
-            "notices".to_owned(),
-            json!({ "type": "array", "items": { "type": "string" }, "description": NOTICES }),
-        );
-        let fields = always.clone().into_iter().chain(sometimes).chain([notices]).collect();
-        let output = object(fields, required);
+        let fields = self.answer.iter().chain([&NOTICES]).map(|field| (field.name, field.schema()));
+        let certain = self.answer.iter().filter(|field| field.is_certain);
+        let output = object(fields, certain.map(|field| field.name));
         let annotations = ToolAnnotations::with_title(self.title)
             .read_only(!self.changes_locks)
             .destructive(false)
@@ -111,7 +121,29 @@ impl Argument {
     }
 }
 
-fn object(properties: JsonObject, required: Vec<&str>) -> JsonObject {
+impl Field {
+    fn schema(&self) -> Value {
+        let mut schema = match self.shape {
+            Shape::Flag => json!({ "type": "boolean" }),
+            Shape::Number => json!({ "type": "integer" }),
+            Shape::NumberOrNone => json!({ "type": ["integer", "null"] }),
+            Shape::ObjectOrNone => json!({ "type": ["object", "null"] }),
+            Shape::Objects => json!({ "type": "array", "items": { "type": "object" } }),
+            Shape::Text => json!({ "type": "string" }),
+            Shape::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+        };
+        schema["description"] = self.help.into();
+        schema
+    }
+}
+
+/// The schema of an object.
+fn object<'n>(
+    properties: impl Iterator<Item = (&'n str, Value)>,
+    required: impl Iterator<Item = &'n str>,
+) -> JsonObject {
+    let properties: JsonObject = properties.map(|(name, schema)| (name.to_owned(), schema)).collect();
+    let required: Vec<&str> = required.collect();
     let schema = json!({ "type": "object", "properties": properties, "required": required });
     schema.as_object().cloned().unwrap_or_default()
 }
@@ -124,22 +156,46 @@ const fn may(name: &'static str, kind: Kind, help: &'static str) -> Argument {
     Argument { name, kind, is_required: false, help }
 }
 
+const fn always(name: &'static str, shape: Shape, help: &'static str) -> Field {
+    Field { name, shape, is_certain: true, help }
+}
+
+const fn sometimes(name: &'static str, shape: Shape, help: &'static str) -> Field {
+    Field { name, shape, is_certain: false, help }
+}
+
 const KEY: Argument = must("key", Kind::Text, "The name of the lock, such as db:migrations.");
 const AGENT: Argument = may(
     "agent",
     Kind::Text,
-    "Your own name, if several agents share this connection: each has locks of its own then. Always use the same one.",
+    "Your own name, if several agents share this connection: each has locks of its own then. Always use \
+     the same one.",
 );
 const TOKEN: Argument = may("token", Kind::Number, "Only the hold with this token, not a later one.");
+
+const ITS_KEY: Field = always("key", Shape::Text, "The name of the lock.");
+const OWNER: Field = always("owner", Shape::Text, "The name under which this agent takes locks.");
+const ITS_TOKEN: Field =
+    sometimes("token", Shape::NumberOrNone, "The fencing token: a later holder has a higher one.");
+const LEASE: Field = sometimes("lease", Shape::NumberOrNone, "The lease, in milliseconds.");
+const UNTIL: Field =
+    sometimes("until", Shape::NumberOrNone, "When the lease ends, as Unix time in milliseconds.");
+const EXPLAINED: Field =
+    sometimes("explained", Shape::Texts, "What the server knows of the lock, if it is lost.");
+const FREE: Field = always("free", Shape::Flag, "Whether nobody holds the lock.");
+const HELD: Field = always("held", Shape::ObjectOrNone, "Who holds the lock, with the fields of LOCK.WHO.");
+const NOTICES: Field =
+    sometimes("notices", Shape::Texts, "What has happened to locks of this agent since the last answer.");
 
 const TOOLS: &[Tool] = &[
     Tool {
         name: "take",
         title: "Take a lock",
-        about: "Takes a lock before you touch what it protects, such as a database, a file or a release. While you hold it, no \
-                other agent gets it. The lock ends with its lease: renew it before each further step, and release it when \
-                you are done. If somebody else holds it, the answer says who, why and until when: do not go on without the lock. Do \
-                something else, or call again with wait.",
+        about: "Takes a lock before you touch what it protects, such as a database, a file or a release. \
+                While you hold it, no other agent gets it. The lock ends with its lease: renew it before each \
+                further step, and release it when you are done. If somebody else holds it, the answer says \
+                who, why and until when: do not go on without the lock. Do something else, or call again \
+                with wait.",
         arguments: &[
             KEY,
             may(
@@ -159,56 +215,53 @@ const TOOLS: &[Tool] = &[
             may("of", Kind::Number, "How many permits the semaphore has."),
             AGENT,
         ],
-        answer: || {
-            [
-                step("taken"),
-                json!({
-                    "token": or_null("integer", "The fencing token: a later holder has a higher one."),
-                    "lease": or_null("integer", "The lease, in milliseconds."),
-                    "until": or_null("integer", "When the lease ends, as Unix time in milliseconds."),
-                    "held": or_null("object", "Who holds the lock, if it is not taken."),
-                }),
-            ]
-        },
+        answer: &[
+            always("taken", Shape::Flag, "Whether this agent holds the lock now."),
+            ITS_KEY,
+            OWNER,
+            ITS_TOKEN,
+            LEASE,
+            UNTIL,
+            Field { is_certain: false, ..HELD },
+        ],
         changes_locks: true,
         call: Call::Take,
     },
     Tool {
         name: "renew",
         title: "Renew a lock",
-        about: "Begins the lease of a lock anew that you hold. Call it before each further step. If it fails, you have lost the \
-                lock: stop, and look at what others have changed.",
+        about: "Begins the lease of a lock anew that you hold. Call it before each further step. If it \
+                fails, you have lost the lock: stop, and look at what others have changed.",
         arguments: &[
             KEY,
             may("lease", Kind::Time, "The new length of the lease. Default: that which the lock has."),
             TOKEN,
             AGENT,
         ],
-        answer: || {
-            [
-                step("renewed"),
-                json!({
-                    "token": or_null("integer", "The fencing token."),
-                    "lease": or_null("integer", "The lease, in milliseconds."),
-                    "until": or_null("integer", "When the lease ends, as Unix time in milliseconds."),
-                    "explained": texts("What the server knows of the lock, if it is lost."),
-                }),
-            ]
-        },
+        answer: &[
+            always("renewed", Shape::Flag, "Whether this agent still holds the lock."),
+            ITS_KEY,
+            OWNER,
+            ITS_TOKEN,
+            LEASE,
+            UNTIL,
+            EXPLAINED,
+        ],
         changes_locks: true,
         call: Call::Renew,
     },
     Tool {
         name: "release",
         title: "Release a lock",
-        about: "Gives a lock back that you hold. If it fails, you have lost the lock before: others may have changed what it protects.",
+        about: "Gives a lock back that you hold. If it fails, you have lost the lock before: others may have \
+                changed what it protects.",
         arguments: &[KEY, TOKEN, AGENT],
-        answer: || {
-            [
-                step("released"),
-                json!({ "explained": texts("What the server knows of the lock, if it is lost.") }),
-            ]
-        },
+        answer: &[
+            always("released", Shape::Flag, "Whether this agent held the lock until now."),
+            ITS_KEY,
+            OWNER,
+            EXPLAINED,
+        ],
         changes_locks: true,
         call: Call::Release,
     },
@@ -221,16 +274,11 @@ const TOOLS: &[Tool] = &[
             may("mine", Kind::Flag, "Only those that you hold. Excludes pattern."),
             AGENT,
         ],
-        answer: || {
-            [
-                json!({
-                    "locks": { "type": "array", "items": { "type": "object" }, "description": "The locks, with the fields of LOCK.WHO." },
-                    "more": { "type": "integer", "description": "How many further locks there are." },
-                    "whole": { "type": "boolean", "description": "Whether all nodes of a cluster have answered." },
-                }),
-                json!({}),
-            ]
-        },
+        answer: &[
+            always("locks", Shape::Objects, "The locks, with the fields of LOCK.WHO."),
+            always("more", Shape::Number, "How many further locks there are."),
+            always("whole", Shape::Flag, "Whether all nodes of a cluster have answered."),
+        ],
         changes_locks: false,
         call: Call::List,
     },
@@ -239,94 +287,67 @@ const TOOLS: &[Tool] = &[
         title: "Ask who holds a lock",
         about: "Says who holds a lock, why, since when and until when, and who waits for it.",
         arguments: &[KEY],
-        answer: || {
-            [
-                json!({
-                    "key": { "type": "string" },
-                    "free": { "type": "boolean", "description": "Whether nobody holds it." },
-                    "held": or_null("object", "The lock, with the fields of LOCK.WHO."),
-                    "queue": { "type": "array", "items": { "type": "object" }, "description": "Who waits, first come first, at most 100." },
-                }),
-                json!({}),
-            ]
-        },
+        answer: &[
+            ITS_KEY,
+            FREE,
+            HELD,
+            always("queue", Shape::Objects, "Who waits, first come first, at most 100."),
+        ],
         changes_locks: false,
         call: Call::Who,
     },
     Tool {
         name: "wait",
         title: "Wait until a lock is free",
-        about: "Returns when nobody holds the lock, and takes nothing: another agent may be faster. To get the lock, call take with \
-                wait.",
+        about: "Returns when nobody holds the lock, and takes nothing: another agent may be faster. To get \
+                the lock, call take with wait.",
         arguments: &[KEY, may("timeout", Kind::Time, "How long to wait. Default: 30s.")],
-        answer: || {
-            [
-                json!({
-                    "key": { "type": "string" },
-                    "free": { "type": "boolean", "description": "Whether nobody holds it." },
-                    "held": or_null("object", "Who holds it, with the fields of LOCK.WHO."),
-                }),
-                json!({}),
-            ]
-        },
+        answer: &[ITS_KEY, FREE, HELD],
         changes_locks: false,
         call: Call::Wait,
     },
     Tool {
         name: "explain",
         title: "Explain a lock",
-        about: "Says in sentences what has happened to a lock: who holds it, who waits, how earlier holds have ended.",
+        about: "Says in sentences what has happened to a lock: who holds it, who waits, how earlier holds \
+                have ended.",
         arguments: &[KEY, AGENT],
-        answer: || {
-            [
-                json!({ "key": { "type": "string" }, "sentences": texts("What has happened, the latest first.") }),
-                json!({}),
-            ]
-        },
+        answer: &[ITS_KEY, always("sentences", Shape::Texts, "How the lock stands, and what has happened to it.")],
         changes_locks: false,
         call: Call::Explain,
     },
 ];
-
-/// The fields of an answer that says what has come of a request.
-fn step(what: &str) -> Value {
-    json!({
-        what: { "type": "boolean" },
-        "key": { "type": "string" },
-        "owner": { "type": "string", "description": "The name under which this agent takes locks." },
-    })
-}
-
-fn or_null(kind: &str, about: &str) -> Value {
-    json!({ "type": [kind, "null"], "description": about })
-}
-
-fn texts(about: &str) -> Value {
-    json!({ "type": "array", "items": { "type": "string" }, "description": about })
-}
-
-const NOTICES: &str = "What has happened to locks of this connection since the last answer.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_says_what_it_does_and_what_each_argument_means() {
+    fn a_tool_says_what_it_does_and_what_each_name_means() {
         for tool in list() {
-            assert!(tool.description.is_some_and(|about| about.ends_with('.')), "{}", tool.name);
-            let properties = tool.input_schema["properties"].as_object().expect("properties");
-            for (name, schema) in properties {
-                let help = schema["description"].as_str().expect("a description");
-                assert!(help.ends_with('.'), "{} {name}: {help}", tool.name);
+            let about = tool.description.expect("what it does");
+            assert!(about.ends_with('.') && !about.contains("  "), "{}: {about}", tool.name);
+            for schema in [&*tool.input_schema, &*tool.output_schema.expect("a schema of its answers")] {
+                let properties = schema["properties"].as_object().expect("properties");
+                for (name, property) in properties {
+                    let help = property["description"].as_str().expect("a description");
+                    assert!(help.ends_with('.') && !help.contains("  "), "{} {name}: {help}", tool.name);
+                }
+                for name in schema["required"].as_array().expect("names") {
+                    let name = name.as_str().expect("a name");
+                    assert!(properties.contains_key(name), "{} {name}", tool.name);
+                }
             }
-            let output = tool.output_schema.expect("a schema of the answer");
-            for name in output["required"].as_array().expect("names") {
-                assert!(
-                    output["properties"].get(name.as_str().expect("a name")).is_some(),
-                    "{} {name}",
-                    tool.name
-                );
+        }
+    }
+
+    #[test]
+    fn a_name_means_one_tool_and_one_argument() {
+        for tool in TOOLS {
+            assert!(std::ptr::eq(find(tool.name).expect("a tool"), tool), "{}", tool.name);
+            for argument in tool.arguments {
+                let same = tool.arguments.iter().filter(|other| other.name == argument.name);
+                assert_eq!(same.count(), 1, "{} {}", tool.name, argument.name);
             }
         }
     }
