@@ -76,32 +76,25 @@ impl Agent {
         arguments: &Arguments,
         context: &Context,
     ) -> Result<Outcome, Failure> {
+        // What takes a lock looks after it when the call ends early; the others just end.
+        let looked = async {
+            match tool.call {
+                Call::Explain => self.explain(arguments, context).await,
+                Call::List => self.list(arguments, context).await,
+                Call::Release => self.release(arguments, context).await,
+                Call::Renew => self.renew(arguments, context).await,
+                Call::Take => self.take(arguments, context).await,
+                Call::Wait => self.wait(arguments).await,
+                Call::Who => self.who(arguments).await,
+            }
+        };
         if tool.call == Call::Take {
-            return self.take(arguments, context).await;
+            return looked.await;
         }
         tokio::select! {
             biased;
             () = self.ended(context) => Err(cancelled()),
-            outcome = self.look(tool.call, arguments, context) => outcome,
-        }
-    }
-
-    async fn look(&self, call: Call, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
-        match call {
-            Call::Explain => self.explain(arguments, context).await,
-            Call::List => self.list(arguments, context).await,
-            Call::Release => {
-                let step = Step::Release { token: arguments.number("token") };
-                self.ask(&self.request(step, arguments, context)?).await
-            }
-            Call::Renew => {
-                let lease = lease(arguments)?;
-                let step = Step::Renew { token: arguments.number("token"), lease };
-                self.ask(&self.request(step, arguments, context)?).await
-            }
-            Call::Take => self.take(arguments, context).await,
-            Call::Wait => self.wait(arguments).await,
-            Call::Who => self.who(arguments).await,
+            outcome = looked => outcome,
         }
     }
 
@@ -195,6 +188,16 @@ impl Agent {
     /// The agent names a lock, so it has the answer to the call that took it.
     fn is_known(&self, id: &Id) {
         self.granted.lock().retain(|(_, granted, _)| granted != id);
+    }
+
+    async fn renew(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
+        let step = Step::Renew { token: arguments.number("token"), lease: lease(arguments)? };
+        self.ask(&self.request(step, arguments, context)?).await
+    }
+
+    async fn release(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
+        let step = Step::Release { token: arguments.number("token") };
+        self.ask(&self.request(step, arguments, context)?).await
     }
 
     /// Renews or releases a lock.
