@@ -6,7 +6,7 @@
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use crate::support::binary::{Directory, Running, ask, redlatch, refusal};
+use crate::support::binary::{Directory, Running, ask, ended, redlatch, refusal};
 
 mod cluster_mode {
     use super::*;
@@ -70,10 +70,7 @@ mod cluster_mode {
 
     /// The exit code, the output and what is said on the error stream of `redlatch ARGUMENTS`, asked of a server.
     fn asked(server: &Running, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let url = format!("redis://{}", server.address());
-        let output = redlatch().args(arguments).env("REDLATCH_URL", url).output().expect("redlatch starts");
-        let [said, told] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));
-        (output.status.code(), said, told)
+        ended(redlatch().args(arguments).env("REDLATCH_URL", server.url()))
     }
 
     /// The first words of the lines of a table, without its header.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use redlatch_cli::load::{self, Dialect, Failure, Hold, Keys, Live, Node, Plan, R
 use serde_json::Value;
 
 use crate::mutex::broken::{Broken, Fault};
-use crate::support::binary::{self, Directory, Running, ask, redlatch};
+use crate::support::binary::{self, Directory, Running, ask, ended, redlatch};
 use crate::support::real::RealServer;
 
 fn plan(urls: &[&str], dialect: Dialect) -> Plan {
@@ -75,9 +75,7 @@ fn command(arguments: &[&str]) -> std::process::Command {
 }
 
 fn output(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = command(arguments).output().unwrap();
-    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (status.code(), stdout, stderr)
+    ended(command(arguments))
 }
 
 mod dialects {

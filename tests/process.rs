@@ -705,7 +705,7 @@ mod subcommands {
                 }
             }
             for _ in 0..3 {
-                let url = format!("redis://{}", server.address());
+                let url = server.url();
                 let health = redlatch().args(["health", &url]).output().unwrap();
                 assert!(health.status.success(), "{health:?}");
             }

@@ -13,19 +13,15 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::support::binary::{Running, redlatch, signal};
+use crate::support::binary::{Running, ended, redlatch, signal};
 use crate::support::real::RealServer;
 use crate::support::stream::Peer;
 use crate::support::words::request;
 
 fn server() -> Running {
     Running::start(redlatch().args(["--port", "auto"]))
-}
-
-fn url(server: &Running) -> String {
-    format!("redis://{}", server.address())
 }
 
 /// `redlatch run --url URL ARGUMENTS`.
@@ -44,12 +40,6 @@ fn is_ignored(name: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
     mask & (1 << (number - 1)) != 0
-}
-
-fn output(mut command: Command) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = command.output().unwrap();
-    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    (status.code(), stdout, stderr)
 }
 
 /// A `redlatch run` whose command runs, in lines.
@@ -101,11 +91,11 @@ mod commands {
     fn the_exit_status_is_that_of_the_command() {
         let server = server();
         for (script, code) in [("true", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)] {
-            let ended = output(run(&url(&server), &["lock:a", "--", "sh", "-c", script]));
-            assert_eq!(ended.0, Some(code), "{script}: {ended:?}");
+            let (got, said, told) = ended(run(&server.url(), &["lock:a", "--", "sh", "-c", script]));
+            assert_eq!(got, Some(code), "{script}: {said}{told}");
         }
         for (command, code) in [("/no/such/command", 127), ("/", 126)] {
-            assert_eq!(output(run(&url(&server), &["lock:a", "--", command])).0, Some(code), "{command}");
+            assert_eq!(ended(run(&server.url(), &["lock:a", "--", command])).0, Some(code), "{command}");
             assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n", "the lock is released");
         }
     }
@@ -114,7 +104,7 @@ mod commands {
     fn arguments_and_streams_reach_the_command_untouched() {
         let server = server();
         let mut command =
-            run(&url(&server), &["lock:a", "--", "sh", "-c", "cat; printf '<%s>' \"$@\"; echo no >&2"]);
+            run(&server.url(), &["lock:a", "--", "sh", "-c", "cat; printf '<%s>' \"$@\"; echo no >&2"]);
         let odd = OsString::from_vec(vec![b'\xff', b'=']);
         command.args(["sh", "two words", "", "--help", "-", "--"]).arg(odd);
         let mut process =
@@ -130,7 +120,7 @@ mod commands {
         let server = server();
         let script = "echo ready; echo $REDLATCH_KEY; echo $REDLATCH_OWNER; echo $REDLATCH_TOKEN; \
                       echo $REDLATCH_DEADLINE; cat >/dev/null";
-        let mut command = run(&url(&server), &["lock:a", "--", "sh", "-c", script]);
+        let mut command = run(&server.url(), &["lock:a", "--", "sh", "-c", script]);
         command.env("REDLATCH_TOKEN", "of an outer lock");
         let mut holder = Holder::start(command);
         assert_eq!(holder.line(), "lock:a");
@@ -159,10 +149,10 @@ mod commands {
             &["--shared", "lock:a", "lock:b", "--", "true"],
             &["--wait", "1s", "--no-wait", "lock:a", "--", "true"],
         ] {
-            let (code, _, said) = output(run(&url(&server), arguments));
+            let (code, _, said) = ended(run(&server.url(), arguments));
             assert_eq!((code, said.lines().count()), (Some(64), 1), "{arguments:?}: {said}");
         }
-        assert_eq!(output(run("http://localhost", &["lock:a", "--", "true"])).0, Some(64));
+        assert_eq!(ended(run("http://localhost", &["lock:a", "--", "true"])).0, Some(64));
     }
 
     #[test]
@@ -170,7 +160,7 @@ mod commands {
         let server = server();
         // The output ends when the last process that has it has ended.
         let (code, stdout, _) =
-            output(run(&url(&server), &["lock:a", "--", "sh", "-c", "tail -f /dev/null & echo done"]));
+            ended(run(&server.url(), &["lock:a", "--", "sh", "-c", "tail -f /dev/null & echo done"]));
         assert_eq!((code, stdout.as_str()), (Some(0), "done\n"));
     }
 
@@ -179,7 +169,7 @@ mod commands {
         let printed = |arguments: &[&str]| {
             let mut command = redlatch();
             command.args(arguments);
-            let (code, stdout, stderr) = output(command);
+            let (code, stdout, stderr) = ended(command);
             assert_eq!(code, Some(0), "{arguments:?}: {stderr}");
             stdout
         };
@@ -209,7 +199,7 @@ mod holding {
     #[test]
     fn the_lock_is_held_while_the_command_runs_and_no_longer() {
         let server = server();
-        let holder = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        let holder = Holder::start(run(&server.url(), &[&["lock:a"], HOLD].concat()));
         assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n");
         assert_eq!(server.ask("SET lock:a other NX PX 1000"), "$-1\r\n");
         assert_eq!(holder.end().0, Some(0));
@@ -219,16 +209,16 @@ mod holding {
     #[test]
     fn a_lock_that_is_held_is_refused_with_all_that_is_known_and_the_command_does_not_run() {
         let server = server();
-        let holder = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        let holder = Holder::start(run(&server.url(), &[&["lock:a"], HOLD].concat()));
         for arguments in [&["--no-wait"][..], &["--wait", "0"], &["--wait", "10ms"], &["--if-held", "fail"]] {
             let arguments = [arguments, &["lock:a", "--", "echo", "ran"]].concat();
-            let (code, stdout, said) = output(run(&url(&server), &arguments));
+            let (code, stdout, said) = ended(run(&server.url(), &arguments));
             assert_eq!((code, stdout.as_str()), (Some(75), ""), "{arguments:?}: {said}");
             for part in ["lock:a is held", "key:    lock:a", "holder: ", "lease:  ", "queue:  "] {
                 assert!(said.contains(part), "{part}: {said}");
             }
         }
-        let skipped = output(run(&url(&server), &["--if-held", "skip", "lock:a", "--", "echo", "ran"]));
+        let skipped = ended(run(&server.url(), &["--if-held", "skip", "lock:a", "--", "echo", "ran"]));
         assert_eq!((skipped.0, skipped.1.as_str()), (Some(0), ""));
         assert_eq!(holder.end().0, Some(0));
     }
@@ -236,8 +226,8 @@ mod holding {
     #[test]
     fn it_waits_for_the_lock_as_long_as_it_takes() {
         let server = server();
-        let first = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
-        let mut second = run(&url(&server), &["lock:a", "--", "echo", "ran"]);
+        let first = Holder::start(run(&server.url(), &[&["lock:a"], HOLD].concat()));
+        let mut second = run(&server.url(), &["lock:a", "--", "echo", "ran"]);
         let second = second.stdout(Stdio::piped()).spawn().unwrap();
         assert_eq!(first.end().0, Some(0));
         assert_eq!(second.wait_with_output().unwrap().stdout, b"ran\n");
@@ -246,8 +236,8 @@ mod holding {
     #[test]
     fn a_signal_ends_the_wait_and_the_queue_knows() {
         let server = server();
-        let first = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
-        let mut second = run(&url(&server), &["lock:a", "--", "echo", "ran"]);
+        let first = Holder::start(run(&server.url(), &[&["lock:a"], HOLD].concat()));
+        let mut second = run(&server.url(), &["lock:a", "--", "echo", "ran"]);
         let mut second = second.stdout(Stdio::piped()).spawn().unwrap();
         // It has connected, and caught its signals before.
         while server.ask("LOCK.WAITERS lock:a") == "*0\r\n" {}
@@ -260,8 +250,8 @@ mod holding {
     #[test]
     fn min_hold_leaves_the_lock_for_the_rest_of_its_time() {
         let server = server();
-        let ended = output(run(&url(&server), &["--min-hold", "1h", "lock:a", "--", "true"]));
-        assert_eq!(ended.0, Some(0), "{ended:?}");
+        let (code, said, told) = ended(run(&server.url(), &["--min-hold", "1h", "lock:a", "--", "true"]));
+        assert_eq!(code, Some(0), "{said}{told}");
         // It has no TTL until the server has seen the end of the connection.
         let left = loop {
             match server.ask("PTTL lock:a").trim_start_matches(':').trim_end().parse::<i64>().unwrap() {
@@ -277,7 +267,7 @@ mod holding {
         let server = server();
         for options in [&["lock:a"][..], &["--shared", "lock:b"], &["lock:c", "lock:d"]] {
             let options = [&["--min-hold", "1s"], options, &["--", "true"]].concat();
-            assert_eq!(output(run(&url(&server), &options)).0, Some(0), "{options:?}");
+            assert_eq!(ended(run(&server.url(), &options)).0, Some(0), "{options:?}");
         }
         while server.ask("EXISTS lock:a lock:b lock:c lock:d") != ":0\r\n" {}
         let counted = server.ask("INFO locks");
@@ -287,9 +277,9 @@ mod holding {
     #[test]
     fn several_keys_are_taken_all_or_none() {
         let server = server();
-        let holder = Holder::start(run(&url(&server), &[&["lock:b", "lock:a"], HOLD].concat()));
+        let holder = Holder::start(run(&server.url(), &[&["lock:b", "lock:a"], HOLD].concat()));
         assert_eq!(server.ask("EXISTS lock:a lock:b"), ":2\r\n");
-        let (code, _, said) = output(run(&url(&server), &["--no-wait", "lock:c", "lock:a", "--", "true"]));
+        let (code, _, said) = ended(run(&server.url(), &["--no-wait", "lock:c", "lock:a", "--", "true"]));
         assert_eq!(code, Some(75), "{said}");
         assert!(said.contains("lock:a is held"), "{said}");
         assert_eq!(server.ask("EXISTS lock:c"), ":0\r\n");
@@ -305,13 +295,13 @@ mod holding {
             &real.url(),
             &[&["lock:a", "--lease", "1s", "--kill-grace", "0"], HOLD].concat(),
         ));
-        let (code, _, said) = output(run(&real.url(), &["--wait", "1500ms", "lock:a", "--", "true"]));
+        let (code, _, said) = ended(run(&real.url(), &["--wait", "1500ms", "lock:a", "--", "true"]));
         assert_eq!(code, Some(75), "the lock is renewed: {said}");
         let second = run(&real.url(), &["lock:a", "--", "sh", "-c", "echo \"<$REDLATCH_TOKEN>\""]);
         let (code, said) = holder.end();
         assert!(code == Some(0) && said.contains("no LOCK commands"), "{said}");
-        assert_eq!(output(second).1, "<>\n");
-        assert_eq!(output(run(&real.url(), &["lock:a", "lock:b", "--", "true"])).0, Some(64));
+        assert_eq!(ended(second).1, "<>\n");
+        assert_eq!(ended(run(&real.url(), &["lock:a", "lock:b", "--", "true"])).0, Some(64));
     }
 }
 
@@ -329,7 +319,7 @@ mod signals {
             "{traps} echo ready; until [ ${{#n}} = {} ] || [ $SECONDS -gt 60 ]; do :; done",
             names.len()
         );
-        let mut holder = Holder::start(run(&url(&server), &["lock:a", "--", "bash", "-c", &script]));
+        let mut holder = Holder::start(run(&server.url(), &["lock:a", "--", "bash", "-c", &script]));
         for name in names {
             signal(&holder.process, name);
             assert_eq!(holder.line(), name);
@@ -341,7 +331,7 @@ mod signals {
     fn sigterm_leaves_no_orphan() {
         let server = server();
         let mut holder = Holder::start(run(
-            &url(&server),
+            &server.url(),
             &["lock:a", "--", "sh", "-c", "echo ready; echo $$; tail -f /dev/null"],
         ));
         let command = holder.line();
@@ -359,7 +349,7 @@ mod signals {
     fn a_signal_that_was_ignored_before_stays_ignored() {
         let server = server();
         let hold = ["--", "sh", "-c", "echo ready; cat >/dev/null; grep SigIgn /proc/self/status"];
-        let url = url(&server);
+        let url = server.url();
         let inner = [&["run", "--url", &url, "lock:a"], &hold[..]].concat();
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_redlatch")]).args(inner);
@@ -383,7 +373,7 @@ mod signals {
         let script = "trap 'echo got INT; exit 3' INT; read line; echo read $line; until [ $SECONDS -gt 60 ]; do :; done";
         // setsid makes the terminal the controlling one of a session, as a login does.
         let mut command = Command::new("setsid");
-        command.args(["--ctty", env!("CARGO_BIN_EXE_redlatch"), "run", "--url", &url(&server), "lock:a"]);
+        command.args(["--ctty", env!("CARGO_BIN_EXE_redlatch"), "run", "--url", &server.url(), "lock:a"]);
         command.args(["--", "bash", "-c", script]);
         command.stdin(pty.slave.try_clone().unwrap()).stdout(pty.slave.try_clone().unwrap());
         let mut process = command.stderr(pty.slave).spawn().unwrap();
@@ -416,7 +406,7 @@ mod loss {
         let options = ["--lease", "6s", "--kill-grace", "6s", "lock:a"];
         let script = "trap 'echo TERM' TERM; echo ready; tail -f /dev/null & wait $!; cat >/dev/null";
         let mut holder =
-            Holder::start(run(&url(&server), &[&options[..], &["--", "bash", "-c", script]].concat()));
+            Holder::start(run(&server.url(), &[&options[..], &["--", "bash", "-c", script]].concat()));
         server.signal("STOP");
         assert_eq!(holder.line(), "TERM");
         server.signal("CONT");
@@ -432,7 +422,7 @@ mod loss {
         let script = "trap '' TERM; echo ready; exec tail -f /dev/null";
         for options in [&["--kill-grace", "100ms"][..], &["--on-lost", "kill"]] {
             let options = [options, &["--lease", "500ms", "lock:a", "--", "sh", "-c", script]].concat();
-            let holder = Holder::start(run(&url(&server), &options));
+            let holder = Holder::start(run(&server.url(), &options));
             server.signal("STOP");
             let (code, said) = holder.end();
             server.signal("CONT");
@@ -445,7 +435,7 @@ mod loss {
     fn a_lock_that_is_deleted_ends_the_command() {
         let server = server();
         let script = "echo ready; exec tail -f /dev/null";
-        let holder = Holder::start(run(&url(&server), &["lock:a", "--", "sh", "-c", script]));
+        let holder = Holder::start(run(&server.url(), &["lock:a", "--", "sh", "-c", script]));
         assert_eq!(server.ask("DEL lock:a"), ":1\r\n");
         let (code, said) = holder.end();
         assert_eq!(code, Some(76), "{said}");
@@ -456,7 +446,7 @@ mod loss {
     fn with_warn_the_command_goes_on() {
         let server = server();
         let options = ["--on-lost", "warn", "lock:a"];
-        let mut holder = Holder::start(run(&url(&server), &[&options[..], HOLD].concat()));
+        let mut holder = Holder::start(run(&server.url(), &[&options[..], HOLD].concat()));
         assert_eq!(server.ask("DEL lock:a"), ":1\r\n");
         let mut said = String::new();
         BufReader::new(holder.process.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -468,9 +458,9 @@ mod loss {
     fn a_renewed_lock_outlives_its_first_lease() {
         let server = server();
         let options = ["--lease", "900ms", "--kill-grace", "0", "lock:a"];
-        let holder = Holder::start(run(&url(&server), &[&options[..], HOLD].concat()));
+        let holder = Holder::start(run(&server.url(), &[&options[..], HOLD].concat()));
         // Another client waits for longer than the lease, and is refused.
-        let (code, _, said) = output(run(&url(&server), &["--wait", "2s", "lock:a", "--", "true"]));
+        let (code, _, said) = ended(run(&server.url(), &["--wait", "2s", "lock:a", "--", "true"]));
         assert_eq!(code, Some(75), "{said}");
         assert_eq!(holder.end().0, Some(0));
     }
@@ -481,8 +471,8 @@ mod views {
 
     fn asked(server: &Running, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = redlatch();
-        command.args(arguments).args(["--url", &url(server)]);
-        output(command)
+        command.args(arguments).args(["--url", &server.url()]);
+        ended(command)
     }
 
     fn json(text: &str) -> serde_json::Value {
@@ -495,7 +485,7 @@ mod views {
         assert_eq!(asked(&server, &["who", "lock:a"]).0, Some(1));
         let options =
             ["--meta", "job=backup", "lock:a", "--", "sh", "-c", "echo ready; exec tail -f /dev/null"];
-        let holder = Holder::start(run(&url(&server), &options));
+        let holder = Holder::start(run(&server.url(), &options));
         let (code, said, _) = asked(&server, &["who", "lock:a", "--json"]);
         let held = json(&said);
         assert_eq!((code, &held["key"], &held["kind"]), (Some(0), &"lock:a".into(), &"exclusive".into()));
@@ -506,7 +496,7 @@ mod views {
         );
         let token = first["token"].as_u64().unwrap();
 
-        let refused = output(run(&url(&server), &["--no-wait", "lock:a", "--", "true"])).2;
+        let refused = ended(run(&server.url(), &["--no-wait", "lock:a", "--", "true"])).2;
         assert!(refused.contains(&format!("redlatch break lock:a --token {token}")), "{refused}");
         let wrong = (token + 1).to_string();
         assert_eq!(asked(&server, &["break", "lock:a", "--token", &wrong]).0, Some(1));
@@ -575,7 +565,7 @@ mod views {
         for question in [&["who"][..], &["ls"], &["watch", "--interval", "10ms"], &["run", "--no-wait"]] {
             for format in [&[][..], &["--json"]] {
                 let mut command = redlatch();
-                command.args(question).args(["--url", &url(&server)]).stdout(Stdio::piped());
+                command.args(question).args(["--url", &server.url()]).stdout(Stdio::piped());
                 let said = match question[0] {
                     "run" if format.is_empty() => {
                         let ended = command.arg(&key).args(["--", "true"]).output().unwrap();
@@ -612,10 +602,10 @@ mod views {
     #[test]
     fn wait_returns_when_the_lock_is_free() {
         let server = server();
-        let holder = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        let holder = Holder::start(run(&server.url(), &[&["lock:a"], HOLD].concat()));
         assert_eq!(asked(&server, &["wait", "lock:a", "--timeout", "0"]).0, Some(75));
         let mut waits = redlatch();
-        let waits = waits.args(["wait", "lock:a", "--url", &url(&server)]).stdout(Stdio::piped());
+        let waits = waits.args(["wait", "lock:a", "--url", &server.url()]).stdout(Stdio::piped());
         let waits = waits.spawn().unwrap();
         assert_eq!(holder.end().0, Some(0));
         let waited = waits.wait_with_output().unwrap();
@@ -639,11 +629,11 @@ mod views {
             let waited = json(&asked(&server, &["wait", key, "--timeout", "0", "--json"]).1);
             assert_eq!((&waited["free"], &waited["type"]), (&false.into(), &value_type.into()));
         }
-        let (code, _, said) = output(run(&url(&server), &["--no-wait", "plain", "--", "true"]));
+        let (code, _, said) = ended(run(&server.url(), &["--no-wait", "plain", "--", "true"]));
         let refused =
             "plain is held\n  key:    plain\n  holder: an unknown owner: not a lock, but a string\n";
         assert!(code == Some(75) && said.contains(refused), "{said}");
-        let (code, _, said) = output(run(&url(&server), &["--no-wait", "list", "--", "true"]));
+        let (code, _, said) = ended(run(&server.url(), &["--no-wait", "list", "--", "true"]));
         assert!(code == Some(75) && said.contains("WRONGTYPE"), "{said}");
     }
 
@@ -656,14 +646,14 @@ mod views {
         link.read_exact(&mut [0; 4]).unwrap();
         let mut who = redlatch();
         who.args(["who", "list", "--url", &real.url()]);
-        let (code, said, _) = output(who);
+        let (code, said, _) = ended(who);
         assert!(code == Some(0) && said.contains("an unknown owner: not a lock, but a list"), "{said}");
     }
 
     /// A `redlatch watch`, and what reads its next event.
     fn watching(server: &Running) -> (Child, impl FnMut() -> serde_json::Value) {
         let mut watches = redlatch();
-        watches.args(["watch", "--json", "--interval", "10ms", "--url", &url(server)]);
+        watches.args(["watch", "--json", "--interval", "10ms", "--url", &server.url()]);
         let mut watches = watches.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(watches.stdout.take().unwrap());
         let event = move || {

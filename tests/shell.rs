@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::binary::{Running, redlatch};
+use crate::support::binary::{Running, ended, redlatch};
 use crate::support::real::RealServer;
 
 /// A server whose clock stands still.
@@ -20,20 +20,14 @@ fn server() -> Running {
     server
 }
 
-fn url(server: &Running) -> String {
-    format!("redis://{}", server.address())
-}
-
 /// The exit code, the output and the error stream of `redlatch WORDS --url URL`.
 fn at(url: &str, words: &str) -> (Option<i32>, String, String) {
     let words: Vec<&str> = words.split(' ').collect();
-    let Output { status, stdout, stderr } = redlatch().args(words).args(["--url", url]).output().unwrap();
-    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    (status.code(), stdout, stderr)
+    ended(redlatch().args(words).args(["--url", url]))
 }
 
 fn asked(server: &Running, words: &str) -> (Option<i32>, String, String) {
-    at(&url(server), words)
+    at(&server.url(), words)
 }
 
 /// The output of a command that must succeed.
@@ -172,7 +166,7 @@ mod refusals {
         let server = server();
         let mut take = redlatch();
         take.args(["take", "lock:a", "--for", "30m", "--as", "job-1", "--why", "release 4.1"]);
-        take.args(["--meta", "ci=build 7", "--url", &url(&server)]);
+        take.args(["--meta", "ci=build 7", "--url", &server.url()]);
         assert!(take.output().unwrap().status.success());
         pass(&server, 10 * MINUTE);
         let (code, said, refused) = asked(&server, "take lock:a --for 30m --as job-2");
@@ -275,7 +269,7 @@ mod refusals {
     #[test]
     fn without_a_server_the_exit_code_is_69() {
         let server = server();
-        let url = url(&server);
+        let url = server.url();
         server.kill();
         for words in
             ["take lock:a --for 1m --as me", "renew lock:a --as me", "release lock:a --as me", "mine --as me"]
@@ -356,7 +350,7 @@ mod waiting {
     impl Waits {
         fn start(server: &Running, words: &str) -> Self {
             let mut command = redlatch();
-            command.args(words.split(' ')).args(["--url", &url(server)]);
+            command.args(words.split(' ')).args(["--url", &server.url()]);
             let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let said = BufReader::new(process.stderr.take().unwrap());
             Self(process, said)

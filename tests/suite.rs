@@ -44,6 +44,8 @@ mod long_calls;
 #[cfg(feature = "lua")]
 mod lua_libraries;
 #[cfg(all(feature = "cli", unix))]
+mod mcp;
+#[cfg(all(feature = "cli", unix))]
 mod mutex;
 #[cfg(all(feature = "http", feature = "otlp"))]
 mod otlp;
@@ -81,12 +83,13 @@ mod support;
 mod tidy;
 mod transcripts;
 
-/// The table of clients, which the README's table is made from, and the projects that the tests of a cluster run.
+/// The table of clients, which the README's table is made from, and the projects that the tests of a cluster and of agents
+/// run.
 #[allow(dead_code, reason = "`cargo test --test clients` uses the rest")]
 mod clients {
-    #[cfg(feature = "etcd")]
+    #[cfg(any(feature = "etcd", feature = "mcp"))]
     pub(crate) mod installer;
-    #[cfg(feature = "etcd")]
+    #[cfg(any(feature = "etcd", feature = "mcp"))]
     pub(crate) mod process;
     pub(crate) mod table;
 }

@@ -6,8 +6,8 @@ use std::thread;
 
 use redis_protocol::resp2::types::OwnedFrame;
 
-use super::{Holder, output, run};
-use crate::support::binary::redlatch;
+use super::{Holder, run};
+use crate::support::binary::{ended, redlatch};
 use crate::support::wire::Link;
 
 /// A server that treats every connection so; ends with the test's process.
@@ -38,11 +38,11 @@ fn a_server_that_breaks_the_protocol_is_no_server() {
             let _ = stream.read(&mut [0; 4096]);
             let _ = stream.write_all(answer.as_bytes());
         });
-        let (code, _, said) = output(run(&url, &["lock:a", "--", "true"]));
+        let (code, _, said) = ended(run(&url, &["lock:a", "--", "true"]));
         assert_eq!((code, said.lines().count()), (Some(69), 1), "{name}: {said}");
         let mut health = redlatch();
         health.args(["health", &url]);
-        assert_eq!(output(health).0, Some(1), "{name}");
+        assert_eq!(ended(health).0, Some(1), "{name}");
     }
 }
 
@@ -52,7 +52,7 @@ fn a_reply_without_end_is_cut_off() {
         [&[b'+'; 4096], &[b'x'; 4096], b"*1\r\n", b"*9999999\r\n:1\r\n:1\r\n:1\r\n"];
     for bytes in endless {
         let url = server(|stream| flood(stream, bytes));
-        let (code, _, said) = output(run(&url, &["lock:a", "--", "true"]));
+        let (code, _, said) = ended(run(&url, &["lock:a", "--", "true"]));
         assert_eq!(code, Some(69), "{said}");
     }
 }

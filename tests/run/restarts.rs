@@ -7,8 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-use super::output;
-use crate::support::binary::{Directory, Running, ask, redlatch};
+use crate::support::binary::{Directory, Running, ask, ended, redlatch};
 
 /// A path for the socket of one server after another.
 struct Socket(Directory);
@@ -136,7 +135,7 @@ fn a_server_that_was_never_there_is_not_waited_for_without_a_time_limit() {
         &["watch"],
         &["who", "lock:a"],
     ] {
-        let (code, _, said) = output(socket.command(arguments));
+        let (code, _, said) = ended(socket.command(arguments));
         assert_eq!(code, Some(69), "{arguments:?}: {said}");
     }
 }
@@ -151,7 +150,7 @@ fn run_and_wait_outlast_a_long_script_and_run_outlasts_a_full_memory() {
     for arguments in
         [&["run", "--no-wait", "lock:a", "--", "true"][..], &["wait", "lock:a", "--timeout", "0"]]
     {
-        let (code, _, said) = output(socket.command(arguments));
+        let (code, _, said) = ended(socket.command(arguments));
         assert_eq!((code, said.contains("BUSY")), (Some(75), true), "{arguments:?}: {said}");
     }
     let mut runs = Lines::start(socket.command(&[&["run"], RAN].concat()));
@@ -164,7 +163,7 @@ fn run_and_wait_outlast_a_long_script_and_run_outlasts_a_full_memory() {
     assert_eq!((runs.end(), waits.end()), (Some(0), Some(0)));
 
     assert_eq!(socket.ask("CONFIG SET maxmemory 1"), "+OK\r\n");
-    let (code, _, said) = output(socket.command(&["run", "--no-wait", "lock:a", "--", "true"]));
+    let (code, _, said) = ended(socket.command(&["run", "--no-wait", "lock:a", "--", "true"]));
     assert_eq!((code, said.contains("OOM")), (Some(75), true), "{said}");
     let mut runs = Lines::start(socket.command(&[&["run", "--wait", "1h"], RAN].concat()));
     runs.wait_for_retry("OOM");

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+use std::borrow::BorrowMut;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,11 @@ impl Running {
         address.split('"').next().unwrap_or_default().to_owned()
     }
 
+    /// The URL of that address.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
     pub(crate) fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address()).unwrap()
     }
@@ -156,6 +162,13 @@ pub(crate) fn ask(mut stream: impl Read + Write, request: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.strip_suffix("+OK\r\n").expect("QUIT is answered last").to_owned()
+}
+
+/// Waits for the end of a command; returns its exit code, its output and its error stream.
+pub(crate) fn ended(mut command: impl BorrowMut<Command>) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.borrow_mut().output().unwrap();
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (status.code(), stdout, stderr)
 }
 
 /// The sentence with which the binary refuses to start.

@@ -19,7 +19,7 @@ use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
     Fault, accept_restored, explore, explore_flags, harness, hold, hold_flags, load_command, load_flags,
-    lock_flags, moves, replay, run, test_flags, timeline, views,
+    lock_flags, mcp_flags, moves, replay, run, test_flags, timeline, views,
 };
 
 /// The action that the arguments ask for.
@@ -38,6 +38,8 @@ pub(super) enum Action {
     Hold(hold::Options),
     /// Take and release locks, and measure it.
     Load(Box<load_command::Options>),
+    /// Give an agent locks as tools.
+    Mcp(mcp_flags::Options),
     /// Say that a subcommand for locks was misused.
     Misused(Fault),
     /// Print this and be done.
@@ -132,6 +134,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
         Some(("explore", matches)) => Ok(explore_flags::read(matches)),
         Some((name, matches)) if hold_flags::NAMES.contains(&name) => hold_flags::read(name, matches),
         Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
+        Some((name, matches)) if mcp_flags::NAMES.contains(&name) => mcp_flags::read(matches),
         Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
         Some((name, matches)) => lock_flags::read(name, matches),
         None => Err("a subcommand is missing; see redlatch --help".into()),
@@ -254,6 +257,7 @@ fn command() -> Command {
         .subcommands(lock_flags::commands())
         .subcommands(hold_flags::commands())
         .subcommands(load_flags::commands())
+        .subcommand(mcp_flags::command())
         .subcommands(test_flags::commands())
         .subcommand(explore_flags::command())
         .subcommand(check)
@@ -285,8 +289,14 @@ fn flag(row: &'static Setting) -> Arg {
 }
 
 /// The subcommands that exit with 64 if they are misused.
-const NAMES: [&[&str]; 5] =
-    [explore_flags::NAMES, hold_flags::NAMES, load_flags::NAMES, lock_flags::NAMES, test_flags::NAMES];
+const NAMES: [&[&str]; 6] = [
+    explore_flags::NAMES,
+    hold_flags::NAMES,
+    load_flags::NAMES,
+    lock_flags::NAMES,
+    mcp_flags::NAMES,
+    test_flags::NAMES,
+];
 
 const AFTER_HELP: &str = "\
 A flag wins over the environment, the environment over a file, a file over the default.

@@ -8,8 +8,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use redlatch_client::wire::Reply;
-use redlatch_client::{Error, Held, Hold, Locks};
+use redlatch_client::wire::{Reply, Target};
+use redlatch_client::{Acquire, Error, Held, Hold, Locks, Trust};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -19,12 +19,17 @@ use super::retry::Retry;
 use super::terms::Terms;
 use super::{print, texts, warn};
 
-/// The lock, by the owner's name, and what is to happen to it.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) place: Place,
     /// Whether the answer is JSON.
     pub(super) json: bool,
+    pub(super) request: Request,
+}
+
+/// The lock, by the owner's name, and what is to happen to it.
+#[derive(Debug)]
+pub(super) struct Request {
     pub(super) key: Vec<u8>,
     pub(super) owner: Vec<u8>,
     pub(super) step: Step,
@@ -47,6 +52,39 @@ pub(super) enum Step {
     },
 }
 
+/// What has come of a request.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Somebody else holds the lock.
+    Held(Option<Box<Held>>),
+    /// The owner does not hold the lock; what the server knows of that, in sentences.
+    Lost(Vec<String>),
+    Released,
+    /// The owner holds the lock.
+    Taken(Hold),
+}
+
+/// How a lock is taken, and where it is told that it is waited for.
+pub(super) trait Taker: Sync {
+    fn take(&self, acquire: Acquire) -> impl Future<Output = Result<Hold, Error>> + Send;
+
+    /// `held`: who holds the lock now.
+    fn waits(&self, held: Option<&Held>, text: &str);
+}
+
+/// Takes locks for a process that ends, and tells its user.
+struct ForShell;
+
+impl Taker for ForShell {
+    fn take(&self, acquire: Acquire) -> impl Future<Output = Result<Hold, Error>> + Send {
+        acquire.hold()
+    }
+
+    fn waits(&self, _: Option<&Held>, text: &str) {
+        warn(text);
+    }
+}
+
 /// Takes, renews or releases the lock; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
     exit::run(answer(options))
@@ -54,62 +92,91 @@ pub(super) fn run(options: Options) -> u8 {
 
 async fn answer(options: Options) -> Result<u8, Failure> {
     let server = options.place.clone().find().map_err(Failure::misused)?;
-    let wait = match &options.step {
-        Step::Take { wait, .. } => *wait,
-        Step::Release { .. } | Step::Renew { .. } => Duration::ZERO,
-    };
-    let mut retry = Retry::within(Some(wait));
-    let answer = retry.ask(&server, async |locks, left| options.ask(locks, left).await).await;
-    match answer {
-        Ok(code) => Ok(code?),
-        Err(Error::Held(held)) if options.json => {
-            let value = json!({ "taken": false, "held": held.as_deref().map(texts::value) });
-            options.say(value, "")?;
-            Ok(NOT_ACQUIRED)
-        }
-        Err(Error::Held(held)) => {
-            Err(Failure(NOT_ACQUIRED, texts::refusal("not taken", &options.key, held.as_deref())))
-        }
-        Err(error) => Err(Failure::of_lock(&error, retry.has_answered())),
-    }
+    let answer = options.request.answered(&server, &ForShell).await?;
+    options.say(&answer)
 }
 
 impl Options {
-    /// Asks the server, and writes its answer; returns the exit code.
-    async fn ask(&self, locks: &Locks, left: Option<Duration>) -> Result<Result<u8, Failure>, Error> {
-        let (key, owner) = (&self.key, &self.owner);
-        Ok(match &self.step {
-            Step::Take { terms, .. } => {
-                let hold = self.take(locks, terms, left.unwrap_or_default()).await?;
-                if !hold.is_native {
-                    warn(texts::PLAIN);
-                }
-                self.say_held("taken", &hold)
+    /// Writes the answer; returns the exit code.
+    fn say(&self, answer: &Answer) -> Result<u8, Failure> {
+        let Self { json, request, .. } = self;
+        let code = match answer {
+            Answer::Held(_) => NOT_ACQUIRED,
+            Answer::Lost(_) => LOST,
+            Answer::Released | Answer::Taken(_) => 0,
+        };
+        if matches!(answer, Answer::Taken(hold) if !hold.is_native) && request.what() == "taken" {
+            warn(texts::PLAIN);
+        }
+        let text = match answer {
+            _ if *json => format!("{}\n", texts::json_text(&request.value(answer))),
+            Answer::Held(held) => {
+                return Err(Failure(code, texts::refusal("not taken", &request.key, held.as_deref())));
             }
-            Step::Renew { token, lease } => match locks.renew(key, owner, *token, *lease).await? {
-                Some(hold) => self.say_held("renewed", &hold),
-                None => self.say_lost(locks, "renewed", *token).await,
-            },
-            Step::Release { token } => {
-                let is_released = match token {
-                    Some(token) => locks.release_token(key, owner, *token).await?,
-                    None => locks.release([&key[..]], &owner[..]).await?,
-                };
-                match is_released {
-                    true => {
-                        let text = format!("{} is released\n", texts::readable(key));
-                        self.say(json!({ "released": true }), &text).map(|()| 0)
-                    }
-                    false => self.say_lost(locks, "released", *token).await,
-                }
+            Answer::Lost(known) => return Err(Failure(code, request.loss(known))),
+            Answer::Released => format!("{} is released\n", texts::readable(&request.key)),
+            Answer::Taken(hold) => {
+                let token = hold.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
+                format!("{token} {}\n", texts::readable(&request.owner))
             }
-        })
+        };
+        print(text.as_bytes())?;
+        Ok(code)
+    }
+}
+
+impl Request {
+    /// Asks the server, again if it does not serve, for as long as the request may wait.
+    ///
+    /// # Errors
+    /// The server could not be asked, or refuses.
+    pub(super) async fn answered<T: Taker>(
+        &self,
+        server: &(Target, Trust),
+        taker: &T,
+    ) -> Result<Answer, Failure> {
+        let wait = match &self.step {
+            Step::Take { wait, .. } => *wait,
+            Step::Release { .. } | Step::Renew { .. } => Duration::ZERO,
+        };
+        let mut retry = Retry::within(Some(wait));
+        match retry.ask(server, |locks, left| self.ask(locks, left, taker)).await {
+            Err(Error::Held(held)) => Ok(Answer::Held(held)),
+            Err(error) => Err(Failure::of_lock(&error, retry.has_answered())),
+            Ok(answer) => Ok(answer),
+        }
     }
 
-    /// Takes the lock. If it is held, tells people who holds it and, while it waits, its place in the queue.
-    async fn take(&self, locks: &Locks, terms: &Terms, wait: Duration) -> Result<Hold, Error> {
+    async fn ask<T: Taker>(&self, locks: Locks, left: Option<Duration>, taker: &T) -> Result<Answer, Error> {
+        let (key, owner, locks) = (&self.key, &self.owner, &locks);
+        let is_done = match &self.step {
+            Step::Take { terms, .. } => {
+                let hold = self.take(locks, terms, left.unwrap_or_default(), taker).await?;
+                return Ok(Answer::Taken(hold));
+            }
+            Step::Renew { token, lease } => match locks.renew(key, owner, *token, *lease).await? {
+                Some(hold) => return Ok(Answer::Taken(hold)),
+                None => false,
+            },
+            Step::Release { token: Some(token) } => locks.release_token(key, owner, *token).await?,
+            Step::Release { token: None } => locks.release([&key[..]], &owner[..]).await?,
+        };
+        match is_done {
+            true => Ok(Answer::Released),
+            false => Ok(Answer::Lost(explained(locks, key, owner).await.unwrap_or_default())),
+        }
+    }
+
+    /// Takes the lock. If it is held, tells who holds it and, while it waits, its place in the queue.
+    async fn take<T: Taker>(
+        &self,
+        locks: &Locks,
+        terms: &Terms,
+        wait: Duration,
+        taker: &T,
+    ) -> Result<Hold, Error> {
         let until = Instant::now() + wait;
-        let ask = |wait| terms.acquire(locks, &self.owner, Some(wait)).hold();
+        let ask = |wait| taker.take(terms.acquire(locks, &self.owner, Some(wait)));
         let held = match ask(Duration::ZERO).await {
             Err(Error::Held(held)) if !wait.is_zero() => held,
             answer => return answer,
@@ -118,7 +185,9 @@ impl Options {
         tokio::select! {
             biased;
             answer = &mut answer => return answer,
-            place = self.place_in_queue(locks) => self.tell_wait(held.as_deref(), place),
+            place = self.place_in_queue(locks) => {
+                taker.waits(held.as_deref(), &waiting(&self.key, place, held.as_deref()));
+            }
         }
         answer.await
     }
@@ -126,10 +195,9 @@ impl Options {
     /// Where in the queue this request is, from 1 on; `None` if the server does not tell.
     async fn place_in_queue(&self, locks: &Locks) -> Option<usize> {
         for _ in 0..PLACE_TRIES {
-            let waiters = locks.waiters(&self.key).await.ok()?;
-            let is_ours = |owner: Option<&Vec<u8>>| owner == Some(&self.owner);
-            if let Some(place) = waiters.iter().position(|waiting| is_ours(waiting.owner.as_ref())) {
-                return Some(place + 1);
+            match place_of(locks, &self.key, &self.owner).await {
+                Ok(None) => {}
+                place => return place.ok()?,
             }
             // The request is on its way.
             sleep(PLACE_PAUSE).await;
@@ -137,54 +205,67 @@ impl Options {
         None
     }
 
-    fn tell_wait(&self, held: Option<&Held>, place: Option<usize>) {
-        let place = place.map(|place| format!(", at place {place} of its queue")).unwrap_or_default();
-        let lines = held.map(texts::lines).unwrap_or_default();
-        let text = format!("waiting for {}{place}\n{lines}", texts::readable(&self.key));
-        warn(text.trim_end());
-    }
-
-    /// Writes the token and the owner; returns the exit code.
-    fn say_held(&self, what: &str, hold: &Hold) -> Result<u8, Failure> {
-        let value = json!({
-            what: true,
-            "token": hold.token,
-            "lease": hold.lease.map(texts::millis),
-            "until": hold.remaining().map(texts::unix_ms_in),
-        });
-        let token = hold.token.map_or_else(|| "-".to_owned(), |token| token.to_string());
-        self.say(value, &format!("{token} {}\n", texts::readable(&self.owner)))?;
-        Ok(0)
-    }
-
-    /// Says that the owner does not hold the lock, and what the server knows of it; returns the exit code.
-    async fn say_lost(&self, locks: &Locks, what: &str, token: Option<u64>) -> Result<u8, Failure> {
-        let known = explained(locks, &self.key, &self.owner).await.unwrap_or_default();
-        if self.json {
-            self.say(json!({ what: false, "explained": known }), "")?;
-            return Ok(LOST);
+    /// What happens to the lock if all goes well.
+    pub(super) fn what(&self) -> &'static str {
+        match self.step {
+            Step::Release { .. } => "released",
+            Step::Renew { .. } => "renewed",
+            Step::Take { .. } => "taken",
         }
+    }
+
+    /// Says that the owner does not hold the lock, and what the server knows of it.
+    pub(super) fn loss(&self, known: &[String]) -> String {
         let [key, owner] = [&self.key, &self.owner].map(|bytes| texts::readable(bytes));
+        let token = match self.step {
+            Step::Release { token } | Step::Renew { token, .. } => token,
+            Step::Take { .. } => None,
+        };
         let token = token.map(|token| format!(" with the token {token}")).unwrap_or_default();
         let known: String = known.iter().map(|sentence| format!("\n  {sentence}")).collect();
-        Err(Failure(LOST, format!("not {what}: {owner} does not hold {key}{token}{known}")))
+        format!("not {}: {owner} does not hold {key}{token}{known}", self.what())
     }
 
-    /// Writes the answer, with the key and the owner if it is JSON.
-    fn say(&self, mut value: Value, text: &str) -> Result<(), Failure> {
-        if !self.json {
-            print(text.as_bytes())?;
-            return Ok(());
-        }
+    /// The answer as JSON, with the key and the owner.
+    pub(super) fn value(&self, answer: &Answer) -> Value {
+        let what = self.what();
+        let mut value = match answer {
+            Answer::Held(held) => json!({ what: false, "held": held.as_deref().map(texts::value) }),
+            Answer::Lost(known) => json!({ what: false, "explained": known }),
+            Answer::Released => json!({ what: true }),
+            Answer::Taken(hold) => json!({
+                what: true,
+                "token": hold.token,
+                "lease": hold.lease.map(texts::millis),
+                "until": hold.remaining().map(texts::unix_ms_in),
+            }),
+        };
         texts::insert(&mut value, "key", &self.key);
         texts::insert(&mut value, "owner", &self.owner);
-        print(format!("{}\n", texts::json_text(&value)).as_bytes())?;
-        Ok(())
+        value
     }
 }
 
+/// Says that a lock is waited for.
+pub(super) fn waiting(key: &[u8], place: Option<usize>, held: Option<&Held>) -> String {
+    let place = place.map(|place| format!(", at place {place} of its queue")).unwrap_or_default();
+    let lines = held.map(texts::lines).unwrap_or_default();
+    let text = format!("waiting for {}{place}\n{lines}", texts::readable(key));
+    text.trim_end().to_owned()
+}
+
+/// Where in the queue an owner is, from 1 on; `None` if it does not wait.
+///
+/// # Errors
+/// The server does not tell.
+pub(super) async fn place_of(locks: &Locks, key: &[u8], owner: &[u8]) -> Result<Option<usize>, Error> {
+    let waiters = locks.waiters(key).await?;
+    let is_ours = |owned: Option<&Vec<u8>>| owned.is_some_and(|owned| owned == owner);
+    Ok(waiters.iter().position(|waiting| is_ours(waiting.owner.as_ref())).map(|place| place + 1))
+}
+
 /// What has happened to the lock, in sentences; the server may have no LOCK commands, or not tell this user.
-async fn explained(locks: &Locks, key: &[u8], owner: &[u8]) -> Result<Vec<String>, Error> {
+pub(super) async fn explained(locks: &Locks, key: &[u8], owner: &[u8]) -> Result<Vec<String>, Error> {
     let reply = locks.open_for(key).await?.call(&[b"LOCK.EXPLAIN", key, b"OWNER", owner]).await?;
     Ok(reply.items().iter().filter_map(Reply::text).map(texts::readable).collect())
 }

@@ -4,13 +4,12 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use redlatch_core::commands::{META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX};
 
 use super::flags::Action;
-use super::hold::{Options, Step};
+use super::hold::{Options, Request, Step};
 use super::lock_flags::{bytes_of, json, key, kind_of, meta_of, time, with_kind, with_meta, with_url};
 use super::place::Place;
-use super::terms::Terms;
+use super::terms::{self, Terms};
 use super::{Fault, duration};
 
 /// The names of the subcommands.
@@ -77,18 +76,13 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
         _ => Step::Release { token: token() },
     };
     let (place, json, owner) = (Place::read(matches), matches.get_flag("json"), owner_of(matches)?);
-    Ok(Action::Hold(Options { place, json, key, owner, step }))
+    Ok(Action::Hold(Options { place, json, request: Request { key, owner, step } }))
 }
 
 fn take(matches: &ArgMatches, key: Vec<u8>) -> Result<Step, Fault> {
     let mut meta = meta_of(matches)?;
     meta.extend(matches.get_one::<String>("why").map(|why| ("reason".to_owned(), why.clone())));
-    let bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
-    if bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
-        return Err(format!(
-            "--meta and --why: at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all"
-        ));
-    }
+    terms::check_meta(&meta).map_err(|fault| format!("--meta and --why: {fault}"))?;
     let lease = lease(matches)?.unwrap_or_default();
     let terms = Terms { keys: vec![key], kind: kind_of(matches), lease, meta };
     let wait = matches.get_one::<Duration>("wait").copied().unwrap_or_default();
@@ -96,10 +90,8 @@ fn take(matches: &ArgMatches, key: Vec<u8>) -> Result<Step, Fault> {
 }
 
 fn lease(matches: &ArgMatches) -> Result<Option<Duration>, Fault> {
-    match matches.get_one::<Duration>("for") {
-        Some(lease) if lease.is_zero() => Err("--for 0: must be at least 1ms".to_owned()),
-        lease => Ok(lease.copied()),
-    }
+    let lease = matches.get_one::<Duration>("for").copied();
+    lease.map(terms::check_lease).transpose().map_err(|fault| format!("--for {fault}"))
 }
 
 /// The owner that the arguments name.
@@ -107,11 +99,7 @@ fn lease(matches: &ArgMatches) -> Result<Option<Duration>, Fault> {
 /// # Errors
 /// The server would refuse it.
 pub(super) fn owner_of(matches: &ArgMatches) -> Result<Vec<u8>, Fault> {
-    let name = bytes_of(matches, "as");
-    match name.len() {
-        1..=OWNER_BYTES_MAX => Ok(name),
-        _ => Err(format!("--as: a name has 1 to {OWNER_BYTES_MAX} bytes")),
-    }
+    terms::check_owner(bytes_of(matches, "as")).map_err(|fault| format!("--as: {fault}"))
 }
 
 const HELP: &str = "\

@@ -29,6 +29,12 @@ mod load_flags;
 mod lock_flags;
 mod log;
 mod log_file;
+#[cfg(feature = "mcp")]
+mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "mcp_none.rs"]
+mod mcp;
+mod mcp_flags;
 mod moves;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -91,6 +97,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
         Action::Hold(options) => return Ok(hold::run(options).into()),
         Action::Load(options) => return Ok(load_command::run(options).into()),
+        Action::Mcp(options) => return Ok(mcp::run(options).into()),
         Action::Top(place, interval) => return Ok(top::show(place, interval).into()),
         Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),

@@ -43,16 +43,19 @@ impl Retry {
     ///
     /// # Errors
     /// The last error, if it does not end by itself or if there is no further try.
-    pub(super) async fn ask<A>(
+    pub(super) async fn ask<A, F>(
         &mut self,
         (target, trust): &(Target, Trust),
-        ask: impl AsyncFn(&Locks, Option<Duration>) -> Result<A, Error>,
-    ) -> Result<A, Error> {
+        ask: impl Fn(Locks, Option<Duration>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<A, Error>>,
+    {
         loop {
             let error = match Locks::to(target.clone(), trust.clone()).await {
                 Ok(locks) => {
                     self.connected();
-                    match ask(&locks, self.left()).await {
+                    match ask(locks, self.left()).await {
                         Ok(answer) => return Ok(answer),
                         Err(error) => error,
                     }

@@ -114,7 +114,7 @@ async fn supervise(options: Options) -> u8 {
 /// Takes the lock, also from a server that does not serve for a moment; or returns the exit code.
 async fn locked(options: &Options, server: &(Target, Trust), owner: &str) -> Result<Guard, u8> {
     let (terms, mut retry) = (&options.terms, Retry::within(options.wait));
-    let ask = async |locks: &Locks, left| terms.acquire(locks, owner.as_bytes(), left).await;
+    let ask = |locks: Locks, left| terms.acquire(&locks, owner.as_bytes(), left).into_future();
     retry.ask(server, ask).await.map_err(|error| match error {
         Error::Held(_) if options.if_held == IfHeld::Skip => 0,
         Error::Held(held) => {

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use redlatch_client::{Acquire, Locks};
+use redlatch_core::commands::{META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX};
+
+use super::Fault;
 
 /// The locks to take, and how they are held.
 #[derive(Debug)]
@@ -34,5 +37,39 @@ impl Terms {
             Kind::Shared => acquire.shared(),
         };
         self.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
+    }
+}
+
+/// Returns the lease, if there can be one.
+///
+/// # Errors
+/// It ends at once.
+pub(super) fn check_lease(lease: Duration) -> Result<Duration, Fault> {
+    match lease.is_zero() {
+        true => Err("0: must be at least 1ms".to_owned()),
+        false => Ok(lease),
+    }
+}
+
+/// Says whether the server takes these fields.
+///
+/// # Errors
+/// They are too long, or too many.
+pub(super) fn check_meta(meta: &[(String, String)]) -> Result<(), Fault> {
+    let bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
+    match bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
+        true => Err(format!("at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all")),
+        false => Ok(()),
+    }
+}
+
+/// Returns the owner, if the server takes it.
+///
+/// # Errors
+/// It is empty, or too long.
+pub(super) fn check_owner(owner: Vec<u8>) -> Result<Vec<u8>, Fault> {
+    match owner.len() {
+        1..=OWNER_BYTES_MAX => Ok(owner),
+        _ => Err(format!("a name has 1 to {OWNER_BYTES_MAX} bytes")),
     }
 }

@@ -156,13 +156,15 @@ pub(super) fn owner(held: &Held, holder: &Holder) -> String {
 
 /// Why a lock was not taken, and what could be done about it. `what`: what did not happen.
 pub(super) fn refusal(what: &str, key: &[u8], held: Option<&Held>) -> String {
+    let force = held.and_then(breaking).map(|command| format!("\nTo take it by force: {command}"));
+    self::held(what, key, held) + &force.unwrap_or_default()
+}
+
+/// Why a lock was not taken. `what`: what did not happen.
+pub(super) fn held(what: &str, key: &[u8], held: Option<&Held>) -> String {
     let key = held.map_or(key, |held| &held.key);
-    let mut text = format!("{what}: {} is held", readable(key));
-    if let Some(held) = held {
-        text += &format!("\n{}", lines(held));
-        text += &breaking(held).map(|command| format!("To take it by force: {command}")).unwrap_or_default();
-    }
-    text.trim_end().to_owned()
+    let lines = held.map(lines).unwrap_or_default();
+    format!("{what}: {} is held\n{lines}", readable(key)).trim_end().to_owned()
 }
 
 /// The command that would break the lock, if its token is known.
@@ -255,7 +257,7 @@ fn until(holder: &Holder) -> String {
     end.map(|end| format!(", until {}", utc(end))).unwrap_or_default()
 }
 
-fn seconds(millis: u64) -> String {
+pub(super) fn seconds(millis: u64) -> String {
     format!("{}.{} s", millis / 1_000, millis % 1_000 / 100)
 }
 

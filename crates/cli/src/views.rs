@@ -64,7 +64,10 @@ pub(super) fn show(view: View) -> u8 {
 }
 
 /// Connects, within the time for tries.
-async fn reach(target: &Target, trust: &Trust, retry: &mut Retry) -> Result<Locks, Failure> {
+///
+/// # Errors
+/// There is no server, or it refuses the login.
+pub(super) async fn reach(target: &Target, trust: &Trust, retry: &mut Retry) -> Result<Locks, Failure> {
     loop {
         match Locks::to(target.clone(), trust.clone()).await {
             Ok(locks) => {
@@ -137,8 +140,23 @@ async fn answer(view: View) -> Result<u8, Failure> {
 
 /// Writes the locks of all nodes that answer; returns the exit code.
 async fn list(locks: &Locks, wanted: &Wanted, json: bool) -> Result<u8, Failure> {
+    let (found, is_whole) = listed(locks, wanted).await?;
+    let text = texts::table(&found, terminal_width());
+    say(json, &found.iter().map(texts::value).collect(), &text)?;
+    Ok(match wanted {
+        _ if !is_whole => NO_SERVER,
+        Wanted::OfOwner(_) if found.is_empty() => FAILED,
+        _ => 0,
+    })
+}
+
+/// The locks of all nodes that answer, by key, and whether all have answered.
+///
+/// # Errors
+/// There is one server, and it does not answer.
+pub(super) async fn listed(locks: &Locks, wanted: &Wanted) -> Result<(Vec<Held>, bool), Failure> {
     let nodes = locks.nodes().await.map_err(unanswered)?;
-    let listed = |mut node: Node| {
+    let of_node = |mut node: Node| {
         let wanted = wanted.clone();
         async move {
             let mut connection = node.open().await?;
@@ -148,16 +166,10 @@ async fn list(locks: &Locks, wanted: &Wanted, json: bool) -> Result<u8, Failure>
             }
         }
     };
-    let (lists, is_whole) = ask_all(nodes, listed).await?;
+    let (lists, is_whole) = ask_all(nodes, of_node).await?;
     let mut found: Vec<Held> = lists.into_iter().flatten().collect();
     found.sort_by(|one, other| one.key.cmp(&other.key));
-    let text = texts::table(&found, terminal_width());
-    say(json, &found.iter().map(texts::value).collect(), &text)?;
-    Ok(match wanted {
-        _ if !is_whole => NO_SERVER,
-        Wanted::OfOwner(_) if found.is_empty() => FAILED,
-        _ => 0,
-    })
+    Ok((found, is_whole))
 }
 
 /// Asks all nodes at once; returns the answers, and whether all slots have one. What is missing is told on the error stream.
@@ -257,8 +269,23 @@ fn cluster_value(text: &str) -> Value {
     value
 }
 
-/// Returns when nobody holds the key.
-async fn wait(locks: &Locks, key: &[u8], mut retry: Retry, json: bool) -> Result<u8, Failure> {
+/// Writes how a wait has ended; returns the exit code.
+async fn wait(locks: &Locks, key: &[u8], retry: Retry, json: bool) -> Result<u8, Failure> {
+    let (is_free, held) = waited(locks, key, retry).await?;
+    let (value, text) = waited_as(key, is_free, held.as_ref());
+    say(json, &value, &text)?;
+    Ok(if is_free { 0 } else { NOT_ACQUIRED })
+}
+
+/// Returns when nobody holds the key, or the time for tries is over: whether it is free, and who holds it.
+///
+/// # Errors
+/// The server could not be asked, or refuses.
+pub(super) async fn waited(
+    locks: &Locks,
+    key: &[u8],
+    mut retry: Retry,
+) -> Result<(bool, Option<Held>), Failure> {
     let mut connection = None;
     loop {
         match is_free(locks, &mut connection, key).await {
@@ -271,7 +298,7 @@ async fn wait(locks: &Locks, key: &[u8], mut retry: Retry, json: bool) -> Result
                         Some(connection) if !is_free => locks.who_on(connection, key).await.ok().flatten(),
                         _ => None,
                     };
-                    return waited(key, is_free, held.as_ref(), json);
+                    return Ok((is_free, held));
                 }
                 sleep(left.min(POLL)).await;
             }
@@ -295,16 +322,15 @@ async fn is_free(locks: &Locks, connection: &mut Option<Connection>, key: &[u8])
     Ok(open.call(&[b"EXISTS", key]).await? == Reply::Integer(0))
 }
 
-/// Writes how a wait has ended; returns the exit code.
-fn waited(key: &[u8], is_free: bool, held: Option<&Held>, json: bool) -> Result<u8, Failure> {
+/// How a wait has ended, as JSON and as text.
+fn waited_as(key: &[u8], is_free: bool, held: Option<&Held>) -> (Value, String) {
     let unknown = held.and_then(Held::unknown_owner).map(|owner| format!(" by {owner}"));
     let state = if is_free { "free" } else { "held" };
     let text = format!("{} is {state}{}\n", texts::readable(key), unknown.unwrap_or_default());
     let value_type = held.and_then(|held| held.value_type.as_ref());
     let mut value = json!({ "free": is_free, "type": value_type });
     texts::insert(&mut value, "key", key);
-    say(json, &value, &text)?;
-    Ok(if is_free { 0 } else { NOT_ACQUIRED })
+    (value, text)
 }
 
 /// Writes an answer. False if nobody reads it.

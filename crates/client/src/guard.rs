@@ -73,6 +73,28 @@ impl fmt::Display for BrokenBy {
     }
 }
 
+impl Lost {
+    /// The reason in a push that tells of the loss of a lock: `lock-lost`, key, token, reason, and who has broken it.
+    /// `None` if the push tells something else.
+    pub(super) fn read(push: &[Reply], keys: &[Vec<u8>], token: Option<u64>) -> Option<Self> {
+        let [kind, key, of, reason, told @ ..] = push else { return None };
+        (kind.is("lock-lost") && is_of(key, of, keys, token)).then(|| match reason.text() {
+            Some(b"broken") => Self::Broken(BrokenBy::read(told)),
+            Some(b"deleted") => Self::Deleted,
+            Some(b"expired") => Self::Expired,
+            Some(b"flushed") => Self::Flushed,
+            Some(b"session") => Self::Session,
+            _ => Self::NotHeld,
+        })
+    }
+}
+
+/// Whether a push with this key and token tells of one of the keys, held with `token`.
+pub(super) fn is_of(key: &Reply, of: &Reply, keys: &[Vec<u8>], token: Option<u64>) -> bool {
+    keys.iter().any(|known| key.text() == Some(known))
+        && of.integer().and_then(|of| u64::try_from(of).ok()) == token
+}
+
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -268,29 +290,13 @@ impl Keeper {
             let Some(connection) = &mut self.connection else { return pending().await };
             match connection.next_push().await {
                 Ok(push) => {
-                    if let Some(lost) = self.loss(&push) {
+                    if let Some(lost) = Lost::read(&push, &self.terms.keys, self.token) {
                         return lost;
                     }
                 }
                 Err(_) => self.connection = None,
             }
         }
-    }
-
-    /// The reason in a push that tells of the loss of this lock: `lock-lost`, key, token, reason, and who has broken it.
-    fn loss(&self, push: &[Reply]) -> Option<Lost> {
-        let [kind, key, token, reason, told @ ..] = push else { return None };
-        let is_ours = kind.is("lock-lost")
-            && self.terms.keys.iter().any(|ours| key.text() == Some(ours))
-            && token.integer().and_then(|token| u64::try_from(token).ok()) == self.token;
-        is_ours.then(|| match reason.text() {
-            Some(b"broken") => Lost::Broken(BrokenBy::read(told)),
-            Some(b"deleted") => Lost::Deleted,
-            Some(b"expired") => Lost::Expired,
-            Some(b"flushed") => Lost::Flushed,
-            Some(b"session") => Lost::Session,
-            _ => Lost::NotHeld,
-        })
     }
 
     async fn extend(&mut self, lease: Duration) -> Result<bool, Error> {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::connection::{Connection, is_unknown};
 use super::dialect::{Dialect, Grant, Terms, millis};
 use super::error::Error;
+use super::guard::{Lost, is_of};
 use super::locks::{Acquire, Locks};
 use super::views::Held;
 use crate::received::Reply;
@@ -29,6 +30,11 @@ pub struct Hold {
 }
 
 impl Hold {
+    fn of_grant(grant: &Grant, terms: &Terms) -> Self {
+        let is_native = grant.dialect == Dialect::Native;
+        Self { token: grant.token, lease: Some(terms.lease), is_native, deadline: Some(grant.deadline) }
+    }
+
     /// For how long the lock is certainly held, if it is not broken by force. `None`: it has no lease.
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -42,9 +48,58 @@ impl Acquire {
     /// # Errors
     /// [`Error::Held`] when the wait has ended, or the server refuses the terms or cannot be asked.
     pub async fn hold(self) -> Result<Hold, Error> {
-        let (Grant { dialect, token, deadline }, Terms { lease, .. }, _) = self.grant().await?;
-        let is_native = dialect == Dialect::Native;
-        Ok(Hold { token, lease: Some(lease), is_native, deadline: Some(deadline) })
+        let (grant, terms, _) = self.grant().await?;
+        Ok(Hold::of_grant(&grant, &terms))
+    }
+
+    /// Like [`Acquire::hold`], and keeps the connection, which the server tells what happens to the lock.
+    ///
+    /// # Errors
+    /// As [`Acquire::hold`].
+    pub async fn hold_told(mut self) -> Result<(Hold, HoldEvents), Error> {
+        self.is_told = true;
+        let (grant, terms, connection) = self.grant().await?;
+        let hold = Hold::of_grant(&grant, &terms);
+        Ok((hold, HoldEvents { connection, keys: terms.keys, token: grant.token }))
+    }
+}
+
+/// What happens to a lock while it is held.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum HoldEvent {
+    /// Somebody has begun to wait for it.
+    Contended,
+    /// It is held no longer.
+    Lost(Lost),
+}
+
+/// The connection that took a lock, as [`Acquire::hold_told`] keeps it. A server without LOCK commands tells nothing on it.
+#[derive(Debug)]
+pub struct HoldEvents {
+    connection: Connection,
+    keys: Vec<Vec<u8>>,
+    token: Option<u64>,
+}
+
+impl HoldEvents {
+    /// Waits for the next event. It may be dropped at any point.
+    ///
+    /// # Errors
+    /// The connection has ended: the lock is held as long as its lease, and nothing more is told.
+    pub async fn next(&mut self) -> Result<HoldEvent, Error> {
+        loop {
+            let push = self.connection.next_push().await?;
+            if let Some(lost) = Lost::read(&push, &self.keys, self.token) {
+                return Ok(HoldEvent::Lost(lost));
+            }
+            if let [kind, key, of, ..] = &push[..]
+                && kind.is("lock-contended")
+                && is_of(key, of, &self.keys, self.token)
+            {
+                return Ok(HoldEvent::Contended);
+            }
+        }
     }
 }
 

@@ -42,7 +42,7 @@ mod views;
 
 pub use error::Error;
 pub use guard::{BrokenBy, Guard, Lost};
-pub use hold::Hold;
+pub use hold::{Hold, HoldEvent, HoldEvents};
 pub use locks::{Acquire, Lock, Locks};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};

@@ -350,7 +350,8 @@ pub struct Lock<'l> {
 impl Lock<'_> {
     /// Begins an acquisition, which `await` sends.
     pub fn acquire(&self) -> Acquire {
-        Acquire { connector: self.locks.connector.clone(), terms: Terms::new(self.keys.clone()) }
+        let terms = Terms::new(self.keys.clone());
+        Acquire { connector: self.locks.connector.clone(), terms, is_told: false }
     }
 }
 
@@ -363,6 +364,8 @@ impl Lock<'_> {
 pub struct Acquire {
     connector: Connector,
     terms: Terms,
+    /// Whether the server tells that somebody waits for the lock.
+    pub(super) is_told: bool,
 }
 
 impl Acquire {
@@ -416,7 +419,7 @@ impl Acquire {
 
     /// Sends the request, and returns the terms and the connection beside the grant.
     pub(super) async fn grant(self) -> Result<(Grant, Terms, Connection), Error> {
-        let Self { connector, terms } = self;
+        let Self { connector, terms, is_told } = self;
         let is_plain = terms.kind == Kind::Exclusive && terms.meta.is_empty();
         match terms.keys.len() {
             0 => return Err(Error::Usage("a lock needs a key")),
@@ -425,6 +428,10 @@ impl Acquire {
             _ => return Err(Error::Usage("several keys are locked exclusively, and without meta")),
         }
         let mut connection = connector.connect_for(&terms.keys[0]).await?;
+        if is_told {
+            // A server without LOCK commands refuses it, and a user may lack the right: then nothing is told.
+            connection.ask(&[b"LOCK.SESSION", b"CONTENDED", b"YES"]).await?;
+        }
         let grant = terms.acquire(&mut connection).await?;
         Ok((grant, terms, connection))
     }
