@@ -189,13 +189,10 @@ impl Point {
     }
 }
 
-/// The requests that the failures meet, each with its number among those of its command.
+/// The requests that the failures meet, each with its number among those of its command: faults count every request, also an
+/// EVALSHA of a script that the server does not know yet.
 fn counted<'e>(events: &'e [Event]) -> Vec<(&'e Event, u64)> {
-    let unknown: BTreeSet<u64> =
-        events.iter().filter(is_unknown_script).filter_map(|event| event.request).collect();
-    let is_met = |event: &&Event| {
-        event.kind == EventKind::Request && &*event.name != RIVAL && !unknown.contains(&event.id)
-    };
+    let is_met = |event: &&Event| event.kind == EventKind::Request && &*event.name != RIVAL;
     let mut counts = BTreeMap::<&'e str, u64>::new();
     let number = |event: &'e Event| {
         let nth = counts.entry(event.command.as_deref()?).or_default();
@@ -222,11 +219,6 @@ fn deeds(events: &[Event]) -> BTreeMap<u64, (Deed, Option<u64>)> {
         }
     }
     deeds
-}
-
-/// An EVALSHA of a script that the server does not know yet: faults do not meet it.
-fn is_unknown_script(event: &&Event) -> bool {
-    event.kind == EventKind::Reply && event.reply.as_ref().is_some_and(|reply| reply.starts_with("-NOSCRIPT"))
 }
 
 /// The words of a request, without the text of a script.
@@ -391,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_was_unknown_is_no_lock_command_and_is_not_counted() {
+    fn a_script_that_was_unknown_is_no_lock_command_and_is_counted_as_faults_count_it() {
         let unknown = Event {
             reply: Some("-NOSCRIPT No matching script".to_owned()),
             ..event(2, EventKind::Reply, "EVALSHA", Some(1))
@@ -407,7 +399,7 @@ mod tests {
         ];
         let points = Point::all(&events);
         let known: Vec<_> = points.iter().map(|point| (&*point.command, point.nth, point.deed)).collect();
-        assert_eq!(known, [("EVALSHA", 1, Deed::Acquire), ("EVALSHA", 2, Deed::Release)]);
+        assert_eq!(known, [("EVALSHA", 2, Deed::Acquire), ("EVALSHA", 3, Deed::Release)]);
         assert!(
             points.iter().all(|point| point.lease == Duration::from_millis(500)),
             "that of the grant holds until the next"
