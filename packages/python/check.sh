@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it as a user would, and runs the tests of the package against it.
+# Makes the wheel, installs it as a user would, and runs the tests of the package against it.
 #
-# Its program is built by the profile `wheel`: a small one. packages/release.py assembles the wheel around it.
+# Its program is built by the profile `wheel`: a small one. Where REDLATCH_BINARY names a program, the wheel is made around that.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -16,8 +16,13 @@ export CARGO_TARGET_DIR
 "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
 
 rm -rf "$SHOP/wheels"
-cargo build --locked --profile wheel --bin redlatch
-../release.py --binary "$CARGO_TARGET_DIR/wheel/redlatch" --features default --wheel --out "$SHOP/wheels"
+if [ -n "${REDLATCH_BINARY:-}" ]; then
+    program="$(realpath "$REDLATCH_BINARY")"
+else
+    cargo build --locked --profile wheel --bin redlatch
+    program="$CARGO_TARGET_DIR/wheel/redlatch"
+fi
+../release.py --binary "$program" --features default --wheel --out "$SHOP/wheels"
 wheel=("$SHOP"/wheels/redlatch-*-py3-none-*.whl)
 size=$(wc -c <"${wheel[0]}")
 echo "${wheel[0]##*/}: $size bytes"

@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
 
     /// The text of a table, unique at that time. Lua shows the address, which is as arbitrary.
     fn named(&mut self, number: usize) -> Value<'a> {
-        let name = format!("table: {:#x}", 0x7f00_0000_0000 + number);
+        let name = format!("table: {:#x}", 0x7f00_0000_0000 + number as u64);
         Value::Text(self.keep_text(name.as_bytes()))
     }
 
