@@ -5,8 +5,8 @@
 
 RELEASE is the directory that packages/release.py has written. A file for a platform that this machine cannot run is looked at: its
 names, tags, checksums, and the head of its program. Programs for Windows run under Wine, static ones for the other processor under qemu,
-if they are here. Wine before 9 lacks bcryptprimitives.dll: .ci/run puts one into its system32. Every path has spaces and letters beyond ASCII. Needs no more than Python; what
-it installs with (pip, npm, dpkg, rpm, ruby) may be missing, and is told then.
+if they are here. Wine before 9 lacks bcryptprimitives.dll: .ci/run puts one into its system32. Every path has spaces and letters
+beyond ASCII. Needs no more than Python; what it installs with (pip, npm, dpkg, rpm, ruby, javac) may be missing, and is told then.
 """
 
 import argparse

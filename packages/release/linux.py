@@ -116,7 +116,7 @@ def spec(release: Release, root: pathlib.Path) -> str:
         "%description",
         *DESCRIPTION,
         "%install",
-        f"cp -a '{root}/.' %{{buildroot}}/",
+        f'cp -a "{root}/." "%{{buildroot}}/"',
         "%preun",
         f'if [ "$1" = 0 ]; then {STOP}; fi',
         "%files",
