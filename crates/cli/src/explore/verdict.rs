@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use redlatch_core::testing::{Event, EventKind, shown};
+use redlatch_core::testing::{Event, EventKind, Finding, shown};
 
 use super::attempt::Attempt;
 use super::case::{Case, Deed, Injection, Kind, RIVAL};
@@ -64,6 +64,7 @@ impl Baseline {
                 "late-renewal" => true,
                 // What a command does that does not know it yet, and then notices it and fails.
                 "late" => !has_passed,
+                "foreign-delete" => is_of_earlier_connection(&attempt.events, &finding),
                 // The failure itself ends the lock before its lease.
                 "two-holders" => {
                     case.has(|injection| matches!(injection.kind, Kind::RestartEmpty | Kind::Expired))
@@ -89,6 +90,15 @@ impl Baseline {
         }
         problems
     }
+}
+
+/// Whether the command deletes a lock that it has taken on a connection which has gone since: it has connected again.
+fn is_of_earlier_connection(events: &[Event], finding: &Finding) -> bool {
+    let event = |at: usize| events.iter().find(|event| finding.events.get(at) == Some(&event.id));
+    // The grant, the deletion, and what it ends; a release that is refused ends nothing.
+    let (Some(granted), Some(deleted), Some(_)) = (event(0), event(1), event(2)) else { return false };
+    let has_gone = |event: &Event| event.kind == EventKind::Disconnect && event.client == granted.client;
+    &*granted.name != RIVAL && events.iter().take_while(|event| event.id < deleted.id).any(has_gone)
 }
 
 /// Whether the command must not fail in this run.
@@ -118,3 +128,25 @@ fn left(events: &[Event]) -> impl Iterator<Item = &Event> {
 const LEFT: &str = "left";
 /// Characters of a key that are shown.
 const KEY_CHARS_MAX: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_was_taken_before_a_new_connection_is_the_commands_own() {
+        let is_own = |name: &str, goes: bool| {
+            let event = |id, kind| Event { id, ..Event::new(kind) };
+            let kind = if goes { EventKind::Disconnect } else { EventKind::Connect };
+            let granted = Event { name: name.into(), ..event(1, EventKind::Granted) };
+            let events =
+                [granted, event(2, kind), event(3, EventKind::Request), event(4, EventKind::Released)];
+            let (key, text, lines) = (Default::default(), String::new(), Vec::new());
+            let finding = Finding { rule: "foreign-delete", key, text, events: vec![1, 3, 4], lines };
+            is_of_earlier_connection(&events, &finding)
+        };
+        assert!(is_own("", true));
+        assert!(!is_own("", false), "the other connection is still there");
+        assert!(!is_own(RIVAL, true), "the rival leaves its lock behind");
+    }
+}

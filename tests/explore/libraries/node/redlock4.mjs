@@ -1,0 +1,9 @@
+// redlock 4: `lock` and `unlock`.
+import Redis from "ioredis";
+import Redlock from "redlock4";
+
+const client = new Redis(process.env.REDIS_URL);
+const lock = await new Redlock([client]).lock("orders", 10_000);
+await client.incr("paid");
+await lock.unlock();
+client.disconnect();

@@ -1,0 +1,9 @@
+"""valkey-py: its lock in a `with` block."""
+
+import os
+
+import valkey
+
+client = valkey.Valkey.from_url(os.environ["REDIS_URL"])
+with client.lock("orders", timeout=10):
+    client.incr("paid")
