@@ -99,8 +99,7 @@ def compare(library, found):
     """Says what is not as the table has it."""
     always = {f"{entry['finding']} {case}" for entry in library["findings"] for case in entry["always"]}
     patterns = [f"{entry['finding']} {case}" for entry in library["findings"] for case in entry.get("sometimes", [])]
-    is_known = lambda name: any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    sometimes = set(filter(is_known, found))
+    sometimes = {name for name in found for pattern in patterns if fnmatch.fnmatchcase(name, pattern)}
     # Of a run the first finding is told: one that comes sometimes may be in the place of one that comes always.
     hidden = {name.split()[1] for name in sometimes}
     missing = sorted(name for name in always - set(found) if name.split()[1] not in hidden)
