@@ -208,6 +208,8 @@ fn a_runner_that_hangs_or_breaks_its_form_is_replaced() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.starts_with(&format!("{finding} with late@SET:1: ")), "{deed}: {text}");
         assert!(text.contains("it came 3 of 3 times"), "{deed}: {text}");
+        let again = "; again: redlatch explore --timeout 10000ms --runner --case 'late@SET:1' -- sh ";
+        assert!(text.contains(again), "{deed}: {text}");
         let started = std::fs::read_to_string(&pids).unwrap();
         // The first one served the run without failures and a run with one; then each run had its own.
         assert_eq!(started.lines().count(), 3, "{deed}");

@@ -179,14 +179,17 @@ impl<'o> Report<'o> {
 
     /// The line that repeats a case.
     fn repeat(&self, case: &Case) -> String {
-        let Options { nodes, variables, expects, is_clock_auto, is_runner, .. } = self.options;
+        let Options { nodes, variables, expects, timeout, is_clock_auto, is_runner, .. } = self.options;
         let variables =
             variables.iter().filter(|name| *name != URL_VARIABLE).map(|name| format!(" --env {name}"));
         let expects = expects.iter().map(|kind| format!(" --expect {kind}"));
         let nodes = (*nodes > 1).then(|| format!(" --nodes {nodes}"));
+        // Another time may tell another thing: what takes longer hangs.
+        let timeout = (*timeout != TIMEOUT).then(|| format!(" --timeout {}ms", timeout.as_millis()));
         let clock = is_clock_auto.then(|| " --clock auto".to_owned());
         let runner = is_runner.then(|| " --runner".to_owned());
-        let options: String = variables.chain(expects).chain(nodes).chain(clock).chain(runner).collect();
+        let options: String =
+            variables.chain(expects).chain(nodes).chain(timeout).chain(clock).chain(runner).collect();
         format!("redlatch explore{options} --case '{case}' -- {}", self.command())
     }
 
@@ -212,6 +215,8 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// The default of `--timeout`.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How a failure of a test begins in the XML of JUnit.
 const FAILURE: &str = "\n    <failure ";
 /// Lines of the end of the output that are shown.
