@@ -148,6 +148,8 @@ fn whatever_clients_hold_ends_at_maxmemory_and_comes_back_when_they_leave() {
             drop(peers);
             fixture.until(way.field, |bytes| bytes <= before);
             fixture.until("connected_clients", |clients| clients <= 2);
+            // What a client has left in the keyspace goes after it.
+            fixture.until("used_memory", |bytes| bytes < 8 * MIB as u64);
             assert_eq!(fixture.bystander.ask(b"LOCK.RELEASE held bystander\r\n"), ":1", "{}", way.name);
             drop(other);
             fixture.goes_on();
