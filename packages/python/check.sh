@@ -3,6 +3,7 @@
 #
 # Its program is built by the profile `wheel`: a small one. Where REDLATCH_BINARY names a program, the wheel is made around that.
 set -euo pipefail
+program="${REDLATCH_BINARY:+$(realpath "$REDLATCH_BINARY")}"
 cd "$(dirname "$0")"
 
 readonly WHEEL_BYTES_MAX="${WHEEL_BYTES_MAX:-4000000}"
@@ -16,9 +17,7 @@ export CARGO_TARGET_DIR
 "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
 
 rm -rf "$SHOP/wheels"
-if [ -n "${REDLATCH_BINARY:-}" ]; then
-    program="$(realpath "$REDLATCH_BINARY")"
-else
+if [ -z "$program" ]; then
     cargo build --locked --profile wheel --bin redlatch
     program="$CARGO_TARGET_DIR/wheel/redlatch"
 fi
