@@ -35,13 +35,18 @@ fn explore_program(name: &str, options: &[&str]) -> (Option<i32>, Vec<(String, S
     let output = explore_test(name, &[&["--format", "json"], options].concat());
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(progress.contains("failures met"), "{name} was explored: {progress}");
-    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), findings_of(output.stdout))
+}
+
+/// Each finding of a search, which are written as JSON, with its case.
+fn findings_of(stdout: Vec<u8>) -> Vec<(String, String)> {
+    let text = String::from_utf8(stdout).unwrap();
     let findings = text.lines().map(|line| {
         let finding: serde_json::Value = serde_json::from_str(line).unwrap();
         let word = |field: &str| finding[field].as_str().unwrap().to_owned();
         (word("finding"), word("case"))
     });
-    (output.status.code(), findings.collect())
+    findings.collect()
 }
 
 /// The names of the findings in one of the programs.
@@ -184,12 +189,7 @@ fn a_runner_finds_what_its_command_finds() {
     let pids = directory.path("pids");
     let script = runner("deletes_the_lock_of_the_next_holder", &pids, ":");
     let output = explore(&["--runner", "--format", "json"], &["sh", "-c", &script]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    let findings = text.lines().map(|line| {
-        let finding: serde_json::Value = serde_json::from_str(line).unwrap();
-        (finding["finding"].as_str().unwrap().to_owned(), finding["case"].as_str().unwrap().to_owned())
-    });
-    let findings: Vec<_> = findings.collect();
+    let findings = findings_of(output.stdout);
     assert!(findings.iter().all(|(finding, _)| finding == "foreign-delete"), "{findings:?}");
     assert!(findings.iter().any(|(_, case)| case == "paused@SET:1"), "{findings:?}");
     assert_eq!(std::fs::read_to_string(&pids).unwrap().lines().count(), 1, "one process ran all");

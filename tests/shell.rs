@@ -7,10 +7,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Output, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::binary::{Running, ended, redlatch};
+use crate::support::contend::contend;
 use crate::support::real::RealServer;
 
 /// A server whose clock stands still.
@@ -45,10 +44,6 @@ fn left(server: &Running) -> i64 {
     server.ask("PTTL lock:a").trim_start_matches(':').trim_end().parse().unwrap()
 }
 
-fn pass(server: &Running, millis: u64) {
-    assert!(server.ask(&format!("TEST.CLOCK ADVANCE {millis}")).starts_with(':'));
-}
-
 const MINUTE: u64 = 60_000;
 
 mod holding {
@@ -58,7 +53,7 @@ mod holding {
     fn a_lock_is_taken_renewed_and_released_by_three_processes() {
         let server = server();
         assert_eq!(done(&server, "take lock:a --for 30m --as job-1"), "1 job-1\n");
-        pass(&server, 25 * MINUTE);
+        server.pass(25 * MINUTE);
         assert_eq!(left(&server), 5 * 60_000);
         assert_eq!(done(&server, "renew lock:a --as job-1"), "1 job-1\n");
         assert_eq!(left(&server), 30 * 60_000, "as long as it was");
@@ -127,7 +122,7 @@ mod holding {
         let server = server();
         // The answer to this one reaches nobody.
         server.ask("LOCK.ACQUIRE lock:a job-1 LEASE 60000");
-        pass(&server, MINUTE / 2);
+        server.pass(MINUTE / 2);
         assert_eq!(done(&server, "take lock:a --for 1m --as job-1"), "1 job-1\n");
         assert_eq!(left(&server), 60_000);
         assert_eq!(done(&server, "take lock:a --for 2m --wait 1h --as job-1"), "1 job-1\n");
@@ -146,9 +141,9 @@ mod holding {
             }
             let third = asked(&server, &format!("take {key} --for 10m --as three"));
             assert_eq!(third.0, Some(75), "an exclusive lock: {}", third.2);
-            pass(&server, 9 * MINUTE);
+            server.pass(9 * MINUTE);
             done(&server, &format!("renew {key} --as two"));
-            pass(&server, 2 * MINUTE);
+            server.pass(2 * MINUTE);
             assert_eq!(asked(&server, &format!("renew {key} --as one")).0, Some(76));
             done(&server, &format!("release {key} --as two"));
             done(&server, &format!("take {key} --for 10m --as three"));
@@ -168,7 +163,7 @@ mod refusals {
         take.args(["take", "lock:a", "--for", "30m", "--as", "job-1", "--why", "release 4.1"]);
         take.args(["--meta", "ci=build 7", "--url", &server.url()]);
         assert!(take.output().unwrap().status.success());
-        pass(&server, 10 * MINUTE);
+        server.pass(10 * MINUTE);
         let (code, said, refused) = asked(&server, "take lock:a --for 30m --as job-2");
         assert_eq!((code, said.as_str()), (Some(75), ""), "{refused}");
         let lines: Vec<&str> = refused.lines().collect();
@@ -291,7 +286,7 @@ mod loss {
     fn a_lease_that_has_ended_is_told_to_who_renews_or_releases() {
         let server = server();
         done(&server, "take lock:a --for 30m --as job-1");
-        pass(&server, 30 * MINUTE + 1);
+        server.pass(30 * MINUTE + 1);
         let (code, said, lost) = asked(&server, "renew lock:a --as job-1");
         assert_eq!((code, said.as_str()), (Some(76), ""), "{lost}");
         for part in [
@@ -317,7 +312,7 @@ mod loss {
         done(&server, "take lock:a --for 1m --as job-1");
         done(&server, "release lock:a --as job-1");
         assert_eq!(done(&server, "take lock:a --for 1m --as job-1"), "2 job-1\n");
-        pass(&server, MINUTE / 2);
+        server.pass(MINUTE / 2);
         for words in ["renew lock:a --as job-1 --for 1h --token 1", "release lock:a --as job-1 --token 1"] {
             let (code, said, refused) = asked(&server, words);
             assert_eq!((code, said.as_str()), (Some(76), ""), "{refused}");
@@ -393,11 +388,11 @@ mod waiting {
         done(&server, "take lock:a --for 30m --as a");
         let mut waits = Waits::start(&server, "take lock:a --for 1h --wait 1h --as b");
         assert_eq!(waits.line(), "redlatch: waiting for lock:a, at place 1 of its queue");
-        pass(&server, 31 * MINUTE);
+        server.pass(31 * MINUTE);
         assert_eq!(waits.end(), (Some(0), "2 b\n".to_owned()), "the lease has ended before");
         let mut waits = Waits::start(&server, "take lock:a --for 1h --wait 30m --as c");
         assert_eq!(waits.line(), "redlatch: waiting for lock:a, at place 1 of its queue");
-        pass(&server, 30 * MINUTE + 1);
+        server.pass(30 * MINUTE + 1);
         let mut refused = String::new();
         waits.1.read_to_string(&mut refused).unwrap();
         assert!(refused.contains("redlatch: not taken: lock:a is held\n"), "{refused}");
@@ -408,29 +403,20 @@ mod waiting {
     #[test]
     fn contenders_hold_the_lock_one_at_a_time_and_their_tokens_rise() {
         let server = Running::start(redlatch().args(["--port", "auto"]));
-        let (is_held, tokens) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-        std::thread::scope(|scope| {
-            for contender in 0..CONTENDERS {
-                let (server, is_held, tokens) = (&server, &is_held, &tokens);
-                scope.spawn(move || {
-                    for turn in 0..TURNS {
-                        let owner = format!("{contender}-{turn}");
-                        let (code, said, warned) =
-                            asked(server, &format!("take lock:a --for 1h --wait 1h --as {owner}"));
-                        assert_eq!(code, Some(0), "{warned}");
-                        assert!(!is_held.swap(true, Ordering::SeqCst), "two holders");
-                        let (token, name) = said.trim_end().split_once(' ').unwrap();
-                        assert_eq!(name, owner);
-                        tokens.lock().unwrap().push(token.parse::<u64>().unwrap());
-                        is_held.store(false, Ordering::SeqCst);
-                        done(server, &format!("release lock:a --as {owner} --token {token}"));
-                    }
+        contend(CONTENDERS, TURNS, |contender, grants| {
+            for turn in 0..TURNS {
+                let owner = format!("{contender}-{turn}");
+                let (code, said, warned) =
+                    asked(&server, &format!("take lock:a --for 1h --wait 1h --as {owner}"));
+                assert_eq!(code, Some(0), "{warned}");
+                let token = grants.hold(|| {
+                    let (token, name) = said.trim_end().split_once(' ').unwrap();
+                    assert_eq!(name, owner);
+                    token.parse().unwrap()
                 });
+                done(&server, &format!("release lock:a --as {owner} --token {token}"));
             }
         });
-        let tokens = tokens.into_inner().unwrap();
-        assert_eq!(tokens.len(), CONTENDERS * TURNS);
-        assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     }
 
     const CONTENDERS: usize = 50;

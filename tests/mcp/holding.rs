@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::host::{Host, pass, server};
+use super::host::{Host, server};
 use crate::support::binary::{Running, ended, redlatch};
 
 const MINUTE: u64 = 60_000;
@@ -24,7 +24,7 @@ fn two_agents_exclude_each_other_and_a_refusal_says_who_why_and_until_when() {
     assert!(taken.text.starts_with(&format!("db is taken\n  owner:  {owner}\n  lease:  ")), "{}", taken.text);
     assert_eq!([&taken.value["taken"], &taken.value["token"]], [&json!(true), &json!(1)]);
     assert_eq!(taken.value["lease"], 600_000, "the default");
-    pass(&server, MINUTE);
+    server.pass(MINUTE);
 
     let refused = other.call("take", json!({ "key": "db" }));
     assert!(refused.is_error, "{refused:?}");
@@ -193,7 +193,7 @@ fn an_agent_is_told_that_a_lock_is_lost_and_that_somebody_waits() {
     assert_eq!(who.value["notices"], json!([contended]));
     assert_eq!(one.done("who", json!({ "key": "free" }))["notices"], Value::Null, "it is told once");
 
-    pass(&server, 10 * MINUTE + 1);
+    server.pass(10 * MINUTE + 1);
     let message = one.notified("notifications/message");
     assert_eq!((&message["level"], &message["data"]["event"]), (&json!("warning"), &json!("lock-lost")));
     let lost = one.call("renew", json!({ "key": "db" }));

@@ -34,10 +34,6 @@ pub(super) fn server() -> Running {
     server
 }
 
-pub(super) fn pass(server: &Running, millis: u64) {
-    assert!(server.ask(&format!("TEST.CLOCK ADVANCE {millis}")).starts_with(':'));
-}
-
 impl Host {
     /// The host of an agent of that name, which has begun the protocol.
     pub(super) fn of(server: &Running, name: &str) -> Self {

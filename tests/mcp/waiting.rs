@@ -1,12 +1,10 @@
 //! Calls that wait for a lock: their turn, their end, and what they leave.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use serde_json::json;
 
 use super::host::{Host, server};
 use crate::support::binary::{Running, ended, redlatch};
+use crate::support::contend::contend;
 
 fn cancel(host: &mut Host, id: u64) {
     let params = json!({ "requestId": id, "reason": "the user has pressed a key" });
@@ -50,7 +48,7 @@ fn a_wait_that_has_ended_is_refused_with_the_holder() {
     one.done("take", json!({ "key": "db", "lease": "1h" }));
     let call = other.begin("take", json!({ "key": "db", "wait": "1m" }));
     other.waits();
-    super::host::pass(&server, 60_001);
+    server.pass(60_001);
     let refused = other.end(call);
     assert!(refused.is_error && refused.text.starts_with("not taken: db is held\n"), "{refused:?}");
     assert_eq!(server.ask("LOCK.WAITERS db"), "*0\r\n");
@@ -112,27 +110,15 @@ fn a_host_that_goes_leaves_nothing_in_the_queue() {
 #[test]
 fn fifty_agents_hold_the_lock_one_at_a_time_and_their_tokens_rise() {
     let server = Running::start(redlatch().args(["--port", "auto"]));
-    let (is_held, tokens) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for contender in 0..CONTENDERS {
-            let (server, is_held, tokens) = (&server, &is_held, &tokens);
-            scope.spawn(move || {
-                let mut host = Host::of(server, &format!("agent{contender}"));
-                for _ in 0..TURNS {
-                    let taken = host.done("take", json!({ "key": "db", "lease": "1h", "wait": "1h" }));
-                    assert!(!is_held.swap(true, Ordering::SeqCst), "two holders");
-                    let token = taken["token"].as_u64().unwrap();
-                    tokens.lock().unwrap().push(token);
-                    is_held.store(false, Ordering::SeqCst);
-                    host.done("release", json!({ "key": "db", "token": token }));
-                }
-                assert_eq!(host.close().0, Some(0));
-            });
+    contend(CONTENDERS, TURNS, |contender, grants| {
+        let mut host = Host::of(&server, &format!("agent{contender}"));
+        for _ in 0..TURNS {
+            let taken = host.done("take", json!({ "key": "db", "lease": "1h", "wait": "1h" }));
+            let token = grants.hold(|| taken["token"].as_u64().unwrap());
+            host.done("release", json!({ "key": "db", "token": token }));
         }
+        assert_eq!(host.close().0, Some(0));
     });
-    let tokens = tokens.into_inner().unwrap();
-    assert_eq!(tokens.len(), CONTENDERS * TURNS);
-    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }
 
 const CONTENDERS: usize = 50;

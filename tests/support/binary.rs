@@ -109,6 +109,11 @@ impl Running {
         address.split('"').next().unwrap_or_default().to_owned()
     }
 
+    /// Moves the clock of a server with test commands on.
+    pub(crate) fn pass(&self, millis: u64) {
+        assert!(self.ask(&format!("TEST.CLOCK ADVANCE {millis}")).starts_with(':'));
+    }
+
     /// The URL of that address.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address())

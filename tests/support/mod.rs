@@ -9,6 +9,9 @@ pub(crate) mod bare;
 pub(crate) mod binary;
 pub(crate) mod certificates;
 pub(crate) mod clock;
+#[cfg(all(feature = "cli", unix))]
+#[allow(dead_code, reason = "tests of the shell and of agents use it")]
+pub(crate) mod contend;
 pub(crate) mod engine;
 #[cfg(feature = "http")]
 pub(crate) mod http;

@@ -37,7 +37,7 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(u16).range(1..=64))
                 .default_value("1"),
         )
-        .arg(time("timeout", "60s", "How long one run may take."))
+        .arg(time("timeout", explore::TIMEOUT, "How long one run may take."))
         .arg(time("budget", "10m", "How long all runs may take."))
         .arg(
             option("jobs", "N", "How many cases are tried at a time, each with a server of its own.")

@@ -64,6 +64,8 @@ pub(super) enum Format {
 
 /// The variable in which a command finds its URL unless it is told otherwise.
 pub(super) const URL_VARIABLE: &str = "REDIS_URL";
+/// How long one run may take unless it is told otherwise.
+pub(super) const TIMEOUT: &str = "60s";
 /// The exit code of a search that has found something.
 const FOUND: u8 = 1;
 /// The exit code of a search that could not begin.

@@ -14,7 +14,8 @@ use super::case::{AND, Case, Injection};
 use super::pairs::Trace;
 use super::program::Ending;
 use super::verdict::Problem;
-use super::{Format, Options, URL_VARIABLE};
+use super::{Format, Options, TIMEOUT, URL_VARIABLE};
+use crate::duration;
 
 /// What came of a case.
 pub(super) struct Tried {
@@ -185,7 +186,8 @@ impl<'o> Report<'o> {
         let expects = expects.iter().map(|kind| format!(" --expect {kind}"));
         let nodes = (*nodes > 1).then(|| format!(" --nodes {nodes}"));
         // Another time may tell another thing: what takes longer hangs.
-        let timeout = (*timeout != TIMEOUT).then(|| format!(" --timeout {}ms", timeout.as_millis()));
+        let timeout = (duration::read(TIMEOUT).as_ref() != Ok(timeout))
+            .then(|| format!(" --timeout {}ms", timeout.as_millis()));
         let clock = is_clock_auto.then(|| " --clock auto".to_owned());
         let runner = is_runner.then(|| " --runner".to_owned());
         let options: String =
@@ -215,8 +217,6 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The default of `--timeout`.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// How a failure of a test begins in the XML of JUnit.
 const FAILURE: &str = "\n    <failure ";
 /// Lines of the end of the output that are shown.
