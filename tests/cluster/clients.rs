@@ -19,8 +19,9 @@ use crate::support::wire::Link;
 /// Starts a program of an installed project with the ports of three nodes, and kills the leader while it holds a lock.
 fn try_with(project: &str, words: &[&str]) {
     let etcd = Etcd::start_one(&[]);
-    let mut nodes: Vec<_> = (0..3).map(|_| Node::start(&etcd, &[])).collect();
+    let mut nodes = vec![Node::start(&etcd, &[])];
     nodes[0].wait_for("This node leads");
+    nodes.extend((1..3).map(|_| Node::start(&etcd, &[])));
     nodes[1..].iter_mut().for_each(|node| drop(node.wait_for("Another node leads")));
     let others = || match nodes[1].ask(&["SENTINEL", "sentinels", "mymaster"]) {
         Some(OwnedFrame::Array(others)) => others.len(),
