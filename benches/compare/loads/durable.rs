@@ -6,10 +6,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use redlatch_cli::load::RELEASE;
-
 use super::Race;
-use super::requests::{HELD_MS, Plan, plan};
+use super::requests::{HELD_MS, Plan, load_scripts, plan};
 use crate::generator::{Generator, Run, Step, Work};
 use crate::options::{CONNECTIONS, DEPTH, Options};
 use crate::results::{CPU_PER_REQUEST, OURS, REDIS, Results, VALKEY};
@@ -17,13 +15,17 @@ use crate::servers::{Running, Server};
 use crate::wire::{Answer, KEY, OWNER, Template};
 
 /// The names of the loads that show the cost.
-pub(super) const NAMES: &[&str] = &["durable acquire", "durable release held", "durable cycle"];
+pub(super) const NAMES: &[&str] =
+    &["durable acquire", "durable contended", "durable release held", "durable extend held", "durable cycle"];
+/// How many clients there are, and how many requests each has under way.
+const CROWDS: [(usize, usize, &str); 3] =
+    [(1, 1, "1 client"), (CONNECTIONS, 1, "50 clients"), (CONNECTIONS, DEPTH, "50 clients by 16")];
 /// When the journal is synced.
 const MODES: [&str; 3] = ["no", "everysec", "always"];
 /// The servers with one thread and a store.
 const SERVERS: [&str; 3] = [OURS, REDIS, VALKEY];
 
-/// Runs the requests of a load in each mode, from one client and from many.
+/// Runs the requests of a load in each mode, from each of the crowds.
 pub(super) fn run(race: &mut Race, name: &str) {
     let plan = plan(name.strip_prefix("durable ").expect("one of NAMES"));
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
@@ -33,11 +35,10 @@ pub(super) fn run(race: &mut Race, name: &str) {
         for mode in MODES {
             let files = Files::new(options)?;
             let running = server.start_with(&files.arguments(server, mode))?;
-            running.ask(&mut running.connect()?, &["SCRIPT", "LOAD", RELEASE])?;
-            for clients in [1, CONNECTIONS] {
-                let run = turn(&running, &plan, options, (mode, clients))?;
-                let what = format!("{mode}, {clients} client{}", if clients > 1 { "s" } else { "" });
-                add(results, (name, &what), server.row.name, &run);
+            load_scripts(&running)?;
+            for (clients, depth, crowd) in CROWDS {
+                let run = turn(&running, &plan, options, (mode, clients, depth))?;
+                add(results, (name, &format!("{mode}, {crowd}")), server.row.name, &run);
             }
         }
         Ok(())
@@ -48,7 +49,7 @@ fn turn(
     running: &Running,
     plan: &Plan,
     options: &Options,
-    (mode, clients): (&str, usize),
+    (mode, clients, depth): (&str, usize, usize),
 ) -> io::Result<Run> {
     let mut generator = Generator::new(running, clients, false)?;
     running.ask(&mut running.connect()?, &["FLUSHALL"])?;
@@ -56,13 +57,18 @@ fn turn(
     running.ask(&mut running.connect()?, &["SET", "first", "lease", "PX", HELD_MS])?;
     // A client that waits for the disk each time takes milliseconds for each request.
     let is_slow = mode == "always" && clients == 1;
-    let requests = if is_slow { options.scale.synced } else { options.scale.plain };
+    let requests = match depth {
+        1 if is_slow => options.scale.synced,
+        1 => options.scale.plain,
+        _ => options.scale.pipelined,
+    };
     let keys = requests / plan.timed.len() as u64;
     if !plan.before.is_empty() {
         let mut before = Generator::new(running, CONNECTIONS, false)?;
+        let keys = keys.min(plan.before_max);
         before.run(running, &Work { steps: &plan.before, first: 0, keys, depth: DEPTH })?;
     }
-    generator.run(running, &Work { steps: &plan.timed, first: 0, keys, depth: 1 })
+    generator.run(running, &Work { steps: &plan.timed, first: 0, keys, depth })
 }
 
 fn add(results: &mut Results, (name, what): (&str, &str), server: &str, run: &Run) {

@@ -29,7 +29,7 @@ const LOCK: &str = "lock:hand-off";
 const HOLD: Duration = Duration::from_micros(100);
 const LEASE: Duration = Duration::from_secs(300);
 /// A server that has not done all hand-offs by then has failed to.
-const DURATION_MAX: Duration = Duration::from_secs(300);
+const DURATION_MAX: Duration = Duration::from_secs(120);
 /// A moment for a server to finish after its last answer.
 const SETTLING: Duration = Duration::from_millis(2);
 

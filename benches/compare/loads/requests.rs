@@ -24,7 +24,7 @@ pub(crate) const NAMES: &[&str] = &[
 pub(super) struct Plan {
     pub(super) before: Vec<Step>,
     /// Keys that are met before, at most.
-    before_max: u64,
+    pub(super) before_max: u64,
     pub(super) timed: Vec<Step>,
 }
 
@@ -47,10 +47,15 @@ pub(super) fn run(race: &mut Race, name: &str) {
 fn connect(server: &Server) -> io::Result<(Running, Generator)> {
     let running = server.start()?;
     let generator = Generator::new(&running, CONNECTIONS, !server.row.has_store)?;
+    load_scripts(&running)?;
+    Ok((running, generator))
+}
+
+pub(super) fn load_scripts(running: &Running) -> io::Result<()> {
     for script in [RELEASE, EXTEND] {
         running.ask(&mut running.connect()?, &["SCRIPT", "LOAD", script])?;
     }
-    Ok((running, generator))
+    Ok(())
 }
 
 fn turn(
