@@ -15,7 +15,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = ["docs/testing-examples.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("packages/*/README.md"))]
+PAGES = ["docs/fencing.md", "docs/testing-examples.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("packages/*/README.md"))]
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)
 LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust"}

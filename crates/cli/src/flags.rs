@@ -18,7 +18,7 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, accept_restored, explore, explore_flags, harness, hold, hold_flags, load_command, load_flags,
+    Fault, accept_restored, explore, explore_flags, fence, harness, hold, hold_flags, load_command, load_flags,
     lock_flags, mcp_flags, moves, replay, run, test_flags, timeline, views,
 };
 
@@ -132,6 +132,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
         }
         Some(("man", matches)) => man(matches.get_one::<String>("page")),
         Some(("explore", matches)) => Ok(explore_flags::read(matches)),
+        Some((name, matches)) if fence::NAMES.contains(&name) => Ok(fence::read(matches)),
         Some((name, matches)) if hold_flags::NAMES.contains(&name) => hold_flags::read(name, matches),
         Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
         Some((name, matches)) if mcp_flags::NAMES.contains(&name) => mcp_flags::read(matches),
@@ -260,6 +261,7 @@ fn command() -> Command {
         .subcommand(mcp_flags::command())
         .subcommands(test_flags::commands())
         .subcommand(explore_flags::command())
+        .subcommand(fence::command())
         .subcommand(check)
         .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
@@ -289,8 +291,9 @@ fn flag(row: &'static Setting) -> Arg {
 }
 
 /// The subcommands that exit with 64 if they are misused.
-const NAMES: [&[&str]; 6] = [
+const NAMES: [&[&str]; 7] = [
     explore_flags::NAMES,
+    fence::NAMES,
     hold_flags::NAMES,
     load_flags::NAMES,
     lock_flags::NAMES,

@@ -16,6 +16,7 @@ mod duration;
 mod exit;
 mod explore;
 mod explore_flags;
+mod fence;
 mod file;
 mod flags;
 mod harness;
