@@ -37,3 +37,14 @@ go mod edit -dropreplace "$module" -require "$module@$version"
 go mod tidy
 go vet ./...
 go test -count=1 "$@" ./...
+
+# Without REDLATCH_BINARY: a program in the user's cache, and one that the test binary carries.
+GOCACHE="$(go env GOCACHE)"
+export GOCACHE
+mkdir -p "$work/cache/redlatch" "$work/unpacked"
+ln -s "$REDLATCH_BINARY" "$work/cache/redlatch/redlatch"
+cp "$REDLATCH_BINARY" redlatch
+unset REDLATCH_BINARY
+XDG_CACHE_HOME="$work/cache" go test -count=1 -run TestALease ./...
+XDG_CACHE_HOME="$work/unpacked" go test -count=1 -run TestALease -tags redlatch_embedded ./...
+[ -x "$(echo "$work"/unpacked/redlatch/*/redlatch)" ] || { echo "the program is not in the cache"; exit 1; }

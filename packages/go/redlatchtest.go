@@ -8,8 +8,8 @@
 //		redlatch.Clock().Advance(30 * time.Second)
 //	}
 //
-// The program is the one that the variable REDLATCH_BINARY names, else redlatch in the search path. One server may serve many
-// tests: [Start] it in TestMain, and give each test a [Server.Namespace].
+// The program is the one that the variable REDLATCH_BINARY names, else one that the test binary carries ([Carry]), else redlatch in the
+// search path, else in the folder redlatch of the user's cache. One server may serve many tests: [Start] it in TestMain, and give each test a [Server.Namespace].
 //
 // The methods of a [Namespace] fail its test when the server refuses them. Like [testing.T.Fatal], call them from the goroutine
 // of the test.
@@ -21,7 +21,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -199,20 +198,6 @@ func (server *Server) Call(words ...any) (any, error) {
 		server.control = nil
 	}
 	return reply, err
-}
-
-func find(binary string) (string, error) {
-	if binary == "" {
-		binary = os.Getenv("REDLATCH_BINARY")
-	}
-	if binary != "" {
-		return binary, nil
-	}
-	found, err := exec.LookPath("redlatch")
-	if err != nil {
-		return "", errors.New("there is no program 'redlatch' in PATH, and REDLATCH_BINARY is not set")
-	}
-	return found, nil
 }
 
 // A start or an end that takes longer has failed.
