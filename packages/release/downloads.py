@@ -85,9 +85,12 @@ def pack_formula(release: Release, url: str) -> pathlib.Path:
                 inner += block(machine, [f'url "{url}/{file.name}"', f'sha256 "{sha256(file)}"'])
         lines += [*block(system, inner), ""] if inner else []
     platforms = "".join(f"  {line}\n" if line else "\n" for line in lines).rstrip("\n") + "\n"
-    text = FORMULA.format(summary=SUMMARY.removeprefix("A "), home=url, version=release.version, platforms=platforms)
+    # Homebrew wants no article in front.
+    summary = SUMMARY.removeprefix("A ")
+    summary = summary[0].upper() + summary[1:]
     file = release.out / "redlatch.rb"
-    file.write_text(text.replace(f'desc "{SUMMARY[2]}', f'desc "{SUMMARY[2].upper()}'), encoding="utf-8")
+    text = FORMULA.format(summary=summary, home=url, version=release.version, platforms=platforms)
+    file.write_text(text, encoding="utf-8")
     return file
 
 
