@@ -129,7 +129,7 @@ const SMOKE: Scale = Scale {
 pub(crate) const USAGE: &str = "\
 cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated]
 
-  --quick        a minute or two instead of half an hour, and figures as rough
+  --quick        ten minutes instead of three quarters of an hour, and figures as rough
   --only LOAD    only loads whose name holds LOAD
   --servers A,B  only these servers; see the table in benches/compare/servers.rs
   --out DIR      where results.json, table.md and plot.svg go [default: target/compare]

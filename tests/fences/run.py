@@ -146,13 +146,12 @@ def rounds(first, second, database, count):
     return seen
 
 
-def played(kind, folder, redlatch, sql, options):
-    """Plays with the fence or, where there is no SQL, without it."""
-    with kind.started(folder) as address:
-        kind.install(address, f"{sql}\n{kind.TABLE};")
-        writer = (kind.TITLE, address, "fence" if sql else "none", redlatch)
-        with Process(*writer) as first, Process(*writer) as second:
-            return rounds(first, second, kind(address), options.rounds)
+def played(kind, address, redlatch, fence, count):
+    """Plays with the fence, or without."""
+    kind.install(address, f"DROP TABLE IF EXISTS stock; {kind.TABLE};")
+    writer = (kind.TITLE, address, fence, redlatch)
+    with Process(*writer) as first, Process(*writer) as second:
+        return rounds(first, second, kind(address), count)
 
 
 @contextlib.contextmanager
@@ -182,11 +181,12 @@ def main():
         # The users of the databases pass through it.
         pathlib.Path(name).chmod(0o755)
         for number, (title, kind) in enumerate(kinds.items()):
-            sql = databases.run([options.redlatch, "fence", "sql", kind.KIND])
-            folder = pathlib.Path(name) / str(number)
-            fenced = played(kind, folder, redlatch, sql, options)
-            bare = played(kind, folder.with_name(f"{number}-bare"), redlatch, "", options)
-            print(f"| {title} | {fenced['stale']}, {fenced['refused']}, {fenced['waited']} | {bare['stale']}, {bare['lost']} |", flush=True)
+            with kind.started(pathlib.Path(name) / str(number)) as address:
+                bare = played(kind, address, redlatch, "none", options.rounds)
+                kind.install(address, databases.run([options.redlatch, "fence", "sql", kind.KIND]))
+                fenced = played(kind, address, redlatch, "fence", options.rounds)
+            counts = [fenced["stale"], fenced["refused"], fenced["waited"]], [bare["stale"], bare["lost"]]
+            print(f"| {title} | {' | '.join(', '.join(map(str, some)) for some in counts)} |", flush=True)
             failures += [f"{title}: {fenced} with the fence"] if fenced["stale"] or fenced["lost"] else []
             failures += [f"{title}: no stale write without the fence"] if not bare["stale"] else []
             failures += [f"{title}: no stale write is refused"] if not fenced["refused"] else []
