@@ -18,8 +18,8 @@ use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
-    Fault, accept_restored, explore, explore_flags, fence, harness, hold, hold_flags, load_command, load_flags,
-    lock_flags, mcp_flags, moves, replay, run, test_flags, timeline, views,
+    Fault, accept_restored, explore, explore_flags, fence, harness, hold, hold_flags, load_command,
+    load_flags, lock_flags, mcp_flags, moves, replay, run, test_flags, timeline, views,
 };
 
 /// The action that the arguments ask for.
@@ -329,6 +329,14 @@ mod tests {
             Ok(Action::Print(text)) => text,
             other => panic!("{arguments:?} prints nothing: {other:?}"),
         }
+    }
+
+    #[test]
+    fn each_kind_of_database_has_its_fence() {
+        let fences = ["postgres", "mysql", "sqlite"].map(|kind| printed(&["fence", "sql", kind]));
+        let has = ["CREATE OR REPLACE FUNCTION", "CREATE PROCEDURE", "CREATE TRIGGER"];
+        assert!(fences.iter().zip(has).all(|(fence, word)| fence.contains(word)), "{fences:?}");
+        assert_eq!(printed(&["fence", "sql", "mariadb"]), fences[1]);
     }
 
     /// A man page as text: without the backslashes of its hyphens.
