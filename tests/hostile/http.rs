@@ -8,6 +8,8 @@ use crate::support::http::{HttpClient, get};
 
 /// Connections that HTTP serves at the same time.
 const CONNECTIONS_MAX: usize = 64;
+/// Requests that may wait for a lock at the same time.
+const WAITS_MAX: usize = 256;
 /// Bytes of a request without its body.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a request's body.
@@ -94,6 +96,41 @@ fn ten_thousand_connections_leave_nothing_behind() {
         }
         drop(open);
         until_served(address);
+        fixture.goes_on();
+    });
+}
+
+#[test]
+fn requests_that_wait_for_a_lock_keep_no_probe_out() {
+    costs_at_most(32, |look| {
+        let mut fixture = fixture();
+        let address = fixture.server.http_addr();
+        let ask = |client: &mut HttpClient, owner: usize| {
+            let body = format!(r#"{{"action": "take", "owner": "{owner}", "wait_ms": 600000}}"#);
+            let head = "POST /api/locks/held HTTP/1.1\r\nHost: localhost\r\n";
+            client.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+        };
+        assert_eq!(fixture.bystander.ask(b"SET held me NX PX 3600000\r\n"), "+OK");
+        let mut waiting = Vec::new();
+        for owner in 0..WAITS_MAX {
+            let mut client = HttpClient::to(address);
+            ask(&mut client, owner);
+            waiting.push(client);
+        }
+        fixture.until("lock_waiters", |waiters| waiters == WAITS_MAX as u64);
+        let mut further = HttpClient::to(address);
+        ask(&mut further, WAITS_MAX);
+        assert_eq!(further.reply(true).status, 503);
+        let mut idle: Vec<HttpClient> = (0..CONNECTIONS_MAX).map(|_| HttpClient::to(address)).collect();
+        assert_eq!(idle.last_mut().unwrap().ask("GET", "/healthz", "").status, 200);
+        fixture.goes_on();
+        look();
+        drop(waiting.split_off(1));
+        fixture.until("lock_waiters", |waiters| waiters == 1);
+        assert_eq!(fixture.bystander.ask(b"DEL held\r\n"), ":1");
+        assert_eq!(waiting[0].reply(true).status, 200);
+        ask(&mut waiting[0], 0);
+        assert_eq!(waiting[0].reply(true).status, 200, "and asks again on the same connection");
         fixture.goes_on();
     });
 }

@@ -7,29 +7,10 @@ use std::process::{Command, Stdio};
 use redlatch::Server;
 use serde_json::{Value, json};
 
-use super::server;
+use super::{post, server, told, value};
 use crate::support::binary::{Directory, redlatch};
-use crate::support::http::{HttpClient, HttpReply, get};
+use crate::support::http::{HttpClient, get};
 use crate::support::stream::Peer;
-
-/// The value of a response that is JSON.
-fn value(reply: &HttpReply) -> Value {
-    assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
-    serde_json::from_str(&reply.body).expect("JSON")
-}
-
-fn told(server: &Server, path: &str) -> Value {
-    let reply = get(server.http_addr(), path);
-    assert_eq!(reply.status, 200, "{path}: {reply:?}");
-    value(&reply)
-}
-
-fn post(server: &Server, path: &str, headers: &str, body: &str) -> HttpReply {
-    let headers = format!("{headers}Content-Length: {}\r\n\r\n{body}", body.len());
-    let mut client = HttpClient::to(server.http_addr());
-    client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}").as_bytes());
-    client.reply(true)
-}
 
 /// A client of the server with these locks.
 fn holder(server: &Server, keys: &[&str]) -> Peer {

@@ -7,6 +7,7 @@
 mod access;
 mod api;
 mod health;
+mod holds;
 mod metrics;
 #[cfg(feature = "cli")]
 #[cfg(unix)]
@@ -14,10 +15,34 @@ mod process;
 mod prometheus;
 
 use redlatch::Server;
+use serde_json::Value;
+
+use crate::support::http::{HttpClient, HttpReply, get};
 
 /// A server with an HTTP port and these settings.
 fn server(settings: &[(&str, &str)]) -> Server {
     let builder = Server::builder().set("http-port", "auto");
     let builder = settings.iter().fold(builder, |builder, (name, value)| builder.set(*name, *value));
     builder.start_blocking().expect("a server starts")
+}
+
+/// The value of a response that is JSON.
+fn value(reply: &HttpReply) -> Value {
+    assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
+    serde_json::from_str(&reply.body).expect("JSON")
+}
+
+/// The answer to a request that must succeed.
+fn told(server: &Server, path: &str) -> Value {
+    let reply = get(server.http_addr(), path);
+    assert_eq!(reply.status, 200, "{path}: {reply:?}");
+    value(&reply)
+}
+
+/// Sends a request with a body, and with further headers, each with its line end, on a connection of its own.
+fn post(server: &Server, path: &str, headers: &str, body: &str) -> HttpReply {
+    let headers = format!("{headers}Content-Length: {}\r\n\r\n{body}", body.len());
+    let mut client = HttpClient::to(server.http_addr());
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}").as_bytes());
+    client.reply(true)
 }

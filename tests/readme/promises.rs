@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use redlatch_core::testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 use redlatch_proto::limits::{
-    HTTP_CONNECTIONS_MAX, LARGE_BYTES, LINE_BYTES_MAX, LOCK_PREFIXES_MAX, REPLY_BYTES_MAX,
-    UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX, UNAUTHENTICATED_REPLY_BYTES_MAX,
-    UNREAD_REPLY_BYTES_MAX,
+    HTTP_CONNECTIONS_MAX, HTTP_WAIT_MS_MAX, HTTP_WAITS_MAX, LARGE_BYTES, LINE_BYTES_MAX, LOCK_PREFIXES_MAX,
+    REPLY_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
+    UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX,
 };
 
 use super::{read, root, settings_table};
@@ -39,6 +39,7 @@ fn limits_and_defaults_in_sentences_are_those_of_the_program() {
             UNAUTHENTICATED_REPLY_BYTES_MAX as u64 / KIB
         ),
         format!("hold up to {HTTP_CONNECTIONS_MAX} connections in slow requests"),
+        format!("have up to {HTTP_WAITS_MAX} requests wait for locks"),
         format!("`maxclients` is {};", grouped(default("maxclients", 1))),
         format!("`maxclients-reserved` ({}) more", default("maxclients-reserved", 1)),
         format!("`login-timeout` ({} s)", default("login-timeout", 1)),
@@ -58,6 +59,9 @@ fn limits_and_defaults_in_sentences_are_those_of_the_program() {
     ];
     let others = [
         ("docs/settings.md", format!("HTTP serves {HTTP_CONNECTIONS_MAX} connections at a time")),
+        ("docs/settings.md", format!("{HTTP_WAITS_MAX} more may [wait for a lock]")),
+        ("docs/http.md", format!("{HTTP_WAITS_MAX} requests may wait at a time")),
+        ("docs/http.md", format!("`wait_ms` (0; at most {})", grouped(HTTP_WAIT_MS_MAX))),
         ("docs/commands.md", format!("**A reply has at most {} GiB**", REPLY_BYTES_MAX as u64 / GIB)),
         ("docs/metrics.md", format!("in `lock-metrics-prefix`, at most {LOCK_PREFIXES_MAX}")),
         ("docs/scripts.md", format!("a value above {} KiB is interpreted", LARGE_BYTES / KIB)),

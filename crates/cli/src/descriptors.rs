@@ -8,7 +8,7 @@ use std::io;
 
 use redlatch_core::state::settings::Settings;
 use redlatch_platform::descriptors;
-use redlatch_proto::limits::HTTP_CONNECTIONS_MAX;
+use redlatch_proto::limits::{HTTP_CONNECTIONS_MAX, HTTP_WAITS_MAX};
 use redlatch_server::process::Inherited;
 
 /// Descriptors that are not for clients: listeners, log, runtimes. Redis reserves as many.
@@ -17,12 +17,13 @@ const RESERVED: u64 = 32;
 const HTTP_RESERVED: u64 = 16;
 
 /// Descriptors for the places beyond `maxclients`, and for HTTP if the settings ask for it or it has inherited a socket: its
-/// connections, its sockets, its runtime.
+/// connections, its sockets, its runtime. Only where HTTP may change something, requests wait.
 pub(super) fn for_others(settings: &Settings, inherited: &Inherited) -> u64 {
     let reserved = settings.integer("maxclients-reserved").unsigned_abs();
     let has_socket = !inherited.http.is_empty() || !settings.text("http-unixsocket").is_empty();
     let is_on = has_socket || settings.text("http-port") != "0";
-    reserved + if is_on { HTTP_CONNECTIONS_MAX as u64 + HTTP_RESERVED } else { 0 }
+    let waits = if settings.flag("http-admin") { HTTP_WAITS_MAX as u64 } else { 0 };
+    reserved + if is_on { HTTP_CONNECTIONS_MAX as u64 + waits + HTTP_RESERVED } else { 0 }
 }
 
 /// Raises the process' limit of open files so that `clients` can be served, besides `others` that need a descriptor, as far

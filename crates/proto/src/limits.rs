@@ -47,3 +47,8 @@ pub const LOCK_PREFIXES_MAX: usize = 64;
 /// HTTP connections at the same time. Enough for a few viewers, scrapers and probes; a connection takes a descriptor and some
 /// kilobytes, which must not come out of what lock clients need. Another connection gets a 503 and is closed.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
+/// Requests by HTTP that wait for a lock at the same time. Each has a connection beside [`HTTP_CONNECTIONS_MAX`], and a place
+/// among `maxclients`.
+pub const HTTP_WAITS_MAX: usize = 256;
+/// The longest wait of one request by HTTP, in milliseconds: proxies and clients give up longer ones.
+pub const HTTP_WAIT_MS_MAX: u64 = 10 * 60 * 1000;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redlatch_core::keyspace::{Lease, ShardSet, View};
 use redlatch_core::state::clients::ClientId;
+use redlatch_core::state::session::Session;
 use tokio::io::DuplexStream;
 
 use super::Builder;
@@ -270,14 +271,25 @@ impl Server {
     }
 }
 
-/// A connection without a socket.
+/// A connection without a socket. One beyond `maxclients` is closed at once.
 pub(super) fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
+    let enter = || listener::enter(context, String::new(), String::new(), false);
+    open_stream_as(context, workers, false, enter)
+}
+
+/// Like [`open_stream`], with the session that `enter` makes. `is_local`: it may have a place of `maxclients-reserved`.
+pub(super) fn open_stream_as(
+    context: &ServerContext,
+    workers: &Workers,
+    is_local: bool,
+    enter: impl FnOnce() -> Session,
+) -> DuplexStream {
     const BUFFER_BYTES: usize = 64 * 1024;
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     // The client is registered before the caller can write, so that moving the clock waits for what has been
-    // written. A stream beyond `maxclients` is closed at once.
-    if let Some(permit) = context.connection_permit(false) {
-        let session = listener::enter(context, String::new(), String::new(), false);
+    // written.
+    if let Some(permit) = context.connection_permit(is_local) {
+        let session = enter();
         workers.spawn(|| Ok(Connection::new(ours, context.clone(), session, permit)));
     }
     theirs

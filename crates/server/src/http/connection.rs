@@ -9,6 +9,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use redlatch_platform::unix_socket::UnixStream;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -17,7 +18,7 @@ use super::limits::{BUFFER_BYTES_MAX, HEAD_BYTES_MAX, HEAD_WAIT_MAX, HEADERS_MAX
 use super::places::{Place, Places, Taken};
 use super::routes::answer;
 use super::timed_stream::TimedStream;
-use crate::listener::{Accepted, Listener, Open};
+use crate::listener::{self, Accepted, Listener, Open};
 use crate::spare_descriptor::{SpareDescriptor, is_peer_error};
 
 /// How a peer is connected.
@@ -97,11 +98,13 @@ impl Acceptor {
         if accepted.is_denied(server) && server.engine.shared().settings.text("http-token").is_empty() {
             return accepted.refuse(PROTECTED);
         }
-        let Some(taken) = self.places.take() else { return accepted.refuse(FULL) };
+        let waiting = self.context.waiting();
+        let Some(taken) = self.places.take(waiting) else { return accepted.refuse(FULL) };
         let spawned = match accepted {
             Accepted::Tcp(stream, peer) => {
-                // A response leaves in one write or is long, so waiting for more gains nothing.
-                let _ = stream.set_nodelay(true);
+                let seconds = server.engine.shared().settings.integer("tcp-keepalive").unsigned_abs();
+                // A peer that vanishes while it waits for a lock leaves the queue.
+                listener::set_options(&SockRef::from(&stream), seconds);
                 TcpStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Tcp(peer), taken))
             }
             Accepted::Unix(stream) => {
@@ -180,7 +183,7 @@ mod tests {
         let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
         let (theirs, ours) = tokio::io::duplex(bytes);
         let task = tokio::spawn(async move {
-            let taken = Places::default().take().unwrap();
+            let taken = Places::default().take(0).unwrap();
             let peer = Peer::Tcp(([127, 0, 0, 1], 9).into());
             let is_fine = serve(&Arc::new(context), theirs, &peer, taken.place()).await.is_ok();
             drop(server);

@@ -2,7 +2,8 @@
 //!
 //! Owns    the sockets of HTTP, their thread, and [`HttpContext`], which all requests share.
 //! Rule    HTTP has a thread and a runtime of its own, so that a slow request delays no lock. It serves the first node.
-//! Rule    what `/api` tells and does goes through commands, which are no client: [`questions`].
+//! Rule    what `/api` tells and does goes through commands, which are no client: [`questions`]. Only what takes, renews and
+//!         releases locks is one, because it may wait: [`lock_client`].
 //! Rule    a connection is bounded in time and in bytes, and so is the number of connections: `limits`.
 
 mod access;
@@ -11,8 +12,11 @@ mod connection;
 mod contention;
 mod events;
 mod health;
+mod hold_request;
+mod holds;
 mod json;
 mod limits;
+mod lock_client;
 mod metrics;
 mod page;
 mod parameters;
@@ -33,6 +37,7 @@ use std::sync::Arc;
 use redlatch_core::state::log_limiter::LogLimiter;
 use redlatch_core::state::settings::Settings;
 use redlatch_platform::unix_socket::UnixListener;
+use redlatch_proto::limits::HTTP_WAITS_MAX;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::Instant;
@@ -61,6 +66,8 @@ pub(super) struct HttpContext {
     names: Vec<String>,
     /// Limits the requests that run on blocking threads.
     blocking: Arc<Semaphore>,
+    /// Limits the requests that wait for a lock.
+    waits: Semaphore,
     /// Limits the log lines about wrong passwords and tokens.
     denials: LogLimiter,
     /// Who follows `/api/events`.
@@ -157,7 +164,13 @@ impl HttpContext {
     fn new(server: ServerContext, workers: Arc<Workers>, names: Vec<String>) -> Self {
         let (denials, viewers) = (LogLimiter::default(), Viewers::default());
         let blocking = Arc::new(Semaphore::new(limits::BLOCKING_MAX));
-        Self { server, workers, names, blocking, denials, viewers, probed: AsyncMutex::default() }
+        let waits = Semaphore::new(HTTP_WAITS_MAX);
+        Self { server, workers, names, blocking, waits, denials, viewers, probed: AsyncMutex::default() }
+    }
+
+    /// How many requests wait for a lock.
+    fn waiting(&self) -> usize {
+        HTTP_WAITS_MAX.saturating_sub(self.waits.available_permits())
     }
 }
 

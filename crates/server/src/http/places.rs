@@ -3,6 +3,7 @@
 //! Owns    [`Places`], and the [`Place`] of each connection: whether it is in a request, or since when it waits for one.
 //! Rule    where all places are taken, the connection that has waited for the longest ends, so that idle and slow peers keep
 //!         no probe out. Only where all are in requests, a peer is refused.
+//! Rule    a request that waits for a lock takes no place from others: there is one more as long as it waits.
 //! Rule    a request begins with its head, and ends when its response has left for the system.
 
 use std::sync::Arc;
@@ -50,10 +51,11 @@ pub(super) struct Taken {
 struct InRequest(Arc<Place>);
 
 impl Places {
-    /// A place, which another connection may have lost. `None` if all connections are in requests.
-    pub(super) fn take(&self) -> Option<Taken> {
+    /// A place, which another connection may have lost. `None` if all connections are in requests. `waiting`: how many of
+    /// these wait for a lock.
+    pub(super) fn take(&self, waiting: usize) -> Option<Taken> {
         let mut all = self.0.lock();
-        if all.len() >= HTTP_CONNECTIONS_MAX {
+        if all.len() >= HTTP_CONNECTIONS_MAX.saturating_add(waiting) {
             let waiting = all.iter().enumerate().filter_map(|(at, place)| Some((place.waits_since()?, at)));
             let (_, longest) = waiting.min()?;
             all.swap_remove(longest).end.notify_one();

@@ -26,6 +26,8 @@ use crate::keeper::Keeper;
 /// Why a request of `/api` has no answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ApiError {
+    /// The engine refuses a request that is well formed.
+    Refused(StatusCode, String),
     Request(String),
     /// The engine does not answer now.
     Unavailable(String),
@@ -142,12 +144,13 @@ impl ApiError {
     /// What is wrong, for people.
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Request(text) | Self::Unavailable(text) => text,
+            Self::Refused(_, text) | Self::Request(text) | Self::Unavailable(text) => text,
         }
     }
 
     fn status(&self) -> StatusCode {
         match self {
+            Self::Refused(status, _) => *status,
             Self::Request(_) => StatusCode::BAD_REQUEST,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -156,9 +159,11 @@ impl ApiError {
 
 /// The response with this value, or with the error.
 pub(super) fn response(answer: Result<Value, ApiError>) -> Response<Body> {
-    let (status, value) = match answer {
-        Ok(value) => (StatusCode::OK, value),
-        Err(error) => (error.status(), json!({ "error": error.text() })),
-    };
+    response_with(answer.map(|value| (StatusCode::OK, value)))
+}
+
+/// Like [`response`], with a status of the answer's own.
+pub(super) fn response_with(answer: Result<(StatusCode, Value), ApiError>) -> Response<Body> {
+    let (status, value) = answer.unwrap_or_else(|error| (error.status(), json!({ "error": error.text() })));
     whole(status, "application/json", value.to_string())
 }

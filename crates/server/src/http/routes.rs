@@ -21,11 +21,12 @@ use super::connection::Peer;
 use super::limits::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::refusal::Refusal;
 use super::responses::{Body, finished};
-use super::{api, events, health, metrics, page};
+use super::{api, events, health, hold_request, holds, metrics, page};
 
 /// What answers requests for a path.
 pub(super) struct Route {
     pub(super) method: Method,
+    /// [`hold_request::PATH`] begins paths; others are whole.
     pub(super) path: &'static str,
     pub(super) access: Access,
     pub(super) run: Run,
@@ -60,6 +61,12 @@ const ROUTES: &[Route] = &[
     asks("/api/lint", |c, r| Box::pin(api::lint(c, r))),
     asks("/api/lock", |c, r| Box::pin(api::lock(c, r))),
     asks("/api/locks", |c, r| Box::pin(api::locks(c, r))),
+    Route {
+        method: Method::POST,
+        path: hold_request::PATH,
+        access: Access::Admin,
+        run: Run::Asks(|c, r| Box::pin(holds::change(c, r))),
+    },
     now("/healthz", health::alive),
     now("/icon.svg", page::icon),
     Route { method: Method::GET, path: "/metrics", access: Access::Reader, run: Run::Blocks(metrics::show) },
@@ -136,7 +143,12 @@ fn find<B>(context: &HttpContext, peer: &Peer, request: &Request<B>) -> Result<&
         check_host(request, &context.names)?;
     }
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
-    let mut routes = ROUTES.iter().filter(|route| route.path == request.uri().path()).peekable();
+    let path = request.uri().path();
+    let is_for = |route: &&Route| match route.path {
+        hold_request::PATH => path.starts_with(hold_request::PATH),
+        whole => whole == path,
+    };
+    let mut routes = ROUTES.iter().filter(is_for).peekable();
     let allowed = routes.peek().ok_or(Refusal::NoRoute)?.method.as_str();
     let route = routes.find(|route| route.method == method).ok_or(Refusal::Method(allowed))?;
     check_access(context, route.access, request)?;

@@ -136,6 +136,9 @@ mod tests {
             let refused = answer(&standby, &get(path, "")).await;
             assert!(refused.starts_with("HTTP/1.1 503 ") && refused.ends_with("a:1 leads\n"), "{refused}");
         }
+        let take = "POST /api/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
+        let refused = answer(&standby, take).await;
+        assert!(refused.starts_with("HTTP/1.1 503 ") && refused.ends_with("a:1 leads\n"), "{refused}");
     }
 
     #[tokio::test]

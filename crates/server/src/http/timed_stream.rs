@@ -94,7 +94,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_nothing_is_given_up_and_one_that_reads_is_not() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let taken = super::super::places::Places::default().take().unwrap();
+        let taken = super::super::places::Places::default().take(0).unwrap();
         let mut stream = TimedStream::new(ours, Arc::clone(taken.place()));
         stream.write_all(b"1234").await.unwrap();
         let started = Instant::now();

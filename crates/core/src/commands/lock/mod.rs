@@ -104,8 +104,8 @@ pub const OWNER_BYTES_MAX: usize = 1024;
 pub const META_BYTES_MAX: usize = 4096;
 /// Fields of one holder.
 pub const META_FIELDS_MAX: usize = 64;
-/// The longest wait and lease, in milliseconds: about three thousand years.
-const MILLIS_MAX: u64 = 1 << 46;
+/// The longest wait and lease, in milliseconds: about two thousand years.
+pub const MILLIS_MAX: u64 = 1 << 46;
 
 /// Reads the name of an owner.
 fn owner_of(word: &[u8]) -> Result<&[u8], Refusal> {

@@ -1,0 +1,335 @@
+//! What a request of `POST /api/locks/KEY` asks for: the key is in its path, the rest in its body.
+//!
+//! Rule    an error names the field, and comes before anything happens. A field that the action does not have is an error.
+
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+use hyper::Request;
+use percent_encoding::percent_decode_str;
+use redlatch_core::commands::{META_BYTES_MAX, META_FIELDS_MAX, MILLIS_MAX, OWNER_BYTES_MAX};
+use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
+use redlatch_proto::log_name::readable;
+use serde_json::{Map, Value};
+
+use super::json::bytes_of;
+use super::parameters::Parameters;
+use super::questions::ApiError;
+
+/// What comes before the key.
+pub(super) const PATH: &str = "/api/locks/";
+
+/// The lock, by the owner's name, and what is to happen to it.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct HoldRequest {
+    pub(super) key: Vec<u8>,
+    pub(super) owner: Vec<u8>,
+    pub(super) action: Action,
+}
+
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Action {
+    /// Of the hold with this token, if there is one.
+    Release {
+        token: Option<u64>,
+    },
+    /// Without a lease: that which the lock had.
+    Renew {
+        token: Option<u64>,
+        lease_ms: Option<u64>,
+    },
+    Take(Terms),
+}
+
+/// How a lock is taken.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Terms {
+    /// `None`: the setting `lock-lease`.
+    pub(super) lease_ms: Option<u64>,
+    pub(super) wait_ms: u64,
+    kind: Kind,
+    meta: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Exclusive,
+    Permits { count: u64, limit: u64 },
+    Shared,
+}
+
+impl HoldRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`ApiError::Request`] for what is wrong.
+    pub(super) fn read(request: &Request<Bytes>) -> Result<Self, ApiError> {
+        Parameters::of(request, &[])?;
+        let path = request.uri().path();
+        let key: Vec<u8> = percent_decode_str(path.strip_prefix(PATH).unwrap_or_default()).collect();
+        if key.is_empty() {
+            return Err(wrong(format!("the path must name a key: {PATH}KEY")));
+        }
+        let fields = Fields::read(request.body())?;
+        let action = match fields.text("action")? {
+            Some("release") => {
+                fields.check("release", RELEASE)?;
+                Action::Release { token: fields.token()? }
+            }
+            Some("renew") => {
+                fields.check("renew", RENEW)?;
+                Action::Renew { token: fields.token()?, lease_ms: fields.lease_ms()? }
+            }
+            Some("take") => {
+                fields.check("take", TAKE)?;
+                Action::Take(fields.terms()?)
+            }
+            _ => return Err(wrong("action: must be take, renew or release")),
+        };
+        Ok(Self { key, owner: fields.owner()?, action })
+    }
+}
+
+impl Terms {
+    /// The words of LOCK.ACQUIRE after the key and the owner.
+    pub(super) fn words(&self) -> Vec<Vec<u8>> {
+        let mut words = vec![b"WAIT".to_vec(), number(self.wait_ms)];
+        if let Some(lease_ms) = self.lease_ms {
+            words.extend([b"LEASE".to_vec(), number(lease_ms)]);
+        }
+        match self.kind {
+            Kind::Exclusive => {}
+            Kind::Permits { count, limit } => {
+                words.extend([b"PERMITS".to_vec(), number(count), b"OF".to_vec(), number(limit)]);
+            }
+            Kind::Shared => words.push(b"SHARED".to_vec()),
+        }
+        if !self.meta.is_empty() {
+            words.push(b"META".to_vec());
+            let texts = self.meta.iter().flat_map(|(field, value)| [field, value]);
+            words.extend(texts.map(|text| text.as_bytes().to_vec()));
+        }
+        words
+    }
+}
+
+/// The fields of a body.
+struct Fields(Value);
+
+impl Fields {
+    fn read(body: &[u8]) -> Result<Self, ApiError> {
+        let wrong_form = |why: String| wrong(format!("the body must be a JSON object{why}"));
+        let body = serde_json::from_slice(body).map_err(|error| wrong_form(format!(": {error}")))?;
+        let Value::Object(mut fields) = body else { return Err(wrong_form(String::new())) };
+        // Programs write null for what they leave out.
+        fields.retain(|_, value| !value.is_null());
+        Ok(Self(Value::Object(fields)))
+    }
+
+    /// Checks that the action has all these fields.
+    fn check(&self, action: &str, known: &[&str]) -> Result<(), ApiError> {
+        let mut names = self.0.as_object().into_iter().flat_map(Map::keys);
+        let is_known = |name: &str| known.contains(&name) || COMMON.contains(&name);
+        match names.find(|name| !is_known(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let known = [COMMON, known].concat().join(", ");
+                Err(wrong(format!("unknown field '{}': {action} has {known}", readable(name.as_bytes()))))
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&str>, ApiError> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| wrong(format!("{name}: must be a text")))
+    }
+
+    fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.0.get(name) else { return Ok(None) };
+        let (least, most) = (range.start(), range.end());
+        let number = value.as_u64().filter(|number| range.contains(number));
+        number
+            .map(Some)
+            .ok_or_else(|| wrong(format!("{name}: must be a whole number from {least} to {most}")))
+    }
+
+    fn owner(&self) -> Result<Vec<u8>, ApiError> {
+        let owner = bytes_of(&self.0, "owner").filter(|owner| (1..=OWNER_BYTES_MAX).contains(&owner.len()));
+        owner.ok_or_else(|| wrong(format!("owner: must be a text of 1 to {OWNER_BYTES_MAX} bytes")))
+    }
+
+    fn token(&self) -> Result<Option<u64>, ApiError> {
+        self.number("token", 1..=i64::MAX.unsigned_abs())
+    }
+
+    fn lease_ms(&self) -> Result<Option<u64>, ApiError> {
+        self.number("lease_ms", 1..=MILLIS_MAX)
+    }
+
+    fn terms(&self) -> Result<Terms, ApiError> {
+        Ok(Terms {
+            lease_ms: self.lease_ms()?,
+            wait_ms: self.number("wait_ms", 0..=HTTP_WAIT_MS_MAX)?.unwrap_or(0),
+            kind: self.kind()?,
+            meta: self.meta()?,
+        })
+    }
+
+    fn kind(&self) -> Result<Kind, ApiError> {
+        const PERMITS: RangeInclusive<u64> = 1..=u32::MAX as u64;
+        let is_shared = match self.0.get("shared") {
+            None => false,
+            Some(value) => value.as_bool().ok_or_else(|| wrong("shared: must be true or false"))?,
+        };
+        match (is_shared, self.number("permits", PERMITS)?, self.number("of", PERMITS)?) {
+            (false, None, None) => Ok(Kind::Exclusive),
+            (true, None, None) => Ok(Kind::Shared),
+            (false, Some(count), Some(limit)) if count <= limit => Ok(Kind::Permits { count, limit }),
+            (false, Some(_), Some(_)) => Err(wrong("permits: must be no more than of")),
+            (true, ..) => Err(wrong("shared: a lock with permits is not shared")),
+            (false, ..) => Err(wrong("permits and of: a lock has both or none")),
+        }
+    }
+
+    fn meta(&self) -> Result<Vec<(String, String)>, ApiError> {
+        let form = || wrong("meta: must be an object of texts");
+        let mut meta = Vec::new();
+        if let Some(value) = self.0.get("meta") {
+            for (field, value) in value.as_object().ok_or_else(form)? {
+                meta.push((field.clone(), value.as_str().ok_or_else(form)?.to_owned()));
+            }
+        }
+        if let Some(why) = self.text("why")? {
+            if meta.iter().any(|(field, _)| field == REASON) {
+                return Err(wrong("why: is the field 'reason' of meta, which is there already"));
+            }
+            meta.push((REASON.to_owned(), why.to_owned()));
+        }
+        let bytes =
+            meta.iter().map(|(field, value)| field.len() + value.len()).fold(0, usize::saturating_add);
+        if bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
+            return Err(wrong(format!(
+                "meta and why: at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all"
+            )));
+        }
+        Ok(meta)
+    }
+}
+
+/// A number as a command has it.
+pub(super) fn number(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+fn wrong(text: impl Into<String>) -> ApiError {
+    ApiError::Request(text.into())
+}
+
+/// The fields of each action, those of all of them first.
+const COMMON: &[&str] = &["action", "owner", "owner_base64"];
+const RELEASE: &[&str] = &["token"];
+const RENEW: &[&str] = &["lease_ms", "token"];
+const TAKE: &[&str] = &["lease_ms", "wait_ms", "why", "meta", "shared", "permits", "of"];
+/// The field of META that `why` is, as for `redlatch take --why`.
+const REASON: &str = "reason";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(target: &str, body: impl ToString) -> Result<HoldRequest, String> {
+        let request = Request::builder().uri(target).body(Bytes::from(body.to_string())).unwrap();
+        HoldRequest::read(&request).map_err(|error| error.text().to_owned())
+    }
+
+    #[test]
+    fn the_key_is_the_rest_of_the_path_and_both_names_are_bytes() {
+        let body = json!({ "action": "release", "owner_base64": "bWX+" });
+        let asked = read("/api/locks/lock%3a%ff/+a//b%2f", body).unwrap();
+        assert_eq!((&asked.key[..], &asked.owner[..]), (&b"lock:\xff/+a//b/"[..], &b"me\xfe"[..]));
+        assert_eq!(asked.action, Action::Release { token: None });
+    }
+
+    #[test]
+    fn terms_become_the_words_of_a_command() {
+        let words = |body: Value| match read("/api/locks/a", body).unwrap().action {
+            Action::Take(terms) => String::from_utf8(terms.words().join(&b' ')).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words(json!({ "action": "take", "owner": "me", "shared": null })), "WAIT 0");
+        let body = json!({ "action": "take", "owner": "me", "lease_ms": 5, "wait_ms": 7, "shared": true });
+        assert_eq!(words(body), "WAIT 7 LEASE 5 SHARED");
+        let body = json!({
+            "action": "take", "owner": "me", "permits": 2, "of": 3, "why": "w", "meta": { "job": "7" },
+        });
+        assert_eq!(words(body), "WAIT 0 PERMITS 2 OF 3 META job 7 reason w");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let long = |bytes: usize| "x".repeat(bytes);
+        let many: Map<String, Value> = (0..65).map(|n| (n.to_string(), json!(""))).collect();
+        for (more, expected) in [
+            (json!({ "action": "keep" }), "action: must be take, renew or release"),
+            (json!({ "action": null }), "action: "),
+            (json!({ "action": 7 }), "action: must be a text"),
+            (json!({ "owner": "" }), "owner: must be a text of 1 to 1024 bytes"),
+            (json!({ "owner": null }), "owner: "),
+            (json!({ "owner": 7 }), "owner: "),
+            (json!({ "owner": long(1025) }), "owner: "),
+            (json!({ "owner_base64": "?" }), "owner: "),
+            (
+                json!({ "lease": 5 }),
+                "unknown field 'lease': take has action, owner, owner_base64, lease_ms, ",
+            ),
+            (json!({ "token": 5 }), "unknown field 'token': take has "),
+            (json!({ "action": "renew", "wait_ms": 5 }), "unknown field 'wait_ms': renew has "),
+            (json!({ "action": "release", "lease_ms": 5 }), "unknown field 'lease_ms': release has "),
+            (json!({ "action": "release", "token": 0 }), "token: must be a whole number from 1 to "),
+            (json!({ "lease_ms": 0 }), "lease_ms: must be a whole number from 1 to 70368744177664"),
+            (json!({ "lease_ms": 1_u64 << 47 }), "lease_ms: "),
+            (json!({ "lease_ms": "10m" }), "lease_ms: "),
+            (json!({ "lease_ms": 1.5 }), "lease_ms: "),
+            (json!({ "wait_ms": -1 }), "wait_ms: must be a whole number from 0 to 600000"),
+            (json!({ "wait_ms": 600_001 }), "wait_ms: "),
+            (json!({ "shared": "yes" }), "shared: must be true or false"),
+            (json!({ "shared": true, "permits": 1, "of": 2 }), "shared: "),
+            (json!({ "permits": 1 }), "permits and of: "),
+            (json!({ "of": 1 }), "permits and of: "),
+            (json!({ "permits": 3, "of": 2 }), "permits: must be no more than of"),
+            (json!({ "permits": 0, "of": 2 }), "permits: "),
+            (json!({ "permits": 1, "of": 1_u64 << 32 }), "of: "),
+            (json!({ "meta": [] }), "meta: must be an object of texts"),
+            (json!({ "meta": { "a": 1 } }), "meta: must be an object of texts"),
+            (json!({ "why": 1 }), "why: must be a text"),
+            (json!({ "why": "a", "meta": { "reason": "b" } }), "why: is the field 'reason' of meta"),
+            (json!({ "why": long(4091) }), "meta and why: at most 64 fields of 4096 bytes in all"),
+            (json!({ "meta": many }), "meta and why: "),
+        ] {
+            let mut body = json!({ "action": "take", "owner": "me" });
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let said = read("/api/locks/a", &body).expect_err("it is wrong");
+            assert!(said.starts_with(expected), "{body}: {said}");
+        }
+        for body in ["", "[]", "7", "{", "{}x", "action=take&owner=me", "\u{0}"] {
+            let said = read("/api/locks/a", body).expect_err("it is wrong");
+            assert!(said.starts_with("the body must be a JSON object"), "{body}: {said}");
+        }
+        let body = json!({ "action": "take", "owner": "me" });
+        assert_eq!(read("/api/locks/", &body), Err("the path must name a key: /api/locks/KEY".to_owned()));
+        assert!(read("/api/locks/a?owner=me", &body).unwrap_err().starts_with("parameter 'owner'"));
+    }
+
+    #[test]
+    fn the_longest_that_is_allowed_is_allowed() {
+        let meta: Map<String, Value> = (0..63).map(|n| (format!("{n:02}"), json!(""))).collect();
+        let why = "x".repeat(META_BYTES_MAX - 2 * 63 - REASON.len());
+        let body = json!({
+            "action": "take", "owner": "o".repeat(OWNER_BYTES_MAX), "lease_ms": MILLIS_MAX, "wait_ms": HTTP_WAIT_MS_MAX,
+            "meta": meta, "why": why,
+        });
+        assert!(read("/api/locks/a", body).is_ok());
+    }
+}

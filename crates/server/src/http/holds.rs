@@ -1,0 +1,189 @@
+//! `POST /api/locks/KEY`: takes, renews and releases a lock, by its owner's name. docs/http.md is the reference.
+//!
+//! Rule    a request whose answer was lost is sent again: the same owner gets the same grant, and a release of what is not
+//!         held is no error.
+//! Rule    requests that wait are bounded, and take no place from those that do not: [`HTTP_WAITS_MAX`].
+//! Rule    a token that is given is compared in the same step as the renewal: a later hold of the same owner stays as it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::{Request, Response, StatusCode};
+use redlatch_core::engine::question::Requester;
+use redlatch_proto::limits::HTTP_WAITS_MAX;
+use redlatch_proto::log_name::readable;
+use serde_json::{Map, Value, json};
+
+use super::HttpContext;
+use super::hold_request::{Action, HoldRequest, Terms, number};
+use super::json::{bytes_of, insert};
+use super::lock_client::{LockClient, refused};
+use super::questions::{ApiError, response_with};
+use super::responses::Body;
+use super::sampler::unix_ms;
+
+/// Takes, renews or releases a lock.
+pub(super) async fn change(context: Arc<HttpContext>, request: Request<Bytes>) -> Response<Body> {
+    response_with(changed(&context, &request).await)
+}
+
+async fn changed(context: &HttpContext, request: &Request<Bytes>) -> Result<(StatusCode, Value), ApiError> {
+    let asked = HoldRequest::read(request)?;
+    let full = |_| ApiError::Unavailable(format!("{HTTP_WAITS_MAX} requests wait already"));
+    let _place = match &asked.action {
+        Action::Take(terms) if terms.wait_ms > 0 => Some(context.waits.try_acquire().map_err(full)?),
+        _ => None,
+    };
+    let requester = request.extensions().get::<Requester>().cloned().unwrap_or_default();
+    let client = LockClient::connect(context, &requester);
+    let mut change = Change { context, client, asked: &asked };
+
+    match &asked.action {
+        Action::Release { token } => change.release(*token).await,
+        Action::Renew { token, lease_ms } => change.renew(*token, *lease_ms).await,
+        Action::Take(terms) => change.take(terms).await,
+    }
+}
+
+/// A change of a lock, on its way.
+struct Change<'r> {
+    context: &'r HttpContext,
+    client: LockClient,
+    asked: &'r HoldRequest,
+}
+
+impl Change<'_> {
+    async fn take(&mut self, terms: &Terms) -> Result<(StatusCode, Value), ApiError> {
+        let HoldRequest { key, owner, .. } = self.asked;
+        let options = terms.words();
+        let mut words: Vec<&[u8]> = vec![b"LOCK.ACQUIRE", key, owner];
+        words.extend(options.iter().map(Vec::as_slice));
+        let sent_ms = unix_ms(self.context);
+        let reply = self.client.call_and_wait(&words, Duration::from_millis(terms.wait_ms)).await?;
+        if !reply.is_null() {
+            return self.granted(&reply, sent_ms);
+        }
+        // The lock is refused in any case: why may be unknown.
+        let mut held = self.client.call(&[b"LOCK.WHO", key]).await.unwrap_or_default();
+        if let Some(holders) = held.get_mut("holders").and_then(Value::as_array_mut) {
+            holders.truncate(HOLDERS_MAX);
+        }
+        let error = format!("not taken: {} is held", readable(key));
+        Ok((StatusCode::CONFLICT, self.answer(false, [("error", error.into()), ("held", held)])))
+    }
+
+    async fn renew(
+        &mut self,
+        token: Option<u64>,
+        lease_ms: Option<u64>,
+    ) -> Result<(StatusCode, Value), ApiError> {
+        let HoldRequest { key, owner, .. } = self.asked;
+        let sent_ms = unix_ms(self.context);
+        let reply = match (token, lease_ms) {
+            (None, Some(lease_ms)) => {
+                self.client.call(&[b"LOCK.EXTEND", key, owner, b"LEASE", &number(lease_ms)]).await?
+            }
+            _ => self.renew_if(token, lease_ms).await?,
+        };
+        if !reply.is_null() {
+            return self.granted(&reply, sent_ms);
+        }
+        let token = token.map(|token| format!(" with the token {token}")).unwrap_or_default();
+        let error = format!("not renewed: {} does not hold {}{token}", readable(owner), readable(key));
+        let explained = self.explained().await;
+        let more = [("error", error.into()), ("explained", explained)];
+        Ok((StatusCode::CONFLICT, self.answer(false, more)))
+    }
+
+    /// Renews the hold with this token, or with the lease that it has: it must not change between the look at it and the
+    /// renewal. Null if there is none.
+    async fn renew_if(&mut self, token: Option<u64>, lease_ms: Option<u64>) -> Result<Value, ApiError> {
+        let HoldRequest { key, owner, .. } = self.asked;
+        for _ in 0..TRIES_MAX {
+            self.client.call(&[b"WATCH", key]).await?;
+            let who = self.client.call(&[b"LOCK.WHO", key]).await?;
+            let mut holders = who["holders"].as_array().into_iter().flatten();
+            let hold = holders.find(|holder| bytes_of(holder, "owner").as_ref() == Some(owner));
+            if hold.is_some_and(|hold| token.is_some_and(|token| hold["token"] != token)) {
+                return Ok(Value::Null);
+            }
+            let lease_ms = lease_ms.or_else(|| hold.and_then(|hold| hold["lease"].as_u64())).map(number);
+            if lease_ms.is_none() && hold.is_some_and(|hold| hold["session"] == 0) {
+                let text = "lease_ms: the lock has no lease: say how long it is to last";
+                return Err(ApiError::Request(text.into()));
+            }
+            let mut words: Vec<&[u8]> = vec![b"LOCK.EXTEND", key, owner];
+            words.extend(lease_ms.iter().flat_map(|lease_ms| [&b"LEASE"[..], &lease_ms[..]]));
+            self.client.call(&[b"MULTI"]).await?;
+            self.client.call(&words).await?;
+            // Null: another client has changed the lock meanwhile, which may have further holders.
+            if let Value::Array(mut replies) = self.client.call(&[b"EXEC"]).await? {
+                return match replies.pop() {
+                    Some(Value::String(text)) => Err(refused(text)),
+                    reply => Ok(reply.unwrap_or_default()),
+                };
+            }
+        }
+        Err(ApiError::Unavailable("the lock changes all the time".into()))
+    }
+
+    async fn release(&mut self, token: Option<u64>) -> Result<(StatusCode, Value), ApiError> {
+        let HoldRequest { key, owner, .. } = self.asked;
+        let token = token.map(number);
+        let mut words: Vec<&[u8]> = vec![b"LOCK.RELEASE", key, owner];
+        words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], &token[..]]));
+        let answer = match self.client.call(&words).await? == 1 {
+            true => self.answer(true, []),
+            false => {
+                let explained = self.explained().await;
+                self.answer(false, [("explained", explained)])
+            }
+        };
+        Ok((StatusCode::OK, answer))
+    }
+
+    /// What has happened to the lock, in sentences; the server may not tell it now.
+    async fn explained(&mut self) -> Value {
+        let HoldRequest { key, owner, .. } = self.asked;
+        let told = self.client.call(&[b"LOCK.EXPLAIN", key, b"OWNER", owner]).await;
+        told.unwrap_or_else(|_| json!([]))
+    }
+
+    /// The answer to a request after which the owner holds the lock. `sent_ms`: a moment before the lease began, or before
+    /// the wait for it.
+    fn granted(&self, reply: &Value, sent_ms: u64) -> Result<(StatusCode, Value), ApiError> {
+        let field = |name: &str| reply.get(name).and_then(Value::as_u64);
+        let lease_ms = field("lease");
+        let since_ms = sent_ms.saturating_add(field("waited").unwrap_or(0));
+        // The key of a string that was not taken as a lock has the token 0.
+        let token = field("token").ok_or_else(ApiError::unexpected)?;
+        let more = [
+            ("token", Some(token).filter(|token| *token > 0).into()),
+            ("lease", lease_ms.into()),
+            ("until", lease_ms.map(|lease_ms| since_ms.saturating_add(lease_ms)).into()),
+        ];
+        let waited = reply.get("waited").map(|waited| ("waited", waited.clone()));
+        Ok((StatusCode::OK, self.answer(true, more.into_iter().chain(waited))))
+    }
+
+    /// An answer: whether it is done, of which lock and owner, and more.
+    fn answer(&self, is_done: bool, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+        let HoldRequest { key, owner, action } = self.asked;
+        let done = match action {
+            Action::Release { .. } => "released",
+            Action::Renew { .. } => "renewed",
+            Action::Take(_) => "taken",
+        };
+        let mut object = Map::from_iter([(done.to_owned(), is_done.into())]);
+        insert(&mut object, "key", key);
+        insert(&mut object, "owner", owner);
+        object.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        Value::Object(object)
+    }
+}
+
+/// Holders of a lock that a refusal names, as LOCK.LIST does.
+const HOLDERS_MAX: usize = 100;
+/// How often a renewal looks again at a lock that others have changed meanwhile.
+const TRIES_MAX: usize = 100;
