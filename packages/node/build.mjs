@@ -28,7 +28,7 @@ if (system === process.platform && processor === process.arch) {
 const stage = path.join(folder, "stage");
 rmSync(stage, { recursive: true, force: true });
 pack("main", (to) => {
-  for (const file of ["package.json", "README.md", "lib"]) cpSync(path.join(here, file), path.join(to, file), { recursive: true });
+  for (const file of ["package.json", "README.md", "explore.js", "lib"]) cpSync(path.join(here, file), path.join(to, file), { recursive: true });
   for (const name of ["index", "jest", "vitest", "vitest-test"]) {
     for (const kind of [".js", ".d.ts"]) copyFileSync(path.join(here, name + kind), path.join(to, name + kind));
   }

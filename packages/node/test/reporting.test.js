@@ -2,6 +2,8 @@
 import { spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
 
+import { plainEnvironment } from "./environment.js";
+
 const RUNS = {
   vitest: ["node_modules/vitest/vitest.mjs", "run", "--config", "failing/vitest.config.js"],
   jest: ["node_modules/jest/bin/jest.js", "--config", "failing/jest.config.json"],
@@ -9,9 +11,7 @@ const RUNS = {
 
 describe.each(Object.entries(RUNS))("%s", (_, words) => {
   test("a failed test shows its timeline and the faults that never hit", { timeout: 60_000 }, () => {
-    const env = { ...process.env, CI: "1", NO_COLOR: "1" };
-    for (const name of Object.keys(env)) if (/^(VITEST|JEST|NODE_ENV)/.test(name)) delete env[name];
-    const run = spawnSync(process.execPath, words, { encoding: "utf8", env });
+    const run = spawnSync(process.execPath, words, { encoding: "utf8", env: plainEnvironment() });
     const said = run.stdout + run.stderr;
     expect(run.status).toBe(1);
     expect(said).toMatch(/redlatch timeline of 'fails'\n[^]*lock:shown/);
