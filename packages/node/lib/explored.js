@@ -40,7 +40,7 @@ process.on("message", async (variables) => {
 async function vitest(module, words) {
   const { createVitest, parseCLI, version } = await import(pathToFileURL(module));
   if (parseInt(version) < 4) {
-    throw new Error(`Vitest ${version} keeps the variables of its first run: explore npx vitest run, without --runner, or use Vitest 4`);
+    throw unusable(`Vitest ${version} keeps the variables of its first run: explore npx vitest run, without --runner, or use Vitest 4`);
   }
   // As its own program does.
   Object.assign(process.env, { TEST: "true", VITEST: "true" });
@@ -60,16 +60,28 @@ async function vitest(module, words) {
 async function jest(module, words) {
   process.env.NODE_ENV ??= "test";
   const installed = createRequire(module);
-  const { getVersion, runCLI } = installed("@jest/core");
-  const { buildArgv } = installed("jest-cli");
-  if (!buildArgv) throw new Error(`Jest ${getVersion()} cannot read arguments for others: explore npx jest, without --runner, or use Jest 30`);
-  const options = { ...(await buildArgv(words)), runInBand: true, watch: false, watchAll: false };
+  const { runCLI } = installed("@jest/core");
+  const options = { ...(await optionsOf(words, installed)), runInBand: true, watch: false, watchAll: false };
   const projects = options.projects?.length > 0 ? options.projects : [process.cwd()];
   const before = running();
   return async () => {
     const { results } = await runCLI(options, projects);
     return { passed: results.success, isReusable: await isQuiet(before) };
   };
+}
+
+/** What the arguments of Jest mean. Jest 29 has the names of its options alone. */
+function optionsOf(words, installed) {
+  const { buildArgv, yargsOptions } = installed("jest-cli");
+  if (buildArgv) return buildArgv(words);
+  if (!yargsOptions) throw unusable("Jest 29.7 or newer is needed: explore npx jest, without --runner");
+  const yargs = createRequire(installed.resolve("jest-cli"))("yargs");
+  return yargs(words).options(yargsOptions).argv;
+}
+
+/** An error that is told in a line. */
+function unusable(text) {
+  return Object.assign(new Error(text), { stack: `redlatch-explore: ${text}` });
 }
 
 /** Whether nothing runs but what did before: no connection, no server, no timer. */
