@@ -107,8 +107,7 @@ fn requests_that_wait_for_a_lock_keep_no_probe_out() {
         let address = fixture.server.http_addr();
         let ask = |client: &mut HttpClient, owner: usize| {
             let body = format!(r#"{{"action": "take", "owner": "{owner}", "wait_ms": 600000}}"#);
-            let head = "POST /api/locks/held HTTP/1.1\r\nHost: localhost\r\n";
-            client.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+            client.post("/api/locks/held", "", &body);
         };
         assert_eq!(fixture.bystander.ask(b"SET held me NX PX 3600000\r\n"), "+OK");
         let mut waiting = Vec::new();

@@ -55,9 +55,7 @@ fn refused(server: &Server, key: &str, body: &Value) -> Value {
 
 /// Sends a request on a connection that is kept.
 fn send(client: &mut HttpClient, key: &str, headers: &str, body: &Value) {
-    let body = body.to_string();
-    let head = format!("POST /api/locks/{key} HTTP/1.1\r\nHost: localhost\r\n{headers}");
-    client.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    client.post(&format!("/api/locks/{key}"), headers, &body.to_string());
 }
 
 /// Sends a request that waits for the lock, of which so many wait then.

@@ -41,8 +41,7 @@ fn told(server: &Server, path: &str) -> Value {
 
 /// Sends a request with a body, and with further headers, each with its line end, on a connection of its own.
 fn post(server: &Server, path: &str, headers: &str, body: &str) -> HttpReply {
-    let headers = format!("{headers}Content-Length: {}\r\n\r\n{body}", body.len());
     let mut client = HttpClient::to(server.http_addr());
-    client.send(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}").as_bytes());
+    client.post(path, headers, body);
     client.reply(true)
 }

@@ -47,6 +47,12 @@ impl<S: Read + Write> HttpClient<S> {
         self.reply(method != "HEAD")
     }
 
+    /// Sends a POST with a body and with further headers, each with its line end.
+    pub(crate) fn post(&mut self, path: &str, headers: &str, body: &str) {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{headers}");
+        self.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    }
+
     /// The next response; one without a length lasts until the end of the connection.
     pub(crate) fn reply(&mut self, has_body: bool) -> HttpReply {
         let mut head = String::new();

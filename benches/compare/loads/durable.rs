@@ -18,8 +18,7 @@ use crate::wire::{Answer, KEY, OWNER, Template};
 pub(super) const NAMES: &[&str] =
     &["durable acquire", "durable contended", "durable release held", "durable extend held", "durable cycle"];
 /// How many clients there are, and how many requests each has under way.
-const CROWDS: [(usize, usize, &str); 3] =
-    [(1, 1, "1 client"), (CONNECTIONS, 1, "50 clients"), (CONNECTIONS, DEPTH, "50 clients by 16")];
+const CROWDS: [(usize, usize); 3] = [(1, 1), (CONNECTIONS, 1), (CONNECTIONS, DEPTH)];
 /// When the journal is synced.
 const MODES: [&str; 3] = ["no", "everysec", "always"];
 /// The servers with one thread and a store.
@@ -36,9 +35,11 @@ pub(super) fn run(race: &mut Race, name: &str) {
             let files = Files::new(options)?;
             let running = server.start_with(&files.arguments(server, mode))?;
             load_scripts(&running)?;
-            for (clients, depth, crowd) in CROWDS {
+            for (clients, depth) in CROWDS {
                 let run = turn(&running, &plan, options, (mode, clients, depth))?;
-                add(results, (name, &format!("{mode}, {crowd}")), server.row.name, &run);
+                let plural = if clients > 1 { "s" } else { "" };
+                let by = if depth > 1 { format!(" by {depth}") } else { String::new() };
+                add(results, (name, &format!("{mode}, {clients} client{plural}{by}")), server.row.name, &run);
             }
         }
         Ok(())
@@ -63,11 +64,7 @@ fn turn(
         _ => options.scale.pipelined,
     };
     let keys = requests / plan.timed.len() as u64;
-    if !plan.before.is_empty() {
-        let mut before = Generator::new(running, CONNECTIONS, false)?;
-        let keys = keys.min(plan.before_max);
-        before.run(running, &Work { steps: &plan.before, first: 0, keys, depth: DEPTH })?;
-    }
+    plan.prepare(running, &mut generator, keys)?;
     generator.run(running, &Work { steps: &plan.timed, first: 0, keys, depth })
 }
 

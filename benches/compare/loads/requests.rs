@@ -22,10 +22,21 @@ pub(crate) const NAMES: &[&str] = &[
 
 /// The untimed preparation, and the timed steps.
 pub(super) struct Plan {
-    pub(super) before: Vec<Step>,
+    before: Vec<Step>,
     /// Keys that are met before, at most.
-    pub(super) before_max: u64,
+    before_max: u64,
     pub(super) timed: Vec<Step>,
+}
+
+impl Plan {
+    /// Does what comes before the timed steps with so many keys.
+    pub(super) fn prepare(&self, running: &Running, generator: &mut Generator, keys: u64) -> io::Result<()> {
+        if !self.before.is_empty() {
+            let keys = keys.min(self.before_max);
+            generator.run(running, &Work { steps: &self.before, first: 0, keys, depth: DEPTH })?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the load of this name.
@@ -70,12 +81,7 @@ fn turn(
     for (mode, requests, depth) in [("plain", scale.plain, 1), ("pipelined", scale.pipelined, DEPTH)] {
         running.ask(&mut running.connect()?, &["FLUSHALL"])?;
         let keys = requests / plan.timed.len() as u64;
-        if !plan.before.is_empty() {
-            generator.run(
-                running,
-                &Work { steps: &plan.before, first: 0, keys: keys.min(plan.before_max), depth: DEPTH },
-            )?;
-        }
+        plan.prepare(running, generator, keys)?;
         let run = generator.run(running, &Work { steps: &plan.timed, first: 0, keys, depth })?;
         add(results, server.row.name, name, mode, &run);
     }

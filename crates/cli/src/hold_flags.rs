@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use redlatch_core::commands::check_meta;
 
 use super::flags::Action;
 use super::hold::{Options, Request, Step};
@@ -82,7 +83,7 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
 fn take(matches: &ArgMatches, key: Vec<u8>) -> Result<Step, Fault> {
     let mut meta = meta_of(matches)?;
     meta.extend(matches.get_one::<String>("why").map(|why| ("reason".to_owned(), why.clone())));
-    terms::check_meta(&meta).map_err(|fault| format!("--meta and --why: {fault}"))?;
+    check_meta(&meta).map_err(|fault| format!("--meta and --why: {fault}"))?;
     let lease = lease(matches)?.unwrap_or_default();
     let terms = Terms { keys: vec![key], kind: kind_of(matches), lease, meta };
     let wait = matches.get_one::<Duration>("wait").copied().unwrap_or_default();

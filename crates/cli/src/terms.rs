@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlatch_client::{Acquire, Locks};
-use redlatch_core::commands::{META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX};
+use redlatch_core::commands::OWNER_BYTES_MAX;
 
 use super::Fault;
 
@@ -48,18 +48,6 @@ pub(super) fn check_lease(lease: Duration) -> Result<Duration, Fault> {
     match lease.is_zero() {
         true => Err("0: must be at least 1ms".to_owned()),
         false => Ok(lease),
-    }
-}
-
-/// Says whether the server takes these fields.
-///
-/// # Errors
-/// They are too long, or too many.
-pub(super) fn check_meta(meta: &[(String, String)]) -> Result<(), Fault> {
-    let bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
-    match bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
-        true => Err(format!("at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all")),
-        false => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns    the SQL, a file for each kind of database; docs/fencing.md says how to use it.
 //! Knows   nothing of servers: it prints, and the operator runs what is printed.
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, ArgMatches, Command};
 
 use super::flags::Action;
@@ -23,7 +23,7 @@ pub(super) fn command() -> Command {
     let database = Arg::new("database")
         .value_name("DATABASE")
         .required(true)
-        .value_parser(clap::builder::PossibleValuesParser::new(kinds))
+        .value_parser(PossibleValuesParser::new(kinds))
         .help("The kind of database; mysql is MariaDB, too.");
     let sql = Command::new("sql")
         .about("Prints the SQL that lets transactions check fencing tokens: a table, and what refuses a stale token.")
@@ -39,7 +39,8 @@ pub(super) fn command() -> Command {
 pub(super) fn read(matches: &ArgMatches) -> Action {
     let (_, matches) = matches.subcommand().expect("a required subcommand");
     let asked = matches.get_one::<String>("database").expect("a required argument");
-    let is_meant = |&&(name, other, _): &&(&str, &str, &str)| asked == name || asked == other;
-    let (.., sql) = DATABASES.iter().find(is_meant).expect("one of the possible values");
-    Action::Print((*sql).to_owned())
+    let mut databases = DATABASES.into_iter();
+    let (.., sql) =
+        databases.find(|(name, other, _)| asked == name || asked == other).expect("a possible value");
+    Action::Print(sql.to_owned())
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redlatch_client::wire::{Target, random};
 use redlatch_client::{Acquire, Error, Held, Hold, HoldEvents, Locks, Trust, Waiting};
+use redlatch_core::commands::check_meta;
 use rmcp::RoleServer;
 use rmcp::model::{Implementation, ProgressNotificationParam, RequestId};
 use rmcp::service::RequestContext;
@@ -25,7 +26,7 @@ use super::tools::{Call, Tool};
 use crate::exit::{FAILED, Failure, MISUSED};
 use crate::hold::{self, Answer, Request, Step, Taker};
 use crate::retry::Retry;
-use crate::terms::{Kind, Terms, check_lease, check_meta, check_owner};
+use crate::terms::{Kind, Terms, check_lease, check_owner};
 use crate::views::{self, Wanted};
 use crate::{Fault, texts};
 

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use hyper::Request;
 use percent_encoding::percent_decode_str;
-use redlatch_core::commands::{META_BYTES_MAX, META_FIELDS_MAX, MILLIS_MAX, OWNER_BYTES_MAX};
+use redlatch_core::commands::{MILLIS_MAX, OWNER_BYTES_MAX, check_meta};
 use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
 use redlatch_proto::log_name::readable;
 use serde_json::{Map, Value};
@@ -205,13 +205,7 @@ impl Fields {
             }
             meta.push((REASON.to_owned(), why.to_owned()));
         }
-        let bytes =
-            meta.iter().map(|(field, value)| field.len() + value.len()).fold(0, usize::saturating_add);
-        if bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
-            return Err(wrong(format!(
-                "meta and why: at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all"
-            )));
-        }
+        check_meta(&meta).map_err(|fault| wrong(format!("meta and why: {fault}")))?;
         Ok(meta)
     }
 }
@@ -235,6 +229,7 @@ const REASON: &str = "reason";
 
 #[cfg(test)]
 mod tests {
+    use redlatch_core::commands::META_BYTES_MAX;
     use serde_json::json;
 
     use super::*;

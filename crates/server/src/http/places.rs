@@ -56,8 +56,8 @@ impl Places {
     pub(super) fn take(&self, waiting: usize) -> Option<Taken> {
         let mut all = self.0.lock();
         if all.len() >= HTTP_CONNECTIONS_MAX.saturating_add(waiting) {
-            let waiting = all.iter().enumerate().filter_map(|(at, place)| Some((place.waits_since()?, at)));
-            let (_, longest) = waiting.min()?;
+            let idle = all.iter().enumerate().filter_map(|(at, place)| Some((place.waits_since()?, at)));
+            let (_, longest) = idle.min()?;
             all.swap_remove(longest).end.notify_one();
         }
         let state = Mutex::new(State::WaitsSince(Instant::now()));

@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.concurrent.Future;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RTopic;
 import org.redisson.api.RedissonClient;
 import org.redisson.api.redisnode.RedisNode;
 import org.redisson.api.redisnode.RedisNodes;
@@ -36,9 +37,8 @@ final class RedissonSentinel {
             owner.does(lock::lock);
             Future<Boolean> wait = waiter.begins(() -> Takeover.patiently(() -> lock.tryLock(60, 60, SECONDS)));
             // Redisson gives up, and says `false`, if the leader ends while it subscribes.
-            while (client.getTopic("redisson_lock__channel:{by-sentinel}").countSubscribers() == 0) {
-                Checks.sleepMs(5);
-            }
+            RTopic channel = client.getTopic("redisson_lock__channel:{by-sentinel}");
+            CHECKS.check("it subscribes", Checks.becomes(() -> channel.countSubscribers() > 0));
             Takeover.holds();
             boolean isHeld = owner.gets(() -> Takeover.patiently(lock::isHeldByCurrentThread));
             CHECKS.check("its owner still holds it", isHeld && !wait.isDone(), isHeld, wait);
