@@ -9,8 +9,8 @@ pub(crate) mod bare;
 pub(crate) mod binary;
 pub(crate) mod certificates;
 pub(crate) mod clock;
-#[cfg(all(feature = "cli", unix))]
-#[allow(dead_code, reason = "tests of the shell and of agents use it")]
+#[cfg(any(feature = "http", all(feature = "cli", unix)))]
+#[allow(dead_code, reason = "tests of the shell, of agents and of HTTP use it")]
 pub(crate) mod contend;
 pub(crate) mod engine;
 #[cfg(feature = "http")]
