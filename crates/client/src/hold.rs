@@ -1,7 +1,5 @@
 //! A lock that outlives the process that took it: nothing renews it in the background, and its owner's name is all that
 //! another process needs to renew or release it.
-//!
-//! Rule    a token that is given is compared in the same step as the renewal: a later hold of the same owner stays as it is.
 
 use std::time::Duration;
 
@@ -12,7 +10,6 @@ use super::dialect::{Dialect, Grant, Terms, millis};
 use super::error::Error;
 use super::guard::{Lost, is_of};
 use super::locks::{Acquire, Locks};
-use super::views::Held;
 use crate::received::Reply;
 
 /// A lock that was granted or renewed, and that nobody renews: it ends with its lease, unless [`Locks::renew`] begins that
@@ -120,11 +117,7 @@ impl Locks {
     ) -> Result<Option<Hold>, Error> {
         let hold = (key.as_ref(), owner.as_ref());
         let mut connection = self.open_for(hold.0).await?;
-        let renewed = match (token, lease) {
-            (None, Some(lease)) => renew_at_once(&mut connection, hold, lease).await,
-            _ => renew_if(&mut connection, hold, token, lease).await,
-        };
-        match renewed {
+        match renew_natively(&mut connection, hold, token, lease).await {
             Err(Error::Refused(text)) if is_unknown(&text) => {
                 renew_plainly(&mut connection, hold, token, lease).await
             }
@@ -151,49 +144,26 @@ impl Locks {
     }
 }
 
-async fn renew_at_once(
-    connection: &mut Connection,
-    (key, owner): (&[u8], &[u8]),
-    lease: Duration,
-) -> Result<Option<Hold>, Error> {
-    let sent = Instant::now();
-    let answer = connection.call(&[b"LOCK.EXTEND", key, owner, b"LEASE", &millis(lease)]).await?;
-    Ok(renewed(&answer, sent))
-}
-
-/// Renews the hold with this token, or with the lease that it has: it must not change between the look at it and the
-/// renewal.
-async fn renew_if(
+async fn renew_natively(
     connection: &mut Connection,
     (key, owner): (&[u8], &[u8]),
     token: Option<u64>,
     lease: Option<Duration>,
 ) -> Result<Option<Hold>, Error> {
-    for _ in 0..TRIES_MAX {
-        let sent = Instant::now();
-        connection.call(&[b"WATCH", key]).await?;
-        let found = Held::read(&connection.call(&[b"LOCK.WHO", key]).await?);
-        let holder = found.iter().flat_map(|held| &held.holders).find(|holder| holder.owner == owner);
-        if holder.is_some_and(|holder| token.is_some() && holder.token != token) {
-            return Ok(None);
-        }
-        let had = holder.and_then(|holder| holder.lease_ms).map(Duration::from_millis);
-        let lease = lease.or(had).map(millis);
-        if lease.is_none() && holder.is_some_and(|holder| !holder.session) {
-            return Err(Error::Usage("the lock has no lease: say how long it is to last"));
-        }
-        let mut words = vec![b"LOCK.EXTEND", key, owner];
-        words.extend(lease.iter().flat_map(|lease| [&b"LEASE"[..], lease]));
-        connection.call(&[b"MULTI"]).await?;
-        connection.call(&words).await?;
-        match connection.call(&[b"EXEC"]).await?.items() {
-            [Reply::Error(text)] => return Err(Error::Refused(text.clone())),
-            [answer] => return Ok(renewed(answer, sent)),
-            // Another client has changed the lock meanwhile, which may have further holders.
-            _ => {}
-        }
+    let (lease, token) = (lease.map(millis), token.map(|token| token.to_string()));
+    let mut words = vec![b"LOCK.EXTEND", key, owner];
+    match &lease {
+        Some(lease) => words.extend([&b"LEASE"[..], lease]),
+        None => words.push(b"SAME"),
     }
-    Err(Error::Broken("the lock changes all the time".to_owned()))
+    words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token.as_bytes()]));
+    let sent = Instant::now();
+    match connection.call(&words).await {
+        Err(Error::Refused(text)) if text.starts_with("NOLEASE ") => {
+            Err(Error::Usage("the lock has no lease: say how long it is to last"))
+        }
+        answer => Ok(renewed(&answer?, sent)),
+    }
 }
 
 /// What an answer of LOCK.EXTEND says; `None` if the owner does not hold the lock.
@@ -224,5 +194,3 @@ async fn renew_plainly(
 
 /// What a server without LOCK commands lacks.
 const TOKEN: &str = "a token";
-/// How often a renewal looks again at a lock that others have changed meanwhile.
-const TRIES_MAX: usize = 100;

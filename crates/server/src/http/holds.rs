@@ -3,7 +3,6 @@
 //! Rule    a request whose answer was lost is sent again: the same owner gets the same grant, and a release of what is not
 //!         held is no error.
 //! Rule    requests that wait are bounded, and take no place from those that do not: [`HTTP_WAITS_MAX`].
-//! Rule    a token that is given is compared in the same step as the renewal: a later hold of the same owner stays as it is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::HttpContext;
 use super::hold_request::{Action, HoldRequest, Terms, number};
-use super::json::{bytes_of, insert};
-use super::lock_client::{LockClient, refused};
+use super::json::insert;
+use super::lock_client::LockClient;
 use super::questions::{ApiError, response_with};
 use super::responses::Body;
 use super::sampler::unix_ms;
@@ -79,13 +78,15 @@ impl Change<'_> {
         lease_ms: Option<u64>,
     ) -> Result<(StatusCode, Value), ApiError> {
         let HoldRequest { key, owner, .. } = self.asked;
+        let (with_token, lease) = (words_of_token(token), lease_ms.map(number));
+        let mut words: Vec<&[u8]> = vec![b"LOCK.EXTEND", key, owner];
+        match &lease {
+            Some(lease) => words.extend([&b"LEASE"[..], lease]),
+            None => words.push(b"SAME"),
+        }
+        words.extend(with_token.iter().map(Vec::as_slice));
         let sent_ms = unix_ms(self.context);
-        let reply = match (token, lease_ms) {
-            (None, Some(lease_ms)) => {
-                self.client.call(&[b"LOCK.EXTEND", key, owner, b"LEASE", &number(lease_ms)]).await?
-            }
-            _ => self.renew_if(token, lease_ms).await?,
-        };
+        let reply = self.client.call(&words).await?;
         if !reply.is_null() {
             return self.granted(&reply, sent_ms);
         }
@@ -96,43 +97,11 @@ impl Change<'_> {
         Ok((StatusCode::CONFLICT, self.answer(false, more)))
     }
 
-    /// Renews the hold with this token, or with the lease that it has: it must not change between the look at it and the
-    /// renewal. Null if there is none.
-    async fn renew_if(&mut self, token: Option<u64>, lease_ms: Option<u64>) -> Result<Value, ApiError> {
-        let HoldRequest { key, owner, .. } = self.asked;
-        for _ in 0..TRIES_MAX {
-            self.client.call(&[b"WATCH", key]).await?;
-            let who = self.client.call(&[b"LOCK.WHO", key]).await?;
-            let mut holders = who["holders"].as_array().into_iter().flatten();
-            let hold = holders.find(|holder| bytes_of(holder, "owner").as_ref() == Some(owner));
-            if hold.is_some_and(|hold| token.is_some_and(|token| hold["token"] != token)) {
-                return Ok(Value::Null);
-            }
-            let lease_ms = lease_ms.or_else(|| hold.and_then(|hold| hold["lease"].as_u64())).map(number);
-            if lease_ms.is_none() && hold.is_some_and(|hold| hold["session"] == 0) {
-                let text = "lease_ms: the lock has no lease: say how long it is to last";
-                return Err(ApiError::Request(text.into()));
-            }
-            let mut words: Vec<&[u8]> = vec![b"LOCK.EXTEND", key, owner];
-            words.extend(lease_ms.iter().flat_map(|lease_ms| [&b"LEASE"[..], &lease_ms[..]]));
-            self.client.call(&[b"MULTI"]).await?;
-            self.client.call(&words).await?;
-            // Null: another client has changed the lock meanwhile, which may have further holders.
-            if let Value::Array(mut replies) = self.client.call(&[b"EXEC"]).await? {
-                return match replies.pop() {
-                    Some(Value::String(text)) => Err(refused(text)),
-                    reply => Ok(reply.unwrap_or_default()),
-                };
-            }
-        }
-        Err(ApiError::Unavailable("the lock changes all the time".into()))
-    }
-
     async fn release(&mut self, token: Option<u64>) -> Result<(StatusCode, Value), ApiError> {
         let HoldRequest { key, owner, .. } = self.asked;
-        let token = token.map(number);
+        let with_token = words_of_token(token);
         let mut words: Vec<&[u8]> = vec![b"LOCK.RELEASE", key, owner];
-        words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], &token[..]]));
+        words.extend(with_token.iter().map(Vec::as_slice));
         let answer = match self.client.call(&words).await? == 1 {
             true => self.answer(true, []),
             false => {
@@ -183,7 +152,10 @@ impl Change<'_> {
     }
 }
 
+/// The option of LOCK.EXTEND and LOCK.RELEASE for the hold with this token only.
+fn words_of_token(token: Option<u64>) -> Vec<Vec<u8>> {
+    token.into_iter().flat_map(|token| [b"TOKEN".to_vec(), number(token)]).collect()
+}
+
 /// Holders of a lock that a refusal names, as LOCK.LIST does.
 const HOLDERS_MAX: usize = 100;
-/// How often a renewal looks again at a lock that others have changed meanwhile.
-const TRIES_MAX: usize = 100;

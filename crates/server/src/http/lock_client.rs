@@ -106,8 +106,11 @@ fn account_of(shared: &Shared, user: &Bytes) -> Arc<Account> {
 }
 
 /// What it means for an HTTP request that the engine refuses a command with this text.
-pub(super) fn refused(text: String) -> ApiError {
+fn refused(text: String) -> ApiError {
     let status = match text.split(' ').next() {
+        Some("NOLEASE") => {
+            return ApiError::Request("lease_ms: the lock has no lease: say how long it is to last".into());
+        }
         Some("DEADLOCK" | "ERR" | "WRONGTYPE") => StatusCode::CONFLICT,
         Some("NOPERM") => StatusCode::FORBIDDEN,
         // Another node of the cluster serves the key.

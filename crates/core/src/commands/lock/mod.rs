@@ -50,7 +50,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.EXTEND", SINCE, release::extend)
         .summary("Begins the lease of a lock anew.")
         .flags(Flags::WRITE.with(Flags::FAST).with(Flags::NOSCRIPT))
-        .args(&[key("key"), text("owner"), LEASE.maybe()]),
+        .args(&[key("key"), text("owner"), EXTENSION.maybe(), TOKEN.maybe()]),
     Row::new(Group::Lock, "LOCK.GUARD", SINCE, release::guard)
         .summary("Refuses a fencing token that is lower than one it has seen for this resource.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST).with(Flags::NOSCRIPT))
@@ -65,7 +65,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.RELEASE", SINCE, release::release)
         .summary("Gives a lock back; returns 0 if the owner does not hold it.")
         .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT))
-        .args(&[key("key"), text("owner"), integer("token").after("TOKEN").maybe()]),
+        .args(&[key("key"), text("owner"), TOKEN.maybe()]),
 ];
 
 /// The version of redlatch that first had these commands.
@@ -74,6 +74,8 @@ pub(in crate::commands) const SINCE: &str = "0.1.0";
 const TAKING: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::BLOCKING).with(Flags::NOSCRIPT);
 
 const LEASE: Arg = integer("milliseconds").after("LEASE");
+const EXTENSION: Arg = one_of("lease", &[LEASE, token("same", "SAME")]);
+const TOKEN: Arg = integer("token").after("TOKEN");
 const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
 const WHY: Arg = token("why", "WHY");
 const SESSION: Arg =

@@ -1,5 +1,7 @@
 //! LOCK.RELEASE, LOCK.EXTEND, LOCK.BREAK and LOCK.GUARD.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
@@ -7,7 +9,7 @@ use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
 use super::asking::{Asked, Asking};
 use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
-use crate::commands::{Call, Outcome};
+use crate::commands::{Args, Call, Outcome};
 use crate::keyspace::Lease;
 use crate::locks::Hold;
 use crate::locks::{Breaker, EndReason};
@@ -16,10 +18,7 @@ use crate::state::session::Session;
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
     let owner = owner_of(call.args.word()?)?;
-    let token = match call.args.take("TOKEN") {
-        true => Some(token_of(call.args.integer()?)?),
-        false => None,
-    };
+    let token = take_token(&mut call.args)?;
     call.args.finish()?;
 
     let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
@@ -33,23 +32,38 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
+/// Reads the TOKEN that a hold must have.
+fn take_token(args: &mut Args<'_>) -> Result<Option<u64>, Refusal> {
+    match args.take("TOKEN") {
+        true => Ok(Some(token_of(args.integer()?)?)),
+        false => Ok(None),
+    }
+}
+
 pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
     let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
-    let lease_ms = match call.args.take("LEASE") {
-        true => millis_of(call.args.integer()?, 1, "lease")?,
-        false => call.shared.settings.lock_lease_ms(),
+    let is_same = call.args.take("SAME");
+    let named_ms = match !is_same && call.args.take("LEASE") {
+        true => Some(millis_of(call.args.integer()?, 1, "lease")?),
+        false => None,
     };
+    let token = take_token(&mut call.args)?;
     call.args.finish()?;
 
-    let Some(hold) = call.view.locks().hold_of(key, &owner) else {
+    let hold = call.view.locks().hold_of(key, &owner);
+    let Some(hold) = hold.filter(|hold| token.is_none_or(|token| token == hold.token)) else {
         let asking = Asking::new(call.shared, call.session, call.now);
         asking.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
         return Ok(Outcome::Replied);
     };
     // A lock of a session has no lease to extend.
-    let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
+    let lease_ms = match hold.session {
+        Some(_) => None,
+        None if is_same => Some(hold.lease_ms.ok_or(NO_LEASE)?),
+        None => named_ms.or_else(|| Some(call.shared.settings.lock_lease_ms())),
+    };
     if let Some(millis) = lease_ms {
         let deadline = call.now.deadline_in(number(millis));
         call.view.locks().renew(key, &owner, (Some(deadline), lease_ms), None);
@@ -127,5 +141,7 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
+/// The answer to SAME where there is nothing that it can be.
+const NO_LEASE: Refusal = Refusal::Said(Cow::Borrowed("NOLEASE the lock has none: name one with LEASE"));
 /// Bytes of the longest reason.
 pub const REASON_BYTES_MAX: usize = 256;
