@@ -57,7 +57,7 @@ pub(crate) fn real(records: usize) -> (Vec<u8>, Vec<Vec<Mutation>>) {
             _ => Mutation::Put { database: 0, key, value: Bytes::from(vec![b'v'; 9]), deadline: None },
         };
         let mutations = vec![mutation];
-        log.append(&Record { number, now, lasts_until: now + 500, mutations: &mutations.iter().collect() });
+        log.append(&Record { now, lasts_until: now + 500, mutations: &mutations.iter().collect() });
         log.write();
         written.push(mutations);
         if number % 4 == 3 {

@@ -229,7 +229,7 @@ impl World {
 
     /// Applies the journal, each record at about the time at which it was made.
     fn replay(&self, replay: &mut Replay<'_>, first: usize) {
-        for (index, (_, mutations)) in self.log.since(0).iter().enumerate().skip(first) {
+        for (index, mutations) in self.log.since(0).iter().enumerate().skip(first) {
             let moment = self.moments.iter().find(|(records, _)| index < *records);
             replay.at(moment.map_or(self.target.now().lock, |(_, at)| *at));
             mutations.iter().for_each(|mutation| replay.apply(mutation));

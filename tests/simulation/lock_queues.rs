@@ -493,7 +493,7 @@ impl LockQueueSimulation {
         }
         self.check_channels()?;
         self.check_registers()?;
-        let records = self.replica.follow(&self.machine.log)?;
+        let records = self.replica.follow(&self.machine.log);
         self.machine.keyspace().assert_laws();
         let counted = self.counted();
         self.balance.check(&records, (self.machine.keyspace(), self.machine.clock.truth()), counted)?;

@@ -122,7 +122,7 @@ impl Item {
             Self::Record { now, mutations } => {
                 let (now, lasts_until) = (*now, LockTime::MAX);
                 let mutations = &mutations.iter().collect();
-                encode_record(&Record { number: 0, now, lasts_until, mutations }, out);
+                encode_record(&Record { now, lasts_until, mutations }, out);
             }
             Self::Horizon(horizon) => horizon.encode(HORIZON, out),
             Self::Functions(dump) => {

@@ -9,7 +9,7 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
@@ -217,7 +217,8 @@ pub const GRACE_MS: u64 = 5_000;
 const LEASES_MS: u64 = 60_000;
 /// How many tokens a horizon reserves.
 const TOKENS: u64 = 1 << 20;
-/// By how many bytes the newest file grows before the live keys are copied to the next one.
+/// By how many bytes the newest file grows at least before the live keys are copied to the next one. A file that begins with
+/// a larger copy grows by as much as that, so that copies never take more than the changes themselves.
 const GROWTH_BYTES: u64 = 32 << 20;
 
 impl Log {
@@ -301,7 +302,7 @@ impl Log {
     pub fn hold_reply(&self, now: LockTime) {
         let mut state = self.state.lock();
         // A record without effects: the reply waits for it as for any other.
-        let record = Record { number: 0, now, lasts_until: now, mutations: &Mutations::default() };
+        let record = Record { now, lasts_until: now, mutations: &Mutations::default() };
         item::encode_record(&record, &mut state.frame);
         self.append_one(true, true);
     }
@@ -402,7 +403,8 @@ impl Log {
         }
         if result.is_ok() {
             state.bytes += state.frame.len() as u64;
-            let is_large = state.bytes > state.copied_bytes + GROWTH_BYTES || self.storage.has_grown();
+            let is_large = state.bytes > state.copied_bytes + state.copied_bytes.max(GROWTH_BYTES);
+            let is_large = is_large || self.storage.has_grown();
             self.has_grown.store(is_large && state.is_copied, SeqCst);
             frame::body_start(&mut state.frame);
             if state.frame.capacity() > FRAME_BYTES_KEPT {
@@ -513,12 +515,13 @@ impl Log {
     #[inline]
     fn append_one(&self, must_write: bool, must_sync: bool) {
         let appended = self.appended.load(Relaxed) + 1;
-        self.appended.store(appended, SeqCst);
+        // Who must see it has locked a shard of the record, or the mutex, since.
+        self.appended.store(appended, Release);
         if must_write {
-            self.must_write.store(appended, SeqCst);
+            self.must_write.store(appended, Release);
         }
         if must_sync {
-            self.must_sync.store(appended, SeqCst);
+            self.must_sync.store(appended, Release);
         }
     }
 

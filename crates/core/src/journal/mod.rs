@@ -2,8 +2,8 @@
 //!
 //! Owns    [`Mutation`], the entries of the log, [`Mutations`], those of a record, and [`Journal`], the trait of its
 //!         receivers; [`log::Log`], the receiver that keeps them in files, and how these are read again.
-//! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
-//!         never commands: applying the records in order of their numbers to an empty keyspace rebuilds the state.
+//! Rule    one command, script or transaction makes one record, appended while its shards are still locked. Effects,
+//!         never commands: applying the records in their order to an empty keyspace rebuilds the state.
 
 use std::fmt::Debug;
 
@@ -200,8 +200,6 @@ impl<'a, B: AsRef<[u8]> + 'a> FromIterator<&'a Mutation<B>> for Mutations {
 /// What one command, script or transaction has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Rises by one from record to record. Records of different shards may overtake each other on their way to a journal.
-    pub number: u64,
     /// The instant at which it was decided.
     pub now: LockTime,
     /// The latest moment at which a key that it changes ends, by its state before the record or after it. The beginning of

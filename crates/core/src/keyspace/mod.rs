@@ -77,7 +77,6 @@ use crate::state::transaction::{Watch, Watching};
 use crate::state::wait::{Wait, WaitEnd};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
-use changes::Spare;
 use memory::{Largest, Memory};
 use observers::Observers;
 use places::Places;
@@ -108,7 +107,6 @@ pub struct Keyspace {
     lock_observers: Vec<Box<dyn LockObserver>>,
     /// Whether one of them wants every event.
     shows_all_locks: bool,
-    next_record: AtomicU64,
     /// The number of the next wait.
     waits: AtomicU64,
     /// The fencing token of the latest grant.
@@ -148,8 +146,6 @@ pub(crate) struct ShardState {
     observers: Observers,
     pub(crate) queues: Queues,
     places: Places,
-    /// Memory for the effects of the next call.
-    spare: Spare,
     /// Bytes in use, as last added to [`Memory`].
     reported_bytes: usize,
     hits: u64,
@@ -229,11 +225,10 @@ impl Keyspace {
         let cell = || {
             let mut shard = Shard::new(usize::from(layout.databases), seed);
             shard.set_history(History::new(&keeps_releases, &ledger));
-            let (places, spare) = Default::default();
+            let places = Places::default();
             let (observers, queues) = (Observers::new(&ledger), Queues::new(&ledger));
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held =
-                ShardState { shard, observers, queues, places, spare, reported_bytes, hits, misses, expired };
+            let held = ShardState { shard, observers, queues, places, reported_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
@@ -247,7 +242,6 @@ impl Keyspace {
             journal: layout.journal,
             lock_observers: vec![Box::new(Sessions), Box::new(Messages)],
             shows_all_locks: false,
-            next_record: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             last_token: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
@@ -560,11 +554,10 @@ impl Keyspace {
         self.cells[index].held.lock()
     }
 
-    /// Numbers the effects of a finished call and appends them to the journal. The shards are still locked.
+    /// Appends the effects of a finished call to the journal. The shards are still locked.
     fn record(&self, now: LockTime, lasts_until: LockTime, mutations: &Mutations) {
         if let Some(journal) = &self.journal {
-            let number = self.next_record.fetch_add(1, Ordering::Relaxed);
-            journal.append(&Record { number, now, lasts_until, mutations });
+            journal.append(&Record { now, lasts_until, mutations });
         }
     }
 

@@ -79,7 +79,7 @@ fn log_from(mode: Mode, memory: &Memory, horizon: Horizon) -> Log {
 
 fn append(log: &Log, (now, until): (u64, u64), mutations: &[Mutation]) {
     let (mutations, now, lasts_until) = (&mutations.iter().collect(), at(now), at(until));
-    log.append(&Record { number: 0, now, lasts_until, mutations });
+    log.append(&Record { now, lasts_until, mutations });
 }
 
 /// A key `key` is set until `until` at `now`.
@@ -613,7 +613,7 @@ fn what_only_an_earlier_program_could_keep_is_refused_by_name() {
     // The field `f` of the hash `k` gets a deadline.
     let mutations =
         &Mutations { bytes: vec![2, 0, 1, b'k', 1, 1, b'f', 1, 9], count: 1, ..Mutations::default() };
-    log.append(&Record { number: 0, now: at(10_001), lasts_until: at(10_001), mutations });
+    log.append(&Record { now: at(10_001), lasts_until: at(10_001), mutations });
     log.sync(at(10_002), 501).unwrap();
     let (number, refused) = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
     let says = "holds a lease of a hash field (HEXPIRE), which this program does not have any more";
