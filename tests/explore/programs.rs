@@ -119,6 +119,45 @@ fn deletes_the_lock_of_the_next_holder() {
 
 #[test]
 #[ignore = "a program that the tests of explore run"]
+fn looks_at_its_lock_before_it_deletes_it() {
+    if_explored(|| {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        client.work().unwrap();
+        assert!(client.holds(&owner()).unwrap(), "the lock was lost while the work was done");
+        client.0.ask(&["DEL", KEY]).unwrap();
+    });
+}
+
+/// One client holds the lock. Another one is refused, and then listens for the message of its release.
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn listens_after_it_was_refused_and_does_not_look_again() {
+    if_explored(|| {
+        let mut holder = take_or_clean_up(&owner()).unwrap();
+        let (is_refused, refusal) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let mut waiter = Client::connect().unwrap();
+            if !waiter.take("waiter").unwrap() {
+                let mut listener = Client::connect().unwrap();
+                listener.0.send(&["SUBSCRIBE", "released"]).unwrap();
+                is_refused.send(()).unwrap();
+                (0..2).for_each(|_| drop(listener.0.next().unwrap()));
+                assert!(waiter.take("waiter").unwrap());
+            }
+            waiter.release("waiter").unwrap();
+        });
+        // What was sent before has arrived when so many replies have come.
+        let is_refused = refusal.recv();
+        (0..20).for_each(|_| holder.work().unwrap());
+        holder.release(&owner()).unwrap();
+        holder.0.ask(&["PUBLISH", "released", ""]).unwrap();
+        is_refused.unwrap();
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
 fn ignores_that_its_lock_was_lost() {
     if_explored(|| {
         let mut client = take_or_clean_up(&owner()).unwrap();

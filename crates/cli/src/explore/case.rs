@@ -20,6 +20,8 @@ pub(super) enum Kind {
     LostBefore,
     LostReply,
     Reset,
+    Overtaken,
+    Delayed,
     Late,
     AfterLease,
     Paused,
@@ -41,10 +43,12 @@ pub(super) struct Point {
     pub(super) deed: Deed,
     /// The lease that counts when it is executed.
     pub(super) lease: Duration,
+    /// Whether another client asks for locks behind it.
+    has_company: bool,
     /// The node that it was sent to.
     node: u16,
     /// The request, for people.
-    pub(super) line: String,
+    line: String,
 }
 
 /// What a lock command does.
@@ -53,7 +57,7 @@ pub(super) enum Deed {
     Acquire,
     Extend,
     Release,
-    /// It is refused, waits, or comes too late.
+    /// It is refused, waits, listens for a release, or comes too late.
     Other,
 }
 
@@ -74,10 +78,12 @@ pub(super) struct Case {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::LostBefore,
         Self::LostReply,
         Self::Reset,
+        Self::Overtaken,
+        Self::Delayed,
         Self::Late,
         Self::AfterLease,
         Self::Paused,
@@ -93,6 +99,8 @@ impl Kind {
             Self::LostBefore => "lost-before",
             Self::LostReply => "lost-reply",
             Self::Reset => "reset",
+            Self::Overtaken => "overtaken",
+            Self::Delayed => "delayed",
             Self::Late => "late",
             Self::AfterLease => "after-lease",
             Self::Paused => "paused",
@@ -110,6 +118,8 @@ impl Kind {
             Self::LostBefore => "it is lost: the connection is closed before it is executed",
             Self::LostReply => "it is executed, and the reply is lost: the connection is closed",
             Self::Reset => "it is lost: the connection is reset",
+            Self::Overtaken => "it is executed behind what other clients ask within 100 ms",
+            Self::Delayed => "it is executed when the lease has ended: its way to the server was long",
             Self::Late => "it is executed, and the reply comes when half of the lease has passed",
             Self::AfterLease => "it is executed, and the reply comes when the lease has ended",
             Self::Paused => {
@@ -129,13 +139,15 @@ impl Kind {
 
     /// Whether the explored command may fail then without being wrong: the server has failed, or the lock is lost.
     pub(super) const fn excuses_failure(self) -> bool {
-        !matches!(self, Self::Late | Self::ClockStep)
+        !matches!(self, Self::Overtaken | Self::Late | Self::ClockStep)
     }
 
     /// Whether the failure is tried at this lock command.
     fn fits(self, point: &Point, nodes: u16) -> bool {
         match self {
             Self::Paused | Self::Expired => matches!(point.deed, Deed::Acquire | Deed::Extend),
+            Self::Delayed => matches!(point.deed, Deed::Extend | Deed::Release),
+            Self::Overtaken => point.has_company,
             Self::NodeDown => nodes > 1,
             _ => true,
         }
@@ -155,34 +167,44 @@ impl Point {
 
     /// The lock commands of another run behind this one, which may have been lost there.
     pub(super) fn later(&self, events: &[Event]) -> Vec<Self> {
+        self.own(events).map_or_else(Vec::new, |event| Self::behind(events, event.id))
+    }
+
+    /// The request as a run has it, for people: names and owners may be drawn anew in each.
+    pub(super) fn line_in(&self, events: &[Event]) -> String {
+        self.own(events).map_or_else(|| self.line.clone(), line)
+    }
+
+    /// The command in another run.
+    fn own<'e>(&self, events: &'e [Event]) -> Option<&'e Event> {
         let is_own = |(event, nth): &(&Event, u64)| {
             event.command.as_deref() == Some(&*self.command) && *nth == self.nth
         };
-        let own = counted(events).into_iter().find(is_own);
-        own.map_or_else(Vec::new, |(event, _)| Self::behind(events, event.id))
+        counted(events).into_iter().find(is_own).map(|(event, _)| event)
     }
 
     /// The lock commands of a run behind the request of this number.
     fn behind(events: &[Event], request: u64) -> Vec<Self> {
         let deeds = deeds(events);
         let (mut lease, mut points) = (LEASE_DEFAULT, Vec::new());
-        for (event, nth) in counted(events) {
-            let (Some((deed, its_lease)), Some(command)) = (deeds.get(&event.id), event.command.as_deref())
-            else {
-                continue;
-            };
+        let requests = counted(events);
+        for &(event, nth) in requests.iter().filter(|_| !deeds.is_empty()) {
+            let Some(command) = event.command.as_deref() else { continue };
+            let listens = LISTENING.contains(&command).then_some((Deed::Other, None));
+            let Some((deed, its_lease)) = deeds.get(&event.id).copied().or(listens) else { continue };
             lease = its_lease.map_or(lease, Duration::from_millis);
             if event.id <= request {
                 continue;
             }
-            let line = format!("{command} {}", words(event));
+            let is_other = |later: &&Event| later.client != event.client && deeds.contains_key(&later.id);
             points.push(Self {
                 command: command.to_owned(),
                 nth,
-                deed: *deed,
+                deed,
                 lease,
+                has_company: requests.iter().any(|(later, _)| later.id > event.id && is_other(later)),
                 node: event.node,
-                line,
+                line: line(event),
             });
         }
         points
@@ -221,12 +243,13 @@ fn deeds(events: &[Event]) -> BTreeMap<u64, (Deed, Option<u64>)> {
     deeds
 }
 
-/// The words of a request, without the text of a script.
-fn words(event: &Event) -> String {
+/// A request without the text of a script, for people.
+fn line(event: &Event) -> String {
     let is_script = event.command.as_deref().is_some_and(|command| command.starts_with("EVAL"));
     let words = event.args.iter().skip(usize::from(is_script)).map(|word| shown(word, WORD_CHARS_MAX));
     let purpose = event.text.iter().filter(|_| is_script).map(|text| format!("({text})"));
-    purpose.chain(words).collect::<Vec<_>>().join(" ")
+    let name = event.command.iter().map(ToString::to_string);
+    name.chain(purpose).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 impl Case {
@@ -273,6 +296,8 @@ impl Injection {
             Kind::LostBefore => faults.drop_before(when),
             Kind::LostReply => faults.drop_reply(when),
             Kind::Reset => faults.reset(when),
+            Kind::Overtaken => faults.delay(OVERTAKEN, when),
+            Kind::Delayed => faults.delay(self.passes(), when),
             Kind::Expired => faults.expire_key(when),
             Kind::Paused => faults.pause_client(self.passes(), when),
             // The reply is held until `follow` has done its part.
@@ -286,10 +311,10 @@ impl Injection {
     pub(super) async fn follow(&self, server: &Server) {
         let (clock, nodes, node) = (server.clock(), server.nodes(), self.point.node);
         match self.kind {
-            Kind::LostBefore | Kind::LostReply | Kind::Reset => {}
+            Kind::LostBefore | Kind::LostReply | Kind::Reset | Kind::Overtaken => {}
             Kind::Expired => take_as_rival(server).await,
             Kind::Late => clock.advance(self.passes()).await,
-            Kind::AfterLease | Kind::Paused => {
+            Kind::Delayed | Kind::AfterLease | Kind::Paused => {
                 clock.advance(self.point.lease + Duration::from_millis(1)).await;
                 take_as_rival(server).await;
                 clock.advance(RIVAL_TURN).await;
@@ -306,10 +331,10 @@ impl Injection {
         }
     }
 
-    /// How much time passes while the reply, or the client, is held up: far more than it takes to notice that it is.
+    /// How much time passes while the request, the reply, or the client is held up: far more than it takes to notice it.
     fn passes(&self) -> Duration {
         match self.kind {
-            Kind::AfterLease | Kind::Paused => self.point.lease + RIVAL_TURN,
+            Kind::Delayed | Kind::AfterLease | Kind::Paused => self.point.lease + RIVAL_TURN,
             _ => self.point.lease / 2,
         }
     }
@@ -367,6 +392,11 @@ pub(super) const RIVAL: &str = "rival";
 const RIVAL_LEASE_MS: u64 = 1_000;
 /// The time between the end of a lease and what its former holder does next, in which the rival takes the lock.
 const RIVAL_TURN: Duration = Duration::from_millis(200);
+/// Commands by which a client that waits for a lock hears of its release.
+const LISTENING: &[&str] = &["BLPOP", "BRPOP", "BRPOPLPUSH", "PSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE"];
+/// How long a request lets those of other clients pass: long enough for another thread or process to ask, and far less than
+/// a lease.
+const OVERTAKEN: Duration = Duration::from_millis(100);
 /// The lease of a lock command about which nothing is known.
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -426,16 +456,17 @@ mod tests {
     #[test]
     fn each_lock_command_gets_the_failures_that_fit_it() {
         let kinds = |deed, nodes| {
-            let (command, line) = ("SET".to_owned(), String::new());
-            let point = Point { command, nth: 2, deed, lease: LEASE_DEFAULT, node: 1, line };
+            let (command, line, has_company) = ("SET".to_owned(), String::new(), nodes > 1);
+            let point = Point { command, nth: 2, deed, lease: LEASE_DEFAULT, has_company, node: 1, line };
             Case::all(&[point], nodes).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(kinds(Deed::Acquire, 3).len(), Kind::ALL.len());
+        assert_eq!(kinds(Deed::Extend, 3).len(), Kind::ALL.len());
+        assert_eq!(kinds(Deed::Acquire, 3).len(), Kind::ALL.len() - 1, "without delayed");
         let of_release = kinds(Deed::Release, 1);
         assert_eq!(
             of_release.len(),
-            Kind::ALL.len() - 3,
-            "without paused, expired and node-down: {of_release:?}"
+            Kind::ALL.len() - 4,
+            "without overtaken, paused, expired and node-down: {of_release:?}"
         );
         assert_eq!(of_release[0], "lost-before@SET:2");
     }

@@ -133,7 +133,11 @@ impl<'o> Report<'o> {
         let mut part = format!("<h2>{} with {}</h2>\n", problem.name, escaped(&case.to_string()));
         part += &format!("<p>{}</p>\n<ul>\n", escaped(&problem.text));
         for Injection { kind, point } in &case.injections {
-            part += &format!("<li><code>{}</code>: {}</li>\n", escaped(&point.line), kind.sentence());
+            part += &format!(
+                "<li><code>{}</code>: {}</li>\n",
+                escaped(&point.line_in(&attempt.events)),
+                kind.sentence()
+            );
         }
         let (ending, again) = (attempt.ending.text(), escaped(&self.repeat(case)));
         part +=
@@ -149,7 +153,7 @@ impl<'o> Report<'o> {
         let Finding { problem, came, runs, attempt } = finding;
         let mut text = format!("{} with {case}: {}\n", problem.name, problem.text);
         for Injection { kind, point } in &case.injections {
-            text += &format!("  the command    {}\n", point.line);
+            text += &format!("  the command    {}\n", point.line_in(&attempt.events));
             text += &format!("  what happens   {}\n", kind.sentence());
         }
         text += &format!("  the command's end   {}\n", attempt.ending.text());
@@ -169,7 +173,7 @@ impl<'o> Report<'o> {
         let Finding { problem, came, runs, attempt } = finding;
         let injected = case.injections.iter();
         let injected = injected
-            .map(|Injection { kind, point }| json!({ "command": point.line, "what": kind.sentence() }));
+            .map(|Injection { kind, point }| json!({ "command": point.line_in(&attempt.events), "what": kind.sentence() }));
         let line = json!({
             "finding": problem.name, "text": problem.text, "case": case.to_string(),
             "injected": injected.collect::<Vec<_>>(), "ending": attempt.ending.text(), "lines": problem.lines,

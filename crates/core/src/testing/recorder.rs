@@ -270,9 +270,8 @@ impl History {
         event.real = self.real_micros;
         event.node = moment.node;
         event.client = client;
-        if let Some(known) = client.and_then(|client| self.clients.get(&(moment.node, client))) {
-            event.name = Arc::clone(&known.name);
-            event.library = Arc::clone(&known.library);
+        if let Some((name, library)) = client.and_then(|client| self.names_of(moment.node, client)) {
+            (event.name, event.library) = (name, library);
         }
         if let Some(sink) = &mut self.sink {
             sink.write(&event.json());
@@ -284,6 +283,16 @@ impl History {
             self.bytes -= self.events.pop_front().map_or(self.bytes, |oldest| oldest.bytes());
         }
         self.last_id
+    }
+
+    /// The name and the library of a client. Of one that has gone, whose lock may still end, those that its last event has.
+    fn names_of(&self, node: u16, client: ClientId) -> Option<(Arc<str>, Arc<str>)> {
+        if let Some(known) = self.clients.get(&(node, client)) {
+            return Some((Arc::clone(&known.name), Arc::clone(&known.library)));
+        }
+        let is_its = |event: &&Event| event.node == node && event.client == Some(client);
+        let last = self.events.iter().rfind(is_its)?;
+        Some((Arc::clone(&last.name), Arc::clone(&last.library)))
     }
 
     /// The request of a client that is not answered yet.

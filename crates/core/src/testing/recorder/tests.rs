@@ -174,6 +174,16 @@ fn a_request_that_changes_no_lock_says_what_it_asked_for() {
 }
 
 #[test]
+fn the_lock_of_a_client_that_has_gone_ends_under_its_name() {
+    let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
+    recorder.request(moment(1), &client(2, "rival"), "SET", &[b"k", b"mine"], &[b"k"]);
+    show(&recorder, &clock, &lock_event(LockChange::Granted, 1, (2, 2)));
+    recorder.disconnected(moment(4), 2);
+    show(&recorder, &clock, &ended(EndReason::Deleted, 1, (2, 5)));
+    assert_eq!(lines(&recorder).last().unwrap(), "rival holds k no more, token 1");
+}
+
+#[test]
 fn an_event_says_whether_a_lock_is_shared_or_of_a_session() {
     let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
     let granted = lock_event(LockChange::Granted, 1, (1, 1));
