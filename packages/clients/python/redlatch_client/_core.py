@@ -26,7 +26,7 @@ from .errors import Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreach
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Ask:
     """Send a request to the server of a key, and wait for the answer for at most so many seconds."""
 
@@ -35,19 +35,19 @@ class Ask:
     timeout: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Pause:
     """Do nothing for so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Reconnect:
     """Of a session: end its connection, and open another one."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Listen:
     """Of a session: wait until something comes on its connection, or it ends, for at most so many seconds."""
 
@@ -195,7 +195,7 @@ class Server:
         return sum(hold.owner == terms.owner and hold._terms.keys == terms.keys for hold in self.holds.copy())
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Grant:
     token: Optional[int]
     #: A moment at which the lease had not begun.

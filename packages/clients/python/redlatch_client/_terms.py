@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Optional, TypeVar, Union
 
 Word = Union[str, bytes, int]
@@ -53,7 +53,7 @@ class Builder(Generic[L]):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Terms:
     """What a lock is taken for. Made by `terms_of`, which checks it."""
 
@@ -68,7 +68,9 @@ class Terms:
 
     def anew(self) -> Terms:
         """The terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant."""
-        return self if self.has_own_owner or self.is_reentrant else replace(self, owner=random_owner())
+        if self.has_own_owner or self.is_reentrant:
+            return self
+        return Terms(self.keys, random_owner(), False, self.lease_ms, self.wait, self.kind, self.meta, self.delay_ms)
 
     @property
     def is_reentrant(self) -> bool:

@@ -249,10 +249,13 @@ class Session:
 
 
 def exchange(connection: Any, step: Ask) -> Any:
-    """Sends a request and waits for its answer for as long as the step says, whatever `socket_timeout` the client has."""
+    """Sends a request and waits for its answer: as long as the step says, or the client's `socket_timeout` if that is shorter and
+    the request is none that waits for a lock."""
     try:
         connection.send_command(*step.words)
-        if not connection.can_read(step.timeout):
+        limit = connection.socket_timeout
+        has_limit = limit is not None and limit <= step.timeout <= _core.ANSWER_MAX
+        if not has_limit and not connection.can_read(step.timeout):
             raise redis_errors.TimeoutError("the server does not answer")
         return connection.read_response(disable_decoding=True)
     except redis_errors.ResponseError:
@@ -295,9 +298,9 @@ class Background:
         self._server = server
         self._connections = connections
         self._changed = threading.Condition()
-        self._wakes_at = 0.0
+        self._wakes_at = math.inf
         self._has_ended = False
-        self._has_begun = False
+        self._renews = False
         self._listens = False
 
     def keep(self, held: Held, session: Optional[Session]) -> None:
@@ -307,14 +310,18 @@ class Background:
             self._server.holds.add(held)
             if session:
                 self._start(self._keep_session, held, session)
-            elif not self._has_begun:
-                self._has_begun = True
+            elif not self._renews:
+                self._renews = True
                 self._start(self._renew)
-            elif held._next < self._wakes_at:
-                self._changed.notify()
+            self._wake_for(held)
             if held.token is not None and not self._listens:
                 self._listens = True
                 self._start(self._listen)
+
+    def _wake_for(self, hold: Hold) -> None:
+        if hold._next < self._wakes_at:
+            self._wakes_at = hold._next
+            self._changed.notify()
 
     def end(self) -> None:
         with self._changed:
@@ -336,15 +343,17 @@ class Background:
                             workers.submit(self._renew_one, hold)
                         except RuntimeError:
                             return  # The interpreter ends.
+                # What has been planned is not put off, also if its lock is gone: else each new lock would have to wake this thread.
+                planned = self._wakes_at if self._wakes_at > now else math.inf
                 self._wakes_at = min((hold._next for hold in leased), default=math.inf)
+                self._wakes_at = min(self._wakes_at, planned)
                 self._changed.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
 
     def _renew_one(self, hold: Held) -> None:
         with hold._extending:
             run(_core.renew(hold), self._connections)
         with self._changed:
-            if hold._next < self._wakes_at:
-                self._changed.notify()
+            self._wake_for(hold)
 
     def _keep_session(self, held: Held, session: Session) -> None:
         try:
@@ -370,6 +379,7 @@ class Background:
             if message and message["type"] == "psubscribe":
                 with self._changed:
                     self._server.renew_all()
+                    self._wakes_at = 0.0
                     self._changed.notify()
             elif message and message["type"] == "pmessage":
                 encode = messages.encoder.encode
