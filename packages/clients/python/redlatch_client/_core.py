@@ -328,6 +328,13 @@ def extend_now(hold: Hold, lease: Optional[float]) -> Steps[None]:
             yield patience.after(error)
 
 
+def leave(hold: Hold, rest: float) -> Steps[None]:
+    """Leaves the lock held for so many seconds; it is renewed no more."""
+    hold._renews, hold._next = False, math.inf
+    yield from extend_now(hold, max(rest, 0.001))
+    hold._is_released = True
+
+
 def renew(hold: Hold) -> Steps[None]:
     """One renewal in the background. It never raises: what fails is tried again, until the deadline."""
     hold._next = math.inf

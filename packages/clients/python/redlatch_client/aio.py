@@ -52,7 +52,7 @@ class Locks(Builder["Lock"]):
         for hold in self._server.holds.copy():
             hold._next = float("inf")
         while self._tasks:
-            # Again and again: a cancellation that meets the end of what redis-py waits for may get lost there.
+            # Again and again: see `is_cancelled`.
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks.copy(), timeout=CANCEL_AGAIN)
@@ -92,14 +92,15 @@ class Locks(Builder["Lock"]):
 
     async def _keep_session(self, held: Held, session: Session) -> None:
         try:
-            await self._run(_core.keep_session(held), session)
+            steps = _core.keep_session(held)
+            await run(steps, self._connections, session, is_ours=True)
         finally:
             await session.close()
 
     async def _listen(self) -> None:
         """Subscribes to all losses, which are few. Without the right to it, losses are found out by the next renewal."""
         async with self._connections.client.pubsub() as messages:
-            while True:
+            while not is_cancelled():
                 try:
                     if not messages.subscribed:
                         await messages.psubscribe(f"{_core.LOST_CHANNEL.decode()}*")
@@ -204,6 +205,12 @@ class Held(Hold):
         async with self._extending:
             await self._locks._run(_core.extend_now(self, lease))
         self._set_timer()
+
+    async def leave(self, rest: float) -> None:
+        """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
+        async with self._extending:
+            await self._locks._run(_core.leave(self, rest))
+        self._forget()
 
     async def fenced(self, connection: Any, name: Optional[str] = None) -> None:
         """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
@@ -360,12 +367,19 @@ async def exchange(connection: Any, step: Ask) -> Any:
         raise
 
 
-async def run(steps: Steps[T], connections: Connections, session: Optional[Session] = None) -> T:
-    """Does the steps, and returns what they come to."""
+def is_cancelled() -> bool:
+    """Whether this task is to end. Before Python 3.12 a cancellation gets lost in redis-py if what it waits for is there already."""
+    return bool(getattr(asyncio.current_task(), "cancelling", lambda: 0)())
+
+
+async def run(steps: Steps[T], connections: Connections, session: Optional[Session] = None, is_ours: bool = False) -> T:
+    """Does the steps, and returns what they come to. `is_ours`: in a task of this module."""
     channel = session or connections
     try:
         step = next(steps)
         while True:
+            if is_ours and is_cancelled():
+                raise asyncio.CancelledError
             try:
                 answer = None
                 if isinstance(step, Ask):
@@ -387,6 +401,6 @@ async def run(steps: Steps[T], connections: Connections, session: Optional[Sessi
 
 logger = logging.getLogger("redlatch_client")
 #: How long a message of the channel is waited for at once. Seconds.
-LISTEN_MAX = 30.0
+LISTEN_MAX = 5.0
 #: Seconds.
 CANCEL_AGAIN = 0.1

@@ -146,6 +146,12 @@ class Held(Hold):
         with self._extending:
             self._locks._run(_core.extend_now(self, lease))
 
+    def leave(self, rest: float) -> None:
+        """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
+        with self._extending:
+            self._locks._run(_core.leave(self, rest))
+        self._server.holds.discard(self)
+
     def fenced(self, connection: Any, name: Optional[str] = None) -> None:
         """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
 
@@ -372,8 +378,8 @@ class Background:
             except (redis_errors.NoPermissionError, redis_errors.AuthenticationError) as error:
                 logger.warning("losses of locks are found out by renewals only: %s", error)
                 break
-            except (*_core.CONNECTION_OR_REPLY, AttributeError, ValueError):
-                # Not only connections that end: redis-py raises these where another thread has closed the client.
+            except Exception:
+                # Not only a connection that has ended: redis-py raises any error where another thread closes the client.
                 time.sleep(_core.RETRY_MAX)
                 continue
             if message and message["type"] == "psubscribe":

@@ -1,0 +1,101 @@
+"""The examples of the documentation, each run."""
+
+import asyncio
+import contextlib
+import pathlib
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+import redis
+import redis.asyncio
+from apscheduler.schedulers.background import BackgroundScheduler
+
+import redlatch
+import redlatch_client as rc
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
+
+import leader
+import orders
+import report
+import stock
+
+
+@pytest.fixture
+def namespace(server):
+    with server.namespace() as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def locks(namespace):
+    with redis.Redis(**namespace.kwargs) as client:
+        locks = rc.Locks(client)
+        yield locks
+        locks.close()
+
+
+def test_stock(namespace, locks, capsys):
+    written = []
+    with redis.Redis(**namespace.kwargs) as client:
+        assert stock.restock(client, ["a", "b"], lambda *what: written.append(what))
+        assert [article for article, _ in written] == ["a", "b"] and written[0][1] == written[1][1] > 0
+        namespace.clock.auto()
+        with locks.lock("lock:stock", meta={"reason": "stocktaking"}) as held:
+            assert not stock.restock(client, ["a"], lambda *what: written.append(what))
+    said = capsys.readouterr().out
+    assert "stocktaking" in said and f"redlatch break lock:stock --token {held.token}" in said
+    assert len(written) == 2
+
+
+def test_leader(namespace, capsys):
+    async def main():
+        client, other = redis.asyncio.Redis(**namespace.kwargs), redis.asyncio.Redis(**namespace.kwargs)
+        tokens = asyncio.Queue()
+
+        async def work(token):
+            await tokens.put(token)
+            await asyncio.Event().wait()
+
+        leading = asyncio.create_task(leader.lead_forever(client, work))
+        first = await tokens.get()
+        assert await other.execute_command("LOCK.BREAK", "lock:leader", "TOKEN", first, "REASON", "drained") == 1
+        assert await tokens.get() > first
+        leading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leading
+        await client.aclose()
+        await other.aclose()
+
+    asyncio.run(main())
+    assert "lock:leader is lost" in capsys.readouterr().out
+
+
+def test_orders(locks):
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        fence = subprocess.run([redlatch.find_binary(), "fence", "sql", "sqlite"], capture_output=True, text=True, check=True)
+        database.executescript(fence.stdout + "CREATE TABLE orders (id, state); INSERT INTO orders VALUES (7, 'open'), (8, 'open');")
+        orders.close_order(locks, database, 7)
+        database.execute("UPDATE redlatch_fence SET token = token + 1000000")
+        database.commit()
+        with pytest.raises(rc.StaleToken):
+            orders.close_order(locks, database, 8)
+        assert database.execute("SELECT state FROM orders ORDER BY id").fetchall() == [("closed",), ("open",)]
+
+
+def test_report(namespace, locks):
+    runs = []
+    schedulers = [BackgroundScheduler() for _ in range(3)]
+    for scheduler in schedulers:
+        report.schedule(scheduler, locks, lambda: runs.append(1))
+        [job] = scheduler.get_jobs()
+        scheduler.add_job(job.func, "date", id="now")
+        scheduler.start()
+    for scheduler in schedulers:
+        while scheduler.get_job("now"):
+            pass
+        scheduler.shutdown(wait=True)
+    assert runs == [1]
+    assert locks.locked_by("lock:report").left > 0
