@@ -153,7 +153,11 @@ class Runner:
     def _until(self, words, field, fits):
         until = time.monotonic() + PATIENCE
         while True:
-            found = self._ask(words)
+            try:
+                found = self._ask(words)
+            except (redis.ConnectionError, redis.TimeoutError):
+                # The server has been killed.
+                found = None
             for name in field.split(".") if field else []:
                 found = found[int(name)] if isinstance(found, list) and len(found) > int(name) else dict(found or {}).get(name)
             if fits(found):
@@ -162,13 +166,8 @@ class Runner:
             time.sleep(0.005)
 
     def _ask(self, words):
-        try:
-            self._server.send_command(*[self._filled(word) for word in words])
-            return self._server.read_response()
-        except redis.ConnectionError:
-            # The server was restarted.
-            self._server.send_command(*words)
-            return self._server.read_response()
+        self._server.send_command(*[self._filled(word) for word in words])
+        return self._server.read_response()
 
     def _filled(self, value):
         """`$a.token` stands for what the hold `a` has; `{"repeat": ...}` for a long text."""

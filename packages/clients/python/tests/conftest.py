@@ -8,6 +8,7 @@ import threading
 import pytest
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -13,6 +14,10 @@ import time
 import redis
 
 import redlatch
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "deploy"))
+
+import cluster
 
 PATIENCE = 30.0
 
@@ -83,6 +88,50 @@ def with_journal():
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
+
+
+def has_nodes():
+    """Whether there is etcd, and a redlatch with the feature for it."""
+    words = [redlatch.find_binary(), "check-config", "--cluster-etcd", "http://127.0.0.1:1"]
+    said = subprocess.run(words, capture_output=True, text=True).stderr
+    return "lacks the feature" not in said and bool(etcd_program())
+
+
+def etcd_program():
+    return os.environ.get("REDLATCH_ETCD") or shutil.which("etcd")
+
+
+class Nodes(cluster.Cluster):
+    """Two nodes on an etcd, which clients find as Sentinels."""
+
+    def __init__(self, folder):
+        super().__init__(redlatch.find_binary(), etcd_program(), pathlib.Path(folder))
+        self.start_etcd(1)
+        self.ports = cluster.free_ports(2)
+        self.nodes = {port: self.start_node(port) for port in self.ports}
+        self.leader()
+
+    def leader(self):
+        for port in self.ports:
+            cluster.ask(port, "PING")
+        return cluster.leader(self.ports[0])
+
+    def kill_leader(self):
+        """Ends it, and starts it again as a standby."""
+        port = self.leader()
+        self.nodes[port].kill()
+        self.nodes[port].wait()
+        self.nodes[port] = self.start_node(port)
+
+
+@contextlib.contextmanager
+def nodes():
+    with tempfile.TemporaryDirectory() as folder:
+        running = Nodes(folder)
+        try:
+            yield running
+        finally:
+            running.end()
 
 
 @contextlib.contextmanager
