@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the wheel, installs it as a user would, and runs the tests of the client against it, on the newest redis-py and the oldest.
 #
-#   check.sh [TEST ...]     only these tests, on the newest: `check.sh tests/test_conformance.py -k nodes`, say
+#   check.sh [OPTION ...]     with these options of pytest, on the newest alone: `check.sh -k nodes`, say
 #
 # REDLATCH_BINARY names the program; without it the debug build is made.
 set -euo pipefail
@@ -29,13 +29,15 @@ rm -rf "$SHOP/wheels"
 # The module is that of the wheel: its sources are in no path. The servers are started by the test package.
 PYTHONPATH="$(realpath ../../python/python)"
 export REDLATCH_BINARY="$program" PYTHONPATH
+readonly TESTS="$PWD"
+# tests OPTION ...
 tests() {
-    (cd "$SHOP" && "$PYTHON" -m pytest --rootdir "$OLDPWD" -c "$OLDPWD/pyproject.toml" -o cache_dir="$SHOP/pytest" -n 2 "$@")
+    (cd "$SHOP" && "$PYTHON" -m pytest --rootdir "$TESTS" -c "$TESTS/pyproject.toml" -o cache_dir="$SHOP/pytest" -n 2 "$@" "$TESTS/tests")
 }
 if [ $# -gt 0 ]; then
     tests "$@"
 else
-    tests "$PWD/tests"
-    "$PYTHON" -m pip install --quiet --upgrade --target "$SHOP/oldest" --no-deps "$OLDEST_REDIS_PY"
-    PYTHONPATH="$SHOP/oldest:$PYTHONPATH" tests "$PWD/tests" -k "not nodes"
+    tests
+    "$PYTHON" -m pip install --quiet --upgrade --no-deps --target "$SHOP/oldest" "$OLDEST_REDIS_PY"
+    PYTHONPATH="$SHOP/oldest:$PYTHONPATH" tests
 fi

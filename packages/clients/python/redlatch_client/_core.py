@@ -115,6 +115,8 @@ class Hold:
         self._reason: Optional[str] = None
         self._text: Optional[str] = None
         self._is_released = False
+        #: False once its session is not to be kept any more.
+        self._is_kept = True
         #: The fencing token: higher than that of every grant before. None from a server without LOCK commands.
         self.token = grant.token
         #: Until when the lock is certainly held if nobody breaks it, in seconds of `time.monotonic()`.
@@ -349,7 +351,7 @@ def renew(hold: Hold) -> Steps[None]:
 def keep_session(hold: Hold) -> Steps[None]:
     """Keeps the connection of a session while the lock is held, and attaches the session to another one when it ends."""
     hold._next = min(hold._next, monotonic() + BEAT_MAX)
-    while not hold._is_over:
+    while hold._is_kept and not hold._is_over:
         try:
             if monotonic() < hold._next:
                 yield Listen(min(hold._next - monotonic(), LISTEN_MAX))
@@ -362,7 +364,7 @@ def keep_session(hold: Hold) -> Steps[None]:
 
 def _attach(hold: Hold) -> Steps[None]:
     key = hold._terms.keys[0]
-    while not hold._is_over:
+    while hold._is_kept and not hold._is_over:
         try:
             if hold._lease == math.inf:
                 return hold._lose("session")

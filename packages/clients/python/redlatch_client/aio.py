@@ -48,7 +48,7 @@ class Locks(Builder["Lock"]):
         return await self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server))
 
     async def aclose(self) -> None:
-        """Ends the tasks. Locks that are held are not renewed any more. The client stays open."""
+        """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
         for hold in self._server.holds.copy():
             hold._next = float("inf")
         while self._tasks:

@@ -50,7 +50,7 @@ class Locks(Builder["Lock"]):
         return self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server))
 
     def close(self) -> None:
-        """Ends the threads. Locks that are held are not renewed any more. The client stays open."""
+        """Ends the threads. Locks that are held are not renewed any more, and sessions end. The client stays open."""
         self._background.end()
 
     def _acquire(self, terms: Terms, renew: bool) -> Held:
@@ -249,9 +249,12 @@ class Session:
         return exchange(self._connection, step)
 
     def listen(self, step: Listen) -> None:
-        if self._connection.can_read(step.seconds):
-            # A push of RESP3, or the end, which raises.
-            self._connection.read_response(disable_decoding=True, push_request=True)
+        try:
+            if self._connection.can_read(step.seconds):
+                # A push of RESP3, or the end, which raises.
+                self._connection.read_response(disable_decoding=True, push_request=True)
+        except CLOSED_BY_ANOTHER_THREAD as error:
+            raise redis_errors.ConnectionError("the client was closed") from error
 
 
 def exchange(connection: Any, step: Ask) -> Any:
@@ -266,6 +269,9 @@ def exchange(connection: Any, step: Ask) -> Any:
         return connection.read_response(disable_decoding=True)
     except redis_errors.ResponseError:
         raise
+    except CLOSED_BY_ANOTHER_THREAD as error:
+        connection.disconnect()
+        raise redis_errors.ConnectionError("the client was closed") from error
     except BaseException:
         connection.disconnect()
         raise
@@ -332,6 +338,8 @@ class Background:
     def end(self) -> None:
         with self._changed:
             self._has_ended = True
+            for hold in self._server.holds.copy():
+                hold._is_kept = False
             self._changed.notify()
 
     def _start(self, target: Any, *arguments: Any) -> None:
@@ -378,8 +386,7 @@ class Background:
             except (redis_errors.NoPermissionError, redis_errors.AuthenticationError) as error:
                 logger.warning("losses of locks are found out by renewals only: %s", error)
                 break
-            except Exception:
-                # Not only a connection that has ended: redis-py raises any error where another thread closes the client.
+            except (*_core.CONNECTION_OR_REPLY, *CLOSED_BY_ANOTHER_THREAD):
                 time.sleep(_core.RETRY_MAX)
                 continue
             if message and message["type"] == "psubscribe":
@@ -394,6 +401,8 @@ class Background:
 
 
 logger = logging.getLogger("redlatch_client")
+#: What redis-py raises where a connection is closed while it is read.
+CLOSED_BY_ANOTHER_THREAD = (AttributeError, TypeError, ValueError)
 #: Renewals at the same time.
 RENEWALS_MAX = 8
 #: How often threads look whether they are still needed. Seconds.
