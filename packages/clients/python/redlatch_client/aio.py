@@ -215,7 +215,7 @@ class Held(Hold):
     async def fenced(self, connection: Any, name: Optional[str] = None) -> None:
         """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
 
-        connection: as of `redlatch_client.Held.fenced`, or the one of psycopg or SQLAlchemy for asyncio.
+        connection: as of `redlatch_client.Held.fenced`, or a connection or cursor of psycopg for asyncio.
         """
         with fence(self.token) as token:
             answer = token.check(connection, name or self.key)
