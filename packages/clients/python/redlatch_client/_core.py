@@ -323,6 +323,8 @@ def extend_now(hold: Hold, lease: Optional[float]) -> Steps[None]:
     patience = Patience(monotonic())
     while True:
         hold.raise_if_lost()
+        if hold._is_released:
+            raise LockLost(hold.key, hold.token, "released")
         try:
             yield from extend(hold, None if lease is None else round(lease * 1000))
             return hold.raise_if_lost()

@@ -39,6 +39,7 @@ class Locks(Builder["Lock"]):
         self._server = Server()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listens = False
+        self._has_ended = False
 
     def _lock(self, terms: Terms, renew: bool) -> Lock:
         return Lock(self, terms, renew)
@@ -49,6 +50,7 @@ class Locks(Builder["Lock"]):
 
     async def aclose(self) -> None:
         """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
+        self._has_ended = True
         for hold in self._server.holds.copy():
             hold._next = float("inf")
         while self._tasks:
@@ -58,6 +60,8 @@ class Locks(Builder["Lock"]):
             await asyncio.wait(self._tasks.copy(), timeout=CANCEL_AGAIN)
 
     async def _acquire(self, terms: Terms, renew: bool) -> Held:
+        if self._has_ended:
+            raise RuntimeError("these locks are closed")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
         try:
             grant = await self._run(_core.acquire(terms, self._server), session)
@@ -108,7 +112,7 @@ class Locks(Builder["Lock"]):
                 except (redis_errors.NoPermissionError, redis_errors.AuthenticationError) as error:
                     logger.warning("losses of locks are found out by renewals only: %s", error)
                     return
-                except _core.CONNECTION_OR_REPLY:
+                except (*_core.CONNECTION_OR_REPLY, UnicodeError):
                     await asyncio.sleep(_core.RETRY_MAX)
                     continue
                 if message and message["type"] == "psubscribe":
@@ -196,9 +200,18 @@ class Held(Hold):
         self._forget()
         try:
             return await self._locks._run(_core.release(self))
+        except asyncio.CancelledError:
+            self._locks._spawn(self._release_later())
+            raise
         except BaseException:
             self._is_released = False
             raise
+
+    async def _release_later(self) -> None:
+        try:
+            await self._locks._run(_core.release(self))
+        except LockError as failure:
+            logger.warning("%s is not released, and ends with its lease: %s", self.key, failure)
 
     async def extend(self, lease: Optional[float] = None) -> None:
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""

@@ -27,6 +27,9 @@ class LockHeld(LockError):
                 text += f"\nTo take it by force: redlatch break {shlex.quote(shown(self.key))} --token {holder.token}"
         super().__init__(text)
 
+    def __reduce__(self) -> tuple[type[LockHeld], tuple[bytes, Optional[Holder]]]:
+        return LockHeld, (self.key.encode(), self.holder)
+
 
 class LockLost(LockError):
     """The lock is held no longer: somebody else may have it."""
@@ -41,12 +44,18 @@ class LockLost(LockError):
         self.text = text
         super().__init__(f"{shown(key)} is lost: {REASONS.get(reason, reason)}{': ' + text if text else ''}")
 
+    def __reduce__(self) -> tuple[type[LockLost], tuple[str, Optional[int], str, Optional[str]]]:
+        return LockLost, (self.key, self.token, self.reason, self.text)
+
 
 class NotSupported(LockError):
     """The server is no redlatch, and plain Redis commands cannot do this."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: this takes a server with LOCK commands, which this one lacks")
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: this takes a server with LOCK commands, which this one lacks"
 
 
 class Refused(LockError):
@@ -76,6 +85,7 @@ REASONS = {
     "deleted": "its key was deleted or overwritten",
     "expired": "its lease has ended",
     "flushed": "all keys were removed",
+    "released": "it was released",
     "not-held": "the server no longer knows it",
     "session": "its session has ended",
     "unrenewed": "no renewal has succeeded in time",

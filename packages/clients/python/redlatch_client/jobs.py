@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Optional, ParamSpec, TypeVar
 
 from ._terms import Key
-from .errors import LockHeld
+from .errors import LockError, LockHeld
 from .sync import Locks
 
 P = ParamSpec("P")
@@ -40,10 +40,13 @@ def once(locks: Locks, key: Key, *, at_least: float = 0.0, **options: Any) -> Ca
                 return result
             finally:
                 rest = begun + at_least - monotonic()
-                if rest > 0 and not held.lost.is_set():
-                    held.leave(rest)
-                else:
-                    held.release()
+                try:
+                    if rest > 0 and not held.lost.is_set():
+                        held.leave(rest)
+                    else:
+                        held.release()
+                except LockError as failure:
+                    logger.warning("%s ends with its lease: %s", held.key, failure)
 
         return run
 

@@ -54,6 +54,12 @@ class Locks(Builder["Lock"]):
         self._background.end()
 
     def _acquire(self, terms: Terms, renew: bool) -> Held:
+        if self._background.pid != os.getpid():
+            # After a fork the threads are those of the parent, and so are its locks.
+            self._server.holds.clear()
+            self._background = Background(self._server, self._connections)
+        if self._background.has_ended:
+            raise RuntimeError("these locks are closed")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
         try:
             grant = self._run(_core.acquire(terms, self._server), session)
@@ -64,10 +70,6 @@ class Locks(Builder["Lock"]):
                 self._run(_core.give_up(terms, self._server))
             raise
         held = Held(self, terms, grant, renew)
-        if self._background.pid != os.getpid():
-            # After a fork the threads are those of the parent, and so are its locks.
-            self._server.holds.clear()
-            self._background = Background(self._server, self._connections)
         self._background.keep(held, session)
         return held
 
@@ -182,10 +184,11 @@ class Lost:
         """Waits for the loss, for at most so many seconds. Returns whether the lock is lost."""
         until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
         while not self.is_set():
-            left = min(until, self._held.deadline) - time.monotonic()
-            if left <= 0 and time.monotonic() >= until:
+            # A lock that was released is not lost any more.
+            at = until if self._held._is_released else min(until, self._held.deadline)
+            if time.monotonic() >= until:
                 return False
-            self._event.wait(max(left, 0.0))
+            self._event.wait(max(at - time.monotonic(), 0.0))
         return True
 
     @property
@@ -311,13 +314,13 @@ class Background:
         self._connections = connections
         self._changed = threading.Condition()
         self._wakes_at = math.inf
-        self._has_ended = False
+        self.has_ended = False
         self._renews = False
         self._listens = False
 
     def keep(self, held: Held, session: Optional[Session]) -> None:
         with self._changed:
-            if self._has_ended:
+            if self.has_ended:
                 return
             self._server.holds.add(held)
             if session:
@@ -337,7 +340,7 @@ class Background:
 
     def end(self) -> None:
         with self._changed:
-            self._has_ended = True
+            self.has_ended = True
             for hold in self._server.holds.copy():
                 hold._is_kept = False
             self._changed.notify()
@@ -347,7 +350,7 @@ class Background:
 
     def _renew(self) -> None:
         with ThreadPoolExecutor(RENEWALS_MAX, "redlatch-client-renewal") as workers, self._changed:
-            while not self._has_ended:
+            while not self.has_ended:
                 now = time.monotonic()
                 leased = [hold for hold in self._server.holds.copy() if not hold._session]
                 for hold in leased:
@@ -378,7 +381,7 @@ class Background:
     def _listen(self) -> None:
         """Subscribes to all losses, which are few. Without the right to it, losses are found out by the next renewal."""
         messages = self._connections.client.pubsub()
-        while not self._has_ended:
+        while not self.has_ended:
             try:
                 if not messages.subscribed:
                     messages.psubscribe(f"{_core.LOST_CHANNEL.decode()}*")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import pickle
 import threading
 import time
 
@@ -163,6 +164,33 @@ def test_leave_keeps_the_lock_without_renewal(locks):
     assert 590 < locks.locked_by("k").left <= 600
 
 
+def test_a_hold_that_was_released_is_neither_extended_nor_lost(locks):
+    held = locks.lock("k", lease=0.3).acquire()
+    assert held.release()
+    with pytest.raises(rc.LockLost, match="it was released"):
+        held.extend()
+    assert not held.lost.wait(0.5) and held.remaining() == 0
+
+
+def test_locks_that_are_closed_take_none(locks):
+    session = locks.lock("k", session=True).acquire()
+    locks.close()
+    with pytest.raises(RuntimeError):
+        locks.lock("l").acquire()
+    # Its connection is closed.
+    await_until(lambda: locks.locked_by("k") is None)
+    del session
+
+
+def test_errors_can_be_pickled(locks):
+    with locks.lock("k", meta={"reason": "release"}):
+        errors = [failure_of(locks.lock("k").acquire), rc.LockLost("k", 7, "broken", "why"), rc.NotSupported("meta"), rc.Refused("NO")]
+    for error in errors:
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error) and str(copy) == str(error)
+        assert getattr(copy, "holder", None) == getattr(error, "holder", None)
+
+
 def test_a_user_who_may_not_subscribe_finds_losses_out_by_renewal(caplog):
     # Users are those of a server, not of a namespace.
     with servers.process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as process:
@@ -212,6 +240,22 @@ def test_a_cancelled_wait_leaves_the_queue(namespace):
                 while (await locks.locked_by("k")).waiters:
                     await asyncio.sleep(0.005)
             assert await locks.locked_by("k") is None
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_release_that_is_cancelled_is_done_all_the_same(namespace):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            held = await locks.lock("k").acquire()
+            releasing = asyncio.create_task(held.release())
+            await asyncio.sleep(0)
+            releasing.cancel()
+            await asyncio.wait([releasing])
+            while await locks.locked_by("k"):
+                await asyncio.sleep(0.005)
             await locks.aclose()
 
     asyncio.run(main())
