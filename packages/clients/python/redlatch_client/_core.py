@@ -34,6 +34,12 @@ class Ask:
     key: bytes
     timeout: float
 
+    def limit(self, of_client: Optional[float]) -> float:
+        """How long to wait: not longer than the `socket_timeout` of the client, unless the request waits for a lock."""
+        if of_client is None or not of_client <= self.timeout <= ANSWER_MAX:
+            return self.timeout
+        return of_client
+
 
 @dataclass(slots=True)
 class Pause:

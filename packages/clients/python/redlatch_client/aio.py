@@ -365,11 +365,12 @@ class Session:
 
 
 async def exchange(connection: Any, step: Ask) -> Any:
-    """Sends a request and waits for its answer for as long as the step says, whatever `socket_timeout` the client has."""
+    """Sends a request and waits for its answer."""
     try:
         await connection.send_command(*step.words)
-        until = monotonic() + step.timeout
-        answer = await connection.read_response(disable_decoding=True, timeout=step.timeout)
+        limit = step.limit(connection.socket_timeout)
+        until = monotonic() + limit
+        answer = await connection.read_response(disable_decoding=True, timeout=limit)
         if answer is None and monotonic() >= until:
             raise redis_errors.TimeoutError("the server does not answer")
         return answer

@@ -261,13 +261,12 @@ class Session:
 
 
 def exchange(connection: Any, step: Ask) -> Any:
-    """Sends a request and waits for its answer: as long as the step says, or the client's `socket_timeout` if that is shorter and
-    the request is none that waits for a lock."""
+    """Sends a request and waits for its answer."""
     try:
         connection.send_command(*step.words)
-        limit = connection.socket_timeout
-        has_limit = limit is not None and limit <= step.timeout <= _core.ANSWER_MAX
-        if not has_limit and not connection.can_read(step.timeout):
+        of_client = getattr(connection, "socket_timeout", None)
+        limit = step.limit(of_client)
+        if limit != of_client and not connection.can_read(limit):
             raise redis_errors.TimeoutError("the server does not answer")
         return connection.read_response(disable_decoding=True)
     except redis_errors.ResponseError:
