@@ -11,9 +11,12 @@ import pytest
 import redis
 import redis.asyncio
 from apscheduler.schedulers.background import BackgroundScheduler
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
 
 import redlatch
 import redlatch_client as rc
+from redlatch_client.jobs import once
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
 
@@ -99,3 +102,27 @@ def test_report(namespace, locks):
         scheduler.shutdown(wait=True)
     assert runs == [1]
     assert locks.locked_by("lock:report").left > 0
+
+
+def test_a_task_that_two_beats_send_runs_once(locks):
+    app = Celery(broker="memory://", backend="cache+memory://")
+
+    @app.task
+    @once(locks, "lock:report", at_least=50)
+    def make_report(of):
+        return f"report of {of}"
+
+    with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, shutdown_timeout=60):
+        sent = [make_report.delay("today") for _ in range(2)]
+        assert sorted(str(each.get(timeout=60)) for each in sent) == ["None", "report of today"]
+
+
+def test_a_job_that_fails_is_told_and_ends_the_lock(locks):
+    @once(locks, "lock:report")
+    def fails():
+        raise KeyError("why")
+
+    for _ in range(2):
+        with pytest.raises(KeyError, match="why"):
+            fails()
+    assert locks.locked_by("lock:report") is None
