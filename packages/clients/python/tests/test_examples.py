@@ -6,6 +6,7 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -45,9 +46,13 @@ def test_stock(namespace, locks, capsys):
     with redis.Redis(**namespace.kwargs) as client:
         assert stock.restock(client, ["a", "b"], lambda *what: written.append(what))
         assert [article for article, _ in written] == ["a", "b"] and written[0][1] == written[1][1] > 0
-        namespace.clock.auto()
-        with locks.lock("lock:stock", meta={"reason": "stocktaking"}) as held:
-            assert not stock.restock(client, ["a"], lambda *what: written.append(what))
+        namespace.clock.freeze()
+        with locks.lock("lock:stock", meta={"reason": "stocktaking"}) as held, ThreadPoolExecutor() as pool:
+            refused = pool.submit(stock.restock, client, ["a"], lambda *what: written.append(what))
+            while not locks.locked_by("lock:stock").waiters:
+                pass
+            namespace.clock.advance(5.001)
+            assert refused.result(60) is False
     said = capsys.readouterr().out
     assert "stocktaking" in said and f"redlatch break lock:stock --token {held.token}" in said
     assert len(written) == 2
