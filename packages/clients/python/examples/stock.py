@@ -5,8 +5,7 @@ import redis
 from redlatch_client import LockHeld, Locks
 
 
-def restock(client: redis.Redis, articles, write) -> bool:
-    locks = Locks(client)  # one for the whole program
+def restock(locks: Locks, articles, write) -> bool:
     try:
         with locks.lock("lock:stock", wait=5, meta={"reason": "delivery 4711"}) as held:
             for article in articles:
@@ -16,3 +15,8 @@ def restock(client: redis.Redis, articles, write) -> bool:
         print(refusal)  # who has it, why, since when, and how to break it
         return False
     return True
+
+
+if __name__ == "__main__":
+    # One for the whole program.
+    restock(Locks(redis.Redis()), ["shirts", "shoes"], print)

@@ -54,6 +54,13 @@ class Process:
         self.start()
 
 
+def await_until(is_so):
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until, "it is not so in time"
+        time.sleep(0.005)
+
+
 def await_server(client, process):
     until = time.monotonic() + PATIENCE
     while True:

@@ -13,8 +13,8 @@ import redis.asyncio
 
 import redlatch
 import redlatch_client as rc
-import servers
 from redlatch_client import aio
+from servers import await_until, process_of
 
 PATIENCE = 30
 #: Takes for each of fifty contenders: REDLATCH_TAKES=1000 for a long run.
@@ -194,7 +194,7 @@ def test_errors_can_be_pickled(locks):
 
 def test_a_user_who_may_not_subscribe_finds_losses_out_by_renewal(caplog):
     # Users are those of a server, not of a namespace.
-    with servers.process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as process:
+    with process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as process:
         operator = redis.Redis(unix_socket_path=process.socket)
         operator.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels")
         with redis.Redis(unix_socket_path=process.socket, username="limited", password="secret") as client:
@@ -314,10 +314,3 @@ def failure_of(call):
     except Exception as error:
         return error
     return None
-
-
-def await_until(is_so):
-    until = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.005)

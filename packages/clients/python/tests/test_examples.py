@@ -18,6 +18,7 @@ from celery.contrib.testing.worker import start_worker
 import redlatch
 import redlatch_client as rc
 from redlatch_client.jobs import once
+from servers import await_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
 
@@ -43,16 +44,14 @@ def locks(namespace):
 
 def test_stock(namespace, locks, capsys):
     written = []
-    with redis.Redis(**namespace.kwargs) as client:
-        assert stock.restock(client, ["a", "b"], lambda *what: written.append(what))
-        assert [article for article, _ in written] == ["a", "b"] and written[0][1] == written[1][1] > 0
-        namespace.clock.freeze()
-        with locks.lock("lock:stock", meta={"reason": "stocktaking"}) as held, ThreadPoolExecutor() as pool:
-            refused = pool.submit(stock.restock, client, ["a"], lambda *what: written.append(what))
-            while not locks.locked_by("lock:stock").waiters:
-                pass
-            namespace.clock.advance(5.001)
-            assert refused.result(60) is False
+    assert stock.restock(locks, ["a", "b"], lambda *what: written.append(what))
+    assert [article for article, _ in written] == ["a", "b"] and written[0][1] == written[1][1] > 0
+    namespace.clock.freeze()
+    with locks.lock("lock:stock", meta={"reason": "stocktaking"}) as held, ThreadPoolExecutor() as pool:
+        refused = pool.submit(stock.restock, locks, ["a"], lambda *what: written.append(what))
+        await_until(lambda: locks.locked_by("lock:stock").waiters)
+        namespace.clock.advance(5.001)
+        assert refused.result(60) is False
     said = capsys.readouterr().out
     assert "stocktaking" in said and f"redlatch break lock:stock --token {held.token}" in said
     assert len(written) == 2
@@ -102,8 +101,7 @@ def test_report(namespace, locks):
         scheduler.add_job(job.func, "date", id="now")
         scheduler.start()
     for scheduler in schedulers:
-        while scheduler.get_job("now"):
-            pass
+        await_until(lambda: not scheduler.get_job("now"))
         scheduler.shutdown(wait=True)
     assert runs == [1]
     assert locks.locked_by("lock:report").left > 0
