@@ -15,7 +15,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = ["docs/fencing.md", "docs/testing-examples.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("packages/*/README.md"))]
+PACKAGES = [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/clients/*/README.md")]
+PAGES = ["docs/fencing.md", "docs/testing-examples.md", "docs/using-locks.md", *sorted(str(page.relative_to(ROOT)) for page in PACKAGES)]
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)
 LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust"}

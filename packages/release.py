@@ -15,8 +15,8 @@ already, each for the platform that its head names; --features then says with wh
 --jar      the jar with the program of each platform, for Maven, beside that of packages/java. That for Linux has the static program.
 --deb, --rpm, --image
            of static programs: packages with the units for systemd; the image as an OCI layout, for all processors in one file.
---sdist, --chart
-           of the sources alone: without --target and --binary no program is built for them.
+--sdist, --chart, --clients
+           of the sources alone, the last one the wheel of the lock client for Python: without --target and --binary no program is built for them.
 --homebrew, --scoop
            name archives in the folder by checksum and by URL, below --url.
 --all      whatever fits the platforms.
@@ -41,7 +41,7 @@ from release.targets import machine_here, target_of
 
 OF_A_PROGRAM = ["npm", "wheel", "jar"]
 OF_A_STATIC_PROGRAM = ["deb", "rpm", "image"]
-OF_THE_SOURCES = ["sdist", "chart"]
+OF_THE_SOURCES = ["sdist", "chart", "clients"]
 OF_ARCHIVES = ["homebrew", "scoop"]
 KINDS = [*OF_A_PROGRAM, *OF_A_STATIC_PROGRAM, *OF_THE_SOURCES, *OF_ARCHIVES]
 
@@ -133,6 +133,8 @@ def pack_others(release: Release, options: argparse.Namespace, kinds: list[str],
         files.append(image.pack(release, static))
     if "sdist" in kinds:
         files.append(wheel.pack_sdist(release))
+    if "clients" in kinds:
+        files.append(wheel.pack_client(release))
     if "chart" in kinds:
         files.append(downloads.pack_chart(release))
     for kind, write in {"homebrew": downloads.pack_formula, "scoop": downloads.pack_scoop}.items():

@@ -175,8 +175,8 @@ def check_archive(file: pathlib.Path, place: Place) -> str:
     return "used, emulated"
 
 
-def check_record(file: pathlib.Path) -> str:
-    """A wheel has the files that its RECORD lists, of these digests, and the tags of its name. Returns the name of the program."""
+def check_record(file: pathlib.Path) -> list[str]:
+    """A wheel has the files that its RECORD lists, of these digests, the tags of its name, types and licences. Returns their names."""
     with zipfile.ZipFile(file) as wheel:
         names = {name.split("/")[-1]: name for name in wheel.namelist()}
         lines = list(csv.reader(io.StringIO(wheel.read(names["RECORD"]).decode())))
@@ -188,15 +188,22 @@ def check_record(file: pathlib.Path) -> str:
         tags = [line[5:] for line in wheel.read(names["WHEEL"]).decode().splitlines() if line.startswith("Tag: ")]
         python, abi, platforms = file.stem.split("-")[2:]
         assert tags == [f"{python}-{abi}-{each}" for each in platforms.split(".")], (tags, file.name)
-        assert "redlatch/py.typed" in wheel.namelist() and {"LICENSE-MIT", "LICENSE-APACHE", "redlatch.cdx.json"} <= set(names)
-        (program,) = [name for name in wheel.namelist() if ".data/scripts/" in name]
+        assert {"py.typed", "LICENSE-MIT", "LICENSE-APACHE"} <= set(names)
+        return wheel.namelist()
+
+
+def check_program_of(file: pathlib.Path) -> None:
+    """A wheel around a program has that, for its platform, and its bill of materials."""
+    names = check_record(file)
+    (program,) = [name for name in names if ".data/scripts/" in name]
+    assert any(name.endswith("/redlatch.cdx.json") for name in names), names
+    with zipfile.ZipFile(file) as wheel:
         check_head(wheel.read(program), file.name)
-    return program
 
 
 def check_wheel(file: pathlib.Path, place: Place) -> str:
     """A wheel: pip installs it into a fresh environment, and the module finds its program; or pip refuses it here."""
-    check_record(file)
+    check_program_of(file)
     if "win_amd64" in file.name and place.windows.python and place.windows.wine:
         return check_wheel_for_windows(file, place)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
@@ -211,6 +218,17 @@ def check_wheel(file: pathlib.Path, place: Place) -> str:
     assert pathlib.Path(binary) == environment / "bin/redlatch", binary
     run(environment / "bin/redlatch", "--version")
     return "used"
+
+
+def check_client(file: pathlib.Path, place: Place) -> str:
+    """The wheel of the client: pip installs it without redis-py, which may not be here, and finds that it is missing."""
+    check_record(file)
+    environment = place.folder / "venv"
+    run(sys.executable, "-m", "venv", environment)
+    pip = [environment / "bin/python", "-m", "pip", "--disable-pip-version-check"]
+    run(*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir", file)
+    refused("requires redis, which is not installed", *pip, "check")
+    return "installed; packages/clients/python/check.sh uses it"
 
 
 def check_wheel_for_windows(file: pathlib.Path, place: Place) -> str:
@@ -438,6 +456,7 @@ CHECKS: list[tuple[str, Callable[[pathlib.Path, Place], str]]] = [
     ("redlatch-[0-9.]*-*.tar.gz", check_archive),
     ("redlatch-*.tar.gz", check_sdist),
     ("redlatch-*.zip", check_archive),
+    ("redlatch_client-*-py3-none-any.whl", check_client),
     ("redlatch-*.whl", check_wheel),
     ("redlatch-[0-9]*.tgz", check_main_package),
     ("redlatch-*.tgz", check_npm),

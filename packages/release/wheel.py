@@ -1,4 +1,4 @@
-"""Wheels around a program, and the sdist.
+"""Wheels around a program, the wheel of the client, and the sdist.
 
 A wheel is assembled here and not by maturin, which builds a program for each: one program serves the archive, the package for Node
 and the wheel, and a wheel for any platform is made on any machine. The metadata are those of packages/python/pyproject.toml.
@@ -19,6 +19,7 @@ from .program import Program
 
 PACKAGE = ROOT / "packages/python"
 MODULE = PACKAGE / "python/redlatch"
+CLIENT = ROOT / "packages/clients/python"
 # A static program runs with any C library: these are the oldest tags that pip knows.
 STATIC_TAGS = ["manylinux_2_17_{machine}", "manylinux2014_{machine}", "musllinux_1_1_{machine}"]
 GLIBC_MIN = (2, 17)
@@ -48,13 +49,13 @@ def tags(program: Program) -> list[str]:
     return [f"macosx_{major}_{minor if major == 10 else 0}_{MACOS_MACHINES[target.machine]}"]
 
 
-def project() -> dict:
-    return tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def project(package: pathlib.Path = PACKAGE) -> dict:
+    return tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def metadata(version: str) -> str:
+def metadata(version: str, package: pathlib.Path = PACKAGE) -> str:
     """METADATA, and PKG-INFO: what the index shows."""
-    about = project()
+    about = project(package)
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {about['name']}",
@@ -65,9 +66,10 @@ def metadata(version: str) -> str:
         *[f"License-File: {name}" for name in LICENCES],
         *[f"Classifier: {classifier}" for classifier in about["classifiers"]],
         f"Requires-Python: {about['requires-python']}",
+        *[f"Requires-Dist: {name}" for name in about.get("dependencies", [])],
         "Description-Content-Type: text/markdown; charset=UTF-8; variant=GFM",
     ]
-    return "\n".join(lines) + "\n\n" + (PACKAGE / about["readme"]).read_text(encoding="utf-8")
+    return "\n".join(lines) + "\n\n" + (package / about["readme"]).read_text(encoding="utf-8")
 
 
 def entry_points() -> str:
@@ -76,8 +78,8 @@ def entry_points() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def module_files() -> list[pathlib.Path]:
-    return sorted(file for file in MODULE.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+def module_files(module: pathlib.Path = MODULE) -> list[pathlib.Path]:
+    return sorted(file for file in module.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
 
 
 def contents(release: Release, program: Program, bill: str) -> dict[str, bytes]:
@@ -108,10 +110,27 @@ def record(files: dict[str, bytes], name: str) -> bytes:
 
 def pack(release: Release, program: Program, bill: str) -> pathlib.Path:
     """Writes the wheel of a program."""
-    files = contents(release, program, bill)
-    name = f"redlatch-{release.version}.dist-info/RECORD"
-    files[name] = record(files, name)
-    wheel = release.out / f"redlatch-{release.version}-py3-none-{'.'.join(tags(program))}.whl"
+    return write(release, "redlatch", ".".join(tags(program)), contents(release, program, bill))
+
+
+def pack_client(release: Release) -> pathlib.Path:
+    """Writes the wheel of the client for Python: its sources, for any platform."""
+    if project(CLIENT)["version"] != release.version:
+        raise Failure(f"{CLIENT}/pyproject.toml is not version {release.version}")
+    about = f"redlatch_client-{release.version}.dist-info"
+    module = CLIENT / "redlatch_client"
+    files = {f"{module.name}/{file.relative_to(module).as_posix()}": file.read_bytes() for file in module_files(module)}
+    files[f"{about}/METADATA"] = metadata(release.version, CLIENT).encode()
+    files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: redlatch\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    for name in LICENCES:
+        files[f"{about}/licenses/{name}"] = (ROOT / name).read_bytes()
+    return write(release, "redlatch_client", "any", files)
+
+
+def write(release: Release, name: str, platform: str, files: dict[str, bytes]) -> pathlib.Path:
+    record_file = f"{name}-{release.version}.dist-info/RECORD"
+    files[record_file] = record(files, record_file)
+    wheel = release.out / f"{name}-{release.version}-py3-none-{platform}.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for file, data in files.items():
             is_program = ".data/scripts/" in file

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Makes the wheel, installs it as a user would, and runs the tests of the client against it, on the newest redis-py and the oldest.
+#
+#   check.sh [OPTION ...]     with these options of pytest, on the newest alone: `check.sh -k nodes`, say
+#
+# REDLATCH_BINARY names the program; without it the debug build is made.
+set -euo pipefail
+program="${REDLATCH_BINARY:+$(realpath "$REDLATCH_BINARY")}"
+cd "$(dirname "$0")"
+
+readonly OLDEST_REDIS_PY=redis==6.4.0
+CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-../../../target}")"
+readonly SHOP="$CARGO_TARGET_DIR/ci/python-client"
+readonly PYTHON="$SHOP/venv/bin/python"
+export CARGO_TARGET_DIR
+
+if [ -z "$program" ]; then
+    cargo build --locked --bin redlatch
+    program="$CARGO_TARGET_DIR/debug/redlatch"
+fi
+[ -x "$PYTHON" ] || python3 -m venv "$SHOP/venv"
+"$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
+
+rm -rf "$SHOP/wheels"
+../../release.py --clients --out "$SHOP/wheels"
+"$PYTHON" -m pip install --quiet --no-deps --force-reinstall "$SHOP"/wheels/redlatch_client-*.whl
+"$PYTHON" -m mypy --cache-dir "$SHOP/mypy" redlatch_client
+
+# The module is that of the wheel: its sources are in no path. The servers are started by the test package.
+PYTHONPATH="$(realpath ../../python/python)"
+export REDLATCH_BINARY="$program" PYTHONPATH
+readonly TESTS="$PWD"
+# tests OPTION ...
+tests() {
+    (cd "$SHOP" && "$PYTHON" -m pytest --rootdir "$TESTS" -c "$TESTS/pyproject.toml" -o cache_dir="$SHOP/pytest" -n 2 "$@" "$TESTS/tests")
+}
+if [ $# -gt 0 ]; then
+    tests "$@"
+else
+    tests
+    "$PYTHON" -m pip install --quiet --upgrade --no-deps --target "$SHOP/oldest" "$OLDEST_REDIS_PY"
+    PYTHONPATH="$SHOP/oldest:$PYTHONPATH" tests
+fi

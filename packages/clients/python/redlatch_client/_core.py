@@ -1,0 +1,576 @@
+"""What a lock client decides: which request comes next, what a reply means, until when a lock is certainly held.
+
+Owns    `Hold`, `Holder`, and the steps of taking, keeping and releasing, as generators. They yield what is to be done
+        (`Ask`, `Pause`, ...) and are sent the reply, or thrown the error of redis-py. `sync.py` and `aio.py` do it.
+Knows   `_terms`, `errors`; the errors of redis-py, and nothing else of it.
+Time    `time.monotonic()`, seconds. A lease counts from the moment its request was sent, so a deadline here lies before the one of
+        the server whatever the network did.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from hashlib import sha1
+from time import monotonic
+from typing import Any, Optional, TypeVar, Union
+
+from redis import exceptions as redis_errors
+
+from ._terms import Terms, Word
+from .errors import Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreachable, shown
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Ask:
+    """Send a request to the server of a key, and wait for the answer for at most so many seconds."""
+
+    words: tuple[Word, ...]
+    key: bytes
+    timeout: float
+
+    def limit(self, of_client: Optional[float]) -> float:
+        """How long to wait: not longer than the `socket_timeout` of the client, unless the request waits for a lock."""
+        if of_client is None or not of_client <= self.timeout <= ANSWER_MAX:
+            return self.timeout
+        return of_client
+
+
+@dataclass(slots=True)
+class Pause:
+    """Do nothing for so many seconds."""
+
+    seconds: float
+
+
+@dataclass(slots=True)
+class Reconnect:
+    """Of a session: end its connection, and open another one."""
+
+
+@dataclass(slots=True)
+class Listen:
+    """Of a session: wait until something comes on its connection, or it ends, for at most so many seconds."""
+
+    seconds: float
+
+
+Steps = Generator[Union[Ask, Pause, Reconnect, Listen], Any, T]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock. What the server does not tell is None. Times are in seconds."""
+
+    key: str
+    #: The name under which it was taken; None for a value that names nobody.
+    owner: Optional[str]
+    #: The fencing token.
+    token: Optional[int] = None
+    #: When it was taken, as Unix time.
+    since: Optional[float] = None
+    #: For how long it is held.
+    held: Optional[float] = None
+    #: What is left of its lease.
+    left: Optional[float] = None
+    meta: Mapping[str, str] = field(default_factory=dict)
+    #: `exclusive`, `shared`, `permits`, `reentrant`; `none` for a key that is no lock.
+    kind: str = "exclusive"
+    #: How many hold it together: this is the first of them.
+    holders: int = 1
+    #: How many permits it has, or how often it holds the lock.
+    permits: int = 1
+    #: How many wait for the lock.
+    waiters: Optional[int] = None
+    #: The address of its connection.
+    address: Optional[str] = None
+
+    def __str__(self) -> str:
+        """A line for each thing that is known."""
+        others = f" and {self.holders - 1} others" if self.holders > 1 else ""
+        begun = datetime.fromtimestamp(self.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC") if self.since else ""
+        lines = {
+            "key": shown(self.key),
+            "holder": (shown(self.owner) if self.owner is not None else "unknown") + others,
+            "at": self.address,
+            **{shown(name): shown(value) for name, value in self.meta.items()},
+            "since": f"{begun}, for {self.held or 0:.1f} s" if begun else None,
+            "lease": f"{self.left:.1f} s left" if self.left is not None else None,
+            "token": str(self.token) if self.token is not None else None,
+            "queue": f"{self.waiters} waiting" if self.waiters is not None else None,
+        }
+        width = max(len(name) for name in lines) + 1
+        return "\n".join(f"  {name + ':':<{width}} {text}" for name, text in lines.items() if text is not None)
+
+
+class Hold:
+    """A lock that was granted: what is known of it, without the requests that keep it."""
+
+    def __init__(self, terms: Terms, grant: Grant, server: Server, renews: bool) -> None:
+        self._terms = terms
+        self._server = server
+        self._lease = terms.lease
+        self._is_plain = grant.is_plain
+        self._session = grant.session
+        self._renews = renews
+        self._reason: Optional[str] = None
+        self._text: Optional[str] = None
+        self._is_released = False
+        #: False once its session is not to be kept any more.
+        self._is_kept = True
+        #: The fencing token: higher than that of every grant before. None from a server without LOCK commands.
+        self.token = grant.token
+        #: Until when the lock is certainly held if nobody breaks it, in seconds of `time.monotonic()`.
+        self.deadline = grant.begun + self._lease
+        self._next = grant.begun + self._lease / 3 if renews else math.inf
+
+    @property
+    def key(self) -> str:
+        """The first key."""
+        return self._terms.keys[0].decode("utf-8", "backslashreplace")
+
+    @property
+    def owner(self) -> bytes:
+        """The name under which the lock was taken."""
+        return self._terms.owner
+
+    def remaining(self) -> float:
+        """For how many seconds the lock is certainly held if nobody breaks it; 0 once it is lost or released."""
+        is_over = self._is_released or self._why_lost()
+        return 0.0 if is_over else max(0.0, self.deadline - monotonic())
+
+    def raise_if_lost(self) -> None:
+        """Raises `LockLost` once the lock is lost. Put it before each step that needs the lock."""
+        reason = self._why_lost()
+        if reason:
+            raise LockLost(self.key, self.token, reason, self._text)
+
+    def _why_lost(self) -> Optional[str]:
+        if not self._reason and not self._is_released and monotonic() >= self.deadline:
+            self._lose("unrenewed")
+        return self._reason
+
+    def _lose(self, reason: str, text: Optional[str] = None) -> None:
+        if not self._reason and not self._is_released:
+            self._text, self._reason = text, reason
+            self._tell()
+
+    def _tell(self) -> None:
+        """Wakes those who wait for the loss."""
+
+    def _renewed(self, sent: float, lease: float) -> None:
+        # What has been told as lost stays lost, whatever the server says later.
+        if self._why_lost():
+            return
+        # An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
+        self._next = sent + min(lease, self._lease) / 3 if self._renews else math.inf
+        self._lease, self.deadline = lease, sent + lease
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_released or self._why_lost() is not None
+
+
+class Server:
+    """What a client knows of its server, and which locks it holds there."""
+
+    def __init__(self) -> None:
+        #: It has no LOCK commands.
+        self.is_plain = False
+        self.holds: set[Any] = set()
+
+    def is_told(self, channel: bytes, data: bytes) -> None:
+        """A message of the channel `__lock__:key`: `lost <token> <reason> [text]`."""
+        key = channel.removeprefix(LOST_CHANNEL)
+        kind, token, reason, *text = data.split(b" ", 3)
+        for hold in self.holds.copy():
+            if kind == b"lost" and key in hold._terms.keys and token == str(hold.token).encode():
+                hold._lose(reason.decode(), shown(text[0]) if text else None)
+
+    def renew_all(self) -> None:
+        """Messages may have been missed: each lock is renewed now, which shows whether it is still held."""
+        for hold in self.holds.copy():
+            if hold._next < math.inf:
+                hold._next = min(hold._next, monotonic())
+
+    def times_held(self, terms: Terms) -> int:
+        """How often this client holds a reentrant lock."""
+        return sum(hold.owner == terms.owner and hold._terms.keys == terms.keys for hold in self.holds.copy())
+
+
+@dataclass(slots=True)
+class Grant:
+    token: Optional[int]
+    #: A moment at which the lease had not begun.
+    begun: float
+    is_plain: bool = False
+    session: Optional[bytes] = None
+
+
+class Patience:
+    """How often a request is repeated that the server does not answer, or answers with an error that passes."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self.failures = 0
+        self._pause = 0.0
+
+    def after(self, error: Exception) -> Pause:
+        """The pause before the next try. Raises what the caller is told if there is none."""
+        self.failures += 1
+        if not passes(error):
+            raise refusal(error) from error
+        if self.failures >= TRIES_MIN and monotonic() + self._pause >= self._until:
+            raise refusal(error) from error
+        pause, self._pause = self._pause, min(max(self._pause * 2, PAUSE_MIN), PAUSE_MAX)
+        return Pause(pause)
+
+
+def acquire(terms: Terms, server: Server) -> Steps[Grant]:
+    """Takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the same owner."""
+    until = monotonic() + terms.wait
+    patience = Patience(until)
+    while True:
+        try:
+            if server.is_plain and not terms.lacking:
+                return (yield from _acquire_plainly(terms, until, terms.has_own_owner or patience.failures > 0))
+            if terms.is_reentrant and patience.failures:
+                # The request may have been carried out: another one would count twice.
+                repeated = yield from _reentered(terms, server)
+                if repeated:
+                    return repeated
+            return (yield from _acquire_natively(terms, until))
+        except CONNECTION_OR_REPLY as error:
+            if not is_unknown(error):
+                yield patience.after(error)
+                continue
+            server.is_plain = True
+            if terms.lacking:
+                raise NotSupported(terms.lacking) from error
+
+
+def _acquire_natively(terms: Terms, until: float) -> Steps[Grant]:
+    key, session = terms.keys[0], None
+    if terms.delay_ms is not None:
+        yield Reconnect()
+        session = yield Ask(("LOCK.SESSION", "ID"), key, ANSWER_MAX)
+    while True:
+        wait = min(max(until - monotonic(), 0.0), WAIT_MAX)
+        sent = monotonic()
+        answer = fields((yield Ask(terms.request(wait), key, wait + ANSWER_MAX)))
+        if answer.get(b"token") is not None:
+            # The lease began when the wait had ended.
+            begun = min(sent + max(answer[b"waited"] - 1, 0) / 1000, monotonic())
+            return Grant(answer[b"token"], begun, session=session)
+        if wait < WAIT_MAX:
+            raise LockHeld(terms.keys[0], (yield from _holder(terms.keys, fields(answer.get(b"refused")))))
+
+
+def _reentered(terms: Terms, server: Server) -> Steps[Optional[Grant]]:
+    permits = yield from _permits(terms)
+    if permits <= server.times_held(terms):
+        return None
+    sent = monotonic()
+    answer = fields((yield Ask(("LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", terms.lease_ms), terms.keys[0], ANSWER_MAX)))
+    return Grant(answer[b"token"], sent) if answer else None
+
+
+def _permits(terms: Terms) -> Steps[int]:
+    """How often the owner holds the lock."""
+    answer = fields((yield Ask(("LOCK.WHO", terms.keys[0]), terms.keys[0], ANSWER_MAX)))
+    holders = [fields(each) for each in answer.get(b"holders") or []]
+    return sum(each[b"permits"] for each in holders if each[b"owner"] == terms.owner)
+
+
+def _acquire_plainly(terms: Terms, until: float, may_be_ours: bool) -> Steps[Grant]:
+    key, pause = terms.keys[0], POLL_MIN
+    while True:
+        sent = monotonic()
+        is_set = yield Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, ANSWER_MAX)
+        if not is_set and may_be_ours:
+            may_be_ours, sent = False, monotonic()
+            is_set = yield from _extend_plainly(key, terms.owner, terms.lease_ms)
+        if is_set:
+            return Grant(None, sent, is_plain=True)
+        left = until - monotonic()
+        if left <= 0:
+            raise LockHeld(key, (yield from _holder_plainly(key)))
+        # A part of the pause is random, so that those who wait do not ask in step.
+        yield Pause(min(left, pause * random.uniform(0.5, 1)))
+        pause = min(pause * 2, POLL_MAX)
+
+
+def extend(hold: Hold, lease_ms: Optional[int] = None) -> Steps[None]:
+    """Starts the lease anew. The hold is lost if the server does not know it."""
+    terms, sent = hold._terms, monotonic()
+    lease_ms = lease_ms or (0 if hold._session else round(hold._lease * 1000))
+    lease: tuple[Word, ...] = () if hold._session else ("LEASE", lease_ms)
+    for key in terms.keys:
+        if hold._is_plain:
+            is_held = yield from _extend_plainly(key, terms.owner, lease_ms)
+        else:
+            answer = fields((yield Ask(("LOCK.EXTEND", key, terms.owner, *lease), key, min(ANSWER_MAX, hold._lease / 6))))
+            # The owner may hold it anew.
+            is_held = bool(answer) and answer[b"token"] == hold.token
+        if not is_held:
+            return hold._lose("not-held")
+    hold._renewed(sent, hold._lease if hold._session else lease_ms / 1000)
+
+
+def extend_now(hold: Hold, lease: Optional[float]) -> Steps[None]:
+    """Like `extend`, for a caller that waits. `lease`: its new length in seconds, from now on."""
+    if hold._session:
+        raise ValueError("a session has no lease: it ends with its connection")
+    patience = Patience(monotonic())
+    while True:
+        hold.raise_if_lost()
+        if hold._is_released:
+            raise LockLost(hold.key, hold.token, "released")
+        try:
+            yield from extend(hold, None if lease is None else round(lease * 1000))
+            return hold.raise_if_lost()
+        except CONNECTION_OR_REPLY as error:
+            yield patience.after(error)
+
+
+def leave(hold: Hold, rest: float) -> Steps[None]:
+    """Leaves the lock held for so many seconds; it is renewed no more."""
+    hold._renews, hold._next = False, math.inf
+    yield from extend_now(hold, max(rest, 0.001))
+    hold._is_released = True
+
+
+def renew(hold: Hold) -> Steps[None]:
+    """One renewal in the background. It never raises: what fails is tried again, until the deadline."""
+    hold._next = math.inf
+    try:
+        yield from extend(hold)
+    except CONNECTION_OR_REPLY:
+        pass
+    if hold._next == math.inf:
+        hold._next = monotonic() + min(hold._lease / 30, RETRY_MAX)
+
+
+def keep_session(hold: Hold) -> Steps[None]:
+    """Keeps the connection of a session while the lock is held, and attaches the session to another one when it ends."""
+    hold._next = min(hold._next, monotonic() + BEAT_MAX)
+    while hold._is_kept and not hold._is_over:
+        try:
+            if monotonic() < hold._next:
+                yield Listen(min(hold._next - monotonic(), LISTEN_MAX))
+            else:
+                yield from extend(hold)
+                hold._next = min(hold._next, monotonic() + BEAT_MAX)
+        except CONNECTION_OR_REPLY:
+            yield from _attach(hold)
+
+
+def _attach(hold: Hold) -> Steps[None]:
+    key = hold._terms.keys[0]
+    while hold._is_kept and not hold._is_over:
+        try:
+            if hold._lease == math.inf:
+                return hold._lose("session")
+            yield Reconnect()
+            yield Ask(("LOCK.SESSION", "ATTACH", hold._session or b""), key, ANSWER_MAX)
+            hold._next = monotonic()
+            return
+        except CONNECTION_OR_REPLY as error:
+            if not passes(error):
+                return hold._lose("session")
+            yield Pause(PAUSE_MIN)
+
+
+def release(hold: Hold) -> Steps[bool]:
+    """Releases every key. False if not all of them were held."""
+    was_held = True
+    for key in hold._terms.keys:
+        was_held &= yield from _release_key(hold, key)
+    return was_held
+
+
+def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
+    terms, patience = hold._terms, Patience(monotonic())
+    while True:
+        try:
+            if hold._is_plain:
+                answer = yield from _run_script(RELEASE, key, terms.owner)
+            elif terms.is_reentrant and patience.failures and (yield from _permits(terms)) < hold._server.times_held(terms) + 1:
+                answer = 1
+            else:
+                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, "TOKEN", hold.token or 0), key, ANSWER_MAX)
+            # A request whose answer was lost may have released it.
+            return bool(answer == 1 or patience.failures and not hold._reason)
+        except CONNECTION_OR_REPLY as error:
+            yield patience.after(error)
+
+
+def give_up(terms: Terms, server: Server) -> Steps[None]:
+    """Releases what an acquisition that was cancelled may have been granted. Of others, nothing is known to be this owner's."""
+    if terms.has_own_owner or terms.is_reentrant:
+        return
+    for key in terms.keys:
+        try:
+            if server.is_plain:
+                yield from _run_script(RELEASE, key, terms.owner)
+            else:
+                yield Ask(("LOCK.RELEASE", key, terms.owner), key, ANSWER_MAX)
+        except CONNECTION_OR_REPLY:
+            pass  # It ends with its lease.
+
+
+def locked_by(key: bytes, server: Server) -> Steps[Optional[Holder]]:
+    """Who holds a key; None if there is no such key."""
+    patience = Patience(monotonic())
+    while True:
+        try:
+            if server.is_plain:
+                return (yield from _holder_plainly(key))
+            return holder_of((yield Ask(("LOCK.WHO", key), key, ANSWER_MAX)))
+        except CONNECTION_OR_REPLY as error:
+            if is_unknown(error):
+                server.is_plain = True
+            else:
+                yield patience.after(error)
+
+
+def _holder(keys: tuple[bytes, ...], refused: dict[bytes, Any]) -> Steps[Optional[Holder]]:
+    """Who holds what was refused: what LOCK.WHO says, or else the refusal itself."""
+    try:
+        for key in keys:
+            found = holder_of((yield Ask(("LOCK.WHO", key), key, ANSWER_MAX)))
+            if found:
+                return found
+    except CONNECTION_OR_REPLY:
+        pass  # A user may lack the right.
+    owner = refused.get(b"holder")
+    left = refused.get(b"lease")
+    return Holder(text(keys[0]), owner and text(owner), refused.get(b"token"), left=left and left / 1000, meta=texts(refused.get(b"meta")))
+
+
+def _holder_plainly(key: bytes) -> Steps[Optional[Holder]]:
+    try:
+        owner = yield Ask(("GET", key), key, ANSWER_MAX)
+        if owner is None:
+            return None
+        left = yield Ask(("PTTL", key), key, ANSWER_MAX)
+        return Holder(text(key), text(owner), left=left / 1000 if left >= 0 else None)
+    except redis_errors.ResponseError:
+        return Holder(text(key), None, kind="none")
+
+
+def holder_of(reply: Any) -> Optional[Holder]:
+    """The first holder in an answer of LOCK.WHO."""
+    lock = fields(reply)
+    holders = [fields(each) for each in lock.get(b"holders") or []]
+    if not holders:
+        return None
+    first = holders[0]
+    client = fields(first.get(b"client"))
+
+    def seconds(name: bytes) -> Optional[float]:
+        return None if first.get(name) is None else first[name] / 1000
+
+    return Holder(
+        text(lock[b"key"]),
+        None if first[b"owner"] is None else text(first[b"owner"]),
+        first[b"token"],
+        seconds(b"since"),
+        seconds(b"held"),
+        seconds(b"left"),
+        texts(first[b"meta"]),
+        text(lock[b"kind"]),
+        len(holders),
+        first[b"permits"] or 1,
+        lock[b"waiters"],
+        text(client[b"addr"]) if client else None,
+    )
+
+
+def _extend_plainly(key: bytes, owner: bytes, lease_ms: int) -> Steps[bool]:
+    try:
+        return (yield from _run_script(EXTEND, key, owner, lease_ms)) == 1
+    except redis_errors.ResponseError as error:
+        if "WRONGTYPE" in str(error):
+            return False
+        raise
+
+
+def _run_script(script: str, key: bytes, *words: Word) -> Steps[int]:
+    try:
+        digest = sha1(script.encode(), usedforsecurity=False).hexdigest()
+        return int((yield Ask(("EVALSHA", digest, 1, key, *words), key, ANSWER_MAX)))
+    except redis_errors.NoScriptError:
+        return int((yield Ask(("EVAL", script, 1, key, *words), key, ANSWER_MAX)))
+
+
+def fields(reply: Any) -> dict[bytes, Any]:
+    """A map, which RESP2 has as a list of names and values. Nothing is an empty one."""
+    if isinstance(reply, dict):
+        return reply
+    return dict(zip(reply[::2], reply[1::2])) if reply else {}
+
+
+def text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
+
+
+def texts(reply: Any) -> dict[str, str]:
+    return {text(name): text(value) for name, value in fields(reply).items()}
+
+
+def is_unknown(error: Exception) -> bool:
+    """Whether the server has no LOCK commands."""
+    return isinstance(error, redis_errors.ResponseError) and "unknown command" in str(error).lower()[:20]
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same request may be served in a moment."""
+    if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
+        return False
+    return isinstance(error, PASSING) or str(error).startswith(PASSING_WORDS)
+
+
+def refusal(error: Exception) -> Exception:
+    said = str(error) or type(error).__name__
+    if isinstance(error, redis_errors.ResponseError):
+        return Deadlock(said) if said.startswith("DEADLOCK") else Refused(said)
+    return Unreachable(said)
+
+
+#: What drivers throw into the generators.
+CONNECTION_OR_REPLY = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
+PASSING = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    OSError,
+    redis_errors.OutOfMemoryError,
+    redis_errors.ReadOnlyError,
+    redis_errors.TryAgainError,
+    redis_errors.AskError,
+    redis_errors.MovedError,
+    redis_errors.ClusterDownError,
+    redis_errors.RedisClusterException,
+    redis_errors.MasterDownError,
+)
+PASSING_WORDS = ("BUSY ", "QUARANTINE ", "MISCONF ", "SHUTDOWN ", "UNBLOCKED the server ")
+#: One request waits no longer than this. A longer wait asks again. Seconds.
+WAIT_MAX = 3600.0
+#: How long an answer may take after the wait has ended.
+ANSWER_MAX = 5.0
+#: Tries of a request that fails, also where the wait has passed; the pauses after the first one.
+TRIES_MIN, PAUSE_MIN, PAUSE_MAX = 3, 0.05, 2.0
+#: The pauses between the requests of a wait for a lock of a plain server.
+POLL_MIN, POLL_MAX = 0.02, 0.5
+#: The longest pause after a renewal that failed.
+RETRY_MAX = 1.0
+#: A session is looked at so often at least; its connection says by itself that it has ended.
+BEAT_MAX, LISTEN_MAX = 10.0, 0.5
+LOST_CHANNEL = b"__lock__:"
+RELEASE = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('del', KEYS[1])\n"
+EXTEND = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('pexpire', KEYS[1], ARGV[2])\n"

@@ -1,0 +1,148 @@
+"""What a lock is taken for, and the calls that say so: the same for threads and for asyncio."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Optional, TypeVar, Union
+
+Word = Union[str, bytes, int]
+Key = Union[str, bytes]
+L = TypeVar("L")
+
+
+class Builder(Generic[L]):
+    """Makes locks of one kind."""
+
+    def lock(
+        self,
+        key: Key,
+        *,
+        lease: float = 30.0,
+        wait: float = 0.0,
+        shared: bool = False,
+        permits: Optional[tuple[int, int]] = None,
+        reentrant: bool = False,
+        session: bool = False,
+        delay: float = 0.0,
+        meta: Optional[Mapping[str, str]] = None,
+        owner: Optional[Key] = None,
+        renew: bool = True,
+    ) -> L:
+        """The lock of a key. Nothing is sent before it is taken: by `with`, or by `acquire()`.
+
+        lease: seconds until the lock ends if it is neither renewed nor released.
+        wait: seconds to wait for a lock that is held, first come, first served; `math.inf` without a limit.
+        shared: with other readers. permits: `(n, limit)`, n of a semaphore's. reentrant: this lock, or this owner, may take it again.
+        session: it ends with its connection, and `delay` seconds after that, instead of with a lease.
+        meta: what those who ask for the holder see, as `{"reason": "release 4.2"}`.
+        owner: who knows it holds the lock, too. Default: a random one for each acquisition.
+        renew: whether it is renewed in the background, at each third of the lease.
+
+        Raises `ValueError` for options that no server would grant.
+        """
+        return self._lock(terms_of([key], lease, wait, shared, permits, reentrant, session, delay, meta, owner), renew)
+
+    def all(self, keys: Iterable[Key], *, lease: float = 30.0, wait: float = 0.0, owner: Optional[Key] = None, renew: bool = True) -> L:
+        """The exclusive locks of several keys, taken all or none, with one token. Options as of `lock`."""
+        return self._lock(terms_of(keys, lease, wait, owner=owner), renew)
+
+    def _lock(self, terms: Terms, renew: bool) -> L:
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class Terms:
+    """What a lock is taken for. Made by `terms_of`, which checks it."""
+
+    keys: tuple[bytes, ...]
+    owner: bytes
+    has_own_owner: bool
+    lease_ms: int
+    wait: float
+    kind: tuple[Word, ...] = ()
+    meta: tuple[str, ...] = ()
+    delay_ms: Optional[int] = None
+
+    def anew(self) -> Terms:
+        """The terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant."""
+        if self.has_own_owner or self.is_reentrant:
+            return self
+        return Terms(self.keys, random_owner(), False, self.lease_ms, self.wait, self.kind, self.meta, self.delay_ms)
+
+    @property
+    def is_reentrant(self) -> bool:
+        return self.kind == ("REENTRANT",)
+
+    @property
+    def lease(self) -> float:
+        """For how long the lock is certainly held after a sign of life. Infinite for a session that ends with its connection."""
+        return self.lease_ms / 1000 if self.delay_ms is None else self.delay_ms / 1000 or math.inf
+
+    @property
+    def lacking(self) -> Optional[str]:
+        """What a server without LOCK commands cannot do of it."""
+        features = {
+            "several keys at once": len(self.keys) > 1,
+            f"{str(self.kind[0]).lower()} locks" if self.kind else "": bool(self.kind),
+            "sessions": self.delay_ms is not None,
+            "meta": bool(self.meta),
+        }
+        return next((name for name, is_asked in features.items() if is_asked), None)
+
+    def request(self, wait: float) -> tuple[Word, ...]:
+        """The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys."""
+        head: tuple[Word, ...] = ("LOCK.ACQUIRE", *self.keys)
+        if len(self.keys) > 1:
+            head = ("LOCK.MACQUIRE", len(self.keys), *self.keys)
+        term: tuple[Word, ...] = ("LEASE", self.lease_ms)
+        if self.delay_ms is not None:
+            term = ("SESSION", "DELAY", self.delay_ms)
+        meta = ("META", *self.meta) if self.meta else ()
+        return (*head, self.owner, *term, "WAIT", math.ceil(wait * 1000), "WHY", *self.kind, *meta)
+
+
+def terms_of(
+    keys: Iterable[Union[str, bytes]],
+    lease: float = 30.0,
+    wait: float = 0.0,
+    shared: bool = False,
+    permits: Optional[tuple[int, int]] = None,
+    reentrant: bool = False,
+    session: bool = False,
+    delay: float = 0.0,
+    meta: Optional[Mapping[str, str]] = None,
+    owner: Union[str, bytes, None] = None,
+) -> Terms:
+    """Raises `ValueError` for what no server would grant."""
+    kinds: list[tuple[Word, ...]] = []
+    kinds += [("SHARED",)] if shared else []
+    kinds += [("REENTRANT",)] if reentrant else []
+    kinds += [("PERMITS", permits[0], "OF", permits[1])] if permits else []
+    if len(kinds) > 1:
+        raise ValueError("a lock is one of shared, permits and reentrant")
+    named = tuple(key.encode() if isinstance(key, str) else key for key in keys)
+    if not named or len(named) > 1 and (kinds or meta):
+        raise ValueError("a lock needs a key; several are locked exclusively, and without meta")
+    if not 0.001 <= lease <= LEASE_MAX or wait < 0 or delay < 0 or math.isnan(wait + delay):
+        raise ValueError(f"lease {lease}, wait {wait}, delay {delay}: seconds, a lease of 0.001 to {LEASE_MAX}, the others not negative")
+    pairs = tuple(text for pair in (meta or {}).items() for text in pair)
+    size = sum(len(text.encode()) for text in pairs)
+    if size > META_BYTES_MAX or len(pairs) > 2 * META_FIELDS_MAX:
+        raise ValueError(f"meta: {size} bytes in {len(pairs) // 2} fields, at most {META_BYTES_MAX} in {META_FIELDS_MAX}")
+    name = owner.encode() if isinstance(owner, str) else owner
+    if name is not None and len(name) > OWNER_BYTES_MAX:
+        raise ValueError(f"owner: {len(name)} bytes, at most {OWNER_BYTES_MAX}")
+    delay_ms = round(delay * 1000) if session else None
+    kind = kinds[0] if kinds else ()
+    return Terms(named, name or random_owner(), name is not None, round(lease * 1000), wait, kind, pairs, delay_ms)
+
+
+def random_owner() -> bytes:
+    return secrets.token_hex(16).encode()
+
+
+#: What a server grants at most: bytes, bytes, fields, seconds.
+OWNER_BYTES_MAX, META_BYTES_MAX, META_FIELDS_MAX, LEASE_MAX = 1024, 4096, 64, 10 * 365 * 86_400

@@ -1,0 +1,420 @@
+"""Locks over a client of redis-py, for asyncio: as `redlatch_client`, with `async with` and `await`.
+
+Owns    a timer for each lock that is held, the tasks that renew and those of sessions, and one that listens for losses. A `Locks` is
+        of one event loop.
+Knows   `_core`, which decides; here its steps are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from inspect import isawaitable
+from time import monotonic
+from types import TracebackType
+from typing import Any, Optional, TypeVar, Union
+
+import redis.asyncio as redis
+from redis import exceptions as redis_errors
+
+from . import _core
+from ._core import Ask, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._fence import fence
+from ._terms import Builder, Key, Terms
+from .errors import LockError
+
+T = TypeVar("T")
+
+
+class Locks(Builder["Lock"]):
+    """The locks of a server, over a client that you have: `redis.asyncio.Redis`, `RedisCluster`, or a Sentinel's `master_for`.
+
+    Requests take connections from the pool of that client, each for its time only, and a wait for all of it. One connection more
+    listens for losses.
+    """
+
+    def __init__(self, client: Union[redis.Redis, redis.RedisCluster]) -> None:
+        self._connections = Connections(client)
+        self._server = Server()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listens = False
+        self._has_ended = False
+
+    def _lock(self, terms: Terms, renew: bool) -> Lock:
+        return Lock(self, terms, renew)
+
+    async def locked_by(self, key: Key) -> Optional[Holder]:
+        """Who holds a key; None if nobody does. Raises `Unreachable` or `Refused`."""
+        return await self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server))
+
+    async def aclose(self) -> None:
+        """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
+        self._has_ended = True
+        for hold in self._server.holds.copy():
+            hold._next = float("inf")
+        while self._tasks:
+            # Again and again: see `is_cancelled`.
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks.copy(), timeout=CANCEL_AGAIN)
+
+    async def _acquire(self, terms: Terms, renew: bool) -> Held:
+        if self._has_ended:
+            raise RuntimeError("these locks are closed")
+        session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
+        try:
+            grant = await self._run(_core.acquire(terms, self._server), session)
+        except BaseException as error:
+            if session:
+                await session.close()
+            if not isinstance(error, Exception):
+                self._spawn(self._run(_core.give_up(terms, self._server)))
+            raise
+        held = Held(self, terms, grant, renew)
+        self._server.holds.add(held)
+        held._set_timer()
+        if session:
+            self._spawn(self._keep_session(held, session))
+        if held.token is not None and not self._listens and hasattr(self._connections.client, "pubsub"):
+            self._listens = True
+            self._spawn(self._listen())
+        return held
+
+    async def _run(self, steps: Steps[T], session: Optional[Session] = None) -> T:
+        return await run(steps, self._connections, session)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _renew(self, held: Held) -> None:
+        async with held._extending:
+            await self._run(_core.renew(held))
+        held._set_timer()
+
+    async def _keep_session(self, held: Held, session: Session) -> None:
+        try:
+            steps = _core.keep_session(held)
+            await run(steps, self._connections, session, is_ours=True)
+        finally:
+            await session.close()
+
+    async def _listen(self) -> None:
+        """Subscribes to all losses, which are few. Without the right to it, losses are found out by the next renewal."""
+        async with self._connections.client.pubsub() as messages:
+            while not is_cancelled():
+                try:
+                    if not messages.subscribed:
+                        await messages.psubscribe(f"{_core.LOST_CHANNEL.decode()}*")
+                    message = await messages.get_message(timeout=LISTEN_MAX)
+                except (redis_errors.NoPermissionError, redis_errors.AuthenticationError) as error:
+                    logger.warning("losses of locks are found out by renewals only: %s", error)
+                    return
+                except (*_core.CONNECTION_OR_REPLY, UnicodeError):
+                    await asyncio.sleep(_core.RETRY_MAX)
+                    continue
+                if message and message["type"] == "psubscribe":
+                    self._server.renew_all()
+                    for hold in self._server.holds:
+                        hold._set_timer() if isinstance(hold, Held) else None
+                elif message and message["type"] == "pmessage":
+                    encode = messages.encoder.encode
+                    self._server.is_told(encode(message["channel"]), encode(message["data"]))
+
+
+class Lock:
+    """A lock that can be taken. `async with locks.lock("stock") as held:` takes and releases it."""
+
+    def __init__(self, locks: Locks, terms: Terms, renew: bool) -> None:
+        self._locks = locks
+        self._terms = terms
+        self._renew = renew
+        self._cancels = False
+        self._entered: dict[Optional[asyncio.Task[Any]], list[Held]] = {}
+
+    def cancelling(self) -> Lock:
+        """The same lock, whose `async with` block is cancelled when the lock is lost, and raises `LockLost` then."""
+        lock = Lock(self._locks, self._terms, self._renew)
+        lock._cancels = True
+        return lock
+
+    async def acquire(self) -> Held:
+        """Takes the lock, or waits for it.
+
+        Raises `LockHeld` when the wait has ended, `NotSupported` on a server without LOCK commands, `Refused`, `Deadlock`, or
+        `Unreachable`. A request whose answer is lost, or that a server refuses for a moment, is repeated until `wait` has passed, and
+        three times at least. If it is cancelled while it waits, it leaves the queue.
+        """
+        return await self._locks._acquire(self._terms.anew(), self._renew)
+
+    async def locked_by(self) -> Optional[Holder]:
+        """Who holds the (first) key; None if nobody does."""
+        return await self._locks.locked_by(self._terms.keys[0])
+
+    async def __aenter__(self) -> Held:
+        held = await self.acquire()
+        task = asyncio.current_task()
+        self._entered.setdefault(task, []).append(held)
+        held._task = task if self._cancels else None
+        return held
+
+    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], at: Optional[TracebackType]) -> None:
+        """Releases. Raises `LockLost` if the lock was lost in the block, unless that ends with an exception of its own."""
+        task = asyncio.current_task()
+        mine = self._entered[task]
+        held = mine.pop()
+        if not mine:
+            del self._entered[task]
+        was_lost = held.lost.is_set()
+        is_cancelled_here = held._has_cancelled and await held._is_only_canceller(error)
+        held._task = None
+        try:
+            await held.release()
+        except LockError as failure:
+            logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
+        if was_lost and (error is None or is_cancelled_here):
+            held.raise_if_lost()
+
+
+class Held(Hold):
+    """A lock that is held."""
+
+    def __init__(self, locks: Locks, terms: Terms, grant: _core.Grant, renew: bool) -> None:
+        super().__init__(terms, grant, locks._server, renew)
+        self._locks = locks
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._task: Optional[asyncio.Task[Any]] = None
+        self._has_cancelled = False
+        self._extending = asyncio.Lock()
+        #: Is set when the lock is lost.
+        self.lost = Lost(self)
+
+    async def release(self) -> bool:
+        """Gives the lock back. False if it was not held any more. Raises `Unreachable` or `Refused`: then it ends with its lease."""
+        if self._is_released:
+            return False
+        self._why_lost()
+        self._is_released = True
+        self._forget()
+        try:
+            return await self._locks._run(_core.release(self))
+        except asyncio.CancelledError:
+            self._locks._spawn(self._release_later())
+            raise
+        except BaseException:
+            self._is_released = False
+            raise
+
+    async def _release_later(self) -> None:
+        try:
+            await self._locks._run(_core.release(self))
+        except LockError as failure:
+            logger.warning("%s is not released, and ends with its lease: %s", self.key, failure)
+
+    async def extend(self, lease: Optional[float] = None) -> None:
+        """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
+        async with self._extending:
+            await self._locks._run(_core.extend_now(self, lease))
+        self._set_timer()
+
+    async def leave(self, rest: float) -> None:
+        """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
+        async with self._extending:
+            await self._locks._run(_core.leave(self, rest))
+        self._forget()
+
+    async def fenced(self, connection: Any, name: Optional[str] = None) -> None:
+        """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
+
+        connection: as of `redlatch_client.Held.fenced`, or a connection or cursor of psycopg for asyncio.
+        """
+        with fence(self.token) as token:
+            answer = token.check(connection, name or self.key)
+            if isawaitable(answer):
+                await answer
+
+    def _set_timer(self) -> None:
+        """The next thing to do is a renewal, or to tell that the deadline has passed."""
+        self._stop_timer()
+        at = min(self._next if not self._session else self.deadline, self.deadline)
+        if not self._is_over and at < float("inf"):
+            self._timer = asyncio.get_running_loop().call_later(at - monotonic(), self._is_due)
+
+    def _is_due(self) -> None:
+        if self._is_over:
+            return
+        if self._next <= monotonic() and not self._session:
+            self._locks._spawn(self._locks._renew(self))
+            self._next = float("inf")
+        self._set_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+
+    def _forget(self) -> None:
+        self._server.holds.discard(self)
+        self._stop_timer()
+
+    def _tell(self) -> None:
+        self.lost._event.set()
+        self._forget()
+        if self._task:
+            self._has_cancelled = True
+            self._task.cancel(f"{self.key} is lost")
+
+    async def _is_only_canceller(self, error: Optional[BaseException]) -> bool:
+        """Takes the cancellation of the task back, which may not have come yet."""
+        if error is None:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                pass
+        # Before Python 3.11 nobody counts those who cancel.
+        uncancel: Callable[[], int] = getattr(self._task, "uncancel", lambda: 0)
+        return uncancel() == 0 and (error is None or isinstance(error, asyncio.CancelledError))
+
+
+class Lost:
+    """Like `asyncio.Event`: set when a lock is lost, also by its deadline while nothing can be heard."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._event = asyncio.Event()
+
+    def is_set(self) -> bool:
+        return self._held._why_lost() is not None
+
+    async def wait(self) -> bool:
+        """Waits for the loss."""
+        return await self._event.wait()
+
+    @property
+    def reason(self) -> Optional[str]:
+        """Why: see `LockLost.reason`. None while the lock is held."""
+        return self._held._why_lost()
+
+
+class Connections:
+    """Connections of a client's pool, or of the node that serves a key."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.is_cluster = isinstance(client, redis.RedisCluster)
+
+    async def take(self, key: bytes) -> tuple[Any, Callable[[], Awaitable[None]]]:
+        """A connection, and how to give it back."""
+        if not self.is_cluster:
+            pool = self.client.connection_pool
+            connection = await pool.get_connection()
+            return connection, lambda: pool.release(connection)
+        await self.client.initialize()
+        node = self.client.get_node_from_key(key)
+        if node is None:
+            raise redis_errors.ClusterDownError("no node serves the key")
+        connection = node.acquire_connection()
+
+        async def give() -> None:
+            node.release(connection)
+
+        return connection, give
+
+    async def ask(self, step: Ask) -> Any:
+        try:
+            connection, give = await self.take(step.key)
+            try:
+                return await exchange(connection, step)
+            finally:
+                await give()
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.MovedError, redis_errors.ClusterDownError):
+            if self.is_cluster:
+                # Another node may serve the key by now.
+                await self.client.nodes_manager.initialize()
+            raise
+
+
+class Session:
+    """The connection of a session. It is out of the pool until the lock has ended."""
+
+    def __init__(self, connections: Connections, key: bytes) -> None:
+        self._connections = connections
+        self._key = key
+        self._connection: Any = None
+        self._give: Optional[Callable[[], Awaitable[None]]] = None
+
+    async def reconnect(self) -> None:
+        await self.close()
+        self._connection, self._give = await self._connections.take(self._key)
+        await self._connection.connect()
+
+    async def close(self) -> None:
+        """Ends the session, with its connection."""
+        if self._give:
+            give, self._give = self._give, None
+            await self._connection.disconnect()
+            await give()
+
+    async def ask(self, step: Ask) -> Any:
+        return await exchange(self._connection, step)
+
+    async def listen(self, step: Listen) -> None:
+        # A push of RESP3, or the end, which raises.
+        await self._connection.read_response(disable_decoding=True, timeout=step.seconds, push_request=True)
+
+
+async def exchange(connection: Any, step: Ask) -> Any:
+    """Sends a request and waits for its answer."""
+    try:
+        await connection.send_command(*step.words)
+        limit = step.limit(connection.socket_timeout)
+        until = monotonic() + limit
+        answer = await connection.read_response(disable_decoding=True, timeout=limit)
+        if answer is None and monotonic() >= until:
+            raise redis_errors.TimeoutError("the server does not answer")
+        return answer
+    except redis_errors.ResponseError:
+        raise
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
+
+
+def is_cancelled() -> bool:
+    """Whether this task is to end. Before Python 3.12 a cancellation gets lost in redis-py if what it waits for is there already."""
+    return bool(getattr(asyncio.current_task(), "cancelling", lambda: 0)())
+
+
+async def run(steps: Steps[T], connections: Connections, session: Optional[Session] = None, is_ours: bool = False) -> T:
+    """Does the steps, and returns what they come to. `is_ours`: in a task of this module."""
+    channel = session or connections
+    try:
+        step = next(steps)
+        while True:
+            if is_ours and is_cancelled():
+                raise asyncio.CancelledError
+            try:
+                answer = None
+                if isinstance(step, Ask):
+                    answer = await channel.ask(step)
+                elif isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                elif session and isinstance(step, Reconnect):
+                    await session.reconnect()
+                elif session and isinstance(step, Listen):
+                    await session.listen(step)
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+logger = logging.getLogger("redlatch_client")
+#: How long a message of the channel is waited for at once. Seconds.
+LISTEN_MAX = 5.0
+#: Seconds.
+CANCEL_AGAIN = 0.1

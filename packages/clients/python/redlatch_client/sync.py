@@ -1,0 +1,411 @@
+"""Locks over a client of redis-py, for threads.
+
+Owns    the threads in the background, which a `Locks` starts with its first lock: one that renews, one that listens for losses, one
+        for each lock of a session.
+Knows   `_core`, which decides; here its steps are done.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Optional, TypeVar, Union
+
+import redis
+from redis import exceptions as redis_errors
+
+from . import _core
+from ._core import Ask, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._fence import fence
+from ._terms import Builder, Key, Terms
+from .errors import LockError
+
+T = TypeVar("T")
+
+
+class Locks(Builder["Lock"]):
+    """The locks of a server, over a client that you have: `redis.Redis`, `redis.RedisCluster`, or a Sentinel's `master_for`.
+
+    Requests take connections from the pool of that client, each for its time only, and a wait for all of it. One connection more
+    listens for losses. May be used by several threads, and after a fork.
+    """
+
+    def __init__(self, client: Union[redis.Redis, redis.RedisCluster]) -> None:
+        self._connections = Connections(client)
+        self._server = Server()
+        self._background = Background(self._server, self._connections)
+        weakref.finalize(self, self._background.end)
+
+    def _lock(self, terms: Terms, renew: bool) -> Lock:
+        return Lock(self, terms, renew)
+
+    def locked_by(self, key: Key) -> Optional[Holder]:
+        """Who holds a key; None if nobody does. Raises `Unreachable` or `Refused`."""
+        return self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server))
+
+    def close(self) -> None:
+        """Ends the threads. Locks that are held are not renewed any more, and sessions end. The client stays open."""
+        self._background.end()
+
+    def _acquire(self, terms: Terms, renew: bool) -> Held:
+        if self._background.pid != os.getpid():
+            # After a fork the threads are those of the parent, and so are its locks.
+            self._server.holds.clear()
+            self._background = Background(self._server, self._connections)
+        if self._background.has_ended:
+            raise RuntimeError("these locks are closed")
+        session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
+        try:
+            grant = self._run(_core.acquire(terms, self._server), session)
+        except BaseException as error:
+            if session:
+                session.close()
+            if not isinstance(error, Exception):
+                self._run(_core.give_up(terms, self._server))
+            raise
+        held = Held(self, terms, grant, renew)
+        self._background.keep(held, session)
+        return held
+
+    def _run(self, steps: Steps[T], session: Optional[Session] = None) -> T:
+        return run(steps, self._connections, session)
+
+
+class Lock:
+    """A lock that can be taken. `with locks.lock("stock") as held:` takes and releases it."""
+
+    def __init__(self, locks: Locks, terms: Terms, renew: bool) -> None:
+        self._locks = locks
+        self._terms = terms
+        self._renew = renew
+        self._entered: dict[int, list[Held]] = {}
+
+    def acquire(self) -> Held:
+        """Takes the lock, or waits for it.
+
+        Raises `LockHeld` when the wait has ended, `NotSupported` on a server without LOCK commands, `Refused`, `Deadlock`, or
+        `Unreachable`. A request whose answer is lost, or that a server refuses for a moment, is repeated until `wait` has passed, and
+        three times at least.
+        """
+        return self._locks._acquire(self._terms.anew(), self._renew)
+
+    def locked_by(self) -> Optional[Holder]:
+        """Who holds the (first) key; None if nobody does."""
+        return self._locks.locked_by(self._terms.keys[0])
+
+    def __enter__(self) -> Held:
+        held = self.acquire()
+        self._entered.setdefault(threading.get_ident(), []).append(held)
+        return held
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], at: Optional[TracebackType]) -> None:
+        """Releases. Raises `LockLost` if the lock was lost in the block, unless that ends with an exception of its own."""
+        mine = self._entered[threading.get_ident()]
+        held = mine.pop()
+        if not mine:
+            del self._entered[threading.get_ident()]
+        was_lost = held.lost.is_set()
+        try:
+            held.release()
+        except LockError as failure:
+            logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
+        if was_lost and error is None:
+            held.raise_if_lost()
+
+
+class Held(Hold):
+    """A lock that is held."""
+
+    def __init__(self, locks: Locks, terms: Terms, grant: _core.Grant, renew: bool) -> None:
+        super().__init__(terms, grant, locks._server, renew)
+        self._locks = locks
+        #: Requests that renew go one after the other: they may name leases of different length.
+        self._extending = threading.Lock()
+        #: Is set when the lock is lost.
+        self.lost = Lost(self)
+
+    def release(self) -> bool:
+        """Gives the lock back. False if it was not held any more. Raises `Unreachable` or `Refused`: then it ends with its lease."""
+        if self._is_released:
+            return False
+        self._why_lost()
+        self._is_released = True
+        self._server.holds.discard(self)
+        try:
+            return self._locks._run(_core.release(self))
+        except BaseException:
+            self._is_released = False
+            raise
+
+    def extend(self, lease: Optional[float] = None) -> None:
+        """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
+        with self._extending:
+            self._locks._run(_core.extend_now(self, lease))
+
+    def leave(self, rest: float) -> None:
+        """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
+        with self._extending:
+            self._locks._run(_core.leave(self, rest))
+        self._server.holds.discard(self)
+
+    def fenced(self, connection: Any, name: Optional[str] = None) -> None:
+        """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
+
+        connection: a connection or cursor of sqlite3, psycopg, psycopg2, PyMySQL or mysqlclient, or a connection or session of
+        SQLAlchemy. The database has what `redlatch fence sql` prints. name: that of the lock there. Default: the key.
+
+        Raises `StaleToken`, and `NotSupported` without a token; other errors of the database as they are.
+        """
+        with fence(self.token) as token:
+            token.check(connection, name or self.key)
+
+    def _tell(self) -> None:
+        self.lost._event.set()
+        self._server.holds.discard(self)
+
+
+class Lost:
+    """Like `threading.Event`: set when a lock is lost, also by its deadline while nothing can be heard."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._event = threading.Event()
+
+    def is_set(self) -> bool:
+        return self._held._why_lost() is not None
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits for the loss, for at most so many seconds. Returns whether the lock is lost."""
+        until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
+        while not self.is_set():
+            # A lock that was released is not lost any more.
+            at = until if self._held._is_released else min(until, self._held.deadline)
+            if time.monotonic() >= until:
+                return False
+            self._event.wait(max(at - time.monotonic(), 0.0))
+        return True
+
+    @property
+    def reason(self) -> Optional[str]:
+        """Why: see `LockLost.reason`. None while the lock is held."""
+        return self._held._why_lost()
+
+
+class Connections:
+    """Connections of a client's pool, or of the pool of the node that serves a key."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.is_cluster = isinstance(client, redis.RedisCluster)
+
+    def pool(self, key: bytes) -> Any:
+        if not self.is_cluster:
+            return self.client.connection_pool
+        node = self.client.get_node_from_key(key)
+        if node is None:
+            raise redis_errors.ClusterDownError("no node serves the key")
+        return self.client.get_redis_connection(node).connection_pool
+
+    def ask(self, step: Ask) -> Any:
+        try:
+            pool = self.pool(step.key)
+            connection = pool.get_connection()
+            try:
+                return exchange(connection, step)
+            finally:
+                pool.release(connection)
+        except (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.MovedError, redis_errors.ClusterDownError):
+            if self.is_cluster:
+                # Another node may serve the key by now.
+                self.client.nodes_manager.initialize()
+            raise
+
+
+class Session:
+    """The connection of a session. It is out of the pool until the lock has ended."""
+
+    def __init__(self, connections: Connections, key: bytes) -> None:
+        self._connections = connections
+        self._key = key
+        self._pool: Any = None
+        self._connection: Any = None
+
+    def reconnect(self) -> None:
+        self.close()
+        pool = self._connections.pool(self._key)
+        self._connection, self._pool = pool.get_connection(), pool
+
+    def close(self) -> None:
+        """Ends the session, with its connection."""
+        if self._pool:
+            self._connection.disconnect()
+            self._pool.release(self._connection)
+            self._pool = None
+
+    def ask(self, step: Ask) -> Any:
+        return exchange(self._connection, step)
+
+    def listen(self, step: Listen) -> None:
+        try:
+            if self._connection.can_read(step.seconds):
+                # A push of RESP3, or the end, which raises.
+                self._connection.read_response(disable_decoding=True, push_request=True)
+        except CLOSED_BY_ANOTHER_THREAD as error:
+            raise redis_errors.ConnectionError("the client was closed") from error
+
+
+def exchange(connection: Any, step: Ask) -> Any:
+    """Sends a request and waits for its answer."""
+    try:
+        connection.send_command(*step.words)
+        of_client = getattr(connection, "socket_timeout", None)
+        limit = step.limit(of_client)
+        if limit != of_client and not connection.can_read(limit):
+            raise redis_errors.TimeoutError("the server does not answer")
+        return connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError:
+        raise
+    except CLOSED_BY_ANOTHER_THREAD as error:
+        connection.disconnect()
+        raise redis_errors.ConnectionError("the client was closed") from error
+    except BaseException:
+        connection.disconnect()
+        raise
+
+
+def run(steps: Steps[T], connections: Connections, session: Optional[Session] = None) -> T:
+    """Does the steps, and returns what they come to."""
+    channel = session or connections
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = None
+                if isinstance(step, Ask):
+                    answer = channel.ask(step)
+                elif isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                elif session and isinstance(step, Reconnect):
+                    session.reconnect()
+                elif session and isinstance(step, Listen):
+                    session.listen(step)
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class Background:
+    """Renews locks, and hears of those that are lost."""
+
+    def __init__(self, server: Server, connections: Connections) -> None:
+        self.pid = os.getpid()
+        self._server = server
+        self._connections = connections
+        self._changed = threading.Condition()
+        self._wakes_at = math.inf
+        self.has_ended = False
+        self._renews = False
+        self._listens = False
+
+    def keep(self, held: Held, session: Optional[Session]) -> None:
+        with self._changed:
+            if self.has_ended:
+                return
+            self._server.holds.add(held)
+            if session:
+                self._start(self._keep_session, held, session)
+            elif not self._renews:
+                self._renews = True
+                self._start(self._renew)
+            self._wake_for(held)
+            if held.token is not None and not self._listens:
+                self._listens = True
+                self._start(self._listen)
+
+    def _wake_for(self, hold: Hold) -> None:
+        if hold._next < self._wakes_at:
+            self._wakes_at = hold._next
+            self._changed.notify()
+
+    def end(self) -> None:
+        with self._changed:
+            self.has_ended = True
+            for hold in self._server.holds.copy():
+                hold._is_kept = False
+            self._changed.notify()
+
+    def _start(self, target: Any, *arguments: Any) -> None:
+        threading.Thread(target=target, args=arguments, name="redlatch-client", daemon=True).start()
+
+    def _renew(self) -> None:
+        with ThreadPoolExecutor(RENEWALS_MAX, "redlatch-client-renewal") as workers, self._changed:
+            while not self.has_ended:
+                now = time.monotonic()
+                leased = [hold for hold in self._server.holds.copy() if not hold._session]
+                for hold in leased:
+                    if hold._next <= now:
+                        hold._next = math.inf
+                        try:
+                            workers.submit(self._renew_one, hold)
+                        except RuntimeError:
+                            return  # The interpreter ends.
+                # What has been planned is not put off, also if its lock is gone: else each new lock would have to wake this thread.
+                planned = self._wakes_at if self._wakes_at > now else math.inf
+                self._wakes_at = min((hold._next for hold in leased), default=math.inf)
+                self._wakes_at = min(self._wakes_at, planned)
+                self._changed.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
+
+    def _renew_one(self, hold: Held) -> None:
+        with hold._extending:
+            run(_core.renew(hold), self._connections)
+        with self._changed:
+            self._wake_for(hold)
+
+    def _keep_session(self, held: Held, session: Session) -> None:
+        try:
+            run(_core.keep_session(held), self._connections, session)
+        finally:
+            session.close()
+
+    def _listen(self) -> None:
+        """Subscribes to all losses, which are few. Without the right to it, losses are found out by the next renewal."""
+        messages = self._connections.client.pubsub()
+        while not self.has_ended:
+            try:
+                if not messages.subscribed:
+                    messages.psubscribe(f"{_core.LOST_CHANNEL.decode()}*")
+                message = messages.get_message(timeout=IDLE_MAX)
+            except (redis_errors.NoPermissionError, redis_errors.AuthenticationError) as error:
+                logger.warning("losses of locks are found out by renewals only: %s", error)
+                break
+            except (*_core.CONNECTION_OR_REPLY, *CLOSED_BY_ANOTHER_THREAD):
+                time.sleep(_core.RETRY_MAX)
+                continue
+            if message and message["type"] == "psubscribe":
+                with self._changed:
+                    self._server.renew_all()
+                    self._wakes_at = 0.0
+                    self._changed.notify()
+            elif message and message["type"] == "pmessage":
+                encode = messages.encoder.encode
+                self._server.is_told(encode(message["channel"]), encode(message["data"]))
+        messages.close()
+
+
+logger = logging.getLogger("redlatch_client")
+#: What redis-py raises where a connection is closed while it is read.
+CLOSED_BY_ANOTHER_THREAD = (AttributeError, TypeError, ValueError)
+#: Renewals at the same time.
+RENEWALS_MAX = 8
+#: How often threads look whether they are still needed. Seconds.
+IDLE_MAX = 1.0

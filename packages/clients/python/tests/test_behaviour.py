@@ -1,0 +1,316 @@
+"""What the scenarios do not say: many threads and tasks at once, cancellation, forks, rights, the ends of blocks."""
+
+import asyncio
+import logging
+import os
+import pickle
+import threading
+import time
+
+import pytest
+import redis
+import redis.asyncio
+
+import redlatch
+import redlatch_client as rc
+from redlatch_client import aio
+from servers import await_until, process_of
+
+PATIENCE = 30
+#: Takes for each of fifty contenders: REDLATCH_TAKES=1000 for a long run.
+TAKES = int(os.environ.get("REDLATCH_TAKES", "40"))
+
+
+@pytest.fixture
+def namespace(server):
+    with server.namespace() as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def client(namespace):
+    with redis.Redis(**namespace.kwargs) as client:
+        yield client
+
+
+@pytest.fixture
+def locks(client):
+    locks = rc.Locks(client)
+    yield locks
+    locks.close()
+
+
+@pytest.fixture
+def operator(namespace):
+    """A client whose connections have taken no lock."""
+    with redis.Redis(**namespace.kwargs, protocol=3) as client:
+        yield client
+
+
+class Guarded:
+    """What only one at a time may use."""
+
+    def __init__(self):
+        self.users = 0
+        self.tokens = []
+
+    def enter(self, token):
+        self.users += 1
+        assert self.users == 1, "two hold the lock"
+        self.tokens.append(token)
+
+    def leave(self):
+        self.users -= 1
+
+
+def check(guarded):
+    assert len(guarded.tokens) == 50 * TAKES
+    assert guarded.tokens == sorted(set(guarded.tokens)), "tokens rise"
+
+
+def test_fifty_threads_exclude_each_other(locks):
+    guarded, failures = Guarded(), []
+
+    def contend():
+        try:
+            for _ in range(TAKES):
+                with locks.lock("k", wait=PATIENCE) as held:
+                    guarded.enter(held.token)
+                    guarded.leave()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=contend) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    check(guarded)
+
+
+def test_fifty_tasks_exclude_each_other(namespace):
+    async def main():
+        guarded = Guarded()
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+
+            async def contend():
+                for _ in range(TAKES):
+                    async with locks.lock("k", wait=PATIENCE) as held:
+                        guarded.enter(held.token)
+                        await asyncio.sleep(0)
+                        guarded.leave()
+
+            await asyncio.gather(*[contend() for _ in range(50)])
+            await locks.aclose()
+        check(guarded)
+
+    asyncio.run(main())
+
+
+def test_a_wait_is_one_request(locks, namespace, operator):
+    with locks.lock("k"):
+        waiter = threading.Thread(target=lambda: locks.lock("k", wait=PATIENCE).acquire().release())
+        waiter.start()
+        # So long a client that polls has asked many times.
+        await_until(lambda: (operator.execute_command("LOCK.WHO", "k")[b"waited"] or 0) >= 200)
+    waiter.join(PATIENCE)
+    assert len([event for event in namespace.history(command="LOCK.ACQUIRE") if event["kind"] == "request"]) == 2
+
+
+def test_a_block_whose_lock_was_lost_says_so_at_its_end(locks, operator):
+    with pytest.raises(rc.LockLost) as lost:
+        with locks.lock("k") as held:
+            operator.execute_command("LOCK.BREAK", "k", "TOKEN", held.token)
+            held.lost.wait(PATIENCE)
+    assert lost.value.reason in ("broken", "not-held") and lost.value.token == held.token
+
+
+def test_the_exception_of_a_block_is_its_own(locks, operator):
+    with pytest.raises(KeyError):
+        with locks.lock("k") as held:
+            operator.delete("k")
+            held.lost.wait(PATIENCE)
+            raise KeyError
+
+
+def test_a_lock_object_serves_several_threads_and_nests_if_it_is_reentrant(locks):
+    lock = locks.lock("k", reentrant=True)
+    with lock as outer, lock as inner:
+        assert outer.token == inner.token and locks.locked_by("k").permits == 2
+    assert locks.locked_by("k") is None
+    shared = locks.lock("k", shared=True)
+    both = threading.Barrier(2, timeout=PATIENCE)
+    left = []
+
+    def read():
+        with shared as held:
+            both.wait()
+            left.append(held)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert all(held.remaining() == 0 for held in left) and locks.locked_by("k") is None
+
+
+def test_leave_keeps_the_lock_without_renewal(locks):
+    held = locks.lock("k").acquire()
+    held.leave(600)
+    assert held.remaining() == 0 and not held.lost.is_set() and not held.release()
+    assert 590 < locks.locked_by("k").left <= 600
+
+
+def test_a_hold_that_was_released_is_neither_extended_nor_lost(locks):
+    held = locks.lock("k").acquire()
+    assert held.release()
+    held.deadline = time.monotonic()
+    with pytest.raises(rc.LockLost, match="it was released"):
+        held.extend()
+    assert not held.lost.wait(0.1) and held.remaining() == 0
+
+
+def test_locks_that_are_closed_take_none(locks):
+    session = locks.lock("k", session=True).acquire()
+    locks.close()
+    with pytest.raises(RuntimeError):
+        locks.lock("l").acquire()
+    # Its connection is closed.
+    await_until(lambda: locks.locked_by("k") is None)
+    del session
+
+
+def test_errors_can_be_pickled(locks):
+    with locks.lock("k", meta={"reason": "release"}):
+        errors = [failure_of(locks.lock("k").acquire), rc.LockLost("k", 7, "broken", "why"), rc.NotSupported("meta"), rc.Refused("NO")]
+    for error in errors:
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error) and str(copy) == str(error)
+        assert getattr(copy, "holder", None) == getattr(error, "holder", None)
+
+
+def test_a_user_who_may_not_subscribe_finds_losses_out_by_renewal(caplog):
+    # Users are those of a server, not of a namespace.
+    with process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as process:
+        operator = redis.Redis(unix_socket_path=process.socket)
+        operator.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels")
+        with redis.Redis(unix_socket_path=process.socket, username="limited", password="secret") as client:
+            locks = rc.Locks(client)
+            with caplog.at_level(logging.WARNING, "redlatch_client"):
+                held = locks.lock("k", lease=3).acquire()
+                await_until(lambda: "renewals only" in caplog.text)
+                operator.delete("k")
+                assert held.lost.wait(PATIENCE) and held.lost.reason == "not-held"
+            locks.close()
+        operator.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_takes_locks_of_its_own(locks):
+    with locks.lock("parent", lease=6) as held:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with locks.lock("child", lease=6) as mine:
+                    is_refused = isinstance(failure_of(locks.lock("parent").acquire), rc.LockHeld)
+                    # Its threads renew.
+                    await_until(lambda: mine.remaining() < 4.4)
+                    await_until(lambda: mine.remaining() > 4.5)
+                status = 0 if is_refused else 2
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not held.lost.is_set()
+
+
+def test_a_cancelled_wait_leaves_the_queue(namespace):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            async with locks.lock("k"):
+                waiting = asyncio.create_task(locks.lock("k", wait=PATIENCE).acquire())
+                while not (await locks.locked_by("k")).waiters:
+                    await asyncio.sleep(0.005)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                while (await locks.locked_by("k")).waiters:
+                    await asyncio.sleep(0.005)
+            assert await locks.locked_by("k") is None
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_release_that_is_cancelled_is_done_all_the_same(namespace):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            held = await locks.lock("k").acquire()
+            releasing = asyncio.create_task(held.release())
+            await asyncio.sleep(0)
+            releasing.cancel()
+            await asyncio.wait([releasing])
+            while await locks.locked_by("k"):
+                await asyncio.sleep(0.005)
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_block_is_cancelled_when_its_lock_is_lost(namespace, operator):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            with pytest.raises(rc.LockLost):
+                async with locks.lock("k").cancelling() as held:
+                    operator.execute_command("LOCK.BREAK", "k", "TOKEN", held.token)
+                    await asyncio.Event().wait()
+            # The cancellation is over.
+            await asyncio.sleep(0)
+            # A block that has ended is not cancelled.
+            async with locks.lock("k").cancelling() as held:
+                pass
+            # One that ends in the moment of the loss is told all the same.
+            with pytest.raises(rc.LockLost):
+                async with locks.lock("k").cancelling() as held:
+                    held._lose("broken")
+            await asyncio.sleep(0)
+            # Somebody else's cancellation stays one.
+            async def holds():
+                async with locks.lock("k").cancelling():
+                    await asyncio.Event().wait()
+
+            holder = asyncio.create_task(holds())
+            while not await locks.locked_by("k"):
+                await asyncio.sleep(0.005)
+            holder.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await holder
+            assert await locks.locked_by("k") is None
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_without_aclose_ends(namespace):
+    async def main():
+        client = redis.asyncio.Redis(**namespace.kwargs)
+        locks = aio.Locks(client)
+        await locks.lock("k", session=True).acquire()
+
+    begun = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - begun < PATIENCE
+
+
+def failure_of(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None

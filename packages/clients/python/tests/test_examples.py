@@ -1,0 +1,131 @@
+"""The examples of the documentation, each run."""
+
+import asyncio
+import contextlib
+import pathlib
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis
+import redis.asyncio
+from apscheduler.schedulers.background import BackgroundScheduler
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+
+import redlatch
+import redlatch_client as rc
+from redlatch_client.jobs import once
+from servers import await_until
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
+
+import leader
+import orders
+import report
+import stock
+
+
+@pytest.fixture
+def namespace(server):
+    with server.namespace() as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def locks(namespace):
+    with redis.Redis(**namespace.kwargs) as client:
+        locks = rc.Locks(client)
+        yield locks
+        locks.close()
+
+
+def test_stock(namespace, locks, capsys):
+    written = []
+    assert stock.restock(locks, ["a", "b"], lambda *what: written.append(what))
+    assert [article for article, _ in written] == ["a", "b"] and written[0][1] == written[1][1] > 0
+    namespace.clock.freeze()
+    with locks.lock("lock:stock", meta={"reason": "stocktaking"}) as held, ThreadPoolExecutor() as pool:
+        refused = pool.submit(stock.restock, locks, ["a"], lambda *what: written.append(what))
+        await_until(lambda: locks.locked_by("lock:stock").waiters)
+        namespace.clock.advance(5.001)
+        assert refused.result(60) is False
+    said = capsys.readouterr().out
+    assert "stocktaking" in said and f"redlatch break lock:stock --token {held.token}" in said
+    assert len(written) == 2
+
+
+def test_leader(namespace, capsys):
+    async def main():
+        client, other = redis.asyncio.Redis(**namespace.kwargs), redis.asyncio.Redis(**namespace.kwargs)
+        tokens = asyncio.Queue()
+
+        async def work(token):
+            await tokens.put(token)
+            await asyncio.Event().wait()
+
+        leading = asyncio.create_task(leader.lead_forever(client, work))
+        first = await tokens.get()
+        assert await other.execute_command("LOCK.BREAK", "lock:leader", "TOKEN", first, "REASON", "drained") == 1
+        assert await tokens.get() > first
+        leading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leading
+        await client.aclose()
+        await other.aclose()
+
+    asyncio.run(main())
+    assert "lock:leader is lost" in capsys.readouterr().out
+
+
+def test_orders(locks):
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        fence = subprocess.run([redlatch.find_binary(), "fence", "sql", "sqlite"], capture_output=True, text=True, check=True)
+        database.executescript(fence.stdout + "CREATE TABLE orders (id, state); INSERT INTO orders VALUES (7, 'open'), (8, 'open');")
+        orders.close_order(locks, database, 7)
+        database.execute("UPDATE redlatch_fence SET token = token + 1000000")
+        database.commit()
+        with pytest.raises(rc.StaleToken):
+            orders.close_order(locks, database, 8)
+        assert database.execute("SELECT state FROM orders ORDER BY id").fetchall() == [("closed",), ("open",)]
+
+
+def test_report(namespace, locks):
+    runs = []
+    schedulers = [BackgroundScheduler() for _ in range(3)]
+    for scheduler in schedulers:
+        report.schedule(scheduler, locks, lambda: runs.append(1))
+        [job] = scheduler.get_jobs()
+        scheduler.add_job(job.func, "date", id="now")
+        scheduler.start()
+    for scheduler in schedulers:
+        await_until(lambda: not scheduler.get_job("now"))
+        scheduler.shutdown(wait=True)
+    assert runs == [1]
+    assert locks.locked_by("lock:report").left > 0
+
+
+def test_a_task_that_two_beats_send_runs_once(locks):
+    app = Celery(broker="memory://", backend="cache+memory://")
+
+    @app.task
+    @once(locks, "lock:report", at_least=50)
+    def make_report(of):
+        return f"report of {of}"
+
+    with start_worker(app, pool="threads", concurrency=2, perform_ping_check=False, shutdown_timeout=60):
+        sent = [make_report.delay("today") for _ in range(2)]
+        assert sorted(str(each.get(timeout=60)) for each in sent) == ["None", "report of today"]
+
+
+def test_a_job_that_fails_is_told_and_ends_the_lock(locks):
+    @once(locks, "lock:report")
+    def fails():
+        raise KeyError("why")
+
+    for _ in range(2):
+        with pytest.raises(KeyError, match="why"):
+            fails()
+    assert locks.locked_by("lock:report") is None
