@@ -230,10 +230,12 @@ mod crashing {
 
 mod replicating {
     use super::*;
-    use replicated::{DEFECTS, Defect, RESTORE_DEFECTS};
+    use replicated::{DEFECTS, Defect, GROUP_DEFECTS, RESTORE_DEFECTS};
 
     /// Runs of the law, unless `REPLICATED_RUNS=2000` says otherwise.
     const RUNS: u64 = 150;
+    /// Runs of several groups, unless `GROUP_RUNS=1000` says otherwise.
+    const GROUP_RUNS: u64 = 60;
     /// Runs in which etcd is restored, each of which lasts longer, unless `RESTORED_RUNS=300` says otherwise.
     const RESTORED_RUNS: u64 = 40;
     /// Runs in which a canary must be caught once: most faults find a broken node at a time at which it harms nobody.
@@ -253,6 +255,30 @@ mod replicating {
             }
         }
         println!("{leaders} leaders, {replies} replies");
+    }
+
+    /// Each group keeps the laws of one, clients that ask elsewhere are sent on, and no group waits for another.
+    #[test]
+    fn groups_of_slots_have_leaders_of_their_own() {
+        let (mut leaders, mut replies, mut rerouted) = (0, 0, 0);
+        for seed in seeds_of("GROUP_RUNS", GROUP_RUNS) {
+            match replicated::run_in_groups(seed, Defect::None) {
+                Ok(stats) => {
+                    (leaders, replies) = (leaders + stats.leaders, replies + stats.replies);
+                    rerouted += stats.rerouted;
+                }
+                Err(why) => panic!("replay with SEED={seed}: {why}"),
+            }
+        }
+        println!("{leaders} leaders, {replies} replies, {rerouted} of them by other groups");
+        assert!(rerouted > 0, "no client has asked another group");
+    }
+
+    #[test]
+    fn every_broken_node_of_groups_is_caught() {
+        assert_caught_once(GROUP_DEFECTS, CANARY_RUNS, |seed, defect| {
+            replicated::run_in_groups(seed, defect).map(drop)
+        });
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Owns    the connections and their buffers; every answer is looked at, and a wrong one ends the run.
 //! Rule    a closed loop: a connection's next wave begins after the last reply of its wave.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ pub(crate) struct Step {
 /// Work for all connections together: for each key, each step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work<'a> {
-    /// The steps for one key, in order.
+    /// The steps for one key, in order; those of several groups one behind the other.
     pub(crate) steps: &'a [Step],
     /// The number of the first key.
     pub(crate) first: u64,
@@ -49,9 +50,15 @@ pub(crate) struct Generator {
     lanes: Vec<Lane>,
     /// Whether every answer is `+OK`, as that of a server without a store.
     is_deaf: bool,
+    /// Groups of slots that the connections are shared out to.
+    groups: usize,
+    /// The time between the beginnings of two waves; zero: each begins when a connection is free.
+    every: Duration,
 }
 
 struct Lane {
+    /// Its group of slots.
+    group: usize,
     stream: TcpStream,
     output: Vec<u8>,
     sent: usize,
@@ -68,18 +75,30 @@ struct Lane {
 
 impl Generator {
     pub(crate) fn new(server: &Running, connections: usize, is_deaf: bool) -> io::Result<Self> {
+        Ok(Self { is_deaf, ..Self::of_groups(server, connections, 1)? })
+    }
+
+    /// The first group is at the port of the server, and each further one at the next port.
+    pub(crate) fn of_groups(server: &Running, connections: usize, groups: usize) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut lanes = Vec::with_capacity(connections);
         for index in 0..connections {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port));
+            let group = index % groups;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port + group as u16));
             let stream = std::net::TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             let mut stream = TcpStream::from_std(stream);
             poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
-            lanes.push(Lane::new(stream));
+            lanes.push(Lane::new(stream, group));
         }
-        Ok(Self { poll, events: Events::with_capacity(connections.max(1)), lanes, is_deaf })
+        let events = Events::with_capacity(connections.max(1));
+        Ok(Self { poll, events, lanes, is_deaf: false, groups, every: Duration::ZERO })
+    }
+
+    /// Begins waves at fixed times from now on, so many in a second, if a connection is free.
+    pub(crate) fn paced(self, rate: f64) -> Self {
+        Self { every: Duration::from_secs_f64(1.0 / rate), ..self }
     }
 
     /// Does the work; the server must have no other clients during the run.
@@ -87,30 +106,55 @@ impl Generator {
         let waves = work.keys.div_ceil(work.depth as u64);
         let cpu_before = server.cpu_time()?;
         let begun = Instant::now();
-        let mut turn = Turn { work, waves, next: 0, done: 0, is_deaf: self.is_deaf, latency: nanoseconds()? };
-        for lane in &mut self.lanes {
-            turn.begin(lane)?;
-        }
+        let mut turn = Turn {
+            work,
+            steps_each: work.steps.len() / self.groups,
+            waves,
+            next: 0,
+            done: 0,
+            is_deaf: self.is_deaf,
+            latency: nanoseconds()?,
+        };
+        let mut free: VecDeque<usize> = (0..self.lanes.len()).collect();
+        let mut last = begun;
         while turn.done < waves {
-            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
-            if self.events.is_empty() {
+            // Without a pace all that are free begin.
+            while let Some(at) = free.front().copied().filter(|_| turn.next < waves) {
+                let due = begun + self.every * u32::try_from(turn.next).map_err(io::Error::other)?;
+                if !self.every.is_zero() && due > Instant::now() {
+                    break;
+                }
+                free.pop_front();
+                turn.begin(&mut self.lanes[at], if self.every.is_zero() { Instant::now() } else { due })?;
+            }
+            // What is due within a millisecond is not slept for: a timer is no finer.
+            let is_idle = self.every.is_zero() || turn.next == waves || free.is_empty();
+            self.poll.poll(&mut self.events, Some(if is_idle { REPLY_TIMEOUT } else { Duration::ZERO }))?;
+            if self.events.is_empty() && (is_idle || last.elapsed() > REPLY_TIMEOUT) {
                 return Err(io::Error::other("the server has stopped answering"));
             }
             for event in &self.events {
-                turn.advance(&mut self.lanes[event.token().0])?;
+                last = Instant::now();
+                let lane = &mut self.lanes[event.token().0];
+                match turn.advance(lane)? {
+                    true if self.every.is_zero() && turn.next < waves => turn.begin(lane, last)?,
+                    true => free.push_back(event.token().0),
+                    false => {}
+                }
             }
         }
         let wall = begun.elapsed();
         // The server's work after its last reply belongs to the run, too.
         crate::machine::rest(SETTLING);
         let cpu = server.cpu_time()? - cpu_before;
-        Ok(Run { requests: waves * (work.depth * work.steps.len()) as u64, wall, cpu, latency: turn.latency })
+        Ok(Run { requests: waves * (work.depth * turn.steps_each) as u64, wall, cpu, latency: turn.latency })
     }
 }
 
 impl Lane {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: TcpStream, group: usize) -> Self {
         Self {
+            group,
             stream,
             output: Vec::with_capacity(BUFFER_BYTES),
             sent: 0,
@@ -137,6 +181,8 @@ impl Lane {
 
 struct Turn<'a> {
     work: &'a Work<'a>,
+    /// Steps of one group.
+    steps_each: usize,
     waves: u64,
     /// The first wave that no lane has taken.
     next: u64,
@@ -147,15 +193,16 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Gives the lane its next keys, if any are left.
-    fn begin(&mut self, lane: &mut Lane) -> io::Result<()> {
-        lane.awaited = 0;
-        if self.next == self.waves {
-            return Ok(());
-        }
-        (lane.wave, lane.step, lane.begun) = (self.next, 0, Instant::now());
+    /// Gives the lane its next keys, which count from this time on.
+    fn begin(&mut self, lane: &mut Lane, begun: Instant) -> io::Result<()> {
+        (lane.wave, lane.step, lane.begun) = (self.next, 0, begun);
         self.next += 1;
         self.send(lane)
+    }
+
+    /// What the lane is to send, and to be answered.
+    fn step(&self, lane: &Lane) -> &Step {
+        &self.work.steps[lane.group * self.steps_each + lane.step]
     }
 
     fn send(&self, lane: &mut Lane) -> io::Result<()> {
@@ -163,14 +210,14 @@ impl Turn<'_> {
         lane.sent = 0;
         let first = self.work.first + lane.wave * self.work.depth as u64;
         for n in first..first + self.work.depth as u64 {
-            self.work.steps[lane.step].request.write(n, &mut lane.output);
+            self.step(lane).request.write(n, &mut lane.output);
         }
-        lane.awaited = self.work.depth * self.work.steps[lane.step].answers.len();
+        lane.awaited = self.work.depth * self.step(lane).answers.len();
         lane.flush()
     }
 
-    /// Writes pending output, and reads available input.
-    fn advance(&mut self, lane: &mut Lane) -> io::Result<()> {
+    /// Writes pending output, and reads available input. Returns whether the wave has ended.
+    fn advance(&mut self, lane: &mut Lane) -> io::Result<bool> {
         lane.flush()?;
         loop {
             let room = lane.input.len() - lane.filled;
@@ -178,21 +225,22 @@ impl Turn<'_> {
                 Ok(0) => return Err(io::Error::other("the server has closed a connection")),
                 Ok(count) => {
                     lane.filled += count;
-                    self.take(lane)?;
                     // A short read means that the socket is empty; the next event reports more.
-                    if count < room {
-                        return Ok(());
+                    let has_ended = self.take(lane)?;
+                    if has_ended || count < room {
+                        return Ok(has_ended);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn take(&mut self, lane: &mut Lane) -> io::Result<()> {
+    /// Takes the answers that are there. Returns whether the wave has ended.
+    fn take(&mut self, lane: &mut Lane) -> io::Result<bool> {
         let mut at = 0;
-        let wanted = &self.work.steps[lane.step].answers;
+        let wanted = &self.step(lane).answers;
         while let Some((answer, length)) = wire::answer(&lane.input[at..lane.filled])? {
             let wanted = wanted[(wanted.len() - lane.awaited % wanted.len()) % wanted.len()];
             let is_right = if self.is_deaf { answer == Answer::Simple } else { answer == wanted };
@@ -206,15 +254,16 @@ impl Turn<'_> {
         lane.input.copy_within(at..lane.filled, 0);
         lane.filled -= at;
         if lane.awaited > 0 {
-            return Ok(());
+            return Ok(false);
         }
         lane.step += 1;
-        if lane.step < self.work.steps.len() {
-            return self.send(lane);
+        if lane.step < self.steps_each {
+            self.send(lane)?;
+            return Ok(false);
         }
         record(&mut self.latency, lane.begun);
         self.done += 1;
-        self.begin(lane)
+        Ok(true)
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) again: bool,
     /// Whether to measure clusters, and nothing else.
     pub(crate) replicated: bool,
+    /// Whether to measure groups of slots, and nothing else.
+    pub(crate) groups: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,14 +129,15 @@ const SMOKE: Scale = Scale {
 };
 
 pub(crate) const USAGE: &str = "\
-cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated]
+cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated | --groups]
 
   --quick        ten minutes instead of three quarters of an hour, and figures as rough
   --only LOAD    only loads whose name holds LOAD
   --servers A,B  only these servers; see the table in benches/compare/servers.rs
   --out DIR      where results.json, table.md and plot.svg go [default: target/compare]
   --again        only the loads that are run replace what DIR has of this very race
-  --replicated   locks that outlive a machine, on etcd, Redis with a replica and ZooKeeper; takes the feature etcd";
+  --replicated   locks that outlive a machine, on etcd, Redis with a replica and ZooKeeper; takes the feature etcd
+  --groups       locks on etcd in 1, 4, 8 and 16 groups of slots; takes the feature etcd";
 
 impl Options {
     /// Reads the arguments of the program. Without `--bench`, which cargo adds, it runs as a test.
@@ -146,6 +149,7 @@ impl Options {
             out: "target/compare".into(),
             again: false,
             replicated: false,
+            groups: false,
         };
         let (mut is_bench, mut arguments) = (false, arguments.into_iter());
         while let Some(argument) = arguments.next() {
@@ -154,6 +158,7 @@ impl Options {
                 "--bench" => is_bench = true,
                 "--again" => options.again = true,
                 "--replicated" => options.replicated = true,
+                "--groups" => options.groups = true,
                 "--quick" => options.scale = QUICK,
                 "--only" => options.only = Some(value()?),
                 "--out" => options.out = value()?.into(),

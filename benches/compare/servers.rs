@@ -235,7 +235,12 @@ fn await_line(log: &mut impl BufRead, words: &str) -> io::Result<()> {
 impl Running {
     /// A connection that waits for its answers.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        self.connect_to(0)
+    }
+
+    /// Like [`Self::connect`], to the port of a group of slots.
+    pub(crate) fn connect_to(&self, group: usize) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port + group as u16))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(stream)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
@@ -132,6 +132,85 @@ fn a_slot_of_another_group_is_where_moved_says() {
         assert!(described.lines().any(|line| line.starts_with(&start)), "{start}: {described}");
     }
     assert_eq!(described.matches("myself").count(), 1, "{described}");
+}
+
+/// A client that does not know MOVED, and sends its requests again, as they are: it is told so each time, and nothing happens.
+#[test]
+#[ignore = "needs etcd"]
+fn a_client_that_ignores_moved_changes_nothing() {
+    let etcd = Etcd::start_one(&[]);
+    let nodes = sharing(&etcd, 1, 3);
+    let first = nodes[0].address().port();
+    let moved = format!("MOVED 15495 127.0.0.1:{}", first + 2);
+    let mut link = Link::to(([127, 0, 0, 1], first).into()).expect("a leader");
+    let mut said = |words: &[&str]| link.ask(words).expect("an answer");
+    let is_moved = |answer: &OwnedFrame| answer.as_str() == Some(moved.as_str());
+    for _ in 0..100 {
+        for words in [
+            &["LOCK.ACQUIRE", "a", "me", "LEASE", "60000"][..],
+            &["LOCK.ACQUIRE", "a", "me", "LEASE", "60000", "WAIT", "1000"],
+            &["SET", "a", "me", "NX", "PX", "60000"],
+            &["LOCK.RELEASE", "a", "me"],
+            &["BLPOP", "a", "0"],
+        ] {
+            let answer = said(words);
+            assert!(is_moved(&answer), "{words:?}: {answer:?}");
+        }
+    }
+    assert_eq!(said(&["MULTI"]).as_str(), Some("OK"));
+    assert!(is_moved(&said(&["SET", "a", "me"])));
+    let aborted = said(&["EXEC"]);
+    assert!(aborted.as_str().is_some_and(|text| text.starts_with("EXECABORT")), "{aborted:?}");
+    assert_eq!(said(&["PING"]).as_str(), Some("PONG"), "the connection stays");
+    assert_eq!(ask(first + 2, &["EXISTS", "a"]), Some(OwnedFrame::Integer(0)));
+    assert_eq!(acquire(first + 2, "a"), Some(1), "the first token of the group");
+}
+
+/// Of three nodes with two groups one leads nothing. Its ports are those of the leaders, and it may follow them.
+#[test]
+#[ignore = "needs etcd"]
+fn a_node_more_than_groups_stands_by() {
+    const GROUPS: u16 = 2;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 3, GROUPS);
+    let ports = |node: &Node| node.address().port()..node.address().port() + GROUPS;
+    let leads = |node: &Node| leaders(node.address().port()).values().any(|at| ports(node).contains(at));
+    let idle = nodes.iter().find(|node| !leads(node)).expect("a node more than groups").address().port();
+    let locks = ["lock:1", "lock:2", "lock:3"];
+    let tokens = locks.map(|lock| acquire(idle, lock).expect("a free lock"));
+    let lost = nodes.iter().position(leads).expect("a leader");
+    nodes[lost].signal(Signal::SIGKILL);
+    wait_until("leaders for both groups", || {
+        let now = leaders(idle);
+        now.len() == usize::from(GROUPS) && now.values().all(|port| !ports(&nodes[lost]).contains(port))
+    });
+    for (lock, token) in locks.iter().zip(tokens) {
+        wait_until("the lock where it was moved", || acquire(idle, lock) == Some(token));
+    }
+}
+
+/// How long what was taken over is watched: for longer than a node is listed that has ended.
+const WATCHED: Duration = Duration::from_secs(12);
+
+/// The list of the nodes still has the one that has ended, which was to lead these groups.
+#[test]
+#[ignore = "needs etcd"]
+fn no_group_is_handed_over_to_a_node_that_has_ended() {
+    const GROUPS: u16 = 2;
+    let etcd = Etcd::start_one(&[]);
+    let mut nodes = sharing(&etcd, 2, GROUPS);
+    let (stays, ended) = (nodes[0].address().port(), nodes[1].address().port());
+    nodes[1].signal(Signal::SIGKILL);
+    let is_taken_over = || {
+        let now = leaders(stays);
+        now.len() == usize::from(GROUPS) && now.values().all(|port| !(ended..ended + GROUPS).contains(port))
+    };
+    wait_until("the other node in its place", is_taken_over);
+    let epochs = || (stays..stays + GROUPS).map(epoch).collect::<Vec<_>>();
+    let (begun, before) = (Instant::now(), epochs());
+    while begun.elapsed() < WATCHED {
+        assert_eq!(epochs(), before, "after {:?}", begun.elapsed());
+    }
 }
 
 /// A replica of Redis refuses reads before READONLY, and may be late after it. A standby has nothing to read.

@@ -153,6 +153,8 @@ pub(super) struct Client {
     is_replicated: bool,
     /// Whether it only reads keys of all clients.
     pub(super) is_reader: bool,
+    /// What the names of its keys end with.
+    tag: String,
 }
 
 /// What all clients have been told.
@@ -171,9 +173,9 @@ impl Told {
 }
 
 impl Client {
-    /// A client of several servers.
-    pub(super) fn of_replicas(is_reader: bool) -> Self {
-        Self { is_replicated: true, is_reader, ..Self::default() }
+    /// A client of several servers. The names of its keys end with `tag`.
+    pub(super) fn of_replicas(is_reader: bool, tag: &str) -> Self {
+        Self { is_replicated: true, is_reader, tag: tag.to_owned(), ..Self::default() }
     }
 
     /// For how long it believes in a lease.
@@ -246,9 +248,14 @@ impl Client {
         let also = if self.is_replicated { Kind::Session } else { Kind::Plain };
         let kind = rng.pick(&[Kind::Plain, Kind::Hash, Kind::Native, also]);
         let named = if kind == Kind::Session { Kind::Native } else { kind };
-        let key = format!("{named:?}:{}", rng.below(LOCKS));
+        let key = format!("{named:?}:{}{}", rng.below(LOCKS), self.tag);
         let lease_ms = if kind == Kind::Session { rng.pick(&[0, 0, 300, 2_000]) } else { lease(rng) };
         Op::Acquire { kind, key, owner: format!("{who}-{}", self.owners), lease_ms }
+    }
+
+    /// Whether it has a lock for as long as its connection is open.
+    pub(super) fn has_session(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.kind == Kind::Session)
     }
 
     /// Its connection has ended.
@@ -277,6 +284,7 @@ impl Client {
     }
 
     fn words(&self, who: usize, op: &Op, rng: &mut Rng) -> Vec<String> {
+        let tag = &self.tag;
         let line = match op {
             Op::Acquire { kind: Kind::Plain, key, owner, lease_ms } => {
                 format!("SET {key} {owner} NX PX {lease_ms}")
@@ -293,9 +301,9 @@ impl Client {
             Op::Acquire { kind: Kind::Native, key, owner, lease_ms } => {
                 format!("LOCK.ACQUIRE {key} {owner} LEASE {lease_ms}")
             }
-            Op::Count { counter } => format!("INCR counter:{counter}"),
-            Op::Share { register, value: None } => format!("GET shared:{register}"),
-            Op::Share { register, value: Some(value) } => format!("SET shared:{register} {value}"),
+            Op::Count { counter } => format!("INCR counter:{counter}{tag}"),
+            Op::Share { register, value: None } => format!("GET shared:{register}{tag}"),
+            Op::Share { register, value: Some(value) } => format!("SET shared:{register}{tag} {value}"),
             Op::Write { value: None, .. } => format!("DEL register:{who}"),
             Op::Write { value: Some(value), lease_ms: None } => format!("SET register:{who} {value}"),
             Op::Write { value: Some(value), lease_ms: Some(lease_ms) } => {

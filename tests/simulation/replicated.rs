@@ -1,4 +1,5 @@
-//! Nodes that serve one set of locks in turn: the real engine, log, recovery and replication on a model of etcd.
+//! Nodes that serve one set of locks in turn: the real engine, log, recovery and replication on a model of etcd. Or several
+//! groups of slots, each a set of locks with a term, a log and a part of the clients of its own: see [`groups`].
 //!
 //! Faults  kills and pauses of nodes; nodes that are cut from etcd while clients reach them, from clients, or from both; an
 //!         etcd that answers nobody; transactions that are late, lost, refused or there twice, and answers that are lost;
@@ -10,7 +11,9 @@
 //!         reads and writes of every key are linearizable; once the faults have ended, requests are answered.
 //! Time    real time is an event queue. One thread runs at a time: that of the world, or that of one node.
 
+mod clients;
 mod faults;
+mod groups;
 mod laws;
 
 use std::collections::BTreeMap;
@@ -24,28 +27,33 @@ use redlatch_core::engine::Engine;
 use redlatch_core::journal::log::{Log, Owed};
 use redlatch_core::journal::recovery::{Found, Resume};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
+use redlatch_core::replication::balance::Balance;
 use redlatch_core::replication::cluster::Keys;
 use redlatch_core::replication::etcd::{EtcdError, Transaction};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::state::clients::Client as Peer;
 use redlatch_core::state::lock_sessions::RestoredLock;
 use redlatch_core::state::settings::Settings;
+use redlatch_core::state::slot_groups::SlotGroup;
 use redlatch_proto::clock::{Clock, LockTime, Now};
 use redlatch_proto::resp::Request as Words;
 
-use super::crash_clients::{Client, Hold, Op, REGISTERS, Told};
+pub(super) use groups::GROUP_DEFECTS;
+use groups::Group;
+
+use super::crash_clients::Client;
 use super::crash_server::{Connection, Server, ServerClock, passed_ms};
-use super::linearizable::Operation;
-use super::parts::{State, standing};
+use super::parts::standing;
 use super::replicated_etcd::{Near, Store, Turn, Wake};
 use super::replicated_node::{self, PREFIX};
 use crate::support::interpreter::INTERPRETER;
 use crate::support::rng::Rng;
 
+/// Clients of each group.
 const CLIENTS: usize = 6;
 /// How many of them only read.
 const READERS: usize = 2;
-const NODES: usize = 3;
+const MACHINES: usize = 3;
 /// How long the log stands still before another node takes over.
 pub(super) const TAKEOVER_MS: u64 = 1_000;
 /// How long one run lasts, in milliseconds of real time, and how long faults begin.
@@ -65,6 +73,8 @@ const RESTORE_RUN_MS: u64 = 48_000;
 const OPERATOR_EVERY_MS: u64 = 500;
 /// How long nothing is granted at most at the end of such a run: what a client holds that has gone away.
 const GRANTLESS_MS_MAX: u64 = 9_000;
+/// How long most things take between a node and an etcd that is near, at most.
+const QUIET_WAY_MS_MAX: u64 = 10;
 /// Real time at the beginning of a run.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 /// How long a reply is on its way at most.
@@ -94,6 +104,14 @@ pub(super) enum Defect {
     ReadsWithoutProof,
     /// A leader that another node may have replaced leaves the connections of sessions open.
     KeepsSessions,
+    /// A leader answers for every group.
+    IgnoresSlots,
+    /// A leader goes on answering for a group that it has lost.
+    KeepsLostGroup,
+    /// A node tells clients that the groups of others are its own.
+    NamesItself,
+    /// A leader refuses all requests while that of another group does not answer.
+    NeedsAllGroups,
 }
 
 /// Those that show where etcd is restored.
@@ -162,7 +180,7 @@ enum Job {
     Wake(usize, Option<Wake>),
 }
 
-/// A node, and its process.
+/// A node in one group, and its thread. Those of a machine are one process, in the order of the groups.
 struct Node {
     turn: Option<Turn>,
     incarnation: u64,
@@ -170,7 +188,7 @@ struct Node {
     wait: u64,
     is_pausing: bool,
     faster_ppm: i64,
-    /// Until when it is stopped, as by SIGSTOP, and cut from etcd.
+    /// Until when its machine is stopped, as by SIGSTOP, and cut from etcd.
     paused_until_ms: u64,
     cut_until_ms: u64,
     /// Until when all is late between it and etcd.
@@ -179,10 +197,14 @@ struct Node {
     hidden_until_ms: u64,
     /// Whether it is to end in good order.
     stops: bool,
+    /// When it was to lead its group last, of all nodes.
+    first_ms: u64,
+    /// Whether its server goes on though its term has ended.
+    is_kept: bool,
     leader: Option<(u64, Server)>,
     memory: Memory,
     /// Which connection of each client its server has.
-    open: [Option<Link>; CLIENTS],
+    open: Vec<Option<Link>>,
 }
 
 /// The nodes, their clients and etcd.
@@ -202,20 +224,22 @@ pub(super) struct World {
     /// How long most things take between a node and etcd.
     way_ms_max: u64,
     nodes: Vec<Node>,
+    /// What the process of each machine knows of the leaders, if there are several groups.
+    slots: Vec<Vec<SlotGroup>>,
+    groups: Vec<Group>,
+    balance: Balance,
+    /// Whether etcd is near and loses nothing, but for machines that a fault hits.
+    is_quiet: bool,
     /// Processes that were killed, whose threads have not ended.
     killed: Vec<Turn>,
     leaders: u64,
     clients: Vec<Client>,
     links: Vec<Option<Link>>,
+    /// The nodes that the clients were told of by MOVED.
+    routes: Vec<Option<usize>>,
     connections: u64,
-    told: Told,
-    /// The histories of the shared keys, and the operations of the clients in them that have no reply.
-    histories: [Vec<Operation>; REGISTERS],
+    /// The operations of the clients in the histories of the shared keys that have no reply.
     open: Vec<Option<(usize, usize)>>,
-    /// The state of the last leader at its end, if all of it was committed; and its clock.
-    state: Option<State>,
-    clock: Option<Arc<ServerClock>>,
-    answered_ms: u64,
     stats: Stats,
 }
 
@@ -226,6 +250,8 @@ pub(super) type WorldHandle = Arc<Mutex<World>>;
 pub(super) struct Stats {
     pub(super) leaders: u64,
     pub(super) replies: u64,
+    /// Replies that sent a client to another node.
+    pub(super) rerouted: u64,
     /// When a client was granted a lock or an extension last.
     pub(super) granted_ms: u64,
     /// Keys of etcd in the end.
@@ -235,6 +261,11 @@ pub(super) struct Stats {
 /// Runs one world. Returns what has happened, or the first broken law.
 pub(super) fn run(seed: u64, defect: Defect) -> Result<Stats, String> {
     run_world(World::new(seed, defect))
+}
+
+/// Runs one world of several groups.
+pub(super) fn run_in_groups(seed: u64, defect: Defect) -> Result<Stats, String> {
+    run_world(World::in_groups(seed, defect, 2 + seed as usize % 3))
 }
 
 /// Runs one world in which etcd is restored.
@@ -297,23 +328,35 @@ fn run_world(world: World) -> Result<Stats, String> {
 
 impl World {
     fn new(seed: u64, defect: Defect) -> Self {
+        Self::in_groups(seed, defect, 1)
+    }
+
+    fn in_groups(seed: u64, defect: Defect, count: usize) -> Self {
         let mut rng = Rng::new(seed);
-        let nodes = (0..NODES).map(|_| Node {
+        let mut faster_ppm = || rng.below_u64(2 * FASTER_PPM_MAX) as i64 - FASTER_PPM_MAX as i64;
+        let rates: Vec<i64> = (0..MACHINES).map(|_| faster_ppm()).collect();
+        let clients = CLIENTS * count;
+        let nodes = rates.iter().flat_map(|rate| std::iter::repeat_n(*rate, count)).map(|faster_ppm| Node {
             turn: None,
             incarnation: 0,
             wait: 0,
             is_pausing: false,
-            faster_ppm: rng.below_u64(2 * FASTER_PPM_MAX) as i64 - FASTER_PPM_MAX as i64,
+            faster_ppm,
             paused_until_ms: 0,
             cut_until_ms: 0,
             slow_until_ms: 0,
             hidden_until_ms: 0,
             stops: false,
+            first_ms: 0,
+            is_kept: false,
             leader: None,
             memory: Memory::default(),
-            open: [None; CLIENTS],
+            open: vec![None; clients],
         });
         let nodes = nodes.collect();
+        let groups = Group::all(count);
+        let client = |who: usize| Client::of_replicas(who % CLIENTS < READERS, &groups[who / CLIENTS].tag);
+        let of_clients = (0..clients).map(client).collect();
         let way_ms_max = rng.pick(&[4, 4, 30, 100]);
         let mut world = Self {
             defect,
@@ -329,21 +372,24 @@ impl World {
             run_ms: RUN_MS,
             way_ms_max,
             nodes,
+            slots: vec![SlotGroup::all(count as u16); MACHINES],
+            groups,
+            balance: Balance::new(count as u16),
+            is_quiet: false,
             killed: Vec::new(),
             leaders: 0,
-            clients: (0..CLIENTS).map(|who| Client::of_replicas(who < READERS)).collect(),
-            links: vec![None; CLIENTS],
+            clients: of_clients,
+            links: vec![None; clients],
+            routes: vec![None; clients],
             connections: 0,
-            told: Told::default(),
-            histories: Default::default(),
-            open: vec![None; CLIENTS],
-            state: None,
-            clock: None,
-            answered_ms: BEGIN_MS,
+            open: vec![None; clients],
             stats: Stats::default(),
         };
-        (0..NODES).for_each(|node| world.schedule(0, Event::Start(node)));
-        (0..CLIENTS).for_each(|who| world.schedule(0, Event::Act(who)));
+        if count > 1 && world.rng.one_in(2) {
+            (world.is_quiet, world.way_ms_max) = (true, QUIET_WAY_MS_MAX);
+        }
+        (0..world.nodes.len()).for_each(|node| world.schedule(0, Event::Start(node)));
+        (0..clients).for_each(|who| world.schedule(0, Event::Act(who)));
         world.schedule(1_000, Event::Fault);
         world
     }
@@ -452,7 +498,7 @@ impl World {
                 let transaction = (transaction, self.restores);
                 let timeout = Err(EtcdError::Unknown("a time-out".to_owned()));
                 self.schedule(TIMEOUT_MS, Event::Answer(node, number, timeout));
-                if self.rng.one_in(12) {
+                if !self.is_quiet && self.rng.one_in(12) {
                     let delay_ms = self.rng.below_u64(2_500);
                     self.schedule(delay_ms, Event::Request(node, number, transaction.clone()));
                 }
@@ -474,10 +520,14 @@ impl World {
             return Some(self.rng.below_u64(4));
         }
         let cut_ms = self.nodes[node].cut_until_ms.saturating_sub(self.now_ms());
+        let is_slow = self.nodes[node].slow_until_ms > self.now_ms();
+        if self.is_quiet && cut_ms == 0 && !is_slow {
+            return Some(self.rng.below_u64(self.way_ms_max));
+        }
         if self.rng.one_in(if cut_ms > 0 { 2 } else { 100 }) {
             return None;
         }
-        let is_late = self.nodes[node].slow_until_ms > self.now_ms() || self.rng.one_in(12);
+        let is_late = is_slow || self.rng.one_in(12);
         let way_ms = if is_late { LATE_MS_MAX } else { self.way_ms_max };
         Some(cut_ms + self.rng.below_u64(way_ms))
     }
@@ -516,11 +566,12 @@ impl World {
     }
 
     fn request(&mut self, node: usize, wait: u64, transaction: &Transaction) {
-        let answer = if self.rng.one_in(200) && !self.is_calm() {
+        let answer = if !self.is_quiet && self.rng.one_in(200) && !self.is_calm() {
             Err(EtcdError::Refused("no space".to_owned()))
         } else {
             Ok(self.store.apply(transaction))
         };
+        self.note_epoch(node);
         if let Some(delay_ms) = self.way_ms(node) {
             self.schedule(delay_ms, Event::Answer(node, wait, answer));
         }
@@ -531,7 +582,7 @@ impl World {
         self.nodes[node].leader.as_mut().map(|(_, server)| server)
     }
 
-    /// Whether a node is to end in good order.
+    /// Whether a node is to end its term in good order.
     pub(super) fn stops(&mut self, node: usize) -> bool {
         std::mem::take(&mut self.nodes[node].stops)
     }
@@ -542,49 +593,6 @@ impl World {
         let copied = server.keyspace().copy(cursor, server.now().lock);
         server.log.write();
         copied
-    }
-
-    fn act(&mut self, who: usize) {
-        if self.clients[who].request.is_some() {
-            return;
-        }
-        let is_open = |link: &Link| {
-            let leader = self.nodes[link.node].leader.as_ref();
-            leader.is_some_and(|(number, _)| *number == link.leader)
-        };
-        let open = self.links[who].filter(is_open);
-        let now_ms = self.now_ms();
-        if open.is_none() {
-            self.clients[who].lose_session(now_ms);
-        }
-        let Some(link) = open.or_else(|| self.connect(who)) else {
-            return self.schedule_within(150, Event::Act(who));
-        };
-        self.links[who] = Some(link);
-        self.clients[who].act(who, now_ms, &self.told, &mut self.rng);
-        let Some(request) = &self.clients[who].request else {
-            let delay_ms = 20 + self.rng.below_u64(400);
-            return self.schedule(delay_ms, Event::Act(who));
-        };
-        if let Op::Share { register, value } = request.op {
-            let history = &mut self.histories[register];
-            self.open[who] = Some((register, history.len()));
-            history.push(Operation { is_write: value.is_some(), value, from: self.scheduled, to: None });
-        }
-        self.schedule_within(5, Event::Arrive(who, link));
-        let patience_ms = 1_200 + self.rng.below_u64(2_500);
-        self.schedule(patience_ms, Event::GiveUp(who, link, now_ms));
-    }
-
-    /// Opens a connection to some node, if it leads.
-    fn connect(&mut self, who: usize) -> Option<Link> {
-        let node = self.rng.below(NODES);
-        if self.nodes[node].hidden_until_ms > self.now_ms() && !self.clients[who].is_reader {
-            return None;
-        }
-        let leader = self.nodes[node].leader.as_ref()?.0;
-        self.connections += 1;
-        Some(Link { node, leader, number: self.connections })
     }
 
     /// The server at the other end of a connection.
@@ -602,8 +610,14 @@ impl World {
         if let Some(other) = self.nodes[link.node].open[who].filter(|other| *other != link) {
             self.close(who, other);
         }
+        let is_refused = self.misses_group();
         let Some(server) = self.server_of(link) else { return };
         let connection = &mut server.connections[who];
+        if is_refused {
+            connection.output = "-CLUSTERDOWN The cluster is down\r\n".to_owned();
+            self.nodes[link.node].open[who] = Some(link);
+            return self.schedule_within(3, Event::Flush(link.node, link.leader));
+        }
         let words: Vec<&[u8]> = request.words.iter().map(|word| word.as_bytes()).collect();
         let (mut batch, mut out) = (server.engine.batch(), Vec::new());
         server.engine.execute(&mut connection.session, Words::listed(&words), &mut batch, &mut out);
@@ -632,12 +646,12 @@ impl World {
     /// Sends the replies that may leave.
     pub(super) fn leave(&mut self, node: usize) {
         let (boot_ms, defect) = (self.boot_ms(node), self.defect);
-        let open = self.nodes[node].open;
-        let Some((_, server)) = &mut self.nodes[node].leader else { return };
+        let Node { leader: Some((_, server)), open, is_kept, .. } = &mut self.nodes[node] else { return };
         let mut left = Vec::new();
         for (who, connection) in server.connections.iter_mut().enumerate() {
             let owed = match defect {
                 Defect::AnswersBeforeCommit => Owed::default(),
+                Defect::KeepsLostGroup if *is_kept => Owed::default(),
                 Defect::ReadsWithoutProof => Owed { proven: 0, ..connection.owed },
                 _ => connection.owed,
             };
@@ -660,7 +674,7 @@ impl World {
             return;
         }
         let now_ms = self.now_ms();
-        for node in 0..NODES {
+        for node in 0..self.nodes.len() {
             let boot_ms = self.boot_ms(node);
             let Node { leader: Some((_, server)), open, paused_until_ms, .. } = &self.nodes[node] else {
                 continue;
@@ -695,68 +709,6 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, who: usize, link: Link, reply: &str) {
-        if self.links[who] != Some(link) || self.clients[who].request.is_none() {
-            return;
-        }
-        let now_ms = self.now_ms();
-        (self.answered_ms, self.stats.replies) = (now_ms, self.stats.replies + 1);
-        if let Some((register, index)) = self.open[who].take() {
-            let operation = &mut self.histories[register][index];
-            operation.to = (!reply.starts_with('-')).then_some(self.scheduled);
-            if !operation.is_write {
-                operation.value = reply.split("\r\n").nth(1).and_then(|value| value.parse().ok());
-            }
-        }
-        match self.clients[who].hear(reply, now_ms, &mut self.told) {
-            Ok(Some(hold)) => self.believe(who, &hold),
-            Ok(None) => {}
-            // What was counted since the snapshot is lost.
-            Err(why) if self.restores > 0 && why.starts_with("counter") => {}
-            Err(why) => self.broken = Some(format!("client {who}: {why}")),
-        }
-        self.schedule_within(120, Event::Act(who));
-    }
-
-    /// A client believes in a lock from now on: no other does.
-    fn believe(&mut self, who: usize, hold: &Hold) {
-        let now_ms = self.now_ms();
-        self.stats.granted_ms = now_ms - BEGIN_MS;
-        let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
-        let theirs = others.filter_map(|(other, client)| Some((other, client.hold.as_ref()?)));
-        let other = { theirs }.find(|(_, theirs)| theirs.key == hold.key && theirs.until_ms >= now_ms);
-        if let Some((other, theirs)) = other {
-            self.broken = Some(format!("client {who} has {hold:?}, and client {other} {theirs:?}"));
-        }
-    }
-
-    fn give_up(&mut self, who: usize, link: Link, sent_ms: u64) {
-        let waits = self.clients[who].request.as_ref().is_some_and(|request| request.sent_ms == sent_ms);
-        if waits && self.links[who] == Some(link) {
-            self.schedule_within(3, Event::Close(who, link));
-            self.lose(who);
-        }
-    }
-
-    /// The connection of a client is gone, and its request is not answered.
-    fn lose(&mut self, who: usize) {
-        (self.links[who], self.open[who], self.clients[who].request) = (None, None, None);
-        let now_ms = self.now_ms();
-        self.clients[who].lose_session(now_ms);
-        self.schedule_within(200, Event::Act(who));
-    }
-
-    fn reset(&mut self, who: usize, link: Link) {
-        if self.links[who] != Some(link) {
-            return;
-        }
-        // A reply that is on its way arrives.
-        match self.clients[who].request.as_ref().is_some_and(|request| request.is_answered) {
-            true => self.schedule(DELIVERY_MS_MAX, Event::Reset(who, link)),
-            false => self.lose(who),
-        }
-    }
-
     /// The server learns that the client has closed the connection.
     fn close(&mut self, who: usize, link: Link) {
         if self.nodes[link.node].open[who].take_if(|open| *open == link).is_none() {
@@ -771,11 +723,13 @@ impl World {
     /// A node does not lead any more.
     pub(super) fn term_ends(&mut self, node: usize) {
         let Some((leader, server)) = self.nodes[node].leader.take() else { return };
-        if leader == self.leaders {
+        self.note_leader(node, None);
+        let group = self.group_of(node);
+        if leader == self.groups[group].leader {
             let is_committed = !server.log.is_pending() && server.log.status().unsynced == 0;
-            self.state = is_committed.then(|| standing(server.keyspace(), server.now()));
+            self.groups[group].state = is_committed.then(|| standing(server.keyspace(), server.now()));
         }
-        for who in 0..CLIENTS {
+        for who in 0..self.clients.len() {
             if let Some(link) = self.links[who].filter(|link| (link.node, link.leader) == (node, leader)) {
                 self.schedule_within(3, Event::Reset(who, link));
             }
@@ -791,24 +745,33 @@ impl World {
         clock: Arc<ServerClock>,
         (found, resume, session_locks): (&Found, &Resume, Vec<RestoredLock>),
     ) {
-        if let Err(why) = self.check_start(&keyspace, clock.now(), found, resume) {
+        if let Err(why) = self.check_start(node, (&keyspace, clock.now()), found, resume) {
             self.broken = Some(format!("node {node}: {why}: {found:?}, {resume:?}"));
         }
         self.leaders += 1;
-        self.clock = Some(Arc::clone(&clock));
+        let group = self.group_of(node);
+        (self.groups[group].leader, self.groups[group].clock) = (self.leaders, Some(Arc::clone(&clock)));
         let shared = Shared::new(keyspace, Settings::default(), clock, self.leaders)
             .with_log(Arc::clone(&log))
             .with_interpreter(INTERPRETER);
+        let shared = match self.facts(node) {
+            Some(facts) => shared.with_cluster(facts),
+            None => shared,
+        };
         shared.registries.lock_sessions.restore(session_locks);
         if let Some((until, reason)) = resume.quarantine {
             shared.begin_quarantine(until, reason);
         }
         let engine = Engine::new(Arc::new(shared));
         let now = engine.shared().clock.now();
-        let connections = (0..CLIENTS).map(|_| connect(&engine, now)).collect();
+        let connections = (0..self.clients.len()).map(|_| connect(&engine, now)).collect();
         let server = Server { engine, log, connections, copy: None, is_sync_wanted: false };
-        self.nodes[node].leader = Some((self.leaders, server));
-        self.nodes[node].open = [None; CLIENTS];
+        let now_ms = self.now_ms();
+        let state = &mut self.nodes[node];
+        (state.leader, state.is_kept) = (Some((self.leaders, server)), false);
+        state.first_ms = now_ms;
+        state.open.fill(None);
+        self.note_leader(node, Some(node));
     }
 }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use redlatch_core::replication::cluster::{Member, Part};
 use redlatch_core::replication::etcd::{Answer, Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
 use redlatch_core::replication::restored::Memory;
 use redlatch_proto::clock::LockTime;
@@ -271,6 +272,24 @@ impl Port {
     /// What it remembers.
     pub(super) fn memory(&self) -> Memory {
         *self.world.lock().memory(self.node)
+    }
+
+    /// The group of the node.
+    pub(super) fn part(&self) -> Part {
+        self.world.lock().part_of(self.node)
+    }
+
+    /// Whether it is to lead its group, of all nodes.
+    pub(super) fn is_first(&self) -> bool {
+        self.world.lock().is_first(self.node)
+    }
+
+    /// Notes who leads, as etcd says.
+    pub(super) fn note_leader(&self, leader: Option<&Member>) {
+        if !self.is_dead() {
+            let node = leader.and_then(|leader| leader.id.split('-').next()?.parse().ok());
+            self.world.lock().note_leader(self.node, node);
+        }
     }
 
     /// Waits, or until the journal asks for a sync. Returns false if the node was killed.

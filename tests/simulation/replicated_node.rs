@@ -20,6 +20,8 @@ use super::replicated::{Defect, TAKEOVER_MS};
 use super::replicated_etcd::Port;
 
 pub(super) const PREFIX: &str = "locks/";
+/// The port of the first node.
+const PORT: usize = 7_000;
 /// How often a standby looks, and how often a leader commits without a request.
 const LOOK_EVERY_MS: u64 = 100;
 const HEARTBEAT_MS: u64 = 300;
@@ -30,9 +32,10 @@ const AGAIN_MS: u64 = 40;
 pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
     let mut id = [0; 20];
     id[..8].copy_from_slice(&incarnation.to_le_bytes());
-    let agreed = Agreed { takeover_ms: TAKEOVER_MS, databases: DATABASES, part: Part::default() };
+    let part = port.part();
+    let agreed = Agreed { takeover_ms: TAKEOVER_MS, databases: DATABASES, part };
     let cluster = loop {
-        match Cluster::join(&**port, Keys::under(PREFIX), agreed.clone(), id) {
+        match Cluster::join(&**port, keys(part), agreed.clone(), id) {
             Ok(cluster) => break cluster,
             Err(JoinError::Etcd(_)) => {}
             Err(error) => return port.fail(&error.to_string()),
@@ -41,11 +44,16 @@ pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
             return;
         }
     };
-    let member = Member { id: format!("{}-{incarnation}", port.node), addresses: Vec::new() };
+    let member =
+        Member { id: format!("{}-{incarnation}", port.node), addresses: vec![address_of(port.node)] };
     let mut standby = Standby::new(cluster.clone(), member.clone(), port.memory());
     loop {
+        standby.be_second(!port.is_first());
         let sight = standby.look(&**port, || port.boot());
         port.remember(*standby.memory());
+        if let Ok(sight) = &sight {
+            port.note_leader(sight.leader.as_ref());
+        }
         match sight {
             Ok(sight) if sight.is_due => {
                 // Without an answer, the next look tells.
@@ -68,6 +76,19 @@ pub(super) fn run(port: &Arc<Port>, incarnation: u64) {
             return;
         }
     }
+}
+
+/// The names of the keys of a group.
+pub(super) fn keys(part: Part) -> Keys {
+    match part.groups {
+        1 => Keys::under(PREFIX),
+        _ => Keys::under(&format!("{PREFIX}{}/", part.group)),
+    }
+}
+
+/// What a node announces.
+pub(super) fn address_of(node: usize) -> String {
+    format!("127.0.0.1:{}", PORT + node)
 }
 
 /// Restores what the log has, and serves until another node leads or the node is to stop.
@@ -135,6 +156,7 @@ fn keep(port: &Port, term: &Term, log: &Log, clock: &dyn Clock) -> bool {
         if !port.pause(pause_ms) {
             return false;
         }
+        port.world.lock().look_at_balance(port.node);
         if port.world.lock().stops(port.node) {
             log.write();
             port.world.lock().term_ends(port.node);
@@ -165,7 +187,7 @@ fn keep(port: &Port, term: &Term, log: &Log, clock: &dyn Clock) -> bool {
             }
             Err(SyncError::Sync(_)) => {
                 if !port.is_dead() {
-                    port.world.lock().term_ends(port.node);
+                    port.world.lock().term_fails(port.node);
                 }
                 return false;
             }

@@ -41,6 +41,16 @@ impl Template {
         Self { bytes, slots }
     }
 
+    /// The same request for keys that begin with this hash tag, which is as long as what they begin with otherwise.
+    #[must_use]
+    pub(crate) fn tagged(mut self, tag: &str) -> Self {
+        assert_eq!(tag.len(), KEY_HEAD.len());
+        for slot in &self.slots {
+            self.bytes[slot - KEY_HEAD.len()..*slot].copy_from_slice(tag.as_bytes());
+        }
+        self
+    }
+
     pub(crate) fn then(mut self, next: &Self) -> Self {
         self.slots.extend(next.slots.iter().map(|slot| slot + self.bytes.len()));
         self.bytes.extend_from_slice(&next.bytes);

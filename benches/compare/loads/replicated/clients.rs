@@ -70,9 +70,9 @@ impl Cluster {
                 requests(running, &self.processes, what, (scale.locks_each, Some(wait_for_replica)))
             }
             Clients::Redis { running, has_replica: false } => {
-                let before = commits(running)?;
+                let before = commits(running, 0)?;
                 let turn = requests(running, &self.processes, what, (scale.locks_each, None))?;
-                let after = commits(running)?;
+                let after = commits(running, 0)?;
                 let commit = (after.1 - before.1) / (after.0 - before.0) / 1e3;
                 Ok(Turn { commit: Some(commit), ..turn })
             }
@@ -119,9 +119,9 @@ fn wait_for_replica(step: &mut Step) {
     step.answers.push(Answer::Integer(1));
 }
 
-/// How many commits redlatch has done, and the microseconds that they took.
-fn commits(running: &Running) -> io::Result<(f64, f64)> {
-    let (text, _) = running.ask(&mut running.connect()?, &["CLUSTER", "INFO"])?;
+/// How many commits redlatch has done in a group, and the microseconds that they took.
+pub(super) fn commits(running: &Running, group: usize) -> io::Result<(f64, f64)> {
+    let (text, _) = running.ask(&mut running.connect_to(group)?, &["CLUSTER", "INFO"])?;
     let text = String::from_utf8_lossy(&text);
     let field = |name: &str| {
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok());

@@ -73,7 +73,7 @@ fn etcd(_: &Options) -> io::Result<Cluster> {
 }
 
 /// Returns the members, their endpoints, and name and version.
-fn start_etcd(name: &str) -> io::Result<(Vec<Process>, String, String)> {
+pub(super) fn start_etcd(name: &str) -> io::Result<(Vec<Process>, String, String)> {
     let program = servers::in_path("etcd").ok_or_else(|| io::Error::other("no etcd in the path"))?;
     let version = machine::said_by(&program.to_string_lossy(), &["--version"]).unwrap_or_default();
     let folder = new_folder(name)?;
@@ -124,7 +124,7 @@ fn curator(_: &Options) -> io::Result<Cluster> {
     Ok(Cluster { about: "ZooKeeper 3.9.3, Curator 5.9.0".to_owned(), clients, processes })
 }
 
-fn server(name: &str, options: &Options) -> io::Result<Server> {
+pub(super) fn server(name: &str, options: &Options) -> io::Result<Server> {
     let (found, missing) = servers::find(options);
     let server = found.into_iter().find(|server| server.row.name == name);
     let reason = missing.into_iter().find(|(missing, _)| missing == name).map(|(_, reason)| reason);

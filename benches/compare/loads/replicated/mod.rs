@@ -7,6 +7,7 @@
 
 mod clients;
 mod clusters;
+pub(crate) mod groups;
 
 use crate::options::Options;
 use crate::results::Results;

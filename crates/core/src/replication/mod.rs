@@ -6,6 +6,7 @@
 //!         believes by its clock decides about a write.
 //! Time    comes in as an argument.
 
+pub mod balance;
 pub mod cluster;
 pub mod etcd;
 pub mod moving;

@@ -110,6 +110,24 @@ impl Members {
         found().any(|(key, value)| rivals.get(&key).is_some_and(|before| *before != value))
     }
 
+    /// The other nodes that have rewritten their entries within this time.
+    pub(super) fn heard_within(&self, time: Duration) -> Vec<ClusterNode> {
+        let seen = self.seen.lock();
+        let heard = self.listed(&seen).filter(|(_, entry)| entry.since.elapsed() < time);
+        heard.map(|(key, entry)| self.node(key, &entry.said)).collect()
+    }
+
+    /// The node whose entry has this key and says this.
+    fn node(&self, key: &Bytes, said: &NodeEntry) -> ClusterNode {
+        let (prefix, _) = self.keys.nodes();
+        let id = String::from_utf8_lossy(key.strip_prefix(&*prefix).unwrap_or_default()).into_owned();
+        ClusterNode {
+            differs: said.digest.as_ref().is_some_and(|digest| *digest != self.digest),
+            unreached: said.report.unreached,
+            ..leader::node(&Member { id, addresses: said.addresses.clone() })
+        }
+    }
+
     /// What this node knows of the promises of leaders.
     pub(super) fn promised(&self) -> Promised {
         self.seen.lock().promised
@@ -156,16 +174,8 @@ impl Members {
             seen.promised = seen.promised.max(entry.said.promised);
             seen.entries.insert(key, entry);
         }
-        let (prefix, _) = self.keys.nodes();
-        let node = |(key, Entry { said, .. }): (&Bytes, &Entry)| {
-            let id = String::from_utf8_lossy(key.strip_prefix(&*prefix).unwrap_or_default()).into_owned();
-            ClusterNode {
-                differs: said.digest.as_ref().is_some_and(|digest| *digest != self.digest),
-                unreached: said.report.unreached,
-                ..leader::node(&Member { id, addresses: said.addresses.clone() })
-            }
-        };
-        self.facts.set_others(self.listed(&seen).map(node).collect());
+        let others = self.listed(&seen).map(|(key, entry)| self.node(key, &entry.said));
+        self.facts.set_others(others.collect());
     }
 
     /// The entries of the other nodes, without those of nodes that have ended.

@@ -4,7 +4,6 @@
 //! Knows   `replication` for every decision about who leads; the builder of a server.
 //! Rule    etcd is asked by one client, whose requests run in the runtime of the node.
 
-mod balance;
 mod client;
 mod endpoint;
 mod leader;

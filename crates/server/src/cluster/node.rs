@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use redlatch_client::Trust;
 use redlatch_core::commands::Shared;
 use redlatch_core::journal::item;
+use redlatch_core::replication::balance::Balance;
 use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
 use redlatch_core::replication::etcd::{Etcd, EtcdError};
 use redlatch_core::replication::restored::{self, Memory};
@@ -28,7 +29,6 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::balance::Balance;
 use super::client::EtcdClient;
 use super::endpoint::Endpoint;
 use super::leader::{self, Leader};
@@ -52,8 +52,10 @@ const LOOK_MAX: Duration = Duration::from_millis(500);
 /// The time between two looks of a node that is second to another one, while nobody leads.
 const SECOND_LOOK: Duration = Duration::from_millis(20);
 /// How long another node has been the one that is to lead a group before this one hands over: the nodes know of each other by
-/// then.
-const MOVES_AFTER: Duration = Duration::from_secs(5);
+/// then, and no more of one that had ended before this node took over.
+const MOVES_AFTER: Duration = Duration::from_secs(7);
+/// How long ago a node that lives has rewritten its entry at most.
+const HEARD_WITHIN: Duration = Duration::from_secs(5);
 /// How long a watch of etcd that has ended rests.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 /// How long the release of the epoch may take when the process ends. Without it the others wait for `cluster-takeover`.
@@ -99,9 +101,9 @@ struct Inner {
     agreed: Agreed,
     keys: Keys,
     me: Member,
-    members: Members,
-    /// The list of the nodes in the first group, and the name of this one there.
-    nodes: Arc<ClusterFacts>,
+    members: Arc<Members>,
+    /// The list of the nodes in the first group.
+    nodes: Arc<Members>,
     /// What this node remembers of the log, and where it keeps that.
     memory: Mutex<Memory>,
     notebook: Notebook,
@@ -149,7 +151,7 @@ impl Node {
         };
         let mut groups: Vec<Arc<Inner>> = Vec::new();
         for (slots, sockets) in SlotGroup::all(count).into_iter().zip(sockets) {
-            let nodes = groups.first().map(|first| Arc::clone(&first.nodes));
+            let nodes = groups.first().map(|first| Arc::clone(&first.members));
             let shared = shared(&common.builder)?;
             let group = Arc::new(Inner::new(&common, sockets, (slots, nodes), &shared.access.acl)?);
             group.accept(shared)?;
@@ -217,7 +219,7 @@ impl Inner {
     fn new(
         common: &Common,
         sockets: Sockets,
-        (slots, nodes): (SlotGroup, Option<Arc<ClusterFacts>>),
+        (slots, nodes): (SlotGroup, Option<Arc<Members>>),
         acl: &Acl,
     ) -> Result<Self, StartError> {
         let settings = &common.settings;
@@ -228,10 +230,10 @@ impl Inner {
         let slots = (part.groups > 1 || settings.flag("cluster-enabled")).then_some(slots);
         let name = settings.text("cluster-name");
         let digest = digest(acl, &name);
-        let members = Members::new((name, slots), keys.clone(), me.clone(), digest);
+        let members = Arc::new(Members::new((name, slots), keys.clone(), me.clone(), digest));
         Ok(Self {
             agreed: agreed(settings, part),
-            nodes: nodes.unwrap_or_else(|| Arc::clone(&members.facts)),
+            nodes: nodes.unwrap_or_else(|| Arc::clone(&members)),
             notebook: Notebook::in_directory(&dir, part),
             common: common.clone(),
             sockets,
@@ -257,8 +259,8 @@ impl Inner {
             return true;
         }
         let name = |node: &ClusterNode| format!("{}:{}", node.host, node.port);
-        let me = name(&self.nodes.me);
-        let mut all: Vec<String> = self.nodes.others().iter().map(name).collect();
+        let me = name(&self.nodes.facts.me);
+        let mut all: Vec<String> = self.nodes.heard_within(HEARD_WITHIN).iter().map(name).collect();
         all.push(me.clone());
         self.common.balance.is_for(&me, self.agreed.part.group, all)
     }

@@ -4,23 +4,25 @@
 //! Rule    a hint, and no decision of safety: a leader hands over in good order, as at its own end.
 
 use parking_lot::Mutex;
-use redlatch_core::state::acl::password::Digest;
+
+use crate::state::acl::password::Digest;
 
 /// Who is to lead each group, as far as a process knows of nodes.
 #[derive(Debug)]
-pub(super) struct Balance {
+pub struct Balance {
     groups: u16,
     /// The nodes of which it was worked out, and by groups the place of each leader among them.
     latest: Mutex<(Vec<String>, Vec<usize>)>,
 }
 
 impl Balance {
-    pub(super) fn new(groups: u16) -> Self {
+    /// So many groups.
+    pub fn new(groups: u16) -> Self {
         Self { groups, latest: Mutex::default() }
     }
 
     /// Whether the node of this name is to lead the group. `nodes` are the names of all that live.
-    pub(super) fn is_for(&self, name: &str, group: u16, mut nodes: Vec<String>) -> bool {
+    pub fn is_for(&self, name: &str, group: u16, mut nodes: Vec<String>) -> bool {
         nodes.sort();
         let latest = &mut *self.latest.lock();
         if latest.0 != nodes {
