@@ -3,7 +3,6 @@
 //! Owns    the mutations of one record and the events of one call.
 //! Rule    without a journal and without keyspace events, a change costs one branch.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -38,15 +37,16 @@ pub struct Changes {
     pub(crate) end_reason: EndReason,
     /// Bytes of the largest value written by the call.
     pub(crate) largest: usize,
-    /// `None`: there is no effect yet, as in most requests.
+    /// Whether the memory for effects is in use. Until then nobody reads it: with a journal each shard has some, all together
+    /// as much as a processor's first cache, and most requests have no effect.
+    has_effects: bool,
     effects: Option<Box<Effects>>,
 }
 
-thread_local! {
-    /// The memory for the effects of a call, which the next call with effects on this thread uses again. Without it, a
-    /// record costs two allocations more.
-    static SPARE: Cell<Option<Box<Effects>>> = const { Cell::new(None) };
-}
+/// The memory for the effects of a call, which the next call on the shard uses again. Without it, a record costs two
+/// allocations more.
+#[derive(Debug, Default)]
+pub(crate) struct Spare(Option<Box<Effects>>);
 
 /// The effects that are recorded and published at the end of the call.
 #[derive(Debug, Default)]
@@ -107,6 +107,7 @@ impl Changes {
             wants_locks: wants_locks || events.wants_locks(),
             end_reason: EndReason::Deleted,
             largest: 0,
+            has_effects: false,
             effects: None,
         }
     }
@@ -114,29 +115,39 @@ impl Changes {
     /// The effects, of which there is one now.
     #[inline]
     fn effects(&mut self) -> &mut Effects {
-        self.effects.get_or_insert_with(|| SPARE.take().unwrap_or_else(new_effects))
+        self.has_effects = true;
+        self.effects.get_or_insert_with(new_effects)
     }
 
     /// The effects, if there are any.
     #[inline]
     fn some_effects(&self) -> Option<&Effects> {
-        self.effects.as_deref()
+        if self.has_effects { self.effects.as_deref() } else { None }
     }
 
     /// The effects, if there are any.
     #[inline]
     fn some_effects_mut(&mut self) -> Option<&mut Effects> {
-        self.effects.as_deref_mut()
+        if self.has_effects { self.effects.as_deref_mut() } else { None }
     }
 
-    /// Gives memory back for the next call. Everything has been recorded and published.
+    /// Uses memory of an earlier call, once there is an effect.
     #[inline]
-    pub(crate) fn keep_spare(&mut self) {
-        if let Some(mut effects) = self.effects.take_if(|effects| effects.is_small()) {
+    pub(crate) fn take_spare(&mut self, spare: &mut Spare) {
+        self.effects = spare.0.take();
+    }
+
+    /// Gives memory back for the next call on the shard. Everything has been recorded and published.
+    #[inline]
+    pub(crate) fn keep_spare(&mut self, spare: &mut Spare) {
+        if self.some_effects().is_some_and(|effects| !effects.is_small()) {
+            return;
+        }
+        if let Some(effects) = self.some_effects_mut() {
             effects.mutations.clear();
             effects.ends = Ends::default();
-            SPARE.set(Some(effects));
         }
+        spare.0 = self.effects.take();
     }
 
     /// Which keyspace events are published, and whether LOCK.LINT is on.
@@ -266,7 +277,7 @@ impl Changes {
 
     /// Sets who breaks the locks that end from now on; `None`: nobody.
     pub(crate) fn set_breaker(&mut self, breaker: Option<Arc<Breaker>>) {
-        if breaker.is_some() || self.effects.is_some() {
+        if breaker.is_some() || self.has_effects {
             self.effects().breaker = breaker;
         }
     }
@@ -377,7 +388,7 @@ fn new_effects() -> Box<Effects> {
 }
 
 impl Effects {
-    /// Whether nothing is left but a small record, and lists that are empty and were short.
+    /// Whether nothing is left but a small record.
     #[inline]
     fn is_small(&self) -> bool {
         let Self {
@@ -394,15 +405,14 @@ impl Effects {
             breaker,
             garbage,
         } = self;
-        let was_short = |len: usize, capacity: usize| len == 0 && capacity <= SHORT_LIST;
-        was_short(events.len(), events.capacity())
-            && was_short(ready.len(), ready.capacity())
-            && was_short(answers.len(), answers.capacity())
-            && was_short(locks.len(), locks.capacity())
+        events.is_empty()
+            && ready.is_empty()
             && stale.is_empty()
             && addressed.stale == 0
             && addressed.new_prefixes.is_empty()
             && !addressed.all_informed
+            && answers.is_empty()
+            && locks.is_empty()
             && expired.is_empty()
             && unmet.is_empty()
             && breaker.is_none()
@@ -446,5 +456,3 @@ impl Effects {
 
 /// Bytes of a record whose memory is kept for the next call.
 const SMALL_RECORD_BYTES: usize = 16 * 1024;
-/// Elements of a list whose memory is kept for the next call.
-const SHORT_LIST: usize = 64;

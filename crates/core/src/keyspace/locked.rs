@@ -214,6 +214,16 @@ impl<'k> Locked<'k> {
         }
     }
 
+    /// The first of the shards.
+    #[inline]
+    pub(super) fn first(&mut self) -> Option<&mut ShardState> {
+        match self {
+            Self::Nothing => None,
+            Self::One(_, held) => Some(held),
+            Self::Several(guards) => guards.first_mut().map(|(_, held)| &mut **held),
+        }
+    }
+
     pub(super) fn each(&mut self, mut visit: impl FnMut(usize, &mut ShardState)) {
         match self {
             Self::Nothing => {}

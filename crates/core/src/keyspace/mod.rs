@@ -77,6 +77,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::state::wait::{Wait, WaitEnd};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
+use changes::Spare;
 use memory::{Largest, Memory};
 use observers::Observers;
 use places::Places;
@@ -146,6 +147,8 @@ pub(crate) struct ShardState {
     observers: Observers,
     pub(crate) queues: Queues,
     places: Places,
+    /// Memory for the effects of the next call.
+    spare: Spare,
     /// Bytes in use, as last added to [`Memory`].
     reported_bytes: usize,
     hits: u64,
@@ -225,10 +228,11 @@ impl Keyspace {
         let cell = || {
             let mut shard = Shard::new(usize::from(layout.databases), seed);
             shard.set_history(History::new(&keeps_releases, &ledger));
-            let places = Places::default();
+            let (places, spare) = Default::default();
             let (observers, queues) = (Observers::new(&ledger), Queues::new(&ledger));
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held = ShardState { shard, observers, queues, places, reported_bytes, hits, misses, expired };
+            let held =
+                ShardState { shard, observers, queues, places, spare, reported_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]

@@ -182,7 +182,12 @@ impl<'k> View<'k> {
         events: Events,
     ) -> Self {
         let instant = locked.advance(now.lock);
-        let changes = Changes::new(keyspace.journal.is_some(), events, keyspace.shows_all_locks);
+        let mut changes = Changes::new(keyspace.journal.is_some(), events, keyspace.shows_all_locks);
+        if keyspace.journal.is_some()
+            && let Some(held) = locked.first()
+        {
+            changes.take_spare(&mut held.spare);
+        }
         let now = now.no_earlier_than(instant);
         Self { keyspace, locked, hashed, changes, now, database, long_call: None }
     }
@@ -233,7 +238,11 @@ impl<'k> View<'k> {
             self.show_lock_events(registries);
         }
         self.changes.publish(registries);
-        self.changes.keep_spare();
+        if self.changes.is_recorded()
+            && let Some(held) = self.locked.first()
+        {
+            self.changes.keep_spare(&mut held.spare);
+        }
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
         if self.long_call.is_some() {
