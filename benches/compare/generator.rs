@@ -109,7 +109,6 @@ impl Generator {
         let mut turn = Turn {
             work,
             steps_each: work.steps.len() / self.groups,
-            waves,
             next: 0,
             done: 0,
             is_deaf: self.is_deaf,
@@ -183,7 +182,6 @@ struct Turn<'a> {
     work: &'a Work<'a>,
     /// Steps of one group.
     steps_each: usize,
-    waves: u64,
     /// The first wave that no lane has taken.
     next: u64,
     /// Waves of which all steps are done.
