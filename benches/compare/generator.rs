@@ -109,7 +109,6 @@ impl Generator {
         let mut turn = Turn {
             work,
             steps_each: work.steps.len() / self.groups,
-            waves,
             next: 0,
             done: 0,
             is_deaf: self.is_deaf,
@@ -119,25 +118,27 @@ impl Generator {
         let mut last = begun;
         while turn.done < waves {
             // Without a pace all that are free begin.
+            let mut pause = REPLY_TIMEOUT;
             while let Some(at) = free.front().copied().filter(|_| turn.next < waves) {
-                let due = begun + self.every * u32::try_from(turn.next).map_err(io::Error::other)?;
-                if !self.every.is_zero() && due > Instant::now() {
+                let due = self.every * u32::try_from(turn.next).map_err(io::Error::other)?;
+                pause = due.saturating_sub(begun.elapsed());
+                if !pause.is_zero() {
                     break;
                 }
+                pause = REPLY_TIMEOUT;
                 free.pop_front();
-                turn.begin(&mut self.lanes[at], if self.every.is_zero() { Instant::now() } else { due })?;
+                turn.begin(&mut self.lanes[at])?;
             }
-            // What is due within a millisecond is not slept for: a timer is no finer.
-            let is_idle = self.every.is_zero() || turn.next == waves || free.is_empty();
-            self.poll.poll(&mut self.events, Some(if is_idle { REPLY_TIMEOUT } else { Duration::ZERO }))?;
-            if self.events.is_empty() && (is_idle || last.elapsed() > REPLY_TIMEOUT) {
+            // A pause ends up to a millisecond late. What was due in it begins together.
+            self.poll.poll(&mut self.events, Some(pause))?;
+            if self.events.is_empty() && last.elapsed() > REPLY_TIMEOUT {
                 return Err(io::Error::other("the server has stopped answering"));
             }
             for event in &self.events {
                 last = Instant::now();
                 let lane = &mut self.lanes[event.token().0];
                 match turn.advance(lane)? {
-                    true if self.every.is_zero() && turn.next < waves => turn.begin(lane, last)?,
+                    true if self.every.is_zero() && turn.next < waves => turn.begin(lane)?,
                     true => free.push_back(event.token().0),
                     false => {}
                 }
@@ -183,7 +184,6 @@ struct Turn<'a> {
     work: &'a Work<'a>,
     /// Steps of one group.
     steps_each: usize,
-    waves: u64,
     /// The first wave that no lane has taken.
     next: u64,
     /// Waves of which all steps are done.
@@ -193,9 +193,9 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Gives the lane its next keys, which count from this time on.
-    fn begin(&mut self, lane: &mut Lane, begun: Instant) -> io::Result<()> {
-        (lane.wave, lane.step, lane.begun) = (self.next, 0, begun);
+    /// Gives the lane its next keys.
+    fn begin(&mut self, lane: &mut Lane) -> io::Result<()> {
+        (lane.wave, lane.step, lane.begun) = (self.next, 0, Instant::now());
         self.next += 1;
         self.send(lane)
     }
