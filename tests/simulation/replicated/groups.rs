@@ -151,7 +151,7 @@ impl World {
 
     /// Whether a client leaves a connection to ask elsewhere. One client of each group never does.
     pub(super) fn strays(&mut self, who: usize, link: Link) -> bool {
-        let may = self.has_groups() && who % CLIENTS > 0 && !self.clients[who].has_session();
+        let may = self.has_groups() && !who.is_multiple_of(CLIENTS) && !self.clients[who].has_session();
         let strays = may && self.rng.one_in(15);
         if strays {
             self.schedule_within(3, Event::Close(who, link));
@@ -165,7 +165,7 @@ impl World {
             return node;
         }
         let groups = self.groups.len();
-        let is_wrong = self.has_groups() && who % CLIENTS > 0 && self.rng.one_in(4);
+        let is_wrong = self.has_groups() && !who.is_multiple_of(CLIENTS) && self.rng.one_in(4);
         let group = if is_wrong { self.rng.below(groups) } else { self.group_of_client(who) };
         self.rng.below(MACHINES) * groups + group
     }
