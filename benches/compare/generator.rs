@@ -1,7 +1,8 @@
 //! The load generator: one thread, many connections, each of which sends a wave of requests and awaits them.
 //!
 //! Owns    the connections and their buffers; every answer is looked at, and a wrong one ends the run.
-//! Rule    a closed loop: a connection's next wave begins after the last reply of its wave.
+//! Rule    a closed loop: a connection's next wave begins after the last reply of its wave. Only with a pace, waves begin at fixed
+//!         times, as long as a connection is free.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -118,25 +119,27 @@ impl Generator {
         let mut last = begun;
         while turn.done < waves {
             // Without a pace all that are free begin.
+            let mut pause = REPLY_TIMEOUT;
             while let Some(at) = free.front().copied().filter(|_| turn.next < waves) {
-                let due = begun + self.every * u32::try_from(turn.next).map_err(io::Error::other)?;
-                if !self.every.is_zero() && due > Instant::now() {
+                let due = self.every * u32::try_from(turn.next).map_err(io::Error::other)?;
+                pause = due.saturating_sub(begun.elapsed());
+                if !pause.is_zero() {
                     break;
                 }
+                pause = REPLY_TIMEOUT;
                 free.pop_front();
-                turn.begin(&mut self.lanes[at], if self.every.is_zero() { Instant::now() } else { due })?;
+                turn.begin(&mut self.lanes[at])?;
             }
-            // What is due within a millisecond is not slept for: a timer is no finer.
-            let is_idle = self.every.is_zero() || turn.next == waves || free.is_empty();
-            self.poll.poll(&mut self.events, Some(if is_idle { REPLY_TIMEOUT } else { Duration::ZERO }))?;
-            if self.events.is_empty() && (is_idle || last.elapsed() > REPLY_TIMEOUT) {
+            // A pause ends up to a millisecond late. What was due in it begins together.
+            self.poll.poll(&mut self.events, Some(pause))?;
+            if self.events.is_empty() && last.elapsed() > REPLY_TIMEOUT {
                 return Err(io::Error::other("the server has stopped answering"));
             }
             for event in &self.events {
                 last = Instant::now();
                 let lane = &mut self.lanes[event.token().0];
                 match turn.advance(lane)? {
-                    true if self.every.is_zero() && turn.next < waves => turn.begin(lane, last)?,
+                    true if self.every.is_zero() && turn.next < waves => turn.begin(lane)?,
                     true => free.push_back(event.token().0),
                     false => {}
                 }
@@ -191,9 +194,9 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Gives the lane its next keys, which count from this time on.
-    fn begin(&mut self, lane: &mut Lane, begun: Instant) -> io::Result<()> {
-        (lane.wave, lane.step, lane.begun) = (self.next, 0, begun);
+    /// Gives the lane its next keys.
+    fn begin(&mut self, lane: &mut Lane) -> io::Result<()> {
+        (lane.wave, lane.step, lane.begun) = (self.next, 0, Instant::now());
         self.next += 1;
         self.send(lane)
     }

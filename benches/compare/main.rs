@@ -56,10 +56,12 @@ fn race(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
     let machine = machine::description();
     machine::keep_to(Cores::Generator)?;
     if options.replicated {
-        return report_clusters(&options, "replicated", &loads::replicated::run(&options, machine));
+        let results = loads::replicated::run(&options, machine);
+        return report_clusters(&options, ("replicated", table::replicated), &results);
     }
     if options.groups {
-        return report_clusters(&options, "groups", &loads::replicated::groups::run(&options, machine));
+        let results = loads::replicated::groups::run(&options, machine);
+        return report_clusters(&options, ("groups", table::groups), &results);
     }
     let (servers, missing) = servers::find(&options);
     let columns = servers.iter().map(|server| (server.row.name.to_owned(), server.about.clone()));
@@ -90,10 +92,14 @@ fn report(race: &Race) -> Result<(), Box<dyn Error>> {
 }
 
 /// Like [`report`], for clusters. A test must have all of its own.
-fn report_clusters(options: &Options, name: &str, results: &Results) -> Result<(), Box<dyn Error>> {
+fn report_clusters(
+    options: &Options,
+    (name, table): (&str, fn(&Results) -> String),
+    results: &Results,
+) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&options.out)?;
     results.write(&options.out.join(format!("{name}.json")))?;
-    let table = table::replicated(results);
+    let table = table(results);
     std::fs::write(options.out.join(format!("{name}.md")), &table)?;
     end(options, results, &format!("{table}\n{name}.json and {name}.md"))?;
     match results.missing.first() {

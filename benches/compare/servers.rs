@@ -177,14 +177,19 @@ impl Server {
 
     /// Starts it with more arguments, which override those of its row.
     pub(crate) fn start_with(&self, more: &[String]) -> io::Result<Running> {
+        let [port] = free_ports()?;
+        self.start_at(port, more)
+    }
+
+    /// Like [`Self::start_with`], at this port.
+    pub(crate) fn start_at(&self, port: u16, more: &[String]) -> io::Result<Running> {
         machine::keep_to(self.row.cores)?;
-        let running = self.spawn(more);
+        let running = self.spawn(port, more);
         machine::keep_to(Cores::Generator)?;
         running
     }
 
-    fn spawn(&self, more: &[String]) -> io::Result<Running> {
-        let [port] = free_ports()?;
+    fn spawn(&self, port: u16, more: &[String]) -> io::Result<Running> {
         let (log, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);
         match self.row.program {
@@ -217,6 +222,18 @@ pub(crate) fn free_ports<const COUNT: usize>() -> io::Result<[u16; COUNT]> {
         *port = listener.local_addr()?.port();
     }
     Ok(ports)
+}
+
+/// The first of so many ports, one behind the other, that are free now. They are below those that the system gives to clients.
+pub(crate) fn free_run(count: u16) -> io::Result<u16> {
+    const LOWEST: u16 = 10_000;
+    const HIGHEST: u16 = 32_000;
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    // Races at the same time begin elsewhere.
+    let begin = LOWEST + (std::process::id() % u32::from(HIGHEST - LOWEST)) as u16;
+    let mut firsts = (begin..HIGHEST).chain(LOWEST..begin).step_by(usize::from(count));
+    let found = firsts.find(|first| (*first..first + count).all(is_free));
+    found.ok_or_else(|| io::Error::other("no ports are free that follow each other"))
 }
 
 fn await_line(log: &mut impl BufRead, words: &str) -> io::Result<()> {

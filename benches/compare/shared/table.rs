@@ -19,6 +19,11 @@ pub(crate) fn replicated(results: &Results) -> String {
     format!("{}{}{}", clusters(results), rest(results), circumstances(results))
 }
 
+/// Like [`replicated`], for groups of slots, which have no other servers beside them.
+pub(crate) fn groups(results: &Results) -> String {
+    format!("{}{}", rest(results), circumstances(results))
+}
+
 /// Throughput as a multiple of redlatch's in the same round, and processor time: one load per line.
 pub(crate) fn clusters(results: &Results) -> String {
     let servers: Vec<&str> = results.servers.iter().map(|(name, _)| name.as_str()).collect();

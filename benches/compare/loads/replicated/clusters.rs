@@ -37,7 +37,7 @@ fn redlatch(options: &Options) -> io::Result<Cluster> {
         return Err(io::Error::other("built without the feature etcd"));
     }
     let server = server(OURS, options)?;
-    let (processes, endpoints, version) = start_etcd(OURS)?;
+    let (processes, endpoints, version) = start_etcd(OURS, MEMBERS)?;
     let running = server.start_with(&["--cluster-etcd".to_owned(), endpoints])?;
     let about = format!("{} on {version}", server.about);
     Ok(Cluster { about, clients: Clients::redis(running, false)?, processes })
@@ -65,20 +65,20 @@ fn redis(options: &Options) -> io::Result<Cluster> {
 
 /// Members of etcd, and clients with etcd's own library.
 fn etcd(_: &Options) -> io::Result<Cluster> {
-    let (processes, endpoints, version) = start_etcd(ETCD)?;
+    let (processes, endpoints, version) = start_etcd(ETCD, MEMBERS)?;
     let program = kept().join("etcd-locks");
     must_run(Command::new("go").args(["build", "-C", ETCD_SOURCE, "-o"]).arg(&program))?;
     let clients = Clients::program(Command::new(program).arg(endpoints))?;
     Ok(Cluster { about: format!("{version}, clientv3/concurrency"), clients, processes })
 }
 
-/// Returns the members, their endpoints, and name and version.
-pub(super) fn start_etcd(name: &str) -> io::Result<(Vec<Process>, String, String)> {
+/// Starts so many members, [`MEMBERS`] at most. Returns them, their endpoints, and name and version.
+pub(super) fn start_etcd(name: &str, count: usize) -> io::Result<(Vec<Process>, String, String)> {
     let program = servers::in_path("etcd").ok_or_else(|| io::Error::other("no etcd in the path"))?;
     let version = machine::said_by(&program.to_string_lossy(), &["--version"]).unwrap_or_default();
     let folder = new_folder(name)?;
     let ports = free_ports::<{ 2 * MEMBERS }>()?.map(|port| format!("http://127.0.0.1:{port}"));
-    let urls = ports.as_chunks::<2>().0;
+    let urls = &ports.as_chunks::<2>().0[..count];
     let peers: Vec<_> = (0..).zip(urls).map(|(n, [_, peer])| format!("m{n}={peer}")).collect();
     let start = |(n, [client, peer]): (usize, &[String; 2])| {
         let mut command = Command::new(&program);

@@ -16,16 +16,18 @@ use crate::generator::{Generator, Step, Work};
 use crate::loads::requests::plan;
 use crate::options::{Options, Scale};
 use crate::results::{OURS, Results};
-use crate::servers::{Process, Running, Server};
+use crate::servers::{Process, Running, Server, free_run};
 
 /// By their names in results.
 const GROUPS: [(&str, usize); 4] = [(OURS, 1), ("4 groups", 4), ("8 groups", 8), ("16 groups", 16)];
 /// How many clients take locks, and how many locks in a second together; 0: as many as they get.
 const LOADS: [(usize, u64); 5] = [(1, 0), (50, 0), (500, 0), (500, 2_000), (500, 5_000)];
+/// A turn of few clients has the locks of so many.
+const CLIENTS_COUNTED: usize = 20;
 /// Rounds that do not count.
 const ROUNDS_BEFORE: usize = 1;
-/// How often a start is tried: each group takes the next port, which may be another program's.
-const STARTS_MAX: usize = 20;
+/// Members of etcd. Commits of several groups would keep three of them on one core busy all the time.
+const MEMBERS: usize = 1;
 
 /// Measures all numbers of groups.
 pub(crate) fn run(options: &Options, machine: Vec<(String, String)>) -> Results {
@@ -41,12 +43,13 @@ fn measure(options: &Options, results: &mut Results) -> io::Result<()> {
         return Err(io::Error::other("built without the feature etcd"));
     }
     let server = server(OURS, options)?;
-    let (members, endpoints, version) = start_etcd("groups")?;
+    let (members, endpoints, version) = start_etcd("groups", MEMBERS)?;
     for (name, _) in GROUPS {
         results.servers.push((name.to_owned(), format!("{} on {version}", server.about)));
     }
     for round in 0..ROUNDS_BEFORE + options.scale.rounds {
-        for (number, load) in LOADS.into_iter().enumerate() {
+        let wanted = LOADS.into_iter().filter(|load| options.wants_load(&title(*load)));
+        for (number, load) in wanted.enumerate() {
             eprintln!("round {round}: {}", title(load));
             for index in (0..GROUPS.len()).map(|index| (index + round) % GROUPS.len()) {
                 let (name, groups) = GROUPS[index];
@@ -77,14 +80,7 @@ fn start(server: &Server, (endpoints, prefix): (&str, &str), groups: usize) -> i
     let count = groups.to_string();
     let arguments = ["--cluster-etcd", endpoints, "--cluster-prefix", prefix, "--cluster-groups", &count];
     let arguments = arguments.map(str::to_owned);
-    let mut started = server.start_with(&arguments);
-    for _ in 1..STARTS_MAX {
-        if started.is_ok() {
-            break;
-        }
-        started = server.start_with(&arguments);
-    }
-    let running = started?;
+    let running = server.start_at(free_run(groups as u16)?, &arguments)?;
     for group in 0..groups {
         running.ask(&mut running.connect_to(group)?, &["PING"])?;
     }
@@ -114,7 +110,7 @@ fn turn(
 ) -> io::Result<Turn> {
     let steps = steps(groups)?;
     let mut generator = Generator::of_groups(running, clients, groups)?;
-    let mut locks = scale.locks_each * clients as u64;
+    let mut locks = scale.locks_each * clients.max(CLIENTS_COUNTED) as u64;
     if rate > 0 {
         generator = generator.paced(rate as f64);
         locks = (rate as f64 * scale.turn.as_secs_f64()) as u64;
