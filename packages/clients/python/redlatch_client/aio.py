@@ -169,11 +169,14 @@ class Lock:
             del self._entered[task]
         was_lost = held.lost.is_set()
         is_cancelled_here = held._has_cancelled and await held._is_only_canceller(error)
+        is_cancelled_by_others = held._has_cancelled and not is_cancelled_here
         held._task = None
         try:
             await held.release()
         except LockError as failure:
             logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
+        if error is None and is_cancelled_by_others:
+            raise asyncio.CancelledError
         if was_lost and (error is None or is_cancelled_here):
             held.raise_if_lost()
 

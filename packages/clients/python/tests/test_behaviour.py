@@ -280,7 +280,16 @@ def test_a_block_is_cancelled_when_its_lock_is_lost(namespace, operator):
                 async with locks.lock("k").cancelling() as held:
                     held._lose("broken")
             await asyncio.sleep(0)
-            # Somebody else's cancellation stays one.
+            # Somebody else's cancellation stays one, also in the moment of the loss.
+            async def loses():
+                async with locks.lock("k").cancelling() as held:
+                    held._lose("broken")
+                    asyncio.current_task().cancel()
+
+            loser = asyncio.create_task(loses())
+            await asyncio.wait([loser])
+            assert loser.cancelled() or not hasattr(loser, "uncancel")
+
             async def holds():
                 async with locks.lock("k").cancelling():
                     await asyncio.Event().wait()
