@@ -1,8 +1,8 @@
 //! The load generator: one thread, many connections, each of which sends a wave of requests and awaits them.
 //!
 //! Owns    the connections and their buffers; every answer is looked at, and a wrong one ends the run.
-//! Rule    a closed loop: a connection's next wave begins after the last reply of its wave. Only with a pace, waves begin at fixed
-//!         times, as long as a connection is free.
+//! Rule    a closed loop: a connection's next wave begins after the last reply of its wave. Only with a pace, waves begin at
+//!         fixed times, as long as a connection is free.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

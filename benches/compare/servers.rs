@@ -224,7 +224,7 @@ pub(crate) fn free_ports<const COUNT: usize>() -> io::Result<[u16; COUNT]> {
     Ok(ports)
 }
 
-/// The first of so many ports, one behind the other, that are free now. They are below those that the system gives to clients.
+/// The first of so many ports, one behind the other, that are free now. They are below those that clients get by themselves.
 pub(crate) fn free_run(count: u16) -> io::Result<u16> {
     const LOWEST: u16 = 10_000;
     const HIGHEST: u16 = 32_000;

@@ -134,7 +134,7 @@ fn a_slot_of_another_group_is_where_moved_says() {
     assert_eq!(described.matches("myself").count(), 1, "{described}");
 }
 
-/// A client that does not know MOVED, and sends its requests again, as they are: it is told so each time, and nothing happens.
+/// A client that does not know MOVED, and sends its requests again, is told so each time, and nothing happens.
 #[test]
 #[ignore = "needs etcd"]
 fn a_client_that_ignores_moved_changes_nothing() {

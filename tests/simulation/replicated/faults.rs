@@ -72,8 +72,8 @@ impl World {
         }
     }
 
-    /// The machine is cut from all clients but the readers, and mostly from etcd, too, for a shorter time. Meanwhile the others
-    /// may be slow.
+    /// The machine is cut from all clients but the readers, and mostly from etcd, too, for a shorter time. Meanwhile the
+    /// others may be slow.
     fn isolate(&mut self, machine: usize, until_ms: u64) {
         if self.rng.one_in(2) {
             self.hit_all(until_ms, |node| node.slow_until_ms = until_ms);
