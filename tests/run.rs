@@ -8,6 +8,7 @@
 
 mod hostile;
 mod restarts;
+mod windows;
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
