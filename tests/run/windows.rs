@@ -1,5 +1,5 @@
-//! The program for Windows: `redlatch run`, and a server that ends with its parent. Other tests of these use shells, signals and
-//! processes of Unix.
+//! The program for Windows: `redlatch run`, and a server that ends with its parent. Other tests of these use shells, signals
+//! and processes of Unix.
 //!
 //! Needs   TEST_PROGRAM: what starts that program on this machine, and its path as the last word.
 
@@ -20,7 +20,7 @@ fn path() -> String {
     words.get_args().last().unwrap().to_str().unwrap().to_owned()
 }
 
-/// Waits until nobody writes to the output of a server any more, and checks that it ended for this reason, and not for its age.
+/// Waits until nobody writes to the output of a server any more, and checks that it has not ended for its age.
 fn is_gone(mut server: Running, since: Instant) {
     let address = server.address();
     server.log.read_to_string(&mut String::new()).unwrap();

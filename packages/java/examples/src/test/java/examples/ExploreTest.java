@@ -35,7 +35,7 @@ class ExploreTest {
         boolean isFound = run.output.lines()
                 .anyMatch(line -> line.contains("\"foreign-delete\"") && line.contains("\"paused@SET:1\""));
         assertTrue(isFound, run.output);
-        assertTrue(run.error.contains("18 failures met"), run.error);
+        assertTrue(run.error.contains("19 failures met"), run.error);
     }
 
     @Test
