@@ -100,8 +100,9 @@ class Terms:
         term: tuple[Word, ...] = ("LEASE", self.lease_ms)
         if self.delay_ms is not None:
             term = ("SESSION", "DELAY", self.delay_ms)
+        waits: tuple[Word, ...] = ("WAIT", math.ceil(wait * 1000)) if wait else ()
         meta = ("META", *self.meta) if self.meta else ()
-        return (*head, self.owner, *term, "WAIT", math.ceil(wait * 1000), "WHY", *self.kind, *meta)
+        return (*head, self.owner, *term, *waits, "WHY", *self.kind, *meta)
 
 
 def terms_of(

@@ -1,7 +1,6 @@
 """Locks over a client of redis-py, for asyncio: as `redlatch_client`, with `async with` and `await`.
 
-Owns    a timer for each lock that is held, the tasks that renew and those of sessions, and one that listens for losses. A `Locks` is
-        of one event loop.
+Owns    a timer, the tasks that renew and those of sessions, and one that listens for losses. A `Locks` is of one event loop.
 Knows   `_core`, which decides; here its steps are done.
 """
 
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from time import monotonic
@@ -38,6 +38,8 @@ class Locks(Builder["Lock"]):
         self._connections = Connections(client)
         self._server = Server()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._wakes_at = math.inf
         self._listens = False
         self._has_ended = False
 
@@ -52,7 +54,7 @@ class Locks(Builder["Lock"]):
         """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
         self._has_ended = True
         for hold in self._server.holds.copy():
-            hold._next = float("inf")
+            hold._next = math.inf
         while self._tasks:
             # Again and again: see `is_cancelled`.
             for task in self._tasks:
@@ -73,7 +75,7 @@ class Locks(Builder["Lock"]):
             raise
         held = Held(self, terms, grant, renew)
         self._server.holds.add(held)
-        held._set_timer()
+        self._wake_for(held)
         if session:
             self._spawn(self._keep_session(held, session))
         if held.token is not None and not self._listens and hasattr(self._connections.client, "pubsub"):
@@ -89,10 +91,30 @@ class Locks(Builder["Lock"]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _wake_for(self, held: Held) -> None:
+        """Wakes when the lock is to be renewed, or its deadline has passed. What is planned for locks that are gone stays planned: it
+        is less than a timer for each lock."""
+        at = held.deadline if held._session else min(held._next, held.deadline)
+        if at < self._wakes_at:
+            self._wakes_at = at
+            if self._timer:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(at - monotonic(), self._wake)
+
+    def _wake(self) -> None:
+        self._wakes_at = math.inf
+        for held in self._server.holds.copy():
+            if held._is_over:
+                continue
+            if held._next <= monotonic() and not held._session:
+                held._next = math.inf
+                self._spawn(self._renew(held))
+            self._wake_for(held)
+
     async def _renew(self, held: Held) -> None:
         async with held._extending:
             await self._run(_core.renew(held))
-        held._set_timer()
+        self._wake_for(held)
 
     async def _keep_session(self, held: Held, session: Session) -> None:
         try:
@@ -117,8 +139,7 @@ class Locks(Builder["Lock"]):
                     continue
                 if message and message["type"] == "psubscribe":
                     self._server.renew_all()
-                    for hold in self._server.holds:
-                        hold._set_timer() if isinstance(hold, Held) else None
+                    self._wake()
                 elif message and message["type"] == "pmessage":
                     encode = messages.encoder.encode
                     self._server.is_told(encode(message["channel"]), encode(message["data"]))
@@ -187,7 +208,6 @@ class Held(Hold):
     def __init__(self, locks: Locks, terms: Terms, grant: _core.Grant, renew: bool) -> None:
         super().__init__(terms, grant, locks._server, renew)
         self._locks = locks
-        self._timer: Optional[asyncio.TimerHandle] = None
         self._task: Optional[asyncio.Task[Any]] = None
         self._has_cancelled = False
         self._extending = asyncio.Lock()
@@ -200,7 +220,7 @@ class Held(Hold):
             return False
         self._why_lost()
         self._is_released = True
-        self._forget()
+        self._server.holds.discard(self)
         try:
             return await self._locks._run(_core.release(self))
         except asyncio.CancelledError:
@@ -220,13 +240,13 @@ class Held(Hold):
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
         async with self._extending:
             await self._locks._run(_core.extend_now(self, lease))
-        self._set_timer()
+        self._locks._wake_for(self)
 
     async def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
         async with self._extending:
             await self._locks._run(_core.leave(self, rest))
-        self._forget()
+        self._server.holds.discard(self)
 
     async def fenced(self, connection: Any, name: Optional[str] = None) -> None:
         """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
@@ -238,32 +258,9 @@ class Held(Hold):
             if isawaitable(answer):
                 await answer
 
-    def _set_timer(self) -> None:
-        """The next thing to do is a renewal, or to tell that the deadline has passed."""
-        self._stop_timer()
-        at = min(self._next if not self._session else self.deadline, self.deadline)
-        if not self._is_over and at < float("inf"):
-            self._timer = asyncio.get_running_loop().call_later(at - monotonic(), self._is_due)
-
-    def _is_due(self) -> None:
-        if self._is_over:
-            return
-        if self._next <= monotonic() and not self._session:
-            self._locks._spawn(self._locks._renew(self))
-            self._next = float("inf")
-        self._set_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-
-    def _forget(self) -> None:
-        self._server.holds.discard(self)
-        self._stop_timer()
-
     def _tell(self) -> None:
         self.lost._event.set()
-        self._forget()
+        self._server.holds.discard(self)
         if self._task:
             self._has_cancelled = True
             self._task.cancel(f"{self.key} is lost")
