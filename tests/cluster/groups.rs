@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -42,13 +43,21 @@ fn sharing(etcd: &Etcd, count: u16, groups: u16) -> Vec<Node> {
     nodes
 }
 
+/// The ports of a node, one for each group.
+fn ports(node: &Node, groups: u16) -> Range<u16> {
+    node.address().port()..node.address().port() + groups
+}
+
+/// Whether every group has a leader, as is said at a port, and none of them at the lost ones.
+fn are_led_elsewhere(port: u16, groups: u16, lost: &Range<u16>) -> bool {
+    let now = leaders(port);
+    now.len() == usize::from(groups) && now.values().all(|port| !lost.contains(port))
+}
+
 /// Whether every group has a leader, and no node more than its part of them.
 fn is_shared_out(nodes: &[Node], groups: u16) -> bool {
     let leaders: Vec<u16> = leaders(nodes[0].address().port()).into_values().collect();
-    let led = |node: &Node| {
-        let ports = node.address().port()..node.address().port() + groups;
-        leaders.iter().filter(|port| ports.contains(port)).count()
-    };
+    let led = |node: &Node| leaders.iter().filter(|port| ports(node, groups).contains(port)).count();
     let part = usize::from(groups).div_ceil(nodes.len());
     leaders.len() == usize::from(groups) && nodes.iter().all(|node| led(node) <= part)
 }
@@ -82,16 +91,13 @@ fn nodes_share_out_the_groups_and_the_loss_of_one_moves_its_own() {
     let any = nodes[0].address().port();
     let tokens: Vec<i64> = all.iter().map(|lock| acquire(any, lock).expect("a free lock")).collect();
 
-    let lost = nodes[1].address().port()..nodes[1].address().port() + GROUPS;
+    let lost = ports(&nodes[1], GROUPS);
     let stays: Vec<u16> = before.values().copied().filter(|port| !lost.contains(port)).collect();
     assert_eq!(stays.len(), 2, "{before:?}");
     let epochs: Vec<String> = stays.iter().map(|port| epoch(*port)).collect();
     let mut beside = Link::to(([127, 0, 0, 1], stays[0]).into()).expect("a leader");
     nodes[1].signal(Signal::SIGKILL);
-    wait_until("leaders for all groups", || {
-        let now = leaders(any);
-        now.len() == usize::from(GROUPS) && now.values().all(|port| !lost.contains(port))
-    });
+    wait_until("leaders for all groups", || are_led_elsewhere(any, GROUPS, &lost));
     // The groups of the other node have gone on, with their connections.
     assert_eq!(beside.ask(&["PING"]).expect("the same connection").as_str(), Some("PONG"));
     assert_eq!(stays.iter().map(|port| epoch(*port)).collect::<Vec<_>>(), epochs);
@@ -173,17 +179,15 @@ fn a_node_more_than_groups_stands_by() {
     const GROUPS: u16 = 2;
     let etcd = Etcd::start_one(&[]);
     let mut nodes = sharing(&etcd, 3, GROUPS);
-    let ports = |node: &Node| node.address().port()..node.address().port() + GROUPS;
-    let leads = |node: &Node| leaders(node.address().port()).values().any(|at| ports(node).contains(at));
+    let leads =
+        |node: &Node| leaders(node.address().port()).values().any(|at| ports(node, GROUPS).contains(at));
     let idle = nodes.iter().find(|node| !leads(node)).expect("a node more than groups").address().port();
     let locks = ["lock:1", "lock:2", "lock:3"];
     let tokens = locks.map(|lock| acquire(idle, lock).expect("a free lock"));
     let lost = nodes.iter().position(leads).expect("a leader");
     nodes[lost].signal(Signal::SIGKILL);
-    wait_until("leaders for both groups", || {
-        let now = leaders(idle);
-        now.len() == usize::from(GROUPS) && now.values().all(|port| !ports(&nodes[lost]).contains(port))
-    });
+    let lost = ports(&nodes[lost], GROUPS);
+    wait_until("leaders for both groups", || are_led_elsewhere(idle, GROUPS, &lost));
     for (lock, token) in locks.iter().zip(tokens) {
         wait_until("the lock where it was moved", || acquire(idle, lock) == Some(token));
     }
@@ -199,14 +203,10 @@ fn no_group_is_handed_over_to_a_node_that_has_ended() {
     const GROUPS: u16 = 2;
     let etcd = Etcd::start_one(&[]);
     let mut nodes = sharing(&etcd, 2, GROUPS);
-    let (stays, ended) = (nodes[0].address().port(), nodes[1].address().port());
+    let (stays, ended) = (ports(&nodes[0], GROUPS), ports(&nodes[1], GROUPS));
     nodes[1].signal(Signal::SIGKILL);
-    let is_taken_over = || {
-        let now = leaders(stays);
-        now.len() == usize::from(GROUPS) && now.values().all(|port| !(ended..ended + GROUPS).contains(port))
-    };
-    wait_until("the other node in its place", is_taken_over);
-    let epochs = || (stays..stays + GROUPS).map(epoch).collect::<Vec<_>>();
+    wait_until("the other node in its place", || are_led_elsewhere(stays.start, GROUPS, &ended));
+    let epochs = || stays.clone().map(epoch).collect::<Vec<_>>();
     let (begun, before) = (Instant::now(), epochs());
     while begun.elapsed() < WATCHED {
         assert_eq!(epochs(), before, "after {:?}", begun.elapsed());
@@ -280,7 +280,7 @@ fn the_program_asks_the_leaders_of_all_groups() {
     assert!(code == Some(1) && told.contains("share out its groups by themselves"), "{told}");
 
     nodes[1].signal(Signal::SIGKILL);
-    let lost = nodes[1].address().port()..nodes[1].address().port() + GROUPS;
+    let lost = ports(&nodes[1], GROUPS);
     let (code, some, told) = listed();
     assert_eq!(code, Some(69), "{told}");
     assert!(some.len() < all.len() && some.iter().all(|lock| all.contains(lock)), "{some:?}");

@@ -171,7 +171,7 @@ impl Point {
     }
 
     /// The request as a run has it, for people: names and owners may be drawn anew in each.
-    pub(super) fn line_in(&self, events: &[Event]) -> String {
+    fn line_in(&self, events: &[Event]) -> String {
         self.own(events).map_or_else(|| self.line.clone(), line)
     }
 
@@ -187,8 +187,11 @@ impl Point {
     fn behind(events: &[Event], request: u64) -> Vec<Self> {
         let deeds = deeds(events);
         let (mut lease, mut points) = (LEASE_DEFAULT, Vec::new());
+        if deeds.is_empty() {
+            return points;
+        }
         let requests = counted(events);
-        for &(event, nth) in requests.iter().filter(|_| !deeds.is_empty()) {
+        for &(event, nth) in &requests {
             let Some(command) = event.command.as_deref() else { continue };
             let listens = LISTENING.contains(&command).then_some((Deed::Other, None));
             let Some((deed, its_lease)) = deeds.get(&event.id).copied().or(listens) else { continue };
@@ -261,6 +264,11 @@ impl Case {
     /// Whether one of its failures is such.
     pub(super) fn has(&self, is_such: impl Fn(&Injection) -> bool) -> bool {
         self.injections.iter().any(is_such)
+    }
+
+    /// Each of its commands as a run has it, and what happens to it, for people.
+    pub(super) fn told_in(&self, events: &[Event]) -> impl Iterator<Item = (String, &'static str)> {
+        self.injections.iter().map(|Injection { kind, point }| (point.line_in(events), kind.sentence()))
     }
 
     /// What happens to its commands.

@@ -10,7 +10,7 @@ use redlatch_core::testing::{Extent, HTML_END, Timeline, html_head};
 use serde_json::json;
 
 use super::attempt::Attempt;
-use super::case::{AND, Case, Injection};
+use super::case::{AND, Case};
 use super::pairs::Trace;
 use super::program::Ending;
 use super::verdict::Problem;
@@ -132,12 +132,8 @@ impl<'o> Report<'o> {
         let Finding { problem, came, runs, attempt } = finding;
         let mut part = format!("<h2>{} with {}</h2>\n", problem.name, escaped(&case.to_string()));
         part += &format!("<p>{}</p>\n<ul>\n", escaped(&problem.text));
-        for Injection { kind, point } in &case.injections {
-            part += &format!(
-                "<li><code>{}</code>: {}</li>\n",
-                escaped(&point.line_in(&attempt.events)),
-                kind.sentence()
-            );
+        for (command, what) in case.told_in(&attempt.events) {
+            part += &format!("<li><code>{}</code>: {what}</li>\n", escaped(&command));
         }
         let (ending, again) = (attempt.ending.text(), escaped(&self.repeat(case)));
         part +=
@@ -152,9 +148,8 @@ impl<'o> Report<'o> {
     fn text(&self, case: &Case, finding: &Finding) -> String {
         let Finding { problem, came, runs, attempt } = finding;
         let mut text = format!("{} with {case}: {}\n", problem.name, problem.text);
-        for Injection { kind, point } in &case.injections {
-            text += &format!("  the command    {}\n", point.line_in(&attempt.events));
-            text += &format!("  what happens   {}\n", kind.sentence());
+        for (command, what) in case.told_in(&attempt.events) {
+            text += &format!("  the command    {command}\n  what happens   {what}\n");
         }
         text += &format!("  the command's end   {}\n", attempt.ending.text());
         for line in &problem.lines {
@@ -171,9 +166,8 @@ impl<'o> Report<'o> {
 
     fn json(&self, case: &Case, finding: &Finding, like: Option<&str>) -> String {
         let Finding { problem, came, runs, attempt } = finding;
-        let injected = case.injections.iter();
-        let injected = injected
-            .map(|Injection { kind, point }| json!({ "command": point.line_in(&attempt.events), "what": kind.sentence() }));
+        let injected = case.told_in(&attempt.events);
+        let injected = injected.map(|(command, what)| json!({ "command": command, "what": what }));
         let line = json!({
             "finding": problem.name, "text": problem.text, "case": case.to_string(),
             "injected": injected.collect::<Vec<_>>(), "ending": attempt.ending.text(), "lines": problem.lines,

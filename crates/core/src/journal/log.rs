@@ -403,8 +403,8 @@ impl Log {
         }
         if result.is_ok() {
             state.bytes += state.frame.len() as u64;
-            let is_large = state.bytes > state.copied_bytes + state.copied_bytes.max(GROWTH_BYTES);
-            let is_large = is_large || self.storage.has_grown();
+            let growth = state.copied_bytes.max(GROWTH_BYTES);
+            let is_large = state.bytes > state.copied_bytes + growth || self.storage.has_grown();
             self.has_grown.store(is_large && state.is_copied, SeqCst);
             frame::body_start(&mut state.frame);
             if state.frame.capacity() > FRAME_BYTES_KEPT {

@@ -26,6 +26,25 @@ def server():
         yield server
 
 
+@pytest.fixture
+def namespace(server):
+    with server.namespace() as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def client(namespace):
+    with redis.Redis(**namespace.kwargs) as client:
+        yield client
+
+
+@pytest.fixture
+def locks(client):
+    locks = redlatch_client.Locks(client)
+    yield locks
+    locks.close()
+
+
 @pytest.fixture(scope="session")
 def cluster():
     with redlatch.Server("--cluster-enabled", "yes", nodes=3) as server:

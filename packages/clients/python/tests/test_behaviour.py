@@ -22,25 +22,6 @@ TAKES = int(os.environ.get("REDLATCH_TAKES", "40"))
 
 
 @pytest.fixture
-def namespace(server):
-    with server.namespace() as namespace:
-        yield namespace
-
-
-@pytest.fixture
-def client(namespace):
-    with redis.Redis(**namespace.kwargs) as client:
-        yield client
-
-
-@pytest.fixture
-def locks(client):
-    locks = rc.Locks(client)
-    yield locks
-    locks.close()
-
-
-@pytest.fixture
 def operator(namespace):
     """A client whose connections have taken no lock."""
     with redis.Redis(**namespace.kwargs, protocol=3) as client:

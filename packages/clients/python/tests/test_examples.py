@@ -28,20 +28,6 @@ import report
 import stock
 
 
-@pytest.fixture
-def namespace(server):
-    with server.namespace() as namespace:
-        yield namespace
-
-
-@pytest.fixture
-def locks(namespace):
-    with redis.Redis(**namespace.kwargs) as client:
-        locks = rc.Locks(client)
-        yield locks
-        locks.close()
-
-
 def test_stock(namespace, locks, capsys):
     written = []
     assert stock.restock(locks, ["a", "b"], lambda *what: written.append(what))

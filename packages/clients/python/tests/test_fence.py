@@ -25,14 +25,6 @@ import databases
 
 
 @pytest.fixture
-def locks(server):
-    with server.namespace() as namespace, redis.Redis(**namespace.kwargs) as client:
-        locks = rc.Locks(client)
-        yield locks
-        locks.close()
-
-
-@pytest.fixture
 def database(tmp_path):
     """A database with the fence and a table."""
     with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as database:

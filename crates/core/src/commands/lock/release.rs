@@ -1,7 +1,5 @@
 //! LOCK.RELEASE, LOCK.EXTEND, LOCK.BREAK and LOCK.GUARD.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
@@ -61,7 +59,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // A lock of a session has no lease to extend.
     let lease_ms = match hold.session {
         Some(_) => None,
-        None if is_same => Some(hold.lease_ms.ok_or(NO_LEASE)?),
+        None if is_same => Some(hold.lease_ms.ok_or_else(|| Refusal::said(NO_LEASE))?),
         None => named_ms.or_else(|| Some(call.shared.settings.lock_lease_ms())),
     };
     if let Some(millis) = lease_ms {
@@ -142,6 +140,6 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// The answer to SAME where there is nothing that it can be.
-const NO_LEASE: Refusal = Refusal::Said(Cow::Borrowed("NOLEASE the lock has none: name one with LEASE"));
+const NO_LEASE: &str = "NOLEASE the lock has none: name one with LEASE";
 /// Bytes of the longest reason.
 pub const REASON_BYTES_MAX: usize = 256;
