@@ -76,7 +76,7 @@ impl<'s> Snapshot<'s> {
         let clients = shared.registries.clients.all();
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
-        let buffer_bytes = buffered(&clients);
+        let buffer_bytes = client_bytes(shared, &clients);
         let (scripts, held) = (shared.scripts.cache.bytes() as u64, shared.keyspace.ledger().total());
         let used_bytes = total([counts.bytes as u64, buffer_bytes, scripts, held]);
         let traffic = shared.stats.metrics.traffic();
@@ -139,13 +139,12 @@ impl<'s> Snapshot<'s> {
     }
 }
 
-/// Bytes of the buffers of all clients.
-pub(in crate::commands) fn client_bytes(shared: &Shared) -> u64 {
-    buffered(&shared.registries.clients.all())
-}
-
-fn buffered(clients: &[Arc<Client>]) -> u64 {
-    total(clients.iter().map(|client| client.buffer_bytes()))
+/// Bytes of the buffers of all clients. `maxmemory` counts the same from now on, so that nothing is refused for memory that a
+/// reader of this figure has seen free.
+pub(in crate::commands) fn client_bytes(shared: &Shared, clients: &[Arc<Client>]) -> u64 {
+    let bytes = total(clients.iter().map(|client| client.buffer_bytes()));
+    shared.stats.metrics.client_bytes.store(bytes, Relaxed);
+    bytes
 }
 
 pub(in crate::commands) const fn counter(

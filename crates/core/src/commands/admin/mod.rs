@@ -288,7 +288,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for database in 0..shared.keyspace.databases() {
         keys = keys.saturating_add(call.view.whole().known_size(database).0 as u64);
     }
-    let buffers = crate::commands::admin::metrics::client_bytes(shared);
+    let buffers = metrics::client_bytes(shared, &shared.registries.clients.all());
     let scripts = shared.scripts.cache.bytes() as u64;
     let allocated = total([held, buffers, scripts, ledger.total()]);
     let facts = [
