@@ -16,7 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/clients/*/README.md")]
-PAGES = ["docs/fencing.md", "docs/testing-examples.md", "docs/using-locks.md", *sorted(str(page.relative_to(ROOT)) for page in PACKAGES)]
+GUIDES = [ROOT / "docs/fencing.md", *ROOT.glob("docs/locks-in-*.md"), ROOT / "docs/testing-examples.md"]
+PAGES = sorted(str(page.relative_to(ROOT)) for page in [*GUIDES, *PACKAGES])
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)
 LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust"}
