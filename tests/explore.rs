@@ -250,6 +250,32 @@ fn a_lock_of_several_nodes_loses_one_of_them() {
 }
 
 #[test]
+fn on_several_servers_a_rival_takes_most_or_none() {
+    let of_stores = ["--nodes", "3"];
+    assert_eq!(found_in("right_on_most_of_several_servers", &of_stores), BTreeSet::new());
+    let (_, findings) = explore_program("deletes_the_next_holders_lock_on_several_servers", &of_stores);
+    let found = |finding: &str, case: &str| findings.contains(&(finding.to_owned(), case.to_owned()));
+    assert!(found("foreign-delete", "after-lease@SET:3"), "{findings:?}");
+}
+
+#[test]
+fn a_rival_takes_locks_of_lock_commands() {
+    let program = "releases_a_lock_of_lock_commands_with_del";
+    let (_, findings) = explore_program(program, &["--case", "paused@LOCK.ACQUIRE:1"]);
+    assert_eq!(findings, [("foreign-delete".to_owned(), "paused@LOCK.ACQUIRE:1".to_owned())]);
+}
+
+#[test]
+fn in_a_cluster_nodes_fail_over_and_slots_move() {
+    assert_eq!(found_in("right_in_a_cluster", &["--cluster"]), BTreeSet::new());
+    let program = "deletes_the_lock_of_who_got_it_after_a_fail_over";
+    let output = explore_test(program, &["--cluster", "--case", "fail-over-empty@DEL:1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("foreign-delete with fail-over-empty@DEL:1: client"), "{text}");
+    assert!(text.contains("again: redlatch explore --cluster --case 'fail-over-empty@DEL:1'"), "{text}");
+}
+
+#[test]
 fn a_finding_says_what_happened_and_how_to_repeat_it() {
     let output = explore_test("deletes_the_lock_of_the_next_holder", &["--case", "paused@SET:1"]);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -14,12 +14,18 @@ const LEASE_MS: &str = "30000";
 /// How often a server that restarts is asked again.
 const TRIES: u32 = 20_000;
 
+/// How often one of several servers that restarts is asked again. One that is down stays so.
+const TRIES_OF_A_STORE: u32 = 1_000;
+
 /// A connection to the server of REDIS_URL.
 struct Client(Link);
 
 impl Client {
     fn connect() -> io::Result<Self> {
-        let url = std::env::var("REDIS_URL").unwrap_or_default();
+        Self::to(&std::env::var("REDIS_URL").unwrap_or_default())
+    }
+
+    fn to(url: &str) -> io::Result<Self> {
         let address = url.trim_start_matches("redis://").parse().map_err(io::Error::other)?;
         Link::to(address).map(Self)
     }
@@ -56,6 +62,60 @@ impl Client {
             return Err(io::ErrorKind::InvalidData.into());
         };
         time[0].as_str().unwrap_or_default().parse().map_err(io::Error::other)
+    }
+}
+
+/// The URLs of all servers.
+fn urls() -> Vec<String> {
+    let urls = std::env::var("REDIS_URLS").unwrap_or_default();
+    urls.split(',').map(str::to_owned).collect()
+}
+
+/// A client of the cluster, connected to the node that serves the key.
+struct Cluster(Client);
+
+impl Cluster {
+    /// Connects as soon as a node serves the key, which may be a replica that is about to take over.
+    fn connect() -> io::Result<Self> {
+        let serves = |url: &String| {
+            let mut client = Client::to(url)?;
+            let answer = client.0.ask(&["GET", KEY])?;
+            let is_served = !matches!(answer, OwnedFrame::Error(_));
+            is_served.then_some(Self(client)).ok_or_else(|| io::Error::other("another node serves it"))
+        };
+        let found = (0..TRIES).find_map(|_| urls().iter().find_map(|url| serves(url).ok()));
+        found.ok_or_else(|| io::Error::other("no node serves the key"))
+    }
+
+    /// Asks the node that serves the key.
+    ///
+    /// # Errors
+    /// The connection has ended: nobody knows whether the request was executed.
+    fn ask(&mut self, words: &[&str]) -> io::Result<OwnedFrame> {
+        let answer = self.0.0.ask(words)?;
+        if answer.as_str().is_none_or(|text| !text.starts_with("MOVED ")) {
+            return Ok(answer);
+        }
+        *self = Self::connect()?;
+        self.0.0.ask(words)
+    }
+
+    /// Like [`Self::ask`]; a request whose connection ends is sent again.
+    fn ask_again(&mut self, words: &[&str]) -> OwnedFrame {
+        self.ask(words).unwrap_or_else(|_| {
+            *self = Self::connect().unwrap();
+            self.ask(words).unwrap()
+        })
+    }
+
+    /// Takes the lock, also if the first reply is lost.
+    fn take(owner: &str) -> Self {
+        let mut cluster = Self::connect().unwrap();
+        let answer = cluster.ask_again(&["SET", KEY, owner, "NX", "PX", LEASE_MS]);
+        let is_taken =
+            answer.as_str() == Some("OK") || cluster.ask_again(&["GET", KEY]).as_str() == Some(owner);
+        assert!(is_taken, "somebody else holds it");
+        cluster
     }
 }
 
@@ -210,5 +270,98 @@ fn waits_for_its_own_lock() {
         }
         client.work().unwrap();
         assert!(client.release(&owner()).unwrap());
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn releases_a_lock_of_lock_commands_with_del() {
+    if_explored(|| {
+        let owner = owner();
+        let take = |client: &mut Client| client.0.ask(&["LOCK.ACQUIRE", KEY, &owner, "LEASE", LEASE_MS]);
+        let mut client = Client::connect().unwrap();
+        let answer = take(&mut client).or_else(|_| {
+            // The same owner may ask again.
+            client = Client::connect_again()?;
+            take(&mut client)
+        });
+        assert!(!matches!(answer.unwrap(), OwnedFrame::Null | OwnedFrame::Error(_)));
+        client.work().unwrap();
+        client.0.ask(&["DEL", KEY]).unwrap();
+    });
+}
+
+/// A server of several, each with a store of its own.
+struct Store {
+    url: String,
+    client: Option<Client>,
+}
+
+impl Store {
+    fn all() -> Vec<Self> {
+        urls().into_iter().map(|url| Self { url, client: None }).collect()
+    }
+
+    /// Asks it. A request whose connection ends is sent again if the server may be about to restart.
+    fn ask(&mut self, tries: u32, ask: impl Fn(&mut Client) -> io::Result<bool>) -> bool {
+        let mut once = || {
+            let client = match &mut self.client {
+                Some(client) => client,
+                none => none.insert(Client::to(&self.url)?),
+            };
+            let answer = ask(client);
+            if answer.is_err() {
+                self.client = None;
+            }
+            answer
+        };
+        (0..tries).find_map(|_| once().ok()).unwrap_or(false)
+    }
+}
+
+/// Takes a lock that most of several servers must grant, and releases it on each of them. Returns on how many.
+fn redlock(release: impl Fn(&mut Client) -> io::Result<bool>) -> usize {
+    let (mut stores, owner) = (Store::all(), owner());
+    let taken =
+        stores.iter_mut().filter_map(|store| store.ask(1, |client| client.take(&owner)).then_some(()));
+    let is_taken = 2 * taken.count() > urls().len();
+    // If it was not granted, it is given back where it may have been.
+    let released = stores.iter_mut().filter_map(|store| store.ask(TRIES_OF_A_STORE, &release).then_some(()));
+    let released = released.count();
+    assert!(is_taken, "it was not granted");
+    released
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn right_on_most_of_several_servers() {
+    if_explored(|| {
+        let released = redlock(|client| client.release(&owner()));
+        assert!(2 * released > urls().len(), "the lock was lost while the work was done");
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn deletes_the_next_holders_lock_on_several_servers() {
+    if_explored(|| {
+        redlock(|client| client.0.ask(&["DEL", KEY]).map(|_| true));
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn right_in_a_cluster() {
+    if_explored(|| {
+        let released = Cluster::take(&owner()).ask_again(&["EVAL", RELEASE, "1", KEY, &owner()]);
+        assert_eq!(released, OwnedFrame::Integer(1), "the lock was lost");
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn deletes_the_lock_of_who_got_it_after_a_fail_over() {
+    if_explored(|| {
+        Cluster::take(&owner()).ask_again(&["DEL", KEY]);
     });
 }

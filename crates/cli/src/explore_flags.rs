@@ -37,6 +37,13 @@ pub(super) fn command() -> Command {
                 .value_parser(value_parser!(u16).range(1..=64))
                 .default_value("1"),
         )
+        .arg(
+            Arg::new("cluster")
+                .long("cluster")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("nodes")
+                .help("The server is a Redis Cluster of three masters, with a replica of each."),
+        )
         .arg(time("timeout", explore::TIMEOUT, "How long one run may take."))
         .arg(time("budget", "10m", "How long all runs may take."))
         .arg(
@@ -88,7 +95,10 @@ pub(super) fn read(matches: &ArgMatches) -> Action {
         command: matches.get_many("command").into_iter().flatten().cloned().collect(),
         is_runner: matches.get_flag("runner"),
         variables: words("env"),
-        nodes: *matches.get_one("nodes").expect("it has a default"),
+        servers: match matches.get_flag("cluster") {
+            true => explore::Servers::Cluster,
+            false => explore::Servers::Stores(*matches.get_one("nodes").expect("it has a default")),
+        },
         timeout: *matches.get_one("timeout").expect("it has a default"),
         budget: *matches.get_one("budget").expect("it has a default"),
         jobs: usize::from(*matches.get_one::<u16>("jobs").expect("it has a default")),

@@ -234,7 +234,7 @@ impl Server {
     /// # Panics
     /// When the server was built without [`Builder::tests`].
     pub fn nodes(&self) -> Nodes<'_> {
-        Nodes::new(self.namespace.as_ref())
+        Nodes::new(self.namespace.as_ref(), &self.workers)
     }
 
     /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.

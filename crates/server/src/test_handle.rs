@@ -169,7 +169,7 @@ impl Namespace {
 
     /// The nodes of the namespace.
     pub fn nodes(&self) -> Nodes<'_> {
-        Nodes::new(Some(&self.inner))
+        Nodes::new(Some(&self.inner), &self.workers)
     }
 
     fn context(&self) -> &ServerContext {
@@ -184,16 +184,22 @@ impl Namespace {
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'s> {
     namespace: &'s Arc<namespace::Namespace>,
+    workers: &'s Workers,
 }
 
 impl<'s> Nodes<'s> {
-    pub(super) fn new(namespace: Option<&'s Arc<namespace::Namespace>>) -> Self {
-        Self { namespace: namespace.expect("a server with a manual clock, or with tests") }
+    pub(super) fn new(namespace: Option<&'s Arc<namespace::Namespace>>, workers: &'s Workers) -> Self {
+        Self { namespace: namespace.expect("a server with a manual clock, or with tests"), workers }
     }
 
     /// All nodes, with their states.
     pub fn list(&self) -> Vec<NodeFacts> {
         self.namespace.node_facts()
+    }
+
+    /// A connection without a socket to a node.
+    pub fn stream(&self, node: u16) -> DuplexStream {
+        open_stream(&self.get(node).context, self.workers)
     }
 
     /// Resets the connections of a node, and new ones, until [`Nodes::start`]. Its keys are gone unless `keeps_keys`.
@@ -231,9 +237,19 @@ impl<'s> Nodes<'s> {
         self.change(node, NodeChange::Heal).await;
     }
 
+    /// Has the writes of a node of a cluster reach its replicas, or go no further although they are acknowledged.
+    pub async fn replicate(&self, node: u16, is_on: bool) {
+        self.change(node, NodeChange::Replication { is_on }).await;
+    }
+
+    fn get(&self, node: u16) -> &'s namespace::Node {
+        let nodes = self.namespace.nodes();
+        let found = usize::from(node).checked_sub(1).and_then(|index| nodes.get(index));
+        found.unwrap_or_else(|| panic!("there is no node {node}; there are {}", nodes.len()))
+    }
+
     async fn change(&self, node: u16, change: NodeChange) {
-        let count = self.namespace.nodes().len();
-        assert!((1..=count).contains(&usize::from(node)), "there is no node {node}; there are {count}");
+        self.get(node);
         self.namespace
             .change_node(node, change)
             .await

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Explores an ordinary program of each lock library in table.json, and compares what is found with the table.
+"""Explores an ordinary program of each lock library in table.json, and compares what is found with the table. Then a service in each
+language, which is right, or has one of five bugs: that is found, and nothing else.
 
     run.py --redlatch PROGRAM FOLDER    installs what is missing into FOLDER, explores, compares
     run.py --docs                       prints the table of docs/explore.md
@@ -112,6 +113,18 @@ def compare(library, found):
     return sorted(rare)
 
 
+def explore_service(service, folder, program):
+    """Each bug of a service is found, and nothing else. Returns the seconds of the longest search."""
+    longest = 0.0
+    for bug, finding in [("", None), *TABLE["bugs"].items()]:
+        begun = time.monotonic()
+        found = explore({**service, "command": [*service["command"], *bug.split()]}, folder, program)
+        longest = max(longest, time.monotonic() - begun)
+        if {entry["finding"] for entry in found.values()} != {finding} - {None}:
+            raise Difference(f"{bug or 'without a bug'}: {finding or 'nothing'} is to be found, and not {sorted(found)}")
+    return longest
+
+
 def by_kind(cases):
     """Cases as the page tells them: the kinds of failures at each command."""
     kinds = collections.defaultdict(list)
@@ -187,7 +200,7 @@ def main():
         names = {library["name"], f"{library['name']} {library['version']}"}
         return (not options.quick or library.get("quick")) and (not options.only or names & set(options.only))
 
-    chosen = [library for library in TABLE["libraries"] if is_chosen(library)]
+    chosen = [library for library in TABLE["libraries"] + TABLE["services"] if is_chosen(library)]
     outcomes, folders = collections.Counter(), {}
     checks = [(f"{each['name']} {each['version']}", each) for each in chosen] + [("docs/explore.md", None)]
     for name, check in checks:
@@ -198,10 +211,12 @@ def main():
                 check_page()
             else:
                 project = check["project"]
-                folders[project] = folders.get(project) or install(project, target)
-                found = explore(check, folders[project], program)
-                rare = compare(check, found)
-                said = f"{len(found)} findings, " + "".join(f"sometimes {name}, " for name in rare)
+                folder = folders[project] = folders.get(project) or install(project, target)
+                if check in TABLE["services"]:
+                    said = f"{explore_service(check, folder, program):.1f} s the longest search, "
+                else:
+                    found = explore(check, folder, program)
+                    said = f"{len(found)} findings, " + "".join(f"sometimes {name}, " for name in compare(check, found))
         except Skip as reason:
             outcome, said = "skipped", f"{reason}, "
         except Difference as difference:

@@ -13,12 +13,14 @@ use tokio::time::{interval, sleep_until};
 use super::super::exit::Failure;
 use super::case::Case;
 use super::program::{Ending, Program, Runners, Variables};
+use super::servers::Servers;
 use super::{COULD_NOT_RUN, Options};
 
 /// What a run was.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) ending: Ending,
+    pub(super) servers: Servers,
     pub(super) events: Vec<Event>,
     /// Whether every failure has been met.
     pub(super) is_met: bool,
@@ -38,14 +40,15 @@ impl Attempt {
         case: Option<&Case>,
     ) -> Result<Self, Failure> {
         let could_not = |fault: String| Failure(COULD_NOT_RUN, fault);
-        let server = Server::builder().tests(options.nodes).start().await;
+        let server = options.servers.start().await;
         let server = server.map_err(|error| could_not(format!("the server cannot start: {error}")))?;
         if options.is_clock_auto {
             server.clock().auto(IDLE).await;
         }
-        let injections = case.map_or(&[][..], |case| &case.injections);
-        let armed = injections.iter().map(|injection| injection.arm(&server).map(|fault| (injection, fault)));
-        let mut unmet = armed.collect::<Result<Vec<_>, Failure>>()?;
+        let mut unmet = Vec::new();
+        for injection in case.map_or(&[][..], |case| &case.injections) {
+            unmet.push((injection, injection.arm(&server).await?));
+        }
         let begin = Instant::now();
         let mut program = Program::run(options, runners, variables(options, &server, case))
             .await
@@ -59,7 +62,7 @@ impl Attempt {
                 _ = look.tick(), if !unmet.is_empty() => {
                     let met: Vec<_> = unmet.extract_if(.., |(_, fault)| fault.hits() > 0).collect();
                     for (injection, _) in met {
-                        injection.follow(&server).await;
+                        injection.follow(&server, options.servers).await;
                     }
                 }
             }
@@ -67,7 +70,7 @@ impl Attempt {
         let took = begin.elapsed();
         let is_met = unmet.iter().all(|(_, fault)| fault.hits() > 0);
         let output = program.end(ending, runners).await;
-        Ok(Self { ending, events: server.history().events(), is_met, output, took })
+        Ok(Self { ending, servers: options.servers, events: server.history().events(), is_met, output, took })
     }
 
     /// What the checker says of the locks.

@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use redlatch_client::wire::Connection;
 use redlatch_core::testing::{Event, EventKind, shown};
+use redlatch_core::types::slot::slot;
 use redlatch_server::{Fault, Server, When};
 
 use super::super::exit::Failure;
+use super::rival;
+use super::servers::{MASTERS, NODE_TIMEOUT, Servers};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -30,6 +33,9 @@ pub(super) enum Kind {
     RestartEmpty,
     ClockStep,
     NodeDown,
+    FailOver,
+    FailOverEmpty,
+    SlotMoved,
 }
 
 /// A lock command of a run.
@@ -78,7 +84,7 @@ pub(super) struct Case {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::LostBefore,
         Self::LostReply,
         Self::Reset,
@@ -92,6 +98,9 @@ impl Kind {
         Self::RestartEmpty,
         Self::ClockStep,
         Self::NodeDown,
+        Self::FailOver,
+        Self::FailOverEmpty,
+        Self::SlotMoved,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -109,6 +118,9 @@ impl Kind {
             Self::RestartEmpty => "restart-empty",
             Self::ClockStep => "clock-step",
             Self::NodeDown => "node-down",
+            Self::FailOver => "fail-over",
+            Self::FailOverEmpty => "fail-over-empty",
+            Self::SlotMoved => "slot-moved",
         }
     }
 
@@ -134,21 +146,27 @@ impl Kind {
                 "it is executed, and an administrator sets the clock an hour ahead before the late reply"
             }
             Self::NodeDown => "it is executed, and the node is down from then on",
+            Self::FailOver => "it is executed, its node fails before the reply, and a replica takes over",
+            Self::FailOverEmpty => {
+                "it is executed, its node fails before the reply, and a replica takes over that has none of its keys"
+            }
+            Self::SlotMoved => "it is executed, and its slot moves to another node before the reply",
         }
     }
 
     /// Whether the explored command may fail then without being wrong: the server has failed, or the lock is lost.
     pub(super) const fn excuses_failure(self) -> bool {
-        !matches!(self, Self::Overtaken | Self::Late | Self::ClockStep)
+        !matches!(self, Self::Overtaken | Self::Late | Self::ClockStep | Self::SlotMoved)
     }
 
     /// Whether the failure is tried at this lock command.
-    fn fits(self, point: &Point, nodes: u16) -> bool {
+    fn fits(self, point: &Point, servers: Servers) -> bool {
         match self {
             Self::Paused | Self::Expired => matches!(point.deed, Deed::Acquire | Deed::Extend),
             Self::Delayed => matches!(point.deed, Deed::Extend | Deed::Release),
             Self::Overtaken => point.has_company,
-            Self::NodeDown => nodes > 1,
+            Self::NodeDown => servers.are_apart(),
+            Self::FailOver | Self::FailOverEmpty | Self::SlotMoved => servers == Servers::Cluster,
             _ => true,
         }
     }
@@ -190,11 +208,12 @@ impl Point {
         if deeds.is_empty() {
             return points;
         }
-        let requests = counted(events);
+        let (requests, unknown) = (counted(events), unknown_scripts(events));
         for &(event, nth) in &requests {
             let Some(command) = event.command.as_deref() else { continue };
-            let listens = LISTENING.contains(&command).then_some((Deed::Other, None));
-            let Some((deed, its_lease)) = deeds.get(&event.id).copied().or(listens) else { continue };
+            let is_about_locks = LISTENING.contains(&command) || unknown.contains(&event.id);
+            let other = is_about_locks.then_some((Deed::Other, None));
+            let Some((deed, its_lease)) = deeds.get(&event.id).copied().or(other) else { continue };
             lease = its_lease.map_or(lease, Duration::from_millis);
             if event.id <= request {
                 continue;
@@ -217,7 +236,7 @@ impl Point {
 /// The requests that the failures meet, each with its number among those of its command: faults count every request, also an
 /// EVALSHA of a script that the server does not know yet.
 fn counted<'e>(events: &'e [Event]) -> Vec<(&'e Event, u64)> {
-    let is_met = |event: &&Event| event.kind == EventKind::Request && &*event.name != RIVAL;
+    let is_met = |event: &&Event| event.kind == EventKind::Request && &*event.name != rival::NAME;
     let mut counts = BTreeMap::<&'e str, u64>::new();
     let number = |event: &'e Event| {
         let nth = counts.entry(event.command.as_deref()?).or_default();
@@ -246,6 +265,14 @@ fn deeds(events: &[Event]) -> BTreeMap<u64, (Deed, Option<u64>)> {
     deeds
 }
 
+/// The requests for a known script of locks that the server does not have yet: a client sends it then, or loads it.
+fn unknown_scripts(events: &[Event]) -> BTreeSet<u64> {
+    let is_missing = |reply: &&Event| reply.reply.as_ref().is_some_and(|text| text.starts_with("-NOSCRIPT"));
+    let missing: BTreeSet<_> = events.iter().filter(is_missing).filter_map(|reply| reply.request).collect();
+    let is_known = |request: &&Event| request.kind == EventKind::Request && request.text.is_some();
+    events.iter().filter(is_known).map(|request| request.id).filter(|id| missing.contains(id)).collect()
+}
+
 /// A request without the text of a script, for people.
 fn line(event: &Event) -> String {
     let is_script = event.command.as_deref().is_some_and(|command| command.starts_with("EVAL"));
@@ -257,8 +284,8 @@ fn line(event: &Event) -> String {
 
 impl Case {
     /// Every failure at every lock command, one in each case.
-    pub(super) fn all(points: &[Point], nodes: u16) -> Vec<Self> {
-        Injection::all(points, nodes).map(Self::from).collect()
+    pub(super) fn all(points: &[Point], servers: Servers) -> Vec<Self> {
+        Injection::all(points, servers).map(Self::from).collect()
     }
 
     /// Whether one of its failures is such.
@@ -286,9 +313,9 @@ impl From<Injection> for Case {
 
 impl Injection {
     /// Every failure at every lock command.
-    pub(super) fn all(points: &[Point], nodes: u16) -> impl Iterator<Item = Self> {
+    pub(super) fn all(points: &[Point], servers: Servers) -> impl Iterator<Item = Self> {
         points.iter().flat_map(move |point| {
-            let kinds = Kind::ALL.into_iter().filter(move |kind| kind.fits(point, nodes));
+            let kinds = Kind::ALL.into_iter().filter(move |kind| kind.fits(point, servers));
             kinds.map(|kind| Self { kind, point: point.clone() })
         })
     }
@@ -297,7 +324,12 @@ impl Injection {
     ///
     /// # Errors
     /// The command has no fault: a defect of this program.
-    pub(super) fn arm<'s>(&self, server: &'s Server) -> Result<Fault<'s>, Failure> {
+    pub(super) async fn arm<'s>(&self, server: &'s Server) -> Result<Fault<'s>, Failure> {
+        if self.kind == Kind::FailOverEmpty {
+            for master in 1..=MASTERS {
+                server.nodes().replicate(master, false).await;
+            }
+        }
         let command = self.point.command.replace(' ', "|");
         let (faults, when) = (server.faults(), When::command(command).client(BY_SOCKET).nth(self.point.nth));
         let armed = match self.kind {
@@ -310,22 +342,25 @@ impl Injection {
             Kind::Paused => faults.pause_client(self.passes(), when),
             // The reply is held until `follow` has done its part.
             Kind::Late | Kind::AfterLease | Kind::ClockStep => faults.stall(self.passes(), when),
-            Kind::Restart | Kind::RestartEmpty | Kind::NodeDown => faults.stall(HOUR, when),
+            Kind::SlotMoved => faults.stall(NODE_TIMEOUT, when),
+            Kind::Restart | Kind::RestartEmpty | Kind::NodeDown | Kind::FailOver | Kind::FailOverEmpty => {
+                faults.stall(HOUR, when)
+            }
         };
         armed.map_err(|error| Failure::misused(format!("{self}: {error}")))
     }
 
     /// What follows as soon as the fault has acted.
-    pub(super) async fn follow(&self, server: &Server) {
+    pub(super) async fn follow(&self, server: &Server, servers: Servers) {
         let (clock, nodes, node) = (server.clock(), server.nodes(), self.point.node);
         match self.kind {
             Kind::LostBefore | Kind::LostReply | Kind::Reset | Kind::Overtaken => {}
-            Kind::Expired => take_as_rival(server).await,
+            Kind::Expired => rival::take(server, servers).await,
             Kind::Late => clock.advance(self.passes()).await,
             Kind::Delayed | Kind::AfterLease | Kind::Paused => {
                 clock.advance(self.point.lease + Duration::from_millis(1)).await;
-                take_as_rival(server).await;
-                clock.advance(RIVAL_TURN).await;
+                rival::take(server, servers).await;
+                clock.advance(rival::TURN).await;
             }
             Kind::ClockStep => {
                 clock.step_wall(HOUR.as_millis() as i64);
@@ -336,13 +371,28 @@ impl Injection {
                 nodes.crash(node, self.kind == Kind::Restart).await;
                 nodes.start(node).await;
             }
+            Kind::FailOver | Kind::FailOverEmpty => {
+                // Until then, what clients ask waits.
+                let held = server.faults().delay(rival::TURN, When::any().client(BY_SOCKET));
+                nodes.crash(node, false).await;
+                clock.advance(NODE_TIMEOUT + Duration::from_millis(1)).await;
+                if self.kind == Kind::FailOverEmpty {
+                    rival::take(server, servers).await;
+                }
+                held.map(Fault::remove).expect("the conditions are right");
+                clock.advance(rival::TURN).await;
+            }
+            Kind::SlotMoved => {
+                move_slot(server, node).await;
+                clock.advance(NODE_TIMEOUT).await;
+            }
         }
     }
 
     /// How much time passes while the request, the reply, or the client is held up: far more than it takes to notice it.
     fn passes(&self) -> Duration {
         match self.kind {
-            Kind::Delayed | Kind::AfterLease | Kind::Paused => self.point.lease + RIVAL_TURN,
+            Kind::Delayed | Kind::AfterLease | Kind::Paused => self.point.lease + rival::TURN,
             _ => self.point.lease / 2,
         }
     }
@@ -362,44 +412,23 @@ impl Display for Injection {
     }
 }
 
-/// Takes the lock that was granted last, as the next one who wants it: its former holder has none any more. Locks of several
-/// nodes and of LOCK commands are left alone.
-async fn take_as_rival(server: &Server) {
+/// Moves the slot of the lock about which a node was asked last to the next master.
+async fn move_slot(server: &Server, node: u16) {
     let events = server.history().events();
-    let is_meant = |granted: &&Event| {
-        let request = events.iter().find(|event| Some(event.id) == granted.request);
-        granted.kind == EventKind::Granted
-            && request.is_some_and(|request| {
-                matches!(request.command.as_deref(), Some("SET" | "SETNX" | "EVAL" | "EVALSHA"))
-            })
-    };
-    let Some(key) = events.iter().rfind(is_meant).and_then(|granted| granted.key.clone()) else { return };
-    if server.node_addrs().len() > 1 {
+    let is_about_key = |event: &&Event| event.kind != EventKind::Request && event.node == node;
+    let Some(key) = events.iter().rev().filter(is_about_key).find_map(|event| event.key.as_ref()) else {
         return;
-    }
-    let mut rival = Connection::over(Box::new(server.stream()), Duration::from_secs(5));
-    let lease = RIVAL_LEASE_MS.to_string();
-    let [name, take] = [
-        vec![&b"CLIENT"[..], b"SETNAME", RIVAL.as_bytes()],
-        vec![&b"SET"[..], &key, RIVAL.as_bytes(), b"NX", b"PX", lease.as_bytes()],
-    ];
-    // Who is refused is no rival, and the run goes on without one.
-    for words in [name, take] {
-        let _ = rival.ask(&words).await;
-    }
+    };
+    let (slot, to) = (slot(key).to_string(), (node % MASTERS + 1).to_string());
+    let mut link = Connection::over(Box::new(server.nodes().stream(node)), Duration::from_secs(5));
+    let moved = link.call(&[b"TEST.SLOT", b"MOVE", slot.as_bytes(), b"TO", to.as_bytes()]).await;
+    debug_assert!(moved.is_ok(), "{moved:?}");
 }
 
 /// What stands between the failures of a pair.
 pub(super) const AND: &str = "+";
 /// Clients with an address, which the rival has not: it meets no failure.
 const BY_SOCKET: &str = "*:*";
-/// The name of the client that takes a lock whose lease has ended.
-pub(super) const RIVAL: &str = "rival";
-/// Milliseconds for which it has the lock: long enough for the next request of the command, and short enough for a command
-/// that takes its lock again.
-const RIVAL_LEASE_MS: u64 = 1_000;
-/// The time between the end of a lease and what its former holder does next, in which the rival takes the lock.
-const RIVAL_TURN: Duration = Duration::from_millis(200);
 /// Commands by which a client that waits for a lock hears of its release.
 const LISTENING: &[&str] = &["BLPOP", "BRPOP", "BRPOPLPUSH", "PSUBSCRIBE", "SSUBSCRIBE", "SUBSCRIBE"];
 /// How long a request lets those of other clients pass: long enough for another thread or process to ask, and far less than
@@ -445,13 +474,29 @@ mod tests {
     }
 
     #[test]
+    fn a_request_for_a_lock_script_that_the_server_lacks_is_a_lock_command() {
+        let points = |text: Option<&str>| {
+            let request = |id| Event {
+                text: text.map(str::to_owned),
+                ..event(id, EventKind::Request, "EVALSHA", None)
+            };
+            let answer =
+                Event { reply: Some("-NOSCRIPT".to_owned()), ..event(2, EventKind::Reply, "", Some(1)) };
+            let events = [request(1), answer, request(3), event(4, EventKind::Released, "", Some(3))];
+            Point::all(&events).iter().map(|point| (point.nth, point.deed)).collect::<Vec<_>>()
+        };
+        assert_eq!(points(Some("release")), [(1, Deed::Other), (2, Deed::Release)]);
+        assert_eq!(points(None), [(2, Deed::Release)], "nobody knows what it is for");
+    }
+
+    #[test]
     fn behind_a_lost_command_are_those_of_the_program_and_not_of_the_rival() {
         let granted =
             |id, request| Event { lease: Some(500), ..event(id, EventKind::Granted, "", Some(request)) };
         let usual = [event(1, EventKind::Request, "SET", None), granted(2, 1)];
         let events = [
             event(1, EventKind::Request, "SET", None),
-            Event { name: RIVAL.into(), ..event(2, EventKind::Request, "SET", None) },
+            Event { name: rival::NAME.into(), ..event(2, EventKind::Request, "SET", None) },
             granted(3, 2),
             event(4, EventKind::Request, "SET", None),
             granted(5, 4),
@@ -463,17 +508,21 @@ mod tests {
 
     #[test]
     fn each_lock_command_gets_the_failures_that_fit_it() {
-        let kinds = |deed, nodes| {
-            let (command, line, has_company) = ("SET".to_owned(), String::new(), nodes > 1);
+        let kinds = |deed, servers| {
+            let (command, line) = ("SET".to_owned(), String::new());
+            let has_company = servers != Servers::Stores(1);
             let point = Point { command, nth: 2, deed, lease: LEASE_DEFAULT, has_company, node: 1, line };
-            Case::all(&[point], nodes).iter().map(ToString::to_string).collect::<Vec<_>>()
+            Case::all(&[point], servers).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(kinds(Deed::Extend, 3).len(), Kind::ALL.len());
-        assert_eq!(kinds(Deed::Acquire, 3).len(), Kind::ALL.len() - 1, "without delayed");
-        let of_release = kinds(Deed::Release, 1);
+        let of_clusters = 3;
+        assert_eq!(kinds(Deed::Extend, Servers::Cluster).len(), Kind::ALL.len() - 1, "without node-down");
+        assert_eq!(kinds(Deed::Extend, Servers::Stores(3)).len(), Kind::ALL.len() - of_clusters);
+        let of_acquire = kinds(Deed::Acquire, Servers::Stores(3));
+        assert_eq!(of_acquire.len(), Kind::ALL.len() - of_clusters - 1, "without delayed: {of_acquire:?}");
+        let of_release = kinds(Deed::Release, Servers::Stores(1));
         assert_eq!(
             of_release.len(),
-            Kind::ALL.len() - 4,
+            Kind::ALL.len() - of_clusters - 4,
             "without overtaken, paused, expired and node-down: {of_release:?}"
         );
         assert_eq!(of_release[0], "lost-before@SET:2");

@@ -9,6 +9,8 @@ mod case;
 mod pairs;
 mod program;
 mod report;
+mod rival;
+mod servers;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +25,7 @@ use case::{AND, Case, Kind, Point};
 use pairs::{Single, Trace};
 use program::{Ending, Runners};
 use report::{Finding, Report, Tried};
+pub(super) use servers::Servers;
 use verdict::Baseline;
 
 /// What `redlatch explore` was asked for.
@@ -33,8 +36,7 @@ pub(super) struct Options {
     pub(super) is_runner: bool,
     /// The variables in which the command finds the URL of its server.
     pub(super) variables: Vec<String>,
-    /// How many servers there are: 1 to 64.
-    pub(super) nodes: u16,
+    pub(super) servers: Servers,
     /// How long one run may take.
     pub(super) timeout: Duration,
     /// How long all runs may take.
@@ -122,7 +124,7 @@ impl Search {
         if points.is_empty() {
             return could_not("the command takes no lock");
         }
-        let mut cases = Case::all(&points, options.nodes);
+        let mut cases = Case::all(&points, options.servers);
         if let Some(wanted) = &options.case {
             // A pair is compared with each of its failures alone. There may be no second command without the first failure.
             let names: Vec<_> = wanted.split(AND).collect();
@@ -163,7 +165,7 @@ impl Search {
             })
             .await?;
         if are_all_tried && with_pairs {
-            let pairs = pairs::all(&singles, &self.order, self.options.nodes);
+            let pairs = pairs::all(&singles, &self.order, self.options.servers);
             let pairs: Vec<_> = pairs.filter(|pair| wanted.has(pair)).collect();
             match (pairs.len(), &self.options.case) {
                 (0, Some(wanted)) => return Err(is_no_case(wanted)),

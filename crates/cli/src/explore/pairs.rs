@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redlatch_core::testing::{Event, EventKind};
 
 use super::case::{Case, Injection, Point};
+use super::servers::Servers;
 
 /// A failure that was tried alone.
 pub(super) struct Single {
@@ -58,7 +59,7 @@ impl Single {
 }
 
 /// All pairs, in the order in which they are tried. `usual` is the order of lock events without failures.
-pub(super) fn all(singles: &[Single], usual: &Order, nodes: u16) -> impl Iterator<Item = Case> {
+pub(super) fn all(singles: &[Single], usual: &Order, servers: Servers) -> impl Iterator<Item = Case> {
     let by_name: BTreeMap<String, &Single> =
         singles.iter().map(|single| (single.injection.to_string(), single)).collect();
     let mut orders = BTreeSet::from([usual]);
@@ -66,7 +67,7 @@ pub(super) fn all(singles: &[Single], usual: &Order, nodes: u16) -> impl Iterato
         singles.iter().partition(|single| orders.insert(&single.trace.order));
     let firsts = new.into_iter().chain(known);
     firsts
-        .flat_map(move |first| Injection::all(&first.trace.later, nodes).map(move |second| (first, second)))
+        .flat_map(move |first| Injection::all(&first.trace.later, servers).map(move |second| (first, second)))
         .map(move |(first, second)| {
             let alone = by_name.get(&second.to_string());
             let known = first.problems.iter().chain(alone.iter().flat_map(|single| &single.problems));
@@ -117,14 +118,14 @@ mod tests {
         let points = points();
         let (granted, expired) = (event(EventKind::Granted, "a"), event(EventKind::Expired, "a"));
         let (usual, new) = ([granted.clone()], [granted, expired]);
-        let injections: Vec<_> = Injection::all(&points, 1).collect();
+        let injections: Vec<_> = Injection::all(&points, Servers::Stores(1)).collect();
         let (first, last) = (injections[0].clone(), injections[injections.len() - 1].clone());
         let singles = [
             single(first.clone(), Some("left"), &usual, &points[1..]),
             single(injections[1].clone(), None, &new, &points[1..]),
             single(last.clone(), Some("late"), &usual, &[]),
         ];
-        let pairs: Vec<_> = all(&singles, &order(&usual), 1).collect();
+        let pairs: Vec<_> = all(&singles, &order(&usual), Servers::Stores(1)).collect();
         let half = pairs.len() / 2;
         assert_eq!(
             half,

@@ -178,18 +178,22 @@ impl<'o> Report<'o> {
 
     /// The line that repeats a case.
     fn repeat(&self, case: &Case) -> String {
-        let Options { nodes, variables, expects, timeout, is_clock_auto, is_runner, .. } = self.options;
+        let Options { servers, variables, expects, timeout, is_clock_auto, is_runner, .. } = self.options;
         let variables =
             variables.iter().filter(|name| *name != URL_VARIABLE).map(|name| format!(" --env {name}"));
         let expects = expects.iter().map(|kind| format!(" --expect {kind}"));
-        let nodes = (*nodes > 1).then(|| format!(" --nodes {nodes}"));
         // Another time may tell another thing: what takes longer hangs.
         let timeout = (duration::read(TIMEOUT).as_ref() != Ok(timeout))
             .then(|| format!(" --timeout {}ms", timeout.as_millis()));
         let clock = is_clock_auto.then(|| " --clock auto".to_owned());
         let runner = is_runner.then(|| " --runner".to_owned());
-        let options: String =
-            variables.chain(expects).chain(nodes).chain(timeout).chain(clock).chain(runner).collect();
+        let options: String = variables
+            .chain(expects)
+            .chain(servers.option())
+            .chain(timeout)
+            .chain(clock)
+            .chain(runner)
+            .collect();
         format!("redlatch explore{options} --case '{case}' -- {}", self.command())
     }
 

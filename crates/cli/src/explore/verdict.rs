@@ -10,8 +10,10 @@ use std::collections::BTreeSet;
 use redlatch_core::testing::{Event, EventKind, Finding, shown};
 
 use super::attempt::Attempt;
-use super::case::{Case, Deed, Injection, Kind, RIVAL};
+use super::case::{Case, Deed, Injection, Kind};
 use super::program::Ending;
+use super::rival;
+use super::servers::Servers;
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,7 +36,7 @@ pub(super) struct Baseline {
 impl Baseline {
     pub(super) fn of(attempt: &Attempt) -> Self {
         let rules = attempt.findings().iter().map(|finding| finding.rule).collect();
-        Self { rules, leaves_locks: left(&attempt.events).next().is_some() }
+        Self { rules, leaves_locks: left(attempt).next().is_some() }
     }
 
     /// What is wrong without any failure, for people; empty if nothing.
@@ -58,23 +60,31 @@ impl Baseline {
             return vec![Problem { name: "hung", text, lines: Vec::new() }];
         }
         let has_passed = attempt.ending == Ending::Passed;
-        for finding in attempt.findings() {
+        let findings = attempt.findings();
+        let is_lost = attempt.servers.is_held(nodes_that_have_lost(&findings, &attempt.events));
+        for finding in findings {
             let is_excused = match finding.rule {
                 // Advice, which a slow reply breaks.
                 "late-renewal" => true,
-                // What a command does that does not know it yet, and then notices it and fails. A release that takes long to
-                // arrive ends what was done in time.
+                // What a command does that does not know it yet, and then notices it and fails; or what it does at one of
+                // several stores, while it holds the lock on most. A release that takes long to arrive ends what was done
+                // in time.
                 "late" => {
                     !has_passed
+                        || !is_lost
                         || case.has(|Injection { kind, point }| {
                             *kind == Kind::Delayed && point.deed == Deed::Release
                         })
                 }
-                "foreign-delete" => is_of_earlier_connection(&attempt.events, &finding),
-                // The failure itself ends the lock before its lease.
-                "two-holders" => {
-                    case.has(|injection| matches!(injection.kind, Kind::RestartEmpty | Kind::Expired))
+                // A lock that most of several stores have not granted is given back on all of them.
+                "foreign-delete" => {
+                    is_of_earlier_connection(&attempt.events, &finding)
+                        || attempt.servers.are_apart() && finding.events.len() == REFUSED_DELETE
                 }
+                // The failure itself ends the lock before its lease.
+                "two-holders" => case.has(|Injection { kind, .. }| {
+                    matches!(kind, Kind::RestartEmpty | Kind::Expired | Kind::FailOverEmpty)
+                }),
                 _ => false,
             };
             if !is_excused && !self.rules.contains(finding.rule) {
@@ -83,7 +93,7 @@ impl Baseline {
         }
         if !self.leaves_locks && (has_passed || !case.has(|injection| injection.point.deed == Deed::Release))
         {
-            problems.extend(left(&attempt.events).map(|event| {
+            problems.extend(left(attempt).map(|event| {
                 let key = event.key.as_deref().unwrap_or_default();
                 let text =
                     format!("{} is still locked when the command has ended", shown(key, KEY_CHARS_MAX));
@@ -98,13 +108,21 @@ impl Baseline {
     }
 }
 
+/// At how many nodes a lock is extended or released whose lease has ended there.
+fn nodes_that_have_lost(findings: &[Finding], events: &[Event]) -> usize {
+    let late = findings.iter().filter(|finding| finding.rule == "late");
+    let ids: BTreeSet<u64> = late.filter_map(|finding| finding.events.last().copied()).collect();
+    let nodes = events.iter().filter(|event| ids.contains(&event.id)).map(|event| event.node);
+    nodes.collect::<BTreeSet<_>>().len()
+}
+
 /// Whether the command deletes a lock that it has taken on a connection which has gone since: it has connected again.
 fn is_of_earlier_connection(events: &[Event], finding: &Finding) -> bool {
     let event = |at: usize| events.iter().find(|event| finding.events.get(at) == Some(&event.id));
     // The grant, the deletion, and what it ends; a release that is refused ends nothing.
     let (Some(granted), Some(deleted), Some(_)) = (event(0), event(1), event(2)) else { return false };
     let has_gone = |event: &Event| event.kind == EventKind::Disconnect && event.client == granted.client;
-    &*granted.name != RIVAL && events.iter().take_while(|event| event.id < deleted.id).any(has_gone)
+    &*granted.name != rival::NAME && events.iter().take_while(|event| event.id < deleted.id).any(has_gone)
 }
 
 /// Whether the command must not fail in this run.
@@ -118,18 +136,23 @@ fn must_survive(attempt: &Attempt, case: &Case, expects: &[String]) -> bool {
     !case.has(is_excused)
 }
 
-/// The grants that have not ended: of each lock the last.
-fn left(events: &[Event]) -> impl Iterator<Item = &Event> {
+/// The grants that have not ended: of each lock the last. In a cluster it may go on at another node.
+fn left(attempt: &Attempt) -> impl Iterator<Item = &Event> {
+    let Attempt { events, servers, .. } = attempt;
+    let is_of_lock = |event: &Event, other: &Event| {
+        other.key == event.key && (other.node == event.node || *servers == Servers::Cluster)
+    };
     let is_end = |event: &Event| matches!(event.kind, EventKind::Released | EventKind::Expired);
-    let is_grant = |event: &Event| event.kind == EventKind::Granted && &*event.name != RIVAL;
+    let is_grant = |event: &Event| event.kind == EventKind::Granted && &*event.name != rival::NAME;
     events.iter().enumerate().filter(move |(_, event)| is_grant(event)).filter_map(move |(at, event)| {
-        let later =
-            events[at + 1..].iter().filter(|later| later.key == event.key && later.node == event.node);
+        let later = events[at + 1..].iter().filter(|later| is_of_lock(event, later));
         let mut ends = later.filter(|later| is_end(later) || is_grant(later));
         ends.next().is_none().then_some(event)
     })
 }
 
+/// The events of a `foreign-delete` that the lock has survived: the grant, and the request. Else its end is the third.
+const REFUSED_DELETE: usize = 2;
 /// The name of the problem of a lock that nobody releases.
 const LEFT: &str = "left";
 /// Characters of a key that are shown.
@@ -153,6 +176,6 @@ mod tests {
         };
         assert!(is_own("", true));
         assert!(!is_own("", false), "the other connection is still there");
-        assert!(!is_own(RIVAL, true), "the rival leaves its lock behind");
+        assert!(!is_own(rival::NAME, true), "the rival leaves its lock behind");
     }
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -19,7 +20,9 @@ const lease = 10 * time.Second
 
 func main() {
 	options, err := redis.ParseURL(os.Getenv("REDIS_URL"))
-	if err == nil {
+	if err == nil && os.Args[1] == "orders" {
+		err = shipOrders(options, strings.Join(os.Args[2:], ""))
+	} else if err == nil {
 		programs := map[string]func(*redis.Client) error{
 			"redsync": useRedsync, "redislock": useRedislock, "rueidislock": useRueidislock,
 		}
