@@ -4,8 +4,8 @@
 //! says `still` and the port of the new leader when it has found its lock there. It releases the lock, which is granted
 //! again.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
@@ -30,22 +30,49 @@ fn try_with(project: &str, words: &[&str]) {
     wait_until("the list of nodes", || others() == 2);
     // The leader is the last one that the program would ask by itself.
     let ports = nodes.iter().rev().map(|node| node.address().port().to_string());
-    let mut program = program(project, words);
-    let child = program.args(ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = child.expect("the program starts");
-    let lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
-    let mut lines = lines.map(|line| line.expect("a line")).filter(|line| !line.starts_with("ok "));
-    let mut said = || lines.next().expect("it says something");
-    assert_eq!(said(), "holds");
+    let mut script = Script::start(program(project, words).args(ports));
+    assert_eq!(script.said(), "holds");
     nodes[0].signal(Signal::SIGKILL);
     let killed = Instant::now();
-    child.stdin.take().expect("its input is piped").write_all(b"killed\n").expect("it reads");
-    let still = said();
+    script.goes_on();
+    let still = script.said();
     println!("{} {still} holds its lock {:?} after kill -9 of the leader", words.join(" "), killed.elapsed());
     let leader = nodes[1..].iter_mut().find_map(|node| node.leads().then_some(node.address().port()));
     assert_eq!(still, format!("still {}", leader.expect("a leader")));
-    assert_eq!(lines.next(), None);
-    assert!(child.wait().expect("its end").success());
+    script.ends();
+}
+
+/// A program that says how far it is, and waits for a line before it goes on.
+pub(super) struct Script {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Script {
+    pub(super) fn start(program: &mut Command) -> Self {
+        let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
+        Self { child, lines }
+    }
+
+    /// The next line that is no check which has passed.
+    pub(super) fn said(&mut self) -> String {
+        let mut lines = self.lines.by_ref().map(|line| line.expect("a line"));
+        lines.find(|line| !line.starts_with("ok ")).expect("it says something")
+    }
+
+    /// What it has waited for has happened.
+    pub(super) fn goes_on(&mut self) {
+        let mut input = self.child.stdin.take().expect("it is told once");
+        input.write_all(b"go on\n").expect("it reads");
+    }
+
+    pub(super) fn ends(mut self) {
+        let rest: Vec<String> = self.lines.map(|line| line.expect("a line")).collect();
+        assert!(rest.iter().all(|line| line.starts_with("ok ")), "{rest:?}");
+        assert!(self.child.wait().expect("its end").success());
+    }
 }
 
 /// A command of an installed project of `tests/clients`.

@@ -1,7 +1,7 @@
 //! Groups of slots, each with a leader of its own: who leads what, what clients are told, and what the loss of a node moves.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
-use super::clients::program;
+use super::clients::{Script, program};
 use super::harness::{self, Etcd, Node, refusal, token_in, wait_until};
 use crate::clients::process::run;
 use crate::clients::table::{Client, clients};
-use crate::support::binary::redlatch;
+use crate::support::binary::{Directory, redlatch};
 use crate::support::wire::Link;
 
 /// Asks the server at a port of this machine. `None`: no answer.
@@ -331,16 +331,39 @@ fn redis_py_in_cluster_mode_keeps_its_locks_over_the_loss_of_a_node() {
     let mut nodes = sharing(&etcd, 3, 8);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/groups.py");
     let ports = nodes.iter().map(|node| node.address().port().to_string());
-    let mut program = program("python", &["venv/bin/python", script]);
-    let child = program.args(ports).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = child.expect("the program starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
-    let mut said = || lines.next().expect("it says something").expect("a line");
-    assert_eq!(said(), "holds");
+    let mut script = Script::start(program("python", &["venv/bin/python", script]).args(ports));
+    assert_eq!(script.said(), "holds");
     nodes[2].signal(Signal::SIGKILL);
-    child.stdin.take().expect("its input is piped").write_all(b"killed\n").expect("it reads");
-    assert_eq!(said(), "extended and released 32");
-    assert!(child.wait().expect("its end").success());
+    script.goes_on();
+    assert_eq!(script.said(), "extended and released 32");
+    script.ends();
+}
+
+#[test]
+#[ignore = "needs etcd, Chromium and the packages of tests/clients/page"]
+fn the_page_of_a_group_shows_the_locks_of_all_and_follows_their_leaders() {
+    const GROUPS: u16 = 4;
+    let (etcd, directory) = (Etcd::start_one(&[]), Directory::new());
+    let file = directory.path("http-ports");
+    let flags = ["--cluster-groups", "4", "--http-port", "auto", "--http-admin", "yes"];
+    let first = Node::start(&etcd, &[&flags[..], &["--http-port-file", &file]].concat());
+    let mut nodes = [first, Node::start(&etcd, &flags)];
+    wait_until("a part for each node", || is_shared_out(&nodes, GROUPS));
+    let (own, lost) = (ports(&nodes[0], GROUPS), ports(&nodes[1], GROUPS));
+    let stays = leaders(own.start).into_values().find(|port| own.contains(port)).expect("its part");
+    let pages = std::fs::read_to_string(&file).expect("the ports of its pages");
+    let page = pages.lines().nth(usize::from(stays - own.start)).expect("one for each group");
+    let locks: Vec<String> = (0..12).map(|number| format!("lock:{number}")).collect();
+    locks.iter().for_each(|lock| assert!(acquire(own.start, lock).is_some(), "{lock} is free"));
+
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/page.py");
+    let mut script = Script::start(program("page", &["venv/bin/python", script]).arg(page).args(&locks));
+    assert_eq!(script.said(), "shows");
+    nodes[1].signal(Signal::SIGKILL);
+    wait_until("leaders for all groups", || are_led_elsewhere(own.start, GROUPS, &lost));
+    script.goes_on();
+    assert_eq!(script.said(), "follows and breaks");
+    script.ends();
 }
 
 /// Clients that are tested in cluster mode pass the same checks at three nodes that share out eight groups.

@@ -18,6 +18,8 @@ pub struct ClusterNode {
     pub port: u16,
     /// Its port for TLS; 0: none.
     pub tls_port: u16,
+    /// Its port for HTTP; 0: none, or unknown, because the node is of an older version.
+    pub http_port: u16,
     /// Whether its users, passwords or cluster-name are others than those of this node.
     pub differs: bool,
     /// The epoch of the leader that it has not reached for a while.

@@ -34,6 +34,11 @@ pub(super) fn addresses(tcp: Option<&str>, tls: Option<&str>) -> Vec<String> {
     tcp.into_iter().chain(tls.map(|address| written(Door::Tls, address))).collect()
 }
 
+/// The port for HTTP as it stands among the addresses of a [`Member`].
+pub(super) fn http_address(host: &str, port: u16) -> String {
+    format!("{HTTP}{host}:{port}")
+}
+
 /// The address behind a door among those of a [`Member`].
 pub(super) fn address_in(addresses: &[String], door: Door) -> Option<&str> {
     addresses.iter().find_map(|address| address.strip_prefix(word(door)))
@@ -86,8 +91,12 @@ pub(super) fn node(member: &Member) -> ClusterNode {
     let (plain, tls) = (parts(Door::Plain), parts(Door::Tls));
     let tls_port = tls.as_ref().map_or(0, |(_, port)| *port);
     let (host, port) = plain.or(tls).unwrap_or_default();
-    ClusterNode { id: member.id.clone(), host, port, tls_port, ..ClusterNode::default() }
+    let http = member.addresses.iter().find_map(|address| address.strip_prefix(HTTP));
+    let http_port = http.and_then(|http| http.rsplit_once(':')?.1.parse().ok()).unwrap_or_default();
+    ClusterNode { id: member.id.clone(), host, port, tls_port, http_port, ..ClusterNode::default() }
 }
+
+const HTTP: &str = "http ";
 
 fn word(door: Door) -> &'static str {
     match door {
@@ -113,7 +122,10 @@ mod tests {
         let digest = Some("0a".to_owned());
         let entry = NodeEntry { addresses: member.addresses.clone(), digest, report, promised };
         assert_eq!(in_node(node_text(&entry, 7).as_bytes()), entry);
-        let leader = Leader { epoch: 3, addresses: member.addresses, trouble: None };
+        let addresses = vec!["tcp a:1".to_owned(), http_address("a", 9_121)];
+        let serving = Member { addresses, ..member.clone() };
+        assert_eq!((node(&member).http_port, node(&serving).http_port), (0, 9_121));
+        let leader = Leader { epoch: 3, addresses: entry.addresses, trouble: None };
         assert_eq!(leader.address(Door::Tls), Some((3, "a:2".to_owned())));
         assert_eq!(leader.address(Door::Plain), None);
         assert_eq!(Leader::default().address(Door::Plain), None);

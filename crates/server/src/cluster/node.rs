@@ -802,7 +802,10 @@ fn announced(settings: &Settings, sockets: &Sockets, group: u16) -> Result<Vec<S
         none if none.is_empty() => {
             Err(unfit("others reach a node by TCP, and neither port nor tls-port is set"))
         }
-        addresses => Ok(addresses),
+        mut addresses => {
+            addresses.extend(port_of(&sockets.http).map(|port| leader::http_address(&host, port)));
+            Ok(addresses)
+        }
     }
 }
 

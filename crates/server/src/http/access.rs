@@ -2,7 +2,7 @@
 //!
 //! Rule    a page of another site must not reach the server through its visitor's browser. The name of that site may resolve
 //!         to this machine, so a request names an address, or a host that the operator has listed; and a request that changes
-//!         something comes from a page of this server, or from no page.
+//!         something comes from a page of this server, of another leader of its cluster, or from no page.
 //! Rule    passwords and tokens are compared in constant time, as digests.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,6 +20,7 @@ use redlatch_core::state::acl::password::Digest;
 use redlatch_core::state::audit::Author;
 
 use super::HttpContext;
+use super::groups::origin_of_page;
 use super::refusal::Refusal;
 
 /// Who may ask for a route.
@@ -110,7 +111,7 @@ pub(super) fn check_access<B>(
 /// [`Refusal::CrossSite`], [`Refusal::Authentication`].
 pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<Bytes, Refusal> {
     // Also where nothing changes: an answer that the other site cannot read costs the server its time.
-    if is_cross_site(request) {
+    if is_cross_site(request) && origin_of_page(request.headers(), shared.cluster.as_deref()).is_none() {
         return Err(Refusal::CrossSite);
     }
     user_of(shared, shown(request)).ok_or(Refusal::Authentication)

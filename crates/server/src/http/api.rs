@@ -13,13 +13,13 @@ use redlatch_core::commands::REASON_BYTES_MAX;
 use redlatch_core::engine::question::Requester;
 use serde_json::{Map, Value, json};
 
-use super::HttpContext;
 use super::contention::{CONTENDED_MAX, contended};
 use super::json::{self, bytes_of};
 use super::parameters::Parameters;
 use super::questions::{ApiError, ask, ask_for, recorded, response};
 use super::responses::Body;
 use super::sampler::{BYTES_MAX, list_locks, step_of_list, unix_ms};
+use super::{HttpContext, groups};
 
 /// Entries of a list in one response.
 const LIST_MAX: u64 = 1_000;
@@ -143,6 +143,11 @@ async fn waits(context: &HttpContext, request: &Request<Bytes>) -> Result<Value,
     let reply = ask(context, &[b"LOCK.GRAPH"]).await?;
     let (waits, total) = first(reply)?;
     Ok(json!({ "waits": waits, "total": total }))
+}
+
+/// `GET /api/groups`: the groups of slots, and where the others are.
+pub(super) fn groups(context: &HttpContext) -> Response<Body> {
+    response(Ok(groups::groups(context.server.engine.shared().cluster.as_deref())))
 }
 
 /// `GET /api/lint`: what clients do wrong.

@@ -18,13 +18,13 @@ use hyper::body::{Body as HttpBody, Frame};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
-use redlatch_core::state::cluster::ClusterFacts;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::HttpContext;
 use super::access::{is_authenticated, shown};
+use super::groups::groups;
 use super::questions::ApiError;
 use super::responses::{Body, whole};
 use super::sampler::{Moment, Sampler, unix_ms};
@@ -148,38 +148,12 @@ async fn sample(context: Arc<HttpContext>) {
 fn about(context: &HttpContext) -> Map<String, Value> {
     let shared = context.server.engine.shared();
     let settings = &shared.settings;
-    // Port 0 is none, and `auto` is another one for each group.
-    let port = settings.text("http-port").parse().ok().filter(|port| *port != 0);
     let fields = [
         ("version", env!("CARGO_PKG_VERSION").into()),
         ("admin", settings.flag("http-admin").into()),
-        ("group", shared.cluster.as_ref().map_or(Value::Null, |cluster| group(cluster, port))),
+        ("group", groups(shared.cluster.as_deref())),
     ];
     fields.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value)).collect()
-}
-
-/// The group of slots that is shown, and the leaders of the others; null if there is one group. `http_port` is that of the
-/// first group: the pages of other groups are known as far as this node leads them.
-fn group(cluster: &ClusterFacts, http_port: Option<u16>) -> Value {
-    let Some(group) = cluster.group.as_ref().filter(|group| group.count() > 1) else { return Value::Null };
-    let others = group.leaders().into_iter().filter(|(number, ..)| *number != group.number);
-    let others = others.map(|(number, slots, leader)| {
-        let is_here = leader.host == cluster.me.host
-            && i32::from(leader.port) - i32::from(cluster.me.port)
-                == i32::from(number) - i32::from(group.number);
-        json!({
-            "number": number,
-            "slots": [slots.start(), slots.end()],
-            "leader": format!("{}:{}", leader.host, leader.port),
-            "http_port": http_port.filter(|_| is_here).and_then(|port| port.checked_add(number)),
-        })
-    });
-    json!({
-        "number": group.number,
-        "count": group.count(),
-        "slots": [group.slots().start(), group.slots().end()],
-        "others": others.collect::<Vec<_>>(),
-    })
 }
 
 impl Viewers {
@@ -219,27 +193,7 @@ impl Viewers {
 
 #[cfg(test)]
 mod tests {
-    use redlatch_core::state::cluster::ClusterNode;
-    use redlatch_core::state::slot_groups::SlotGroup;
-
     use super::*;
-
-    #[test]
-    fn the_pages_of_other_groups_are_known_where_this_node_leads_them() {
-        let node = |host: &str, port| ClusterNode { host: host.into(), port, ..ClusterNode::default() };
-        let facts = |group| ClusterFacts::new("locks".into(), node("a", 7001)).with_group(group);
-        assert_eq!(group(&facts(None), Some(9121)), Value::Null);
-        let groups = SlotGroup::all(4);
-        for (group, leader) in groups.iter().zip([node("a", 7000), node("a", 7001), node("b", 7002)]) {
-            group.set_leader(Some(leader));
-        }
-        let others = json!([
-            { "number": 0, "slots": [0, 4095], "leader": "a:7000", "http_port": 9121 },
-            { "number": 2, "slots": [8192, 12_287], "leader": "b:7002", "http_port": null },
-        ]);
-        let expected = json!({ "number": 1, "count": 4, "slots": [4096, 8191], "others": others });
-        assert_eq!(group(&facts(Some(groups[1].clone())), Some(9121)), expected);
-    }
 
     fn viewer(viewers: &Viewers) -> mpsc::Receiver<Bytes> {
         let (events, receiver) = mpsc::channel(EVENTS_MAX);

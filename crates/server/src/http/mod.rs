@@ -11,6 +11,7 @@ mod api;
 mod connection;
 mod contention;
 mod events;
+mod groups;
 mod health;
 mod hold_request;
 mod holds;

@@ -11,13 +11,14 @@ use hyper::{Response, StatusCode};
 /// The body of a response: bytes, or a stream of them.
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
+/// What a browser may load, and where it may show a page.
+pub(super) const POLICY: &str =
+    "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'";
+
 /// What a browser is told with every response: to load nothing from elsewhere, to show the page in no frame, to guess no
 /// types, to keep nothing, and to tell nobody the address.
 const HEADERS: [(HeaderName, &str); 5] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'",
-    ),
+    (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::CACHE_CONTROL, "no-store"),

@@ -21,7 +21,7 @@ use super::connection::Peer;
 use super::limits::{BODY_BYTES_MAX, BODY_WAIT_MAX};
 use super::refusal::Refusal;
 use super::responses::{Body, finished};
-use super::{api, events, health, hold_request, holds, metrics, page};
+use super::{api, events, groups, health, hold_request, holds, metrics, page};
 
 /// What answers requests for a path.
 pub(super) struct Route {
@@ -58,6 +58,7 @@ const ROUTES: &[Route] = &[
     asks("/api/contention", |c, r| Box::pin(api::contention(c, r))),
     asks("/api/events", |c, r| Box::pin(async move { events::follow(&c, &r) })),
     asks("/api/graph", |c, r| Box::pin(api::graph(c, r))),
+    asks("/api/groups", |c, _| Box::pin(async move { api::groups(&c) })),
     asks("/api/lint", |c, r| Box::pin(api::lint(c, r))),
     asks("/api/lock", |c, r| Box::pin(api::lock(c, r))),
     asks("/api/locks", |c, r| Box::pin(api::locks(c, r))),
@@ -97,11 +98,21 @@ pub(super) async fn answer(
     mut request: Request<Incoming>,
 ) -> Response<Body> {
     request.extensions_mut().insert(Requester { user: Bytes::new(), peer: peer.address() });
+    let cluster = context.server.engine.shared().cluster.as_deref();
+    let page = groups::origin_of_page(request.headers(), cluster).cloned();
     let response = match find(context, peer, &request) {
         Ok(route) => run(context, route, request).await,
+        // A browser asks before a page sends a login elsewhere.
+        Err(Refusal::Method(_)) if page.is_some() && request.method() == Method::OPTIONS => {
+            Ok(groups::may_ask())
+        }
         Err(refusal) => Err(refusal),
     };
-    finished(response.unwrap_or_else(Refusal::response))
+    let mut response = finished(response.unwrap_or_else(Refusal::response));
+    if let Some(page) = page {
+        groups::let_read(&mut response, page);
+    }
+    response
 }
 
 async fn run(

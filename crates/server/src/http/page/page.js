@@ -1,4 +1,5 @@
-// The page of locks: what the server tells by /api/events, and on request by the rest of /api.
+// The page of locks: what the server tells by /api/events, and on request by the rest of /api. Where several groups share out
+// the slots of a cluster, the page asks the leader of each.
 //
 // Rule  every text from the server enters the document by `say` or `readable`: a key is never markup, and hides nothing.
 // Rule  the list has elements for the visible rows alone, however many locks there are.
@@ -77,24 +78,45 @@ const ownerText = (holder) => (holder.owner === null ? "names no owner" : holder
 const kindText = (lock) => (lock.type ? `not a lock, but a ${lock.type}` : lock.kind);
 const UNKNOWN_OWNER = "an unknown owner";
 
-// ---- Asking the server ----------------------------------------------------------------------------------------------
+// ---- Asking the servers ---------------------------------------------------------------------------------------------
+
+/** Who tells of locks: the server of this page, and the leaders of the other groups. `base` begins the URLs of a server. */
+const sources = [newSource(null, "")];
+
+function newSource(number, base) {
+  const ended = new AbortController();
+  return { number, base, ended, totals: null, offset: 0, isAdmin: false, isCut: false, state: "connecting", text: "Connecting" };
+}
+
+/** The source that has a lock now: the group may have got another leader. */
+const sourceOf = (lock) => sources.find(({ number }) => number === lock.source.number) ?? lock.source;
 
 let authorization = null;
 let loggingIn = null;
 
 /** Sends a request, and asks for a password if the server does. Cookies and the browser's own dialogue stay out of it. */
-async function ask(path, options = {}) {
+async function ask(source, path, options = {}) {
   for (;;) {
     const headers = { ...options.headers };
     if (authorization) headers.Authorization = authorization;
-    const response = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
-    if (response.status !== 401) return response;
+    const response = await fetch(source.base + path, { ...options, headers, credentials: "omit", cache: "no-store" });
+    // The nodes of a cluster have the same passwords. One that has not says so, and is left out.
+    if (response.status !== 401 || (source.base && authorization)) return response;
     await logIn(authorization !== null);
   }
 }
 
-async function askJson(path, options) {
-  return valueOf(await ask(path, options));
+async function askJson(source, path, options) {
+  return valueOf(await ask(source, path, options));
+}
+
+/** The answers of all servers that answer, each with its source. */
+async function askAll(path) {
+  const asked = sources.map(async (source) => ({ source, answer: await askJson(source, path) }));
+  const settled = await Promise.allSettled(asked);
+  const answered = settled.filter(({ status }) => status === "fulfilled").map(({ value }) => value);
+  if (!answered.length) throw new Error("no server answers");
+  return answered;
 }
 
 /** The value of a response. A refusal may be a line of text. */
@@ -131,17 +153,16 @@ const idOf = (lock) => (lock.key_base64 ? `b${lock.key_base64}` : `t${lock.key}`
 const keyQuery = (lock) =>
   lock.key_base64 ? `key_base64=${encodeURIComponent(lock.key_base64)}` : `key=${encodeURIComponent(lock.key)}`;
 
-let offset = 0; // The server's time less this machine's.
-let isAdmin = false;
 let view = []; // The locks that are shown, in order.
 let sorting = { by: "waiters", down: true }; // What is waited for comes first.
 let selected = null; // The identity of the open lock.
 let current = 0; // The row that has the keyboard.
-const serverNow = () => Date.now() + offset;
+const serverNow = (lock) => Date.now() + lock.source.offset;
 
-/** Adds what the list needs to a lock that the server has sent. */
-function settle(lock) {
+/** Adds what the list needs to a lock that a server has sent. */
+function settle(lock, source) {
   lock.id = idOf(lock);
+  lock.source = source;
   lock.first = lock.holders[0];
   const words = [lock.key, lock.kind];
   for (const { owner, token, client } of lock.holders) words.push(owner ?? "", token ?? "", clientText(client));
@@ -162,7 +183,7 @@ const KINDS = {
   all: () => true,
   waited: (lock) => lock.waiters > 0,
   endless: (lock) => lock.holders.some((holder) => holder.lease === null),
-  held: (seconds) => (lock) => lock.first.since !== null && serverNow() - lock.first.since >= seconds * 1000,
+  held: (seconds) => (lock) => lock.first.since !== null && serverNow(lock) - lock.first.since >= seconds * 1000,
 };
 
 function chosenKind() {
@@ -189,7 +210,7 @@ function arrange() {
   $("grid").setAttribute("aria-rowcount", view.length + 1);
   const isAll = view.length === locks.size;
   say($("shown"), isAll ? plural(locks.size, "lock", "locks") : `${number(view.length)} of ${plural(locks.size, "lock", "locks")}`);
-  if (isCut) $("shown").textContent += " (the first ones)";
+  if (sources.some(({ isCut }) => isCut)) $("shown").textContent += " (the first ones)";
   $("empty").hidden = view.length > 0;
   say($("empty-title"), locks.size ? "No lock fits" : "No lock is held");
   say($("empty-hint"), locks.size ? "Change the filter to see others." : "Locks appear here as soon as a client takes one.");
@@ -265,9 +286,9 @@ function fill(entry, index) {
 
 /** Moves what depends on the time alone. */
 function move() {
-  const now = serverNow();
   for (const entry of rows) {
     if (entry.index < 0) continue;
+    const now = serverNow(entry.lock);
     const { first, waiters, waits_since: waitsSince } = entry.lock;
     say(entry.held, first.since === null ? "–" : duration(now - first.since));
     const left = first.until === null ? null : Math.max(0, first.until - now);
@@ -351,7 +372,7 @@ function open(lock, takesFocus = false) {
   $("detail").lock = lock;
   say($("detail-key"), lock.key);
   $("detail").hidden = false;
-  $("break").hidden = !isAdmin;
+  $("break").hidden = !sourceOf(lock).isAdmin;
   if (takesFocus) {
     opener = document.activeElement;
     $("detail-key").focus();
@@ -374,7 +395,7 @@ async function refreshLock() {
   const asked = selected;
   if (!asked) return;
   try {
-    const about = await askJson(`/api/lock?${$("detail").query}`);
+    const about = await askJson(sourceOf($("detail").lock), `/api/lock?${$("detail").query}`);
     if (selected === asked) showLock(about);
   } catch (error) {
     if (selected === asked) say($("detail-now"), error.message);
@@ -395,7 +416,7 @@ function showLock({ now, who, waiters, explain, history }) {
   $("detail-waiters").replaceChildren(...items);
   $("detail-explain").replaceChildren(...explain.map((sentence) => make("li", "", sentence)));
   showTimeline(holders, history, now);
-  $("break").hidden = !isAdmin || !holders.some((holder) => holder.token !== null);
+  $("break").hidden = !sourceOf($("detail").lock).isAdmin || !holders.some((holder) => holder.token !== null);
 }
 
 function facts(who, now) {
@@ -445,11 +466,13 @@ function showTimeline(holders, history, now) {
 
 $("break").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const { key, key_base64 } = $("detail").lock;
+  const lock = $("detail").lock;
+  const { key, key_base64 } = lock;
   const result = $("break-result");
   try {
     const body = JSON.stringify({ key, key_base64, token: Number($("break-token").value) });
-    const { broken, free } = await askJson("/api/break", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+    const headers = { "Content-Type": "application/json" };
+    const { broken, free } = await askJson(sourceOf(lock), "/api/break", { method: "POST", body, headers });
     result.dataset.result = broken ? "good" : "bad";
     const refused = free ? "Not broken: the lock is free." : "Not broken: this is not the current token.";
     say(result, broken ? "Broken: its holder has lost it." : refused);
@@ -503,11 +526,11 @@ for (const tab of tabs) {
   });
 }
 
-function linkTo(key) {
+function linkTo(key, source) {
   const button = make("button");
   sayKey(button, key.key);
   button.type = "button";
-  button.addEventListener("click", () => { showView("locks"); open({ ...key, id: idOf(key) }, true); });
+  button.addEventListener("click", () => { showView("locks"); open({ ...key, source, id: idOf(key) }, true); });
   return button;
 }
 
@@ -523,7 +546,10 @@ function tableRow(cells) {
 }
 
 async function showContention() {
-  const [{ keys }, { waits }] = await Promise.all([askJson("/api/contention"), askJson("/api/graph")]);
+  const [contended, graphs] = await Promise.all([askAll("/api/contention"), askAll("/api/graph")]);
+  const keys = contended.flatMap(({ source, answer }) => answer.keys.map((key) => ({ ...key, source })));
+  if (contended.length > 1) keys.sort((a, b) => (b.waited ?? -1) - (a.waited ?? -1) || b.waiters - a.waiters);
+  const waits = graphs.flatMap(({ answer }) => answer.waits);
   $("contention").replaceChildren(...keys.map((key) => {
     const share = key.fairness === null ? null : Math.round(key.fairness * 100);
     const bar = make("span", "bar", [make("i")]);
@@ -533,7 +559,7 @@ async function showContention() {
     if (share === null) fair.append("–");
     else fair.append(bar, `${share} %`);
     const n = (text) => ({ n: text });
-    return tableRow([linkTo(key), n(number(key.waiters)), n(duration(key.waited)), n(number(key.polls)), n(number(key.holds)),
+    return tableRow([linkTo(key, key.source), n(number(key.waiters)), n(duration(key.waited)), n(number(key.polls)), n(number(key.holds)),
       n(duration(key.hold_p50)), n(duration(key.hold_p99)), n(number(key.lost)), n(number(key.clients)), fair]);
   }));
   $("view-contention").querySelector(".scrolls").hidden = !keys.length;
@@ -546,7 +572,8 @@ async function showContention() {
 }
 
 async function showLint() {
-  const { enabled, findings } = await askJson("/api/lint");
+  const all = (await askAll("/api/lint")).map(({ answer }) => answer);
+  const [enabled, findings] = [all.some((one) => one.enabled), all.flatMap((one) => one.findings)];
   $("lint-note").textContent = enabled
     ? findings.length ? plural(findings.length, "finding", "findings") : "The server looks for mistakes of lock clients, and has found none."
     : "The server does not look for mistakes: CONFIG SET lock-lint yes makes it.";
@@ -559,7 +586,8 @@ async function showLint() {
 }
 
 async function showClients() {
-  const { clients, total } = await askJson("/api/clients");
+  const all = (await askAll("/api/clients")).map(({ answer }) => answer);
+  const [clients, total] = [all.flatMap((one) => one.clients), all.reduce((sum, one) => sum + one.total, 0)];
   $("clients-note").textContent = clients.length === total ? plural(total, "connection", "connections")
     : `${number(clients.length)} of ${plural(total, "connection", "connections")}`;
   const n = (text) => ({ n: text });
@@ -575,12 +603,14 @@ async function showClients() {
 // A script that runs for longer is shown, in milliseconds.
 const SCRIPT_MS = 1000;
 
-let isCut = false;
 let announced = { text: "", at: 0 };
 
-function showState(state, text) {
-  $("state").dataset.state = state;
-  say($("state-text"), text);
+function showState(source, state, text) {
+  Object.assign(source, { state, text });
+  // What is wrong at one server is said first.
+  const shown = ["lost", "connecting", "live"].map((kind) => sources.find((each) => each.state === kind)).find(Boolean);
+  $("state").dataset.state = shown.state;
+  say($("state-text"), sources.length > 1 && shown.state !== "live" ? `Group ${shown.number}: ${shown.text}` : shown.text);
 }
 
 /** What is said of INFO's running_script, once its script has run for a second. */
@@ -591,8 +621,11 @@ function scriptOf(field) {
   return `A script (${name.slice(0, 8)}) of client ${client} ${label || address} runs for ${duration(age)}`;
 }
 
-function showTotals(totals) {
+function showTotals() {
+  const totals = {};
   for (const name of ["locks", "waiters", "granted", "refused", "expired", "clients"]) {
+    const figures = sources.map((source) => source.totals?.[name]).filter(Number.isFinite);
+    totals[name] = figures.length ? figures.reduce((sum, figure) => sum + figure) : null;
     say($(`total-${name}`), number(totals[name]));
   }
   // Screen readers hear of changes, but not of each.
@@ -603,47 +636,89 @@ function showTotals(totals) {
   }
 }
 
-/** The group of slots that is shown, where several share them out, and where the others are. */
-function showGroup(group) {
-  $("group").hidden = !group;
-  if (!group) return;
-  const [first, last] = group.slots;
-  const others = group.others.flatMap(({ number, leader, http_port }) => {
-    const where = make(http_port ? "a" : "span", "", `${number} (${leader})`);
-    if (http_port) where.href = `${location.protocol}//${location.hostname}:${http_port}/`;
-    return [" ", where];
-  });
-  $("group").replaceChildren(make("b", "", `Group ${group.number} of ${group.count} alone: slots ${first} to ${last}.`),
-    " The others, at their leaders:", ...others);
+/** Forgets what a server has told of its locks. */
+function forget(source) {
+  for (const [id, lock] of locks) if (lock.source === source) locks.delete(id);
 }
 
-function receive(name, data) {
-  if (name === "error") return showState("lost", data.error);
-  offset = data.now - Date.now();
-  if (name === "snapshot") {
-    locks.clear();
-    isAdmin = data.admin;
-    say($("version"), data.version);
-    showGroup(data.group);
+/** Follows the leaders of the groups that share out the slots, as one of them tells of the others. */
+function followGroups(source, group) {
+  $("group").hidden = !group;
+  if (!group) return;
+  source.number = group.number;
+  for (const { number, http_host, http_port } of group.others) {
+    if (!http_port) continue;
+    const url = `http://${http_host ?? (source.base ? new URL(source.base).hostname : location.hostname)}:${http_port}`;
+    const base = url === location.origin ? "" : url;
+    const known = sources.findIndex((each) => each.number === number);
+    if (known >= 0 && sources[known].base === base) continue;
+    if (known >= 0) {
+      sources[known].ended.abort();
+      forget(sources[known]);
+      sources.splice(known, 1);
+    }
+    const leader = newSource(number, base);
+    sources.push(leader);
+    live(leader);
   }
-  for (const key of data.removed) locks.delete(idOf(key));
+  showGroups(source, group);
+}
+
+/** The groups, as links to the pages of their leaders. */
+function showGroups(source, group) {
+  const own = { number: group.number, leader: source.base ? new URL(source.base).host : "here" };
+  const places = [own, ...group.others].sort((a, b) => a.number - b.number).flatMap(({ number, leader }) => {
+    const base = sources.find((each) => each.number === number)?.base;
+    const where = make(base ? "a" : "span", "", `${number} (${leader}${base === undefined ? ", without a page" : ""})`);
+    if (base) where.href = `${base}/`;
+    return [" ", where];
+  });
+  const missing = group.count - 1 - group.others.length;
+  $("group").replaceChildren(make("b", "", `${plural(group.count, "group", "groups")} of slots, by leader:`), ...places,
+    missing ? ` ${plural(missing, "group has", "groups have")} no leader.` : "");
+}
+
+/** Asks a server that answers where the leaders are now. */
+async function refreshGroups() {
+  for (const source of sources.filter(({ state }) => state === "live")) {
+    try {
+      return followGroups(source, await askJson(source, "/api/groups"));
+    } catch {
+      // Another one may know.
+    }
+  }
+}
+
+function receive(source, name, data) {
+  if (name === "error") return showState(source, "lost", data.error);
+  source.offset = data.now - Date.now();
+  if (name === "snapshot") {
+    forget(source);
+    source.isAdmin = data.admin;
+    say($("version"), data.version);
+    followGroups(source, data.group);
+  }
+  for (const key of data.removed) {
+    if (locks.get(idOf(key))?.source === source) locks.delete(idOf(key));
+  }
   for (const lock of data.locks) {
-    const settled = settle(lock);
+    const settled = settle(lock, source);
     locks.set(settled.id, settled);
   }
-  isCut = data.cut;
-  showTotals(data.totals);
+  source.isCut = data.cut;
+  source.totals = data.totals;
+  showTotals();
   const script = scriptOf(data.totals.script);
-  if (script) showState("lost", script);
-  else showState("live", data.interval < 2000 ? "Live" : `Live, every ${duration(data.interval)}`);
+  if (script) showState(source, "lost", script);
+  else showState(source, "live", data.interval < 2000 ? "Live" : `Live, every ${duration(data.interval)}`);
   if (name === "snapshot" || data.removed.length || data.locks.length) arrange();
   const isOpenChanged = [...data.removed, ...data.locks].some((lock) => idOf(lock) === selected);
   if (isOpenChanged) refreshLock();
 }
 
 /** Reads one stream of events to its end. EventSource cannot send a password. */
-async function follow() {
-  const response = await ask("/api/events");
+async function follow(source) {
+  const response = await ask(source, "/api/events", { signal: source.ended.signal });
   if (!response.ok) await valueOf(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let parts = [];
@@ -657,25 +732,28 @@ async function follow() {
     parts = [events.pop()];
     for (const event of events) {
       const [name, data] = event.split("\n");
-      if (data) receive(name.slice("event: ".length), JSON.parse(data.slice("data: ".length)));
+      if (data) receive(source, name.slice("event: ".length), JSON.parse(data.slice("data: ".length)));
     }
   }
 }
 
-async function live() {
-  for (let attempt = 0; ; attempt++) {
+/** Follows a server until its group has another leader. */
+async function live(source) {
+  for (let attempt = 0; !source.ended.signal.aborted; attempt++) {
     const start = Date.now();
     let why = "Connection lost";
     try {
-      await follow();
+      await follow(source);
     } catch (error) {
       if (!(error instanceof TypeError)) why = error.message;
     }
+    if (source.ended.signal.aborted) return;
     if (Date.now() - start > 10_000) attempt = 0;
-    showState("lost", why);
+    showState(source, "lost", why);
     say($("announcement"), why);
     const pause = Math.min(1000 * 2 ** attempt, 10_000);
     await new Promise((resolve) => setTimeout(resolve, pause));
+    await refreshGroups();
   }
 }
 
@@ -688,4 +766,4 @@ setInterval(() => {
   if ($("filter-kind").value.startsWith("held-")) arrange();
 }, REFRESH_MS);
 showSorting();
-live();
+live(sources[0]);
