@@ -208,12 +208,14 @@ impl Point {
         if deeds.is_empty() {
             return points;
         }
-        let (requests, unknown) = (counted(events), unknown_scripts(events));
+        let (requests, unknown) = (counted(events), unknown_scripts(events, &deeds));
         for &(event, nth) in &requests {
             let Some(command) = event.command.as_deref() else { continue };
-            let is_about_locks = LISTENING.contains(&command) || unknown.contains(&event.id);
-            let other = is_about_locks.then_some((Deed::Other, None));
-            let Some((deed, its_lease)) = deeds.get(&event.id).copied().or(other) else { continue };
+            let listens = LISTENING.contains(&command).then_some(Deed::Other);
+            let without_lease = || Some((unknown.get(&event.id).copied().or(listens)?, None));
+            let Some((deed, its_lease)) = deeds.get(&event.id).copied().or_else(without_lease) else {
+                continue;
+            };
             lease = its_lease.map_or(lease, Duration::from_millis);
             if event.id <= request {
                 continue;
@@ -265,12 +267,20 @@ fn deeds(events: &[Event]) -> BTreeMap<u64, (Deed, Option<u64>)> {
     deeds
 }
 
-/// The requests for a known script of locks that the server does not have yet: a client sends it then, or loads it.
-fn unknown_scripts(events: &[Event]) -> BTreeSet<u64> {
+/// The requests for a known script of locks that the server does not have yet: a client sends it then, or loads it. One whose
+/// script releases a lock is part of the release.
+fn unknown_scripts(events: &[Event], deeds: &BTreeMap<u64, (Deed, Option<u64>)>) -> BTreeMap<u64, Deed> {
     let is_missing = |reply: &&Event| reply.reply.as_ref().is_some_and(|text| text.starts_with("-NOSCRIPT"));
     let missing: BTreeSet<_> = events.iter().filter(is_missing).filter_map(|reply| reply.request).collect();
     let is_known = |request: &&Event| request.kind == EventKind::Request && request.text.is_some();
-    events.iter().filter(is_known).map(|request| request.id).filter(|id| missing.contains(id)).collect()
+    let requests: Vec<&Event> = events.iter().filter(is_known).collect();
+    let deed = |(at, request): (usize, &&Event)| {
+        let again = requests[at + 1..].iter().find(|later| later.text == request.text)?;
+        let (deed, _) = deeds.get(&again.id)?;
+        let deed = if *deed == Deed::Release { Deed::Release } else { Deed::Other };
+        missing.contains(&request.id).then_some((request.id, deed))
+    };
+    requests.iter().enumerate().filter_map(deed).collect()
 }
 
 /// A request without the text of a script, for people.
@@ -485,7 +495,7 @@ mod tests {
             let events = [request(1), answer, request(3), event(4, EventKind::Released, "", Some(3))];
             Point::all(&events).iter().map(|point| (point.nth, point.deed)).collect::<Vec<_>>()
         };
-        assert_eq!(points(Some("release")), [(1, Deed::Other), (2, Deed::Release)]);
+        assert_eq!(points(Some("release")), [(1, Deed::Release), (2, Deed::Release)]);
         assert_eq!(points(None), [(2, Deed::Release)], "nobody knows what it is for");
     }
 
