@@ -16,10 +16,14 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/clients/*/README.md")]
-PAGES = ["docs/fencing.md", "docs/testing-examples.md", "docs/using-locks.md", *sorted(str(page.relative_to(ROOT)) for page in PACKAGES)]
+LANGUAGE_PAGES = ROOT.glob("docs/locks-in-*.md")
+PAGES = [
+    *["docs/fencing.md", "docs/testing-examples.md", "docs/using-locks.md"],
+    *sorted(str(page.relative_to(ROOT)) for page in [*LANGUAGE_PAGES, *PACKAGES]),
+]
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)
-LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust"}
+LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust", ".ts": "ts"}
 
 
 def filled(text: str, wrong: list[str]) -> str:

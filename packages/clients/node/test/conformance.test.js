@@ -1,0 +1,145 @@
+// Every scenario of `../../conformance.json`, with every client library, on every server and connection that it names.
+
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { attach, start } from "redlatch";
+import { Locks } from "redlatch-client";
+import { Runner, SCENARIOS } from "./conformance.js";
+import { LIBRARIES } from "./libraries.js";
+import { Nodes, PROGRAMS, Sentinel, beside, freePorts, hasNodes, mustHave, plain, withJournal } from "./servers.js";
+
+const SCENARIO_MS_MAX = 120_000;
+
+const on = (server) => SCENARIOS.filter((each) => each.servers.includes(server));
+const by = (connection, server) => on(server).filter((each) => each.connections?.includes(connection));
+const libraries = (of = () => true) => Object.entries(LIBRARIES).filter(([, library]) => of(library));
+
+/** Runs a scenario: `open(library, timeout)` makes the client under test. */
+async function run(library, scenario, open, ask, restart) {
+  const limit = scenario.client?.reply_timeout;
+  const client = await open(limit === undefined ? undefined : limit * 1000);
+  const locks = new Locks(client);
+  try {
+    await new Runner(locks, ask, restart).run(scenario.steps);
+  } finally {
+    await locks.close();
+    await library.close(client);
+  }
+}
+
+function scenarios(named, work) {
+  for (const scenario of named) {
+    test(`${scenario.name}: ${scenario.holds}`, { timeout: SCENARIO_MS_MAX }, () => work(scenario));
+  }
+}
+
+test("each scenario is run somewhere", () => {
+  const known = ["plain", "redlatch", "redlatch-replicated", "redlatch-with-journal"];
+  expect(new Set(SCENARIOS.map((each) => each.name)).size).toBe(SCENARIOS.length);
+  expect(SCENARIOS.length).toBeGreaterThanOrEqual(40);
+  for (const each of SCENARIOS) {
+    expect(each.steps.length).toBeGreaterThan(0);
+    expect(each.servers.every((server) => known.includes(server))).toBe(true);
+    expect((each.connections ?? []).every((way) => ["single", "cluster", "sentinel"].includes(way))).toBe(true);
+  }
+});
+
+describe.concurrent.each(libraries())("redlatch by %s", (_, library) => {
+  scenarios(on("redlatch"), async (scenario) => {
+    const { binary, ...ready } = inject("redlatch");
+    await using namespace = attach(ready, binary).namespace();
+    const { host, port, password } = namespace;
+    await run(library, scenario, (timeout) => library.single({ host, port, password, timeout }), namespace.call.bind(namespace));
+  });
+});
+
+describe.each(libraries())("a cluster by %s", (_, library) => {
+  let server;
+  beforeAll(async () => (server = await start({ nodes: 3, args: ["--cluster-enabled", "yes"] })));
+  afterAll(() => server.stop());
+  scenarios(by("cluster", "redlatch"), async (scenario) => {
+    await using namespace = server.namespace();
+    const { host, password } = namespace;
+    // What is beside the client asks the node of the key `k`.
+    const slots = await namespace.call("CLUSTER", "SLOTS");
+    const port = slots.find(([first, last]) => first <= SLOT_OF_K && SLOT_OF_K <= last)[2][1];
+    const asker = await beside({ socket: { host, port }, password });
+    try {
+      const open = (timeout) => library.cluster({ host, ports: server.ports, password, timeout });
+      await run(library, scenario, open, (...words) => asker.sendCommand(words));
+    } finally {
+      asker.destroy();
+    }
+  });
+});
+
+const SLOT_OF_K = 7629;
+
+for (const product of ["redis", "valkey"]) {
+  mustHave(product, "REDLATCH_REQUIRE_CLIENTS");
+  describe.each(libraries())(`${product} by %s`, { skip: !PROGRAMS[product] }, (_, library) => {
+    let server;
+    let asker;
+    beforeAll(async () => {
+      server = await plain(PROGRAMS[product]);
+      asker = await beside({ socket: { path: server.socket } });
+    });
+    afterAll(async () => {
+      asker.destroy();
+      await server.stop();
+    });
+    scenarios(on("plain"), async (scenario) => {
+      await asker.flushAll();
+      const open = (timeout) => library.single({ path: server.socket, timeout });
+      await run(library, scenario, open, (...words) => asker.sendCommand(words));
+    });
+  });
+}
+
+describe.concurrent.each(libraries())("a server that is killed and started again, by %s", (_, library) => {
+  scenarios(on("redlatch-with-journal"), async (scenario) => {
+    const server = await withJournal();
+    const asker = await beside({ socket: { path: server.socket } });
+    try {
+      const open = (timeout) => library.single({ path: server.socket, timeout });
+      await run(library, scenario, open, (...words) => asker.sendCommand(words), () => server.restart());
+    } finally {
+      asker.destroy();
+      await server.stop();
+    }
+  });
+});
+
+describe.each(libraries((library) => library.sentinel))("a Sentinel of Redis by %s", { skip: !PROGRAMS.redis }, (_, library) => {
+  let server;
+  let sentinel;
+  let asker;
+  beforeAll(async () => {
+    const [port] = await freePorts(1);
+    server = await plain(PROGRAMS.redis, port);
+    sentinel = await new Sentinel().start(port);
+    asker = await beside({ socket: { path: server.socket } });
+  });
+  afterAll(async () => {
+    asker.destroy();
+    await sentinel.stop();
+    await server.stop();
+  });
+  scenarios(by("sentinel", "plain"), async (scenario) => {
+    await asker.flushAll();
+    const open = (timeout) => library.sentinel({ ports: [sentinel.port], name: "locks", timeout });
+    await run(library, scenario, open, (...words) => asker.sendCommand(words));
+  });
+});
+
+mustHave("etcd", "REDLATCH_REQUIRE_CLIENTS");
+describe.each(libraries((library) => library.sentinel))("nodes by %s", { skip: !hasNodes() }, (_, library) => {
+  let nodes;
+  beforeAll(async () => (nodes = await new Nodes().start()), SCENARIO_MS_MAX);
+  afterAll(() => nodes.stop());
+  scenarios([...by("sentinel", "redlatch"), ...on("redlatch-replicated")], async (scenario) => {
+    const ask = async (...words) => nodes.ask(await nodes.leader(), ...words);
+    await ask("FLUSHALL");
+    const open = (timeout) => library.sentinel({ ports: nodes.ports, name: "mymaster", timeout });
+    await run(library, scenario, open, ask, () => nodes.killLeader());
+  });
+});
