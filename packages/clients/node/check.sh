@@ -29,6 +29,7 @@ rm -rf "$SHOP/stage" "$SHOP/packages"
 mkdir -p "$SHOP/stage/client" "$SHOP/stage/test" "$SHOP/packages" "$PROJECT"
 cp -r package.json README.md index.js index.d.ts lib ../../../LICENSE-* "$SHOP/stage/client"
 cp -r "$TEST_PACKAGE"/{package.json,README.md,index.js,index.d.ts,vitest.js,vitest.d.ts,vitest-test.js,vitest-test.d.ts,lib} "$SHOP/stage/test"
+(cd "$SHOP/stage/test" && npm pkg delete optionalDependencies)
 (cd "$SHOP/packages" && npm pack --silent ../stage/client ../stage/test >/dev/null)
 
 # The dependencies stay between runs; what is tested is new each time.
@@ -37,7 +38,7 @@ cp -r test/. "$PROJECT"
 cp -r examples "$PROJECT/examples"
 cd "$PROJECT"
 npm install --no-audit --no-fund --loglevel error
-npm install --no-audit --no-fund --loglevel error --no-save --omit=optional "$SHOP"/packages/*.tgz
+npm install --no-audit --no-fund --loglevel error --no-save "$SHOP"/packages/*.tgz
 
 REDLATCH_CLIENTS="$(realpath "$TEST_PACKAGE/../clients")"
 export REDLATCH_BINARY="$program" REDLATCH_CLIENTS

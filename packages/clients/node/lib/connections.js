@@ -148,7 +148,7 @@ export class Connections {
 
   async #open(address) {
     if (this.isClosed) throw new Closed();
-    const connection = await this.#driver.make(address);
+    const connection = await inTime(this.#driver.make(address));
     const wire = new Wire(connection, this);
     this.#wires.add(wire);
     wire.onEnd(() => {
@@ -193,12 +193,14 @@ export class Connections {
 
   async #listen(node, told) {
     while (!this.isClosed && told.isWanted()) {
+      let wire = null;
       try {
-        const wire = await this.#open(node.address);
+        wire = await this.#open(node.address);
         await wire.subscribe(`${LOST_CHANNEL}*`, told.onMessage);
         told.onSubscribed();
         await new Promise((resolve) => wire.onEnd(resolve));
       } catch (error) {
+        wire?.end(error);
         if (error instanceof ErrorReply && /^(NOAUTH|NOPERM|WRONGPASS)/.test(error.message)) return told.onRefused(error);
       }
       await new Promise((resolve) => setTimeout(resolve, RETRY_MAX).unref());
@@ -281,8 +283,8 @@ class Wire {
       if (this.hasEnded) return reject(this.#failure);
       if (this.#pending++ === 0 && !this.#owner.isDetached) this.#connection.ref();
       const late = () => this.end(new Error(`the server has not answered for ${Math.round(limit)} ms`));
-      const timer = setTimeout(late, limit);
-      if (this.#owner.isDetached) timer.unref();
+      // The connection keeps the process alive, or does not; so its timer need not.
+      const timer = setTimeout(late, limit).unref();
       const settle = () => {
         clearTimeout(timer);
         if (--this.#pending === 0) this.#connection.unref();
@@ -307,6 +309,19 @@ const REPLY = /^[A-Z][A-Z0-9_]+(?= |$)/;
 function failureOf(error, failure) {
   const found = failure ?? error;
   return REPLY.test(found?.message) && !(found instanceof ErrorReply) ? new ErrorReply(found.message, { cause: found }) : found;
+}
+
+/** What a promise resolves to, or an error if that takes longer than any answer may. */
+async function inTime(promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("the client library knows no server to connect to")), ANSWER_MAX);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Throws the redirection of a node that does not serve a key. */

@@ -36,6 +36,9 @@ export class Hold {
     this.onLost = null;
     /** Of a session: has it looked at now. */
     this.wake = null;
+    /** The release and the extensions that are on their way. */
+    this.releasing = null;
+    this.extending = null;
   }
 
   get terms() {

@@ -65,8 +65,9 @@ export class Keeper {
     hold.whyLost();
     hold.isReleased = true;
     this.#forget(hold);
+    hold.releasing = release(hold, this.#connections);
     try {
-      return await release(hold, this.#connections);
+      return await hold.releasing;
     } catch (error) {
       hold.isReleased = false;
       throw error;
@@ -105,10 +106,14 @@ export class Keeper {
 
   #keepSession(hold, session) {
     hold.wake = () => session.wake();
-    const kept = keepSession(hold, session).finally(() => {
+    const keep = async () => {
+      await keepSession(hold, session);
+      // Its end would come before its release.
+      await hold.releasing?.catch(() => {});
       session.close();
       this.#sessions.delete(kept);
-    });
+    };
+    const kept = keep();
     this.#sessions.add(kept);
   }
 

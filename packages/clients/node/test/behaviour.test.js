@@ -86,6 +86,7 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
     stop.abort();
     await expect(waiting).rejects.toThrow(/abort/);
     await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 0);
+    expect(first.lost.reason).toBe(undefined);
     expect(await first.release()).toBe(true);
     expect(await locks.lockedBy("k")).toBe(null);
   });
@@ -301,8 +302,12 @@ describe("with the newest libraries", () => {
     await expect(locks.lock("k").acquire()).rejects.toThrow("/nowhere/redlatch.sock");
   });
 
-  isolated("a wrong password is refused at once", async ({ redlatch }) => {
-    const { locks } = await locksOf(library, { host: redlatch.host, port: redlatch.port, password: "wrong" });
+  test("a wrong password is refused at once", async () => {
+    const words = [findBinary(), "--port", "0", "--unixsocket", "SOCKET", "--requirepass", "secret"];
+    const server = new SocketServer(words);
+    onTestFinished(() => server.stop());
+    await server.start("secret");
+    const { locks } = await locksOf(library, { path: server.socket, password: "wrong" });
     await expect(locks.lock("k", { wait: Infinity }).acquire()).rejects.toThrow("WRONGPASS");
   });
 });
@@ -315,13 +320,14 @@ describe("a cluster", () => {
   for (const [name, library] of Object.entries(LIBRARIES)) {
     test(`losses are told by every node, and locks move with their slots, by ${name}`, async () => {
       const { host, ports } = await nodes();
-      await using namespace = server.namespace();
+      const namespace = server.namespace();
       const { password } = namespace;
       const client = await library.cluster({ host, ports, password });
       const locks = new Locks(client);
       onTestFinished(async () => {
         await locks.close();
         await library.close(client);
+        await namespace.drop();
       });
       const held = await Promise.all(["a", "b", "c", "d", "e", "f"].map((key) => locks.lock(key).acquire()));
       const slots = await namespace.call("CLUSTER", "SLOTS");

@@ -139,7 +139,7 @@ export class Runner {
 
   /** `$a.token` stands for what the hold `a` has; `{"repeat": ...}` for a long text. */
   filled(value) {
-    if (value?.repeat) return value.repeat.repeat(value.times);
+    if (typeof value?.repeat === "string") return value.repeat.repeat(value.times);
     if (typeof value === "string") {
       return [...this.#holds].reduce(
         (text, [name, held]) => text.replaceAll(`$${name}.token`, held.token).replaceAll(`$${name}.owner`, held.owner),

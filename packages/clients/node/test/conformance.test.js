@@ -26,6 +26,15 @@ async function run(library, scenario, open, ask, restart) {
   }
 }
 
+/** A namespace for the time of some work. */
+async function within(namespace, work) {
+  try {
+    await work(namespace);
+  } finally {
+    await namespace.drop();
+  }
+}
+
 function scenarios(named, work) {
   for (const scenario of named) {
     test(`${scenario.name}: ${scenario.holds}`, { timeout: SCENARIO_MS_MAX }, () => work(scenario));
@@ -46,9 +55,11 @@ test("each scenario is run somewhere", () => {
 describe.concurrent.each(libraries())("redlatch by %s", (_, library) => {
   scenarios(on("redlatch"), async (scenario) => {
     const { binary, ...ready } = inject("redlatch");
-    await using namespace = attach(ready, binary).namespace();
-    const { host, port, password } = namespace;
-    await run(library, scenario, (timeout) => library.single({ host, port, password, timeout }), namespace.call.bind(namespace));
+    await within(attach(ready, binary).namespace(), async (namespace) => {
+      const { host, port, password } = namespace;
+      const open = (timeout) => library.single({ host, port, password, timeout });
+      await run(library, scenario, open, namespace.call.bind(namespace));
+    });
   });
 });
 
@@ -57,18 +68,15 @@ describe.each(libraries())("a cluster by %s", (_, library) => {
   beforeAll(async () => (server = await start({ nodes: 3, args: ["--cluster-enabled", "yes"] })));
   afterAll(() => server.stop());
   scenarios(by("cluster", "redlatch"), async (scenario) => {
-    await using namespace = server.namespace();
-    const { host, password } = namespace;
-    // What is beside the client asks the node of the key `k`.
-    const slots = await namespace.call("CLUSTER", "SLOTS");
-    const port = slots.find(([first, last]) => first <= SLOT_OF_K && SLOT_OF_K <= last)[2][1];
-    const asker = await beside({ socket: { host, port }, password });
-    try {
+    await within(server.namespace(), async (namespace) => {
+      const { host, password } = namespace;
+      // What is beside the client asks the node of the key `k`.
+      const slots = await namespace.call("CLUSTER", "SLOTS");
+      const port = slots.find(([first, last]) => first <= SLOT_OF_K && SLOT_OF_K <= last)[2][1];
+      const asker = await beside({ socket: { host, port }, password });
       const open = (timeout) => library.cluster({ host, ports: server.ports, password, timeout });
-      await run(library, scenario, open, (...words) => asker.sendCommand(words));
-    } finally {
-      asker.destroy();
-    }
+      await run(library, scenario, open, (...words) => asker.sendCommand(words)).finally(() => asker.destroy());
+    });
   });
 });
 

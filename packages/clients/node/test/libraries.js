@@ -2,23 +2,23 @@
 //
 // where   { path } or { host, port, password }; `timeout` is the library's time limit for a reply, in milliseconds.
 
-import * as ioredis5 from "ioredis5";
-import * as ioredis6 from "ioredis";
+import ioredis5 from "ioredis5";
+import ioredis6 from "ioredis";
 import * as redis4 from "redis4";
 import * as redis5 from "redis5";
 import * as redis6 from "redis";
 
-const ioredis = (library) => ({
+const ioredis = (Redis) => ({
   async single({ timeout, ...where }) {
-    return quiet(new library.Redis({ ...where, commandTimeout: timeout }));
+    return quiet(new Redis({ ...where, commandTimeout: timeout }));
   },
   async cluster({ host, ports, password, timeout }) {
     const nodes = ports.map((port) => ({ host, port }));
-    return quiet(new library.Cluster(nodes, { redisOptions: { password, commandTimeout: timeout } }));
+    return quiet(new Redis.Cluster(nodes, { redisOptions: { password, commandTimeout: timeout } }));
   },
   async sentinel({ ports, name, timeout }) {
     const sentinels = ports.map((port) => ({ host: "127.0.0.1", port }));
-    return quiet(new library.Redis({ sentinels, name, commandTimeout: timeout }));
+    return quiet(new Redis({ sentinels, name, commandTimeout: timeout }));
   },
   close: (client) => client.disconnect(),
 });

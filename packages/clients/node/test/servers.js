@@ -94,9 +94,9 @@ export class SocketServer {
     return path.join(this.#folder.path, "s");
   }
 
-  async start() {
+  async start(password) {
     this.#process.start();
-    await answers({ socket: { path: this.socket } }, this.#process);
+    await answers({ socket: { path: this.socket }, password }, this.#process);
     return this;
   }
 

@@ -1,7 +1,7 @@
 // What the types allow and refuse. Nothing here is run.
 
 import { Cluster, Redis } from "ioredis";
-import * as ioredis5 from "ioredis5";
+import Ioredis5 from "ioredis5";
 import mysql from "mysql2/promise";
 import pg from "pg";
 import { createClient, createCluster, createSentinel } from "redis";
@@ -12,8 +12,8 @@ import { Holder, LockHeld, LockLost, Locks, once } from "redlatch-client";
 export const clients: Locks[] = [
   new Locks(new Redis()),
   new Locks(new Cluster([])),
-  new Locks(new ioredis5.Redis()),
-  new Locks(new ioredis5.Cluster([])),
+  new Locks(new Ioredis5.default()),
+  new Locks(new Ioredis5.Cluster([])),
   new Locks(createClient()),
   new Locks(createCluster({ rootNodes: [] })),
   new Locks(createSentinel({ name: "locks", sentinelRootNodes: [] })),
