@@ -3,7 +3,8 @@
 /** A client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient`, `createCluster`, `createSentinel`). */
 export type Client =
   | { duplicate(...options: any[]): unknown; callBuffer(...words: any[]): unknown }
-  | { duplicate(...options: any[]): unknown; sendCommand(...words: any[]): unknown };
+  | { duplicate(...options: any[]): unknown; sendCommand(...words: any[]): unknown }
+  | { getMasterNode(): unknown; sendCommand(...words: any[]): unknown };
 
 /** A string or bytes. */
 export type Key = string | Buffer;

@@ -19,7 +19,9 @@ export class NodeRedisDriver {
   }
 
   static isFor(client) {
-    return typeof client?.sendCommand === "function" && typeof client.duplicate === "function";
+    if (typeof client?.sendCommand !== "function") return false;
+    // The first Sentinels of version 5 have no `duplicate`, and need none here.
+    return typeof client.duplicate === "function" || typeof client.getMasterNode === "function";
   }
 
   /** Milliseconds, or undefined. */

@@ -35,6 +35,18 @@ async function within(namespace, work) {
   }
 }
 
+/** Has a server of its own for some work, and what asks it beside the client. */
+async function running(starting, work) {
+  const server = await starting;
+  const asker = await beside({ socket: { path: server.socket } });
+  try {
+    await work(server, (...words) => asker.sendCommand(words));
+  } finally {
+    asker.destroy();
+    await server.stop();
+  }
+}
+
 function scenarios(named, work) {
   for (const scenario of named) {
     test(`${scenario.name}: ${scenario.holds}`, { timeout: SCENARIO_MS_MAX }, () => work(scenario));
@@ -63,7 +75,7 @@ describe.concurrent.each(libraries())("redlatch by %s", (_, library) => {
   });
 });
 
-describe.each(libraries())("a cluster by %s", (_, library) => {
+describe.concurrent.each(libraries())("a cluster by %s", (_, library) => {
   let server;
   beforeAll(async () => (server = await start({ nodes: 3, args: ["--cluster-enabled", "yes"] })));
   afterAll(() => server.stop());
@@ -84,63 +96,38 @@ const SLOT_OF_K = 7629;
 
 for (const product of ["redis", "valkey"]) {
   mustHave(product, "REDLATCH_REQUIRE_CLIENTS");
-  describe.each(libraries())(`${product} by %s`, { skip: !PROGRAMS[product] }, (_, library) => {
-    let server;
-    let asker;
-    beforeAll(async () => {
-      server = await plain(PROGRAMS[product]);
-      asker = await beside({ socket: { path: server.socket } });
-    });
-    afterAll(async () => {
-      asker.destroy();
-      await server.stop();
-    });
-    scenarios(on("plain"), async (scenario) => {
-      await asker.flushAll();
-      const open = (timeout) => library.single({ path: server.socket, timeout });
-      await run(library, scenario, open, (...words) => asker.sendCommand(words));
+  describe.concurrent.each(libraries())(`${product} by %s`, { skip: !PROGRAMS[product] }, (_, library) => {
+    scenarios(on("plain"), (scenario) => {
+      return running(plain(PROGRAMS[product]), async (server, ask) => {
+        await run(library, scenario, (timeout) => library.single({ path: server.socket, timeout }), ask);
+      });
     });
   });
 }
 
 describe.concurrent.each(libraries())("a server that is killed and started again, by %s", (_, library) => {
-  scenarios(on("redlatch-with-journal"), async (scenario) => {
-    const server = await withJournal();
-    const asker = await beside({ socket: { path: server.socket } });
-    try {
-      const open = (timeout) => library.single({ path: server.socket, timeout });
-      await run(library, scenario, open, (...words) => asker.sendCommand(words), () => server.restart());
-    } finally {
-      asker.destroy();
-      await server.stop();
-    }
+  scenarios(on("redlatch-with-journal"), (scenario) => {
+    return running(withJournal(), async (server, ask) => {
+      await run(library, scenario, (timeout) => library.single({ path: server.socket, timeout }), ask, () => server.restart());
+    });
   });
 });
 
-describe.each(libraries((library) => library.sentinel))("a Sentinel of Redis by %s", { skip: !PROGRAMS.redis }, (_, library) => {
-  let server;
-  let sentinel;
-  let asker;
-  beforeAll(async () => {
-    const [port] = await freePorts(1);
-    server = await plain(PROGRAMS.redis, port);
-    sentinel = await new Sentinel().start(port);
-    asker = await beside({ socket: { path: server.socket } });
-  });
-  afterAll(async () => {
-    asker.destroy();
-    await sentinel.stop();
-    await server.stop();
-  });
+const withSentinels = libraries((library) => library.sentinel);
+
+describe.concurrent.each(withSentinels)("a Sentinel of Redis by %s", { skip: !PROGRAMS.redis }, (_, library) => {
   scenarios(by("sentinel", "plain"), async (scenario) => {
-    await asker.flushAll();
-    const open = (timeout) => library.sentinel({ ports: [sentinel.port], name: "locks", timeout });
-    await run(library, scenario, open, (...words) => asker.sendCommand(words));
+    const [port] = await freePorts(1);
+    await running(plain(PROGRAMS.redis, port), async (_, ask) => {
+      const sentinel = await new Sentinel().start(port);
+      const open = (timeout) => library.sentinel({ ports: [sentinel.port], name: "locks", timeout });
+      await run(library, scenario, open, ask).finally(() => sentinel.stop());
+    });
   });
 });
 
 mustHave("etcd", "REDLATCH_REQUIRE_CLIENTS");
-describe.each(libraries((library) => library.sentinel))("nodes by %s", { skip: !hasNodes() }, (_, library) => {
+describe.each(withSentinels)("nodes by %s", { skip: !hasNodes() }, (_, library) => {
   let nodes;
   beforeAll(async () => (nodes = await new Nodes().start()), SCENARIO_MS_MAX);
   afterAll(() => nodes.stop());
