@@ -246,8 +246,18 @@ class Wire {
     await this.#limited(limit, () => this.#connection.open());
   }
 
-  call(words, limit, isBinary = false, signal = undefined) {
-    return this.#limited(limit, () => this.#connection.call(words, isBinary), signal);
+  /** Rejects when the connection ends: the library fails what is on its way then. */
+  async call(words, limit, isBinary = false, signal = undefined) {
+    signal?.throwIfAborted();
+    if (this.hasEnded) throw this.#failure;
+    const timer = this.#begin(limit);
+    try {
+      return await this.#connection.call(words, isBinary);
+    } catch (error) {
+      throw failureOf(error, this.#failure);
+    } finally {
+      this.#settle(timer);
+    }
   }
 
   subscribe(pattern, onMessage) {
@@ -277,29 +287,29 @@ class Wire {
     this.#connection.unref();
   }
 
-  #limited(limit, send, signal) {
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
-      if (this.hasEnded) return reject(this.#failure);
-      if (this.#pending++ === 0 && !this.#owner.isDetached) this.#connection.ref();
-      const late = () => this.end(new Error(`the server has not answered for ${Math.round(limit)} ms`));
-      // The connection keeps the process alive, or does not; so its timer need not.
-      const timer = setTimeout(late, limit).unref();
-      const settle = () => {
-        clearTimeout(timer);
-        if (--this.#pending === 0) this.#connection.unref();
-      };
-      return send().then(
-        (reply) => {
-          settle();
-          resolve(reply);
-        },
-        (error) => {
-          settle();
-          reject(failureOf(error, this.#failure));
-        },
-      );
-    });
+  /** Rejects at the limit, also where the library does not notice the end of the connection. */
+  async #limited(limit, send) {
+    if (this.hasEnded) throw this.#failure;
+    const timer = this.#begin(limit);
+    const ending = new Promise((_, reject) => this.onEnd(reject));
+    try {
+      return await Promise.race([send(), ending]);
+    } catch (error) {
+      throw failureOf(error, this.#failure);
+    } finally {
+      this.#settle(timer);
+    }
+  }
+
+  #begin(limit) {
+    if (this.#pending++ === 0 && !this.#owner.isDetached) this.#connection.ref();
+    // The connection keeps the process alive, or does not; so its timer need not.
+    return setTimeout(() => this.end(new Error(`the server has not answered for ${Math.round(limit)} ms`)), limit).unref();
+  }
+
+  #settle(timer) {
+    clearTimeout(timer);
+    if (--this.#pending === 0) this.#connection.unref();
   }
 }
 

@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 
 import { Closed, Deadlock, ErrorReply, LockHeld, LockLost, NotSupported, Refused, Unreachable } from "./errors.js";
 import { now, sameBytes } from "./hold.js";
-import { Holder, fields, holderOf, text, texts } from "./holder.js";
+import { Holder, field, fields, holderOf, text, texts } from "./holder.js";
 
 /** One request waits no longer than this. A longer wait asks again. */
 const WAIT_MAX = 3_600_000;
@@ -89,13 +89,14 @@ async function acquireNatively(terms, until, io) {
   for (;;) {
     const sent = now();
     const wait = Math.min(Math.max(until - sent, 0), WAIT_MAX);
-    const answer = fields(await io.ask(terms.request(wait), key, wait + ANSWER_MAX, { waits: wait > 0, signal: terms.signal }));
-    if (answer.token !== undefined) {
+    const answer = await io.ask(terms.request(wait), key, wait + ANSWER_MAX, { waits: wait > 0, signal: terms.signal });
+    const token = field(answer, "token");
+    if (token !== undefined) {
       // The lease began when the wait had ended.
-      const begun = Math.min(sent + Math.max(number(answer.waited) - 1, 0), now());
-      return { token: number(answer.token), begun, isPlain: false, session };
+      const begun = Math.min(sent + Math.max(number(field(answer, "waited")) - 1, 0), now());
+      return { token: number(token), begun, isPlain: false, session };
     }
-    if (wait < WAIT_MAX) throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(answer.refused), io));
+    if (wait < WAIT_MAX) throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io));
   }
 }
 
@@ -103,8 +104,8 @@ async function reentered(terms, server, io) {
   if ((await permitsOf(terms, io)) <= server.timesHeld(terms)) return null;
   const sent = now();
   const words = ["LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", String(terms.lease)];
-  const answer = fields(await io.ask(words, terms.keys[0], ANSWER_MAX));
-  return answer.token === undefined ? null : { token: number(answer.token), begun: sent, isPlain: false, session: null };
+  const token = field(await io.ask(words, terms.keys[0], ANSWER_MAX), "token");
+  return token === undefined ? null : { token: number(token), begun: sent, isPlain: false, session: null };
 }
 
 /** How often the owner holds the lock. */
@@ -147,9 +148,9 @@ async function extendKey(hold, key, lease, io) {
   if (hold.isPlain) return extendPlainly(key, owner, lease, io);
   const term = hold.terms.isSession ? [] : ["LEASE", String(lease)];
   const timeout = Math.min(ANSWER_MAX, Math.max(hold.lease / 6, RENEWAL_MIN));
-  const answer = fields(await io.ask(["LOCK.EXTEND", key, owner, ...term, "TOKEN", String(hold.token)], key, timeout));
+  const answer = await io.ask(["LOCK.EXTEND", key, owner, ...term, "TOKEN", String(hold.token)], key, timeout);
   // The owner may hold it anew.
-  return answer.token !== undefined && number(answer.token) === hold.token;
+  return Number(field(answer, "token")) === hold.token;
 }
 
 /** Like `extend`, for a caller that waits for it. */

@@ -32,7 +32,7 @@ export class Hold {
     this.deadline = grant.begun + this.lease;
     /** When the next renewal is due. */
     this.next = this.renews ? grant.begun + this.lease / 3 : Infinity;
-    /** Called once when the lock is lost. */
+    /** Called when the lock is lost: for the program. */
     this.onLost = null;
     /** Of a session: has it looked at now. */
     this.wake = null;
@@ -77,6 +77,7 @@ export class Hold {
     if (this.#reason !== null || this.isReleased) return;
     this.#reason = reason;
     this.#text = why;
+    this.#server.onLost(this);
     this.onLost?.();
   }
 
@@ -95,6 +96,8 @@ export class Server {
   /** It has no LOCK commands. */
   isPlain = false;
   holds = new Set();
+  /** Called for each hold that is lost. */
+  onLost = () => {};
 
   /** A message of the channel `__lock__:key`, both as bytes: `lost <token> <reason> [text]`. */
   isTold(channel, data) {

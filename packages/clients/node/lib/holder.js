@@ -69,6 +69,12 @@ export function fields(reply) {
   return found;
 }
 
+/** One value of a map, or undefined. */
+export function field(reply, name) {
+  const at = reply ? reply.indexOf(name) : -1;
+  return at < 0 ? undefined : reply[at + 1];
+}
+
 /** A map of texts, which are bytes in the reply. */
 export function texts(reply) {
   return Object.fromEntries(Object.entries(fields(reply)).map(([name, value]) => [name, text(value)]));

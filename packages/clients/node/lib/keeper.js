@@ -21,6 +21,7 @@ export class Keeper {
 
   constructor(driver) {
     this.#connections = new Connections(driver);
+    this.#server.onLost = (hold) => this.#forget(hold);
     this.#told = {
       onMessage: (channel, data) => this.#server.isTold(channel, data),
       onSubscribed: () => {
@@ -93,7 +94,6 @@ export class Keeper {
 
   #keep(hold, session) {
     this.#server.holds.add(hold);
-    hold.onLost = () => this.#forget(hold);
     this.#wakeFor(hold);
     if (session) this.#keepSession(hold, session);
     if (hold.token !== null) this.#connections.listen(hold.terms.keys[0], this.#told);

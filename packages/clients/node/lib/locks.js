@@ -90,11 +90,6 @@ export class Held {
   constructor(keeper, hold) {
     this.#keeper = keeper;
     this.#hold = hold;
-    const forget = hold.onLost;
-    hold.onLost = () => {
-      forget?.();
-      this.#lost?.abort(this[END]());
-    };
   }
 
   get key() {
@@ -115,9 +110,13 @@ export class Held {
 
   get lost() {
     // It is made when it is asked for: few locks are lost.
-    this.#lost ??= new AbortController();
-    const loss = this[END]();
-    if (loss && !this.#lost.signal.aborted) this.#lost.abort(loss);
+    if (!this.#lost) {
+      this.#lost = new AbortController();
+      this.#hold.onLost = () => this.#lost.abort(this[END]());
+      if (this[END]()) this.#lost.abort(this[END]());
+    }
+    // Where no timer has run since the deadline, this finds the loss.
+    this.#hold.whyLost();
     return this.#lost.signal;
   }
 

@@ -25,6 +25,19 @@ const OPTIONS_OF_SEVERAL = ["lease", "wait", "owner", "renew", "signal"];
 
 /** What a lock is taken for. Made by `termsOf`, which checks it. */
 export class Terms {
+  constructor(of, owner) {
+    this.keys = of.keys;
+    this.owner = owner;
+    this.hasOwnOwner = of.hasOwnOwner;
+    this.lease = of.lease;
+    this.wait = of.wait;
+    this.kind = of.kind;
+    this.meta = of.meta;
+    this.delay = of.delay;
+    this.renews = of.renews;
+    this.signal = of.signal;
+  }
+
   /** For how long the lock is certainly held after a sign of life. Infinite for a session that ends with its connection. */
   get held() {
     return this.delay === null ? this.lease : this.delay || Infinity;
@@ -49,7 +62,7 @@ export class Terms {
   /** The terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant. */
   anew() {
     if (this.hasOwnOwner || this.isReentrant) return this;
-    return Object.assign(new Terms(), this, { owner: randomUUID() });
+    return new Terms(this, randomUUID());
   }
 
   /** The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. */
@@ -70,19 +83,18 @@ export function termsOf(keys, options, prefix = "") {
   const all = checked(options, Object.keys(DEFAULTS));
   const kinds = kindsOf(all);
   if (kinds.length > 1) throw new RangeError("a lock is one of shared, permits and reentrant");
-  const meta = metaOf(all.meta ?? {});
-  return Object.assign(new Terms(), {
+  const of = {
     keys: keys.map((key) => prefixed(prefix, key)),
-    owner: ownerOf(all.owner) ?? randomUUID(),
     hasOwnOwner: all.owner !== undefined && all.owner !== null,
     lease: duration("lease", all.lease, 1, LEASE_MAX),
     wait: atLeast("wait", all.wait, 0),
     kind: kinds[0] ?? [],
-    meta,
+    meta: metaOf(all.meta ?? {}),
     delay: all.session ? duration("delay", all.delay, 0, LEASE_MAX) : null,
     renews: all.renew,
     signal: all.signal,
-  });
+  };
+  return new Terms(of, ownerOf(all.owner) ?? randomUUID());
 }
 
 /** Of several keys: exclusive locks, all or none. */
