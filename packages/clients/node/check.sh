@@ -6,9 +6,9 @@
 #   check.sh fence    those with databases
 #   check.sh -- ...   with these arguments of Vitest
 #
-# REDLATCH_BINARY names the program; without it the debug build is made. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and REDLATCH_ETCD
-# name the programs of other servers; those that are not there are skipped, unless REDLATCH_REQUIRE_CLIENTS is set.
-# REDLATCH_REQUIRE_DATABASES: PostgreSQL and MariaDB must be there.
+# REDLATCH_BINARY names the program; without it the debug build is made. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and
+# REDLATCH_ETCD name the programs of other servers; those that are not there are skipped, unless REDLATCH_REQUIRE_CLIENTS is
+# set. REDLATCH_REQUIRE_DATABASES: PostgreSQL and MariaDB must be there.
 set -euo pipefail
 program="${REDLATCH_BINARY:+$(realpath "$REDLATCH_BINARY")}"
 cd "$(dirname "$0")"
@@ -24,11 +24,12 @@ if [ -z "$program" ]; then
     program="$CARGO_TARGET_DIR/debug/redlatch"
 fi
 
-# What `npm publish` would take, with the licences, which are those of the repository; and the test package, without a program.
+# What `npm publish` would take, with the licences, which are those of the repository; and the test package, without a
+# program.
 rm -rf "$SHOP/stage" "$SHOP/packages"
 mkdir -p "$SHOP/stage/client" "$SHOP/stage/test" "$SHOP/packages" "$PROJECT"
 cp -r package.json README.md index.js index.d.ts lib ../../../LICENSE-* "$SHOP/stage/client"
-cp -r "$TEST_PACKAGE"/{package.json,README.md,index.js,index.d.ts,vitest.js,vitest.d.ts,vitest-test.js,vitest-test.d.ts,lib} "$SHOP/stage/test"
+cp -r "$TEST_PACKAGE"/{package.json,README.md,lib,{index,vitest,vitest-test}.{js,d.ts}} "$SHOP/stage/test"
 (cd "$SHOP/stage/test" && npm pkg delete optionalDependencies)
 (cd "$SHOP/packages" && npm pack --silent ../stage/client ../stage/test >/dev/null)
 

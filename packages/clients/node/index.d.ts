@@ -12,14 +12,15 @@ export type Key = string | Buffer;
 /**
  * The locks of a server. One object serves the whole program.
  *
- * It makes connections of its own, by `client.duplicate()`: one for requests, one that listens for losses, one for each request that
- * waits and each session; in a cluster so for each node. They do not keep the process alive.
+ * It makes connections of its own, by `client.duplicate()`: one for requests, one that listens for losses, one for each
+ * request that waits and each session; in a cluster so for each node. They do not keep the process alive.
  */
 export class Locks implements AsyncDisposable {
   /** Sends nothing. Throws a TypeError for what is no such client. */
   constructor(client: Client);
   /**
-   * The lock of a key. Nothing is sent before it is taken. Throws a RangeError or a TypeError for options that no server would grant.
+   * The lock of a key. Nothing is sent before it is taken. Throws a RangeError or a TypeError for options that no server
+   * would grant.
    *
    * A `keyPrefix` of the client stands before the key.
    */
@@ -29,8 +30,8 @@ export class Locks implements AsyncDisposable {
   /** Who holds a key; null if nobody does. Rejects with `Unreachable` or `Refused`. */
   lockedBy(key: Key): Promise<Holder | null>;
   /**
-   * Ends the connections. What waits is rejected with `Unreachable`; locks that are held are not renewed any more, and sessions end. The
-   * client stays open.
+   * Ends the connections. What waits is rejected with `Unreachable`; locks that are held are not renewed any more, and
+   * sessions end. The client stays open.
    */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -68,8 +69,8 @@ export interface LockOptions extends AllOptions {
 export class Lock {
   private constructor();
   /**
-   * Takes the lock, or waits for it. A request whose answer is lost, or that the server refuses for a moment, is repeated until `wait` has
-   * passed, and three times at least.
+   * Takes the lock, or waits for it. A request whose answer is lost, or that the server refuses for a moment, is repeated
+   * until `wait` has passed, and three times at least.
    *
    * Rejects with `LockHeld` when the wait has ended, `NotSupported` on a server without LOCK commands, `Refused`, `Deadlock`,
    * `Unreachable`, or the reason of `signal`.
@@ -78,8 +79,8 @@ export class Lock {
   /**
    * Takes the lock, runs `work`, and releases the lock. Resolves to what `work` returns.
    *
-   * Rejects as `acquire`, with what `work` throws, and with `LockLost` if the lock was lost meanwhile, also where `held.lost` has
-   * aborted what `work` waited for.
+   * Rejects as `acquire`, with what `work` throws, and with `LockLost` if the lock was lost meanwhile, also where `held.lost`
+   * has aborted what `work` waited for.
    */
   using<T>(work: (held: Held) => T | PromiseLike<T>): Promise<T>;
   /** Who holds the (first) key; null if nobody does. */
@@ -95,7 +96,10 @@ export class Held implements AsyncDisposable {
   readonly owner: Key;
   /** The fencing token: higher than that of every grant before, and below 2^53. Null from a server without LOCK commands. */
   readonly token: number | null;
-  /** Until when the lock is certainly held if nobody breaks it, in ms of `performance.now()`. Infinite for a session without `delay`. */
+  /**
+   * Until when the lock is certainly held if nobody breaks it, in ms of `performance.now()`. Infinite for a session without
+   * `delay`.
+   */
   readonly deadline: number;
   /** Is aborted when the lock is lost; its `reason` is the LockLost. */
   readonly lost: AbortSignal;
@@ -107,17 +111,20 @@ export class Held implements AsyncDisposable {
   extend(lease?: number): Promise<void>;
   /** Leaves the lock held for so long, and renews it no more. Rejects as `extend`. */
   leave(rest: number): Promise<void>;
-  /** Gives the lock back. False if it was not held any more. Rejects with `Unreachable` or `Refused`: then it ends with its lease. */
+  /**
+   * Gives the lock back. False if it was not held any more. Rejects with `Unreachable` or `Refused`: then it ends with its
+   * lease.
+   */
   release(): Promise<boolean>;
   /**
-   * First in a transaction that writes under the lock: has the database refuse it if a later holder has written. The database has what
-   * `redlatch fence sql` prints.
+   * First in a transaction that writes under the lock: has the database refuse it if a later holder has written. The database
+   * has what `redlatch fence sql` prints.
    *
-   * connection: a Client or PoolClient of `pg`, a connection of `mysql2` or `mysql2/promise`, a database of `better-sqlite3` or
-   * `node:sqlite`. name: as all writers call it; default: the key.
+   * connection: a Client or PoolClient of `pg`, a connection of `mysql2` or `mysql2/promise`, a database of `better-sqlite3`
+   * or `node:sqlite`. name: as all writers call it; default: the key.
    *
-   * Rejects with `StaleToken`, after which the transaction must be rolled back; with `NotSupported` without a token; with a TypeError for
-   * other connections, and pools.
+   * Rejects with `StaleToken`, after which the transaction must be rolled back; with `NotSupported` without a token; with a
+   * TypeError for other connections, and pools.
    */
   fenced(connection: object, name?: string): Promise<void>;
   /** The end of `await using`: releases. Throws LockLost if the lock was lost, unless one of its methods has said so. */
@@ -154,13 +161,16 @@ export class Holder {
 }
 
 export interface OnceOptions extends LockOptions {
-  /** How long the lock stays held after it was taken, so that a process whose clock is behind does not run the job once more. Default: 0. */
+  /**
+   * How long the lock stays held after it was taken, so that a process whose clock is behind does not run the job once more.
+   * Default: 0.
+   */
   atLeast?: number;
 }
 
 /**
- * A job that a scheduler starts in several processes: it runs under the lock of the key, and resolves to undefined without having run
- * where another process has it.
+ * A job that a scheduler starts in several processes: it runs under the lock of the key, and resolves to undefined without
+ * having run where another process has it.
  *
  * Rejects with what the job throws, `LockLost` if the lock was lost while it ran, and `Unreachable` or `Refused`.
  */
@@ -188,8 +198,9 @@ export class LockLost extends LockError {
   readonly key: string;
   readonly token: number | null;
   /**
-   * `broken`, `deleted`, `expired`, `flushed`, `session`: as the server tells it. `not-held`: the server does not know the lock.
-   * `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held. `released`: it was released.
+   * `broken`, `deleted`, `expired`, `flushed`, `session`: as the server tells it. `not-held`: the server does not know the
+   * lock. `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held. `released`: it was
+   * released.
    */
   readonly reason: "broken" | "deleted" | "expired" | "flushed" | "session" | "not-held" | "unrenewed" | "released";
   /** The REASON of LOCK.BREAK, if there is one. */

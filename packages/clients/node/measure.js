@@ -3,8 +3,9 @@
 //
 //   measure.js [--pairs 5000] [--rounds 7] [--url URL]
 //
-// Run it in a project that has redlatch-client, redlatch (or a URL), ioredis and redis: that of check.sh. Both in turn, one lock at a time.
-// Prints microseconds of CPU time of this process for a pair, the median of the rounds; and the requests of a wait.
+// Run it in a project that has redlatch-client, redlatch (or a URL), ioredis and redis: that of check.sh. Both in turn, one
+// lock at a time. Prints microseconds of CPU time of this process for a pair, the median of the rounds; and the requests of a
+// wait.
 
 import { createHash, randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
@@ -96,7 +97,8 @@ for (let round = 0; round < Number(values.rounds); round++) {
 const median = (all) => all.sort((one, other) => one - other)[Math.floor(all.length / 2)];
 for (const [name, all] of Object.entries(took)) {
   const library = name.includes("node-redis") ? "node-redis" : "ioredis";
-  console.log(`${name.padEnd(30)} ${median(all).toFixed(0).padStart(5)} us, ${(median(all) / median(took[library])).toFixed(2)} of ${library}`);
+  const ratio = (median(all) / median(took[library])).toFixed(2);
+  console.log(`${name.padEnd(30)} ${median(all).toFixed(0).padStart(5)} us, ${ratio} of ${library}`);
 }
 if (namespace) await waits();
 await server?.stop();

@@ -1,10 +1,11 @@
 // The connections of locks, beside the user's client: which one a request takes, and what ends it.
 //
-// Owns    for each node: one connection for short requests, idle ones for waits, and one that listens for losses. Each is made like the
-//         user's client, but is one connection that never comes back: when it ends, another one is opened.
-// Why     a renewal must not wait behind what the program sends; the user's client may send a request again by itself, which would count
-//         twice; and a session is its connection.
-// Rule    a connection keeps the process alive only while a request is on its way, and no longer than the user's client is open.
+// Owns    for each node: one connection for short requests, idle ones for waits, and one that listens for losses. Each is
+//         made like the user's client, but is one connection that never comes back: when it ends, another one is opened.
+// Why     a renewal must not wait behind what the program sends; the user's client may send a request again by itself, which
+//         would count twice; and a session is its connection.
+// Rule    a connection keeps the process alive only while a request is on its way, and no longer than the user's client is
+//         open.
 
 import { ANSWER_MAX, RETRY_MAX } from "./core.js";
 import { Closed, ErrorReply } from "./errors.js";
@@ -20,10 +21,14 @@ const NO_OPTIONS = Object.freeze({});
 
 export class Connections {
   isClosed = false;
+  isCluster;
   /** The user's client is closed: nothing here keeps the process alive any more. */
   isDetached = false;
   #driver;
   #nodes = new Map();
+  /** The only node, where there is no cluster. */
+  #single;
+  #replyTimeout;
   #served = new Map();
   #wires = new Set();
   #turn = 0;
@@ -31,6 +36,9 @@ export class Connections {
   /** `driver` makes connections: of ./ioredis.js or ./node-redis.js. */
   constructor(driver) {
     this.#driver = driver;
+    this.isCluster = driver.isCluster;
+    this.#replyTimeout = driver.replyTimeout;
+    this.#single = this.#node("");
     driver.onClosed(() => this.#detach());
   }
 
@@ -38,17 +46,13 @@ export class Connections {
     return this.#driver.prefix;
   }
 
-  get isCluster() {
-    return this.#driver.isCluster;
-  }
-
   /**
-   * Sends a request to the server of a key. A request that waits for a lock has a connection of its own; its time limit is not that of
-   * the user's client. Throws ErrorReply, or another error if the request was not answered.
+   * Sends a request to the server of a key. A request that waits for a lock has a connection of its own; its time limit is
+   * not that of the user's client. Throws ErrorReply, or another error if the request was not answered.
    */
   ask(words, key, timeout, options = NO_OPTIONS) {
     const limit = this.#limit(timeout);
-    if (!this.#driver.isCluster) return this.#exchange(this.#node(""), words, limit, options);
+    if (!this.isCluster) return this.#exchange(this.#single, words, limit, options);
     return this.#routed(key, (node) => this.#exchange(node, words, limit, options));
   }
 
@@ -84,15 +88,15 @@ export class Connections {
         throw error;
       }
     };
-    return this.#driver.isCluster ? this.#routed(key, open) : open(this.#node(""));
+    return this.isCluster ? this.#routed(key, open) : open(this.#single);
   }
 
   /**
-   * Subscribes to the losses of the node that serves a key, unless that is done already. It goes on as long as `told.isWanted()`.
-   * told: { onMessage(channel, data), onSubscribed(), onRefused(error), isWanted() }
+   * Subscribes to the losses of the node that serves a key, unless that is done already. It goes on as long as
+   * `told.isWanted()`. told: { onMessage(channel, data), onSubscribed(), onRefused(error), isWanted() }
    */
   listen(key, told) {
-    const address = this.#driver.isCluster ? this.#served.get(slotOf(key)) : "";
+    const address = this.isCluster ? this.#served.get(slotOf(key)) : "";
     if (address === undefined || this.#node(address).isListening) return;
     this.#node(address).isListening = true;
     void this.#listen(this.#node(address), told);
@@ -110,7 +114,7 @@ export class Connections {
   }
 
   #limit(timeout) {
-    const own = this.#driver.replyTimeout;
+    const own = this.#replyTimeout;
     return own > 0 && own < timeout && timeout <= ANSWER_MAX ? own : timeout;
   }
 
@@ -120,10 +124,10 @@ export class Connections {
     return node;
   }
 
-  async #exchange(node, words, limit, { isBinary, waits, signal }) {
+  #exchange(node, words, limit, { isBinary, waits, signal }) {
     if (waits) return this.#exchangeAlone(node, words, limit, isBinary, signal);
-    const wire = node.shared?.hasEnded === false ? node.shared : await this.#sharedOf(node);
-    return wire.call(words, limit, isBinary, signal);
+    if (node.shared?.hasEnded === false) return node.shared.call(words, limit, isBinary, signal);
+    return this.#sharedOf(node).then((wire) => wire.call(words, limit, isBinary, signal));
   }
 
   async #exchangeAlone(node, words, limit, isBinary, signal) {
@@ -318,7 +322,8 @@ const REPLY = /^[A-Z][A-Z0-9_]+(?= |$)/;
 
 function failureOf(error, failure) {
   const found = failure ?? error;
-  return REPLY.test(found?.message) && !(found instanceof ErrorReply) ? new ErrorReply(found.message, { cause: found }) : found;
+  const isReply = REPLY.test(found?.message) && !(found instanceof ErrorReply);
+  return isReply ? new ErrorReply(found.message, { cause: found }) : found;
 }
 
 /** What a promise resolves to, or an error if that takes longer than any answer may. */

@@ -1,8 +1,8 @@
 // What a lock client decides: which request comes next, and what a reply means.
 //
 // Knows   nothing of sockets and libraries. `io` carries out what is decided:
-//         ask(words, key, timeout, { isBinary, waits })  the reply; throws ErrorReply, or another error if the connection fails
-//         pause(ms), reconnect() and listen(ms) of a session, and the `signal` that ends an acquisition.
+//         ask(words, key, timeout, { isBinary, waits, signal }): the reply; throws ErrorReply, or another error if the
+//         connection fails; pause(ms, signal); of a session also reconnect() and listen(ms).
 // Time    milliseconds of `now()`.
 
 import { createHash } from "node:crypto";
@@ -29,8 +29,9 @@ export const RETRY_MAX = 1_000;
 /** A session is looked at so often at least; its connection says by itself that it has ended. */
 const BEAT_MAX = 10_000;
 
-const RELEASE = script("if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('del', KEYS[1])\n");
-const EXTEND = script("if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('pexpire', KEYS[1], ARGV[2])\n");
+const IF_OURS = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\n";
+const RELEASE = script(`${IF_OURS}return redis.call('del', KEYS[1])\n`);
+const EXTEND = script(`${IF_OURS}return redis.call('pexpire', KEYS[1], ARGV[2])\n`);
 
 /** How often a request is repeated that the server does not answer, or answers with an error that passes. */
 class Patience {
@@ -96,7 +97,9 @@ async function acquireNatively(terms, until, io) {
       const begun = Math.min(sent + Math.max(number(field(answer, "waited")) - 1, 0), now());
       return { token: number(token), begun, isPlain: false, session };
     }
-    if (wait < WAIT_MAX) throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io));
+    if (wait < WAIT_MAX) {
+      throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io));
+    }
   }
 }
 
@@ -120,7 +123,7 @@ async function acquirePlainly(terms, until, io, mayBeOurs) {
   let pause = POLL_MIN;
   for (let isFirst = true; ; isFirst = false) {
     let sent = now();
-    let isSet = await io.ask(["SET", key, terms.owner, "NX", "PX", String(terms.lease)], key, ANSWER_MAX, { signal: terms.signal });
+    let isSet = await io.ask(["SET", key, terms.owner, "NX", "PX", String(terms.lease)], key, ANSWER_MAX);
     if (!isSet && mayBeOurs && isFirst) {
       sent = now();
       isSet = await extendPlainly(key, terms.owner, terms.lease, io);
@@ -292,7 +295,8 @@ async function holderOfRefused(keys, refused, io) {
   } catch {
     // A user may lack the right.
   }
-  return new Holder(text(keys[0]), refused.holder ?? null, { token: refused.token, left: refused.lease, meta: texts(refused.meta) });
+  const { holder = null, token, lease: left, meta } = refused;
+  return new Holder(text(keys[0]), holder, { token, left, meta: texts(meta) });
 }
 
 async function holderPlainly(key, io) {
@@ -330,8 +334,8 @@ function script(source) {
 }
 
 /**
- * A number of the server, which a client may be set up to read as a text. Tokens fit: they count grants, or go on from the microseconds
- * of the clock, which reach 2^53 in the year 2255.
+ * A number of the server, which a client may be set up to read as a text. Tokens fit: they count grants, or go on from the
+ * microseconds of the clock, which reach 2^53 in the year 2255.
  */
 function number(value) {
   const read = Number(value);
@@ -341,7 +345,7 @@ function number(value) {
 
 /** Whether an error is one that was made here, for the caller. */
 function isFinal(error) {
-  return error instanceof LockHeld || error instanceof LockLost || error instanceof RangeError || error instanceof NotSupported;
+  return [LockHeld, LockLost, NotSupported, RangeError].some((kind) => error instanceof kind);
 }
 
 /** Whether the server has no LOCK commands. */
@@ -349,13 +353,14 @@ function isUnknown(error) {
   return error instanceof ErrorReply && /^ERR unknown command/i.test(error.message);
 }
 
-const PASSING_REPLIES =
-  /^(ASK|BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|MOVED|OOM|QUARANTINE|READONLY|SHUTDOWN|TRYAGAIN|UNBLOCKED) |^ERR max number of clients/;
+const PASSING = new Set(
+  "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MISCONF MOVED OOM QUARANTINE READONLY SHUTDOWN TRYAGAIN UNBLOCKED".split(" "),
+);
 
 /** Whether the same request may be served in a moment. */
 function passes(error) {
-  if (error instanceof ErrorReply) return PASSING_REPLIES.test(error.message);
-  return !(error instanceof Closed);
+  if (!(error instanceof ErrorReply)) return !(error instanceof Closed);
+  return PASSING.has(error.message.split(" ", 1)[0]) || error.message.startsWith("ERR max number of clients");
 }
 
 function refusal(error) {

@@ -3,8 +3,8 @@
 import { NotSupported, StaleToken } from "./errors.js";
 
 /**
- * Sends it through a connection that is in a transaction. Throws StaleToken if the database refuses the token; other errors of the
- * database are left as they are.
+ * Sends it through a connection that is in a transaction. Throws StaleToken if the database refuses the token; other errors
+ * of the database are left as they are.
  */
 export async function fence(connection, name, token) {
   if (token === null) throw new NotSupported("a fencing token");

@@ -1,7 +1,7 @@
 // What is known of a lock that was granted, and of the server that granted it. No requests are made here.
 //
-// Time    performance.now(), in milliseconds: a monotonic clock. A lease counts from the moment its request was sent, so a deadline
-//         here lies before the one of the server, whatever the network did.
+// Time    performance.now(), in milliseconds: a monotonic clock. A lease counts from the moment its request was sent, so a
+//         deadline here lies before the one of the server, whatever the network did.
 
 import { LockLost, shown } from "./errors.js";
 import { text } from "./holder.js";

@@ -133,8 +133,8 @@ export class Keeper {
   }
 
   /**
-   * Wakes when the lock is to be renewed, or its deadline has passed. What is planned for locks that are gone stays planned: it is less
-   * than a timer for each lock.
+   * Wakes when the lock is to be renewed, or its deadline has passed. What is planned for locks that are gone stays planned:
+   * it is less than a timer for each lock.
    */
   #wakeFor(hold) {
     const at = hold.terms.isSession ? hold.deadline : Math.min(hold.next, hold.deadline);

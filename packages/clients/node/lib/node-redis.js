@@ -26,7 +26,8 @@ export class NodeRedisDriver {
 
   /** Milliseconds, or undefined. */
   get replyTimeout() {
-    return (this.#template ?? this.#client).options?.socket?.socketTimeout;
+    const { options, _options: ofCluster } = this.#client;
+    return (options ?? ofCluster?.defaults)?.socket?.socketTimeout;
   }
 
   onClosed(closed) {

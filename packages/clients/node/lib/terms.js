@@ -120,7 +120,9 @@ function kindsOf({ shared, reentrant, permits }) {
 }
 
 function whole(number) {
-  if (!Number.isSafeInteger(number) || number < 1) throw new RangeError(`permits ${number}: [n, limit], whole numbers of 1 or more`);
+  if (!Number.isSafeInteger(number) || number < 1) {
+    throw new RangeError(`permits ${number}: [n, limit], whole numbers of 1 or more`);
+  }
   return String(number);
 }
 
@@ -128,7 +130,8 @@ function metaOf(meta) {
   const words = Object.entries(meta).flatMap(([name, value]) => [name, String(value)]);
   const size = words.reduce((sum, word) => sum + Buffer.byteLength(word), 0);
   if (size > META_BYTES_MAX || words.length > 2 * META_FIELDS_MAX) {
-    throw new RangeError(`meta: ${size} bytes in ${words.length / 2} fields, at most ${META_BYTES_MAX} in ${META_FIELDS_MAX}`);
+    const limits = `at most ${META_BYTES_MAX} in ${META_FIELDS_MAX}`;
+    throw new RangeError(`meta: ${size} bytes in ${words.length / 2} fields, ${limits}`);
   }
   return words;
 }

@@ -108,7 +108,8 @@ for (const product of ["redis", "valkey"]) {
 describe.concurrent.each(libraries())("a server that is killed and started again, by %s", (_, library) => {
   scenarios(on("redlatch-with-journal"), (scenario) => {
     return running(withJournal(), async (server, ask) => {
-      await run(library, scenario, (timeout) => library.single({ path: server.socket, timeout }), ask, () => server.restart());
+      const open = (timeout) => library.single({ path: server.socket, timeout });
+      await run(library, scenario, open, ask, () => server.restart());
     });
   });
 });

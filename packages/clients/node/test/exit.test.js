@@ -49,7 +49,8 @@ for (const [name, client] of Object.entries(CLIENTS)) {
 }
 
 async function run(program, url) {
-  const child = spawn(process.execPath, ["--input-type=module", "-e", program, url], { stdio: ["ignore", "pipe", "inherit"] });
+  const words = ["--input-type=module", "-e", program, url];
+  const child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
   let said = "";
   child.stdout.on("data", (bytes) => (said += bytes));
   const status = await new Promise((resolve) => child.once("close", resolve));

@@ -1,4 +1,5 @@
-// Servers for the tests: processes of redlatch, Redis, Valkey and etcd, each in a directory of its own, which end with the tests.
+// Servers for the tests: processes of redlatch, Redis, Valkey and etcd, each in a directory of its own, which end with the
+// tests.
 
 import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
@@ -117,7 +118,8 @@ export function plain(program, port = 0) {
 }
 
 export function withJournal() {
-  return new SocketServer([findBinary(), "--port", "0", "--unixsocket", "SOCKET", "--dir", ".", "--loglevel", "warning"]).start();
+  const words = [findBinary(), "--port", "0", "--unixsocket", "SOCKET", "--dir", ".", "--loglevel", "warning"];
+  return new SocketServer(words).start();
 }
 
 /** A client beside the one under test. It sends what it is told to, once. */
@@ -196,8 +198,8 @@ export class Nodes {
     this.ports = ports;
     this.#endpoint = `http://127.0.0.1:${client}`;
     const peers = `http://127.0.0.1:${peer}`;
-    const urls = ["--listen-client-urls", this.#endpoint, "--advertise-client-urls", this.#endpoint, "--listen-peer-urls", peers];
-    const cluster = ["--initial-advertise-peer-urls", peers, "--initial-cluster", `m0=${peers}`];
+    const urls = ["--listen-client-urls", this.#endpoint, "--advertise-client-urls", this.#endpoint];
+    const cluster = ["--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", `m0=${peers}`];
     const words = [PROGRAMS.etcd, "--name", "m0", "--data-dir", path.join(this.#folder.path, "m0"), ...urls, ...cluster];
     this.#etcd = new Process(words, this.#folder.path).start();
     for (const port of ports) this.#start(port);
@@ -208,7 +210,9 @@ export class Nodes {
   /** The port of the node that leads. */
   async leader() {
     const found = [];
-    for (const port of this.ports) found.push(Number((await this.ask(port, "SENTINEL", "get-master-addr-by-name", "mymaster"))[1]));
+    for (const port of this.ports) {
+      found.push(Number((await this.ask(port, "SENTINEL", "get-master-addr-by-name", "mymaster"))[1]));
+    }
     return found[0];
   }
 
