@@ -86,8 +86,13 @@ export class Keeper {
   }
 
   async close() {
-    for (const hold of this.#server.holds) hold.isKept = false;
-    clearTimeout(this.#timer);
+    for (const hold of [...this.#server.holds]) {
+      hold.isKept = false;
+      hold.renews = false;
+      hold.next = Infinity;
+      // A lease goes on until its deadline, which the timer tells.
+      if (hold.terms.isSession) hold.lose("session");
+    }
     this.#connections.close();
     await Promise.all(this.#sessions);
   }
@@ -138,7 +143,7 @@ export class Keeper {
    */
   #wakeFor(hold) {
     const at = hold.terms.isSession ? hold.deadline : Math.min(hold.next, hold.deadline);
-    if (at >= this.#wakesAt || this.#connections.isClosed) return;
+    if (at >= this.#wakesAt) return;
     this.#wakesAt = at;
     clearTimeout(this.#timer);
     const left = Math.min(Math.max(Math.ceil(at - now()), 0), TIMER_MAX);

@@ -142,7 +142,7 @@ describe("with the newest libraries", () => {
   isolated("a refusal says who, why and since when", async ({ redlatch }) => {
     await redlatch.clock.freeze();
     const { locks } = await locksOf(library, whereIs(redlatch));
-    const held = await locks.lock("it's", { owner: "alice", meta: { reason: "stocktaking" } }).acquire();
+    const held = await locks.lock("it's", { owner: "alice", meta: { reason: "stocktaking" }, renew: false }).acquire();
     const since = new Date(await redlatch.clock.now()).toISOString().slice(0, 19).replace("T", " ");
     await redlatch.clock.advance(2_000);
     const refusal = await locks.lock("it's").acquire().catch((error) => error);
@@ -260,7 +260,8 @@ describe("with the newest libraries", () => {
     const { locks, client } = await locksOf(library, whereIs(redlatch));
     const other = new Locks(client);
     onTestFinished(() => other.close());
-    await locks.lock("k", { session: true }).acquire();
+    const { lost: ofSession } = await locks.lock("k", { session: true }).acquire();
+    const { lost: ofLease } = await locks.lock("n", { lease: 500 }).acquire();
     await other.lock("l").acquire();
     const waiting = locks.lock("l", { wait: Infinity }).acquire();
     waiting.catch(() => {});
@@ -269,6 +270,10 @@ describe("with the newest libraries", () => {
     await expect(waiting).rejects.toThrow(Unreachable);
     await expect(locks.lock("m").acquire()).rejects.toThrow("closed");
     await until(() => other.lockedBy("k"), (holder) => holder === null);
+    expect(ofSession.reason.reason).toBe("session");
+    // It is not renewed, and ends.
+    await until(() => ofLease.aborted, Boolean);
+    expect(ofLease.reason.reason).toBe("unrenewed");
   });
 
   isolated("keys are bytes, with the prefix of the client", async ({ redlatch }) => {
