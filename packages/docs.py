@@ -20,7 +20,7 @@ GUIDES = [ROOT / "docs/fencing.md", *ROOT.glob("docs/locks-in-*.md"), ROOT / "do
 PAGES = sorted(str(page.relative_to(ROOT)) for page in [*GUIDES, *PACKAGES])
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)
-LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust"}
+LANGUAGES = {".go": "go", ".java": "java", ".js": "js", ".py": "python", ".rs": "rust", ".ts": "ts"}
 
 
 def filled(text: str, wrong: list[str]) -> str:

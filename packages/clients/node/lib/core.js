@@ -1,0 +1,370 @@
+// What a lock client decides: which request comes next, and what a reply means.
+//
+// Knows   nothing of sockets and libraries. `io` carries out what is decided:
+//         ask(words, key, timeout, { isBinary, waits, signal }): the reply; throws ErrorReply, or another error if the
+//         connection fails; pause(ms, signal); of a session also reconnect() and listen(ms).
+// Time    milliseconds of `now()`.
+
+import { createHash } from "node:crypto";
+
+import { Closed, Deadlock, ErrorReply, LockHeld, LockLost, NotSupported, Refused, Unreachable } from "./errors.js";
+import { now, sameBytes } from "./hold.js";
+import { Holder, field, fields, holderOf, text, texts } from "./holder.js";
+
+/** One request waits no longer than this. A longer wait asks again. */
+const WAIT_MAX = 3_600_000;
+/** How long an answer may take after the wait has ended. */
+export const ANSWER_MAX = 5_000;
+/** A renewal may take a sixth of the lease, and at least this. */
+const RENEWAL_MIN = 100;
+/** Tries of a request that fails, also where the wait has passed; the pauses after the first one. */
+const TRIES_MIN = 3;
+const PAUSE_MIN = 50;
+const PAUSE_MAX = 2_000;
+/** The pauses between the requests of a wait for a lock of a plain server. */
+const POLL_MIN = 20;
+const POLL_MAX = 500;
+/** The longest pause after a renewal that failed. */
+export const RETRY_MAX = 1_000;
+/** A session is looked at so often at least; its connection says by itself that it has ended. */
+const BEAT_MAX = 10_000;
+
+const IF_OURS = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\n";
+const RELEASE = script(`${IF_OURS}return redis.call('del', KEYS[1])\n`);
+const EXTEND = script(`${IF_OURS}return redis.call('pexpire', KEYS[1], ARGV[2])\n`);
+
+/** How often a request is repeated that the server does not answer, or answers with an error that passes. */
+class Patience {
+  failures = 0;
+  #until;
+  #signal;
+  #pause = 0;
+
+  constructor(until, signal) {
+    this.#until = until;
+    this.#signal = signal;
+  }
+
+  /** The pause before the next try. Throws what the caller is told if there is none. */
+  after(error) {
+    this.failures += 1;
+    if (isFinal(error) || this.#signal?.aborted) throw error;
+    if (!passes(error)) throw refusal(error);
+    if (this.failures >= TRIES_MIN && now() + this.#pause >= this.#until) throw refusal(error);
+    const pause = this.#pause;
+    this.#pause = Math.min(Math.max(pause * 2, PAUSE_MIN), PAUSE_MAX);
+    return pause;
+  }
+}
+
+/** Takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the same owner. */
+export async function acquire(terms, server, io) {
+  const until = now() + terms.wait;
+  const patience = new Patience(until, terms.signal);
+  for (;;) {
+    try {
+      if (server.isPlain && terms.lacking === null) {
+        return await acquirePlainly(terms, until, io, terms.hasOwnOwner || patience.failures > 0);
+      }
+      // A request that failed may have been carried out: another one would count twice.
+      const again = terms.isReentrant && patience.failures > 0 ? await reentered(terms, server, io) : null;
+      return again ?? (await acquireNatively(terms, until, io));
+    } catch (error) {
+      if (isUnknown(error)) {
+        server.isPlain = true;
+        if (terms.lacking !== null) throw new NotSupported(terms.lacking, { cause: error });
+      } else {
+        await io.pause(patience.after(error), terms.signal);
+      }
+    }
+  }
+}
+
+async function acquireNatively(terms, until, io) {
+  const key = terms.keys[0];
+  let session = null;
+  if (terms.isSession) {
+    await io.reconnect();
+    session = await io.ask(["LOCK.SESSION", "ID"], key, ANSWER_MAX);
+  }
+  for (;;) {
+    const sent = now();
+    const wait = Math.min(Math.max(until - sent, 0), WAIT_MAX);
+    const answer = await io.ask(terms.request(wait), key, wait + ANSWER_MAX, { waits: wait > 0, signal: terms.signal });
+    const token = field(answer, "token");
+    if (token !== undefined) {
+      // The lease began when the wait had ended.
+      const begun = Math.min(sent + Math.max(number(field(answer, "waited")) - 1, 0), now());
+      return { token: number(token), begun, isPlain: false, session };
+    }
+    if (wait < WAIT_MAX) {
+      throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io));
+    }
+  }
+}
+
+async function reentered(terms, server, io) {
+  if ((await permitsOf(terms, io)) <= server.timesHeld(terms)) return null;
+  const sent = now();
+  const words = ["LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", String(terms.lease)];
+  const token = field(await io.ask(words, terms.keys[0], ANSWER_MAX), "token");
+  return token === undefined ? null : { token: number(token), begun: sent, isPlain: false, session: null };
+}
+
+/** How often the owner holds the lock. */
+async function permitsOf(terms, io) {
+  const answer = fields(await io.ask(["LOCK.WHO", terms.keys[0]], terms.keys[0], ANSWER_MAX, { isBinary: true }));
+  const holders = (answer.holders ?? []).map(fields).filter((each) => each.owner && sameBytes(each.owner, terms.owner));
+  return holders.reduce((sum, each) => sum + each.permits, 0);
+}
+
+async function acquirePlainly(terms, until, io, mayBeOurs) {
+  const key = terms.keys[0];
+  let pause = POLL_MIN;
+  for (let isFirst = true; ; isFirst = false) {
+    let sent = now();
+    let isSet = await io.ask(["SET", key, terms.owner, "NX", "PX", String(terms.lease)], key, ANSWER_MAX);
+    if (!isSet && mayBeOurs && isFirst) {
+      sent = now();
+      isSet = await extendPlainly(key, terms.owner, terms.lease, io);
+    }
+    if (isSet) return { token: null, begun: sent, isPlain: true, session: null };
+    const left = until - now();
+    if (left <= 0) throw new LockHeld(text(key), await holderPlainly(key, io));
+    // A part of the pause is random, so that those who wait do not ask in step.
+    await io.pause(Math.min(left, pause * (0.5 + Math.random() / 2)), terms.signal);
+    pause = Math.min(pause * 2, POLL_MAX);
+  }
+}
+
+/** Starts the lease anew, with another length if one is given. The hold is lost if the server does not know it. */
+export async function extend(hold, io, lease = hold.lease) {
+  const sent = now();
+  for (const key of hold.terms.keys) {
+    if (!(await extendKey(hold, key, lease, io))) return hold.lose("not-held");
+  }
+  return hold.renewed(sent, lease);
+}
+
+async function extendKey(hold, key, lease, io) {
+  const { owner } = hold.terms;
+  if (hold.isPlain) return extendPlainly(key, owner, lease, io);
+  const term = hold.terms.isSession ? [] : ["LEASE", String(lease)];
+  const timeout = Math.min(ANSWER_MAX, Math.max(hold.lease / 6, RENEWAL_MIN));
+  const answer = await io.ask(["LOCK.EXTEND", key, owner, ...term, "TOKEN", String(hold.token)], key, timeout);
+  // The owner may hold it anew.
+  return Number(field(answer, "token")) === hold.token;
+}
+
+/** Like `extend`, for a caller that waits for it. */
+export async function extendNow(hold, io, lease) {
+  if (hold.terms.isSession) throw new TypeError("a session has no lease: it ends with its connection");
+  const patience = new Patience(now());
+  for (;;) {
+    if (hold.isReleased) throw new LockLost(hold.key, hold.token, "released");
+    throwIfLost(hold);
+    try {
+      await extend(hold, io, lease);
+      return throwIfLost(hold);
+    } catch (error) {
+      await io.pause(patience.after(error));
+    }
+  }
+}
+
+function throwIfLost(hold) {
+  const loss = hold.loss();
+  if (loss) throw loss;
+}
+
+/** Leaves the lock held for so long; it is renewed no more. */
+export async function leave(hold, io, rest) {
+  hold.renews = false;
+  hold.next = Infinity;
+  await extendNow(hold, io, rest);
+  hold.isReleased = true;
+}
+
+/** One renewal in the background. It never throws: what fails is tried again, until the deadline. */
+export async function renew(hold, io) {
+  hold.next = Infinity;
+  try {
+    await extend(hold, io);
+  } catch {
+    // The next try is soon.
+  }
+  if (hold.next === Infinity && hold.renews) hold.next = now() + Math.min(hold.lease / 30, RETRY_MAX);
+}
+
+/** Keeps the connection of a session while the lock is held, and attaches the session to another one when it ends. */
+export async function keepSession(hold, io) {
+  hold.next = Math.min(hold.next, now() + BEAT_MAX);
+  while (hold.isKept && !hold.isOver) {
+    try {
+      const left = hold.next - now();
+      if (left > 0) {
+        await io.listen(left);
+      } else {
+        await extend(hold, io);
+        hold.next = Math.min(hold.next, now() + BEAT_MAX);
+      }
+    } catch {
+      await attach(hold, io);
+    }
+  }
+}
+
+async function attach(hold, io) {
+  while (hold.isKept && !hold.isOver) {
+    if (hold.lease === Infinity) return hold.lose("session");
+    try {
+      await io.reconnect();
+      await io.ask(["LOCK.SESSION", "ATTACH", hold.session], hold.terms.keys[0], ANSWER_MAX);
+      hold.next = now();
+      return undefined;
+    } catch (error) {
+      if (!passes(error)) return hold.isKept ? hold.lose("session") : undefined;
+      await io.pause(PAUSE_MIN);
+    }
+  }
+  return undefined;
+}
+
+/** Releases every key. False if not all of them were held. */
+export async function release(hold, io) {
+  let wasHeld = true;
+  for (const key of hold.terms.keys) wasHeld = (await releaseKey(hold, key, io)) && wasHeld;
+  return wasHeld;
+}
+
+async function releaseKey(hold, key, io) {
+  const patience = new Patience(now());
+  for (;;) {
+    try {
+      const answer = await releaseOnce(hold, key, io, patience.failures > 0);
+      // A request whose answer was lost may have released it.
+      return answer === 1 || (patience.failures > 0 && hold.whyLost() === null);
+    } catch (error) {
+      await io.pause(patience.after(error));
+    }
+  }
+}
+
+async function releaseOnce(hold, key, io, isRepeated) {
+  const { terms } = hold;
+  if (hold.isPlain) return run(RELEASE, key, [terms.owner], io);
+  // Of a reentrant lock each release counts.
+  if (isRepeated && terms.isReentrant && (await permitsOf(terms, io)) < hold.server.timesHeld(terms) + 1) return 1;
+  return number(await io.ask(["LOCK.RELEASE", key, terms.owner, "TOKEN", String(hold.token)], key, ANSWER_MAX));
+}
+
+/** Releases what an acquisition that was aborted may have been granted. Of others, nothing is known to be this owner's. */
+export async function giveUp(terms, server, io) {
+  if (terms.hasOwnOwner || terms.isReentrant) return;
+  for (const key of terms.keys) {
+    try {
+      if (server.isPlain) await run(RELEASE, key, [terms.owner], io);
+      else await io.ask(["LOCK.RELEASE", key, terms.owner], key, ANSWER_MAX);
+    } catch {
+      // It ends with its lease.
+    }
+  }
+}
+
+/** Who holds a key; null if there is no such key. */
+export async function lockedBy(key, server, io) {
+  const patience = new Patience(now());
+  for (;;) {
+    try {
+      if (server.isPlain) return await holderPlainly(key, io);
+      return holderOf(await io.ask(["LOCK.WHO", key], key, ANSWER_MAX, { isBinary: true }));
+    } catch (error) {
+      if (isUnknown(error)) server.isPlain = true;
+      else await io.pause(patience.after(error));
+    }
+  }
+}
+
+/** Who holds what was refused: what LOCK.WHO says, or else the refusal itself. */
+async function holderOfRefused(keys, refused, io) {
+  try {
+    for (const key of keys) {
+      const found = holderOf(await io.ask(["LOCK.WHO", key], key, ANSWER_MAX, { isBinary: true }));
+      if (found) return found;
+    }
+  } catch {
+    // A user may lack the right.
+  }
+  const { holder = null, token, lease: left, meta } = refused;
+  return new Holder(text(keys[0]), holder, { token, left, meta: texts(meta) });
+}
+
+async function holderPlainly(key, io) {
+  try {
+    const owner = await io.ask(["GET", key], key, ANSWER_MAX, { isBinary: true });
+    if (owner === null) return null;
+    const left = number(await io.ask(["PTTL", key], key, ANSWER_MAX));
+    return new Holder(text(key), text(owner), { left: left >= 0 ? left : null });
+  } catch (error) {
+    if (!(error instanceof ErrorReply)) throw error;
+    return new Holder(text(key), null, { kind: "none" });
+  }
+}
+
+async function extendPlainly(key, owner, lease, io) {
+  try {
+    return (await run(EXTEND, key, [owner, String(lease)], io)) === 1;
+  } catch (error) {
+    if (error instanceof ErrorReply && error.message.includes("WRONGTYPE")) return false;
+    throw error;
+  }
+}
+
+async function run({ source, digest }, key, words, io) {
+  try {
+    return number(await io.ask(["EVALSHA", digest, "1", key, ...words], key, ANSWER_MAX));
+  } catch (error) {
+    if (!(error instanceof ErrorReply && error.message.startsWith("NOSCRIPT"))) throw error;
+    return number(await io.ask(["EVAL", source, "1", key, ...words], key, ANSWER_MAX));
+  }
+}
+
+function script(source) {
+  return { source, digest: createHash("sha1").update(source).digest("hex") };
+}
+
+/**
+ * A number of the server, which a client may be set up to read as a text. Tokens fit: they count grants, or go on from the
+ * microseconds of the clock, which reach 2^53 in the year 2255.
+ */
+function number(value) {
+  const read = Number(value);
+  if (!Number.isSafeInteger(read)) throw new RangeError(`the server has answered ${value}, which is no safe integer`);
+  return read;
+}
+
+/** Whether an error is one that was made here, for the caller. */
+function isFinal(error) {
+  return [LockHeld, LockLost, NotSupported, RangeError].some((kind) => error instanceof kind);
+}
+
+/** Whether the server has no LOCK commands. */
+function isUnknown(error) {
+  return error instanceof ErrorReply && /^ERR unknown command/i.test(error.message);
+}
+
+const PASSING = new Set(
+  "ASK BUSY CLUSTERDOWN LOADING MASTERDOWN MISCONF MOVED OOM QUARANTINE READONLY SHUTDOWN TRYAGAIN UNBLOCKED".split(" "),
+);
+
+/** Whether the same request may be served in a moment. */
+function passes(error) {
+  if (!(error instanceof ErrorReply)) return !(error instanceof Closed);
+  return PASSING.has(error.message.split(" ", 1)[0]) || error.message.startsWith("ERR max number of clients");
+}
+
+function refusal(error) {
+  const said = error.message || error.code || error.name;
+  if (!(error instanceof ErrorReply)) return new Unreachable(said, { cause: error });
+  return new (said.startsWith("DEADLOCK") ? Deadlock : Refused)(said, { cause: error });
+}

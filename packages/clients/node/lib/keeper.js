@@ -1,0 +1,179 @@
+// Takes locks and keeps them: renewals, sessions and the subscription to losses go on in the background.
+//
+// Owns    one timer for all locks. Neither it nor a held lock keeps the process alive.
+// Knows   `core`, which decides; `connections`, which carry it out.
+
+import { Connections } from "./connections.js";
+import { acquire, extendNow, giveUp, keepSession, leave, lockedBy, release, renew } from "./core.js";
+import { Hold, Server, now } from "./hold.js";
+
+/** The longest time that a timer of Node can wait. */
+const TIMER_MAX = 2 ** 31 - 1;
+
+export class Keeper {
+  #connections;
+  #server = new Server();
+  #sessions = new Set();
+  #timer = null;
+  #wakesAt = Infinity;
+  #hasWarned = false;
+  #told;
+
+  constructor(driver) {
+    this.#connections = new Connections(driver);
+    this.#server.onLost = (hold) => this.#forget(hold);
+    this.#told = {
+      onMessage: (channel, data) => this.#server.isTold(channel, data),
+      onSubscribed: () => {
+        this.#server.renewAll();
+        this.#wake();
+      },
+      onRefused: (error) => this.#warnOnce(error),
+      isWanted: () => this.#server.holds.size > 0,
+    };
+  }
+
+  get prefix() {
+    return this.#connections.prefix;
+  }
+
+  async acquire(terms) {
+    const { signal } = terms;
+    signal?.throwIfAborted();
+    if (this.#connections.isClosed) throw new Error("these locks are closed");
+    const session = terms.isSession ? this.#connections.session(terms.keys[0]) : null;
+    let hold = null;
+    try {
+      hold = new Hold(terms, await acquire(terms, this.#server, session ?? this.#connections), this.#server);
+      signal?.throwIfAborted();
+    } catch (error) {
+      session?.close();
+      if (!signal?.aborted) throw error;
+      this.#giveUp(terms, hold);
+      throw signal.reason;
+    }
+    this.#keep(hold, session);
+    return hold;
+  }
+
+  lockedBy(key) {
+    return lockedBy(key, this.#server, this.#connections);
+  }
+
+  /** False if the lock was not held any more. */
+  async release(hold) {
+    if (hold.isReleased) return false;
+    hold.whyLost();
+    hold.isReleased = true;
+    this.#forget(hold);
+    hold.releasing = release(hold, this.#connections);
+    try {
+      return await hold.releasing;
+    } catch (error) {
+      hold.isReleased = false;
+      throw error;
+    }
+  }
+
+  async extend(hold, lease) {
+    await this.#inTurn(hold, () => extendNow(hold, this.#connections, lease));
+    this.#wakeFor(hold);
+  }
+
+  async leave(hold, rest) {
+    await this.#inTurn(hold, () => leave(hold, this.#connections, rest));
+    this.#forget(hold);
+  }
+
+  async close() {
+    for (const hold of [...this.#server.holds]) {
+      hold.isKept = false;
+      hold.renews = false;
+      hold.next = Infinity;
+      // A lease goes on until its deadline, which the timer tells.
+      if (hold.terms.isSession) hold.lose("session");
+    }
+    this.#connections.close();
+    await Promise.all(this.#sessions);
+  }
+
+  #keep(hold, session) {
+    this.#server.holds.add(hold);
+    this.#wakeFor(hold);
+    if (session) this.#keepSession(hold, session);
+    if (hold.token !== null) this.#connections.listen(hold.terms.keys[0], this.#told);
+  }
+
+  #forget(hold) {
+    this.#server.holds.delete(hold);
+    hold.wake?.();
+  }
+
+  #keepSession(hold, session) {
+    hold.wake = () => session.wake();
+    const keep = async () => {
+      await keepSession(hold, session);
+      // Its end would come before its release.
+      await hold.releasing?.catch(() => {});
+      session.close();
+      this.#sessions.delete(kept);
+    };
+    const kept = keep();
+    this.#sessions.add(kept);
+  }
+
+  /** In the background: what was granted in the moment in which its acquisition was aborted is released. */
+  #giveUp(terms, hold) {
+    const given = hold ? release(hold, this.#connections) : giveUp(terms, this.#server, this.#connections);
+    given.catch(() => {
+      // It ends with its lease.
+    });
+  }
+
+  /** Requests that extend one hold go one after the other: they may name leases of different length. */
+  #inTurn(hold, work) {
+    const turn = (hold.extending ?? Promise.resolve()).then(work);
+    hold.extending = turn.catch(() => {});
+    return turn;
+  }
+
+  /**
+   * Wakes when the lock is to be renewed, or its deadline has passed. What is planned for locks that are gone stays planned:
+   * it is less than a timer for each lock.
+   */
+  #wakeFor(hold) {
+    const at = hold.terms.isSession ? hold.deadline : Math.min(hold.next, hold.deadline);
+    if (at >= this.#wakesAt) return;
+    this.#wakesAt = at;
+    clearTimeout(this.#timer);
+    const left = Math.min(Math.max(Math.ceil(at - now()), 0), TIMER_MAX);
+    this.#timer = setTimeout(() => this.#wake(), left).unref();
+  }
+
+  #wake() {
+    this.#wakesAt = Infinity;
+    for (const hold of [...this.#server.holds]) {
+      if (hold.isOver) continue;
+      if (!hold.terms.isSession && hold.next <= now()) {
+        hold.next = Infinity;
+        void this.#renew(hold);
+      }
+      this.#wakeFor(hold);
+    }
+  }
+
+  async #renew(hold) {
+    await this.#inTurn(hold, () => (hold.isOver ? undefined : renew(hold, this.#connections)));
+    if (!hold.isOver) this.#wakeFor(hold);
+  }
+
+  #warnOnce(error) {
+    if (!this.#hasWarned) warn(`losses of locks are found out by renewals only: ${error.message}`);
+    this.#hasWarned = true;
+  }
+}
+
+/** Shown once by Node on the error stream, and emitted as the event `warning` of the process. */
+export function warn(text) {
+  process.emitWarning(text, { type: "RedlatchWarning" });
+}

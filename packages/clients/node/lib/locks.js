@@ -1,0 +1,179 @@
+// What programs call: `Locks` over their client, a `Lock` that can be taken, and one that is `Held`.
+
+import { LockError, LockLost } from "./errors.js";
+import { fence } from "./fence.js";
+import { IoredisDriver } from "./ioredis.js";
+import { Keeper, warn } from "./keeper.js";
+import { NodeRedisDriver } from "./node-redis.js";
+import { duration, termsOf, termsOfAll } from "./terms.js";
+
+export class Locks {
+  #keeper;
+
+  constructor(client) {
+    this.#keeper = new Keeper(driverOf(client));
+  }
+
+  lock(key, options = {}) {
+    return new Lock(this.#keeper, termsOf([key], options, this.#keeper.prefix));
+  }
+
+  all(keys, options = {}) {
+    return new Lock(this.#keeper, termsOfAll(keys, options, this.#keeper.prefix));
+  }
+
+  lockedBy(key) {
+    return this.lock(key).lockedBy();
+  }
+
+  close() {
+    return this.#keeper.close();
+  }
+
+  [Symbol.asyncDispose]() {
+    return this.close();
+  }
+}
+
+function driverOf(client) {
+  // ioredis has a `sendCommand`, too.
+  if (IoredisDriver.isFor(client)) return new IoredisDriver(client);
+  if (NodeRedisDriver.isFor(client)) return new NodeRedisDriver(client);
+  throw new TypeError("no client of ioredis (Redis, Cluster) or node-redis (createClient, createCluster, createSentinel)");
+}
+
+export class Lock {
+  #keeper;
+  #terms;
+
+  constructor(keeper, terms) {
+    this.#keeper = keeper;
+    this.#terms = terms;
+  }
+
+  async acquire() {
+    return new Held(this.#keeper, await this.#keeper.acquire(this.#terms.anew()));
+  }
+
+  async using(work) {
+    const held = await this.acquire();
+    let result;
+    try {
+      result = await work(held);
+    } catch (error) {
+      const loss = held[END]();
+      await held[RELEASE_OR_WARN]();
+      // What `held.lost` has aborted has failed because of the loss.
+      throw loss && error?.name === "AbortError" ? Object.assign(loss, { cause: error }) : error;
+    }
+    const loss = held[END]();
+    await held[RELEASE_OR_WARN]();
+    if (loss) throw loss;
+    return result;
+  }
+
+  lockedBy() {
+    return this.#keeper.lockedBy(this.#terms.keys[0]);
+  }
+}
+
+const END = Symbol("the error for a lock that is lost");
+const RELEASE_OR_WARN = Symbol("release, or warn");
+
+export class Held {
+  #keeper;
+  #hold;
+  #lost = null;
+  #loss = null;
+  #isToldOfLoss = false;
+
+  constructor(keeper, hold) {
+    this.#keeper = keeper;
+    this.#hold = hold;
+  }
+
+  get key() {
+    return this.#hold.key;
+  }
+
+  get owner() {
+    return this.#hold.terms.owner;
+  }
+
+  get token() {
+    return this.#hold.token;
+  }
+
+  get deadline() {
+    return this.#hold.deadline;
+  }
+
+  get lost() {
+    // It is made when it is asked for: few locks are lost.
+    if (!this.#lost) {
+      this.#lost = new AbortController();
+      this.#hold.onLost = () => this.#lost.abort(this[END]());
+      if (this[END]()) this.#lost.abort(this[END]());
+    }
+    // Where no timer has run since the deadline, this finds the loss.
+    this.#hold.whyLost();
+    return this.#lost.signal;
+  }
+
+  remaining() {
+    return this.#hold.remaining();
+  }
+
+  throwIfLost() {
+    const loss = this[END]();
+    if (!loss) return;
+    this.#isToldOfLoss = true;
+    throw loss;
+  }
+
+  async extend(lease) {
+    const length = lease === undefined ? undefined : duration("lease", lease, 1);
+    await this.#tells(this.#keeper.extend(this.#hold, length));
+  }
+
+  async leave(rest) {
+    await this.#tells(this.#keeper.leave(this.#hold, Math.max(duration("rest", rest, 0), 1)));
+  }
+
+  release() {
+    return this.#keeper.release(this.#hold);
+  }
+
+  fenced(connection, name = this.key) {
+    return fence(connection, name, this.token);
+  }
+
+  async [Symbol.asyncDispose]() {
+    const loss = this[END]();
+    await this[RELEASE_OR_WARN]();
+    if (loss && !this.#isToldOfLoss) throw loss;
+  }
+
+  /** One error for one loss, however often it is asked for. */
+  [END]() {
+    return (this.#loss ??= this.#hold.loss());
+  }
+
+  async [RELEASE_OR_WARN]() {
+    try {
+      await this.release();
+    } catch (error) {
+      if (!(error instanceof LockError)) throw error;
+      warn(`${this.key} is not released, and ends with its lease: ${error.message}`);
+    }
+  }
+
+  async #tells(call) {
+    try {
+      await call;
+    } catch (error) {
+      this.#isToldOfLoss ||= error instanceof LockLost;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,167 @@
+// What a lock is taken for: checked once, when the lock is made. Times are in milliseconds.
+
+import { randomUUID } from "node:crypto";
+
+/** What a server grants at most. */
+const OWNER_BYTES_MAX = 1024;
+const META_BYTES_MAX = 4096;
+const META_FIELDS_MAX = 64;
+const LEASE_MAX = 10 * 365 * 86_400_000;
+
+const DEFAULTS = {
+  lease: 30_000,
+  wait: 0,
+  shared: false,
+  permits: undefined,
+  reentrant: false,
+  session: false,
+  delay: 0,
+  meta: undefined,
+  owner: undefined,
+  renew: true,
+  signal: undefined,
+};
+const OPTIONS_OF_SEVERAL = ["lease", "wait", "owner", "renew", "signal"];
+
+/** What a lock is taken for. Made by `termsOf`, which checks it. */
+export class Terms {
+  constructor(of, owner) {
+    this.keys = of.keys;
+    this.owner = owner;
+    this.hasOwnOwner = of.hasOwnOwner;
+    this.lease = of.lease;
+    this.wait = of.wait;
+    this.kind = of.kind;
+    this.meta = of.meta;
+    this.delay = of.delay;
+    this.renews = of.renews;
+    this.signal = of.signal;
+  }
+
+  /** For how long the lock is certainly held after a sign of life. Infinite for a session that ends with its connection. */
+  get held() {
+    return this.delay === null ? this.lease : this.delay || Infinity;
+  }
+
+  get isReentrant() {
+    return this.kind[0] === "REENTRANT";
+  }
+
+  get isSession() {
+    return this.delay !== null;
+  }
+
+  /** What a server without LOCK commands cannot do of it, or null. */
+  get lacking() {
+    if (this.keys.length > 1) return "several keys at once";
+    if (this.kind.length > 0) return `${this.kind[0].toLowerCase()} locks`;
+    if (this.isSession) return "sessions";
+    return this.meta.length > 0 ? "meta" : null;
+  }
+
+  /** The terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant. */
+  anew() {
+    if (this.hasOwnOwner || this.isReentrant) return this;
+    return new Terms(this, randomUUID());
+  }
+
+  /** The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. */
+  request(wait) {
+    const words = this.keys.length > 1 ? ["LOCK.MACQUIRE", String(this.keys.length)] : ["LOCK.ACQUIRE"];
+    words.push(...this.keys, this.owner);
+    if (this.isSession) words.push("SESSION", "DELAY", String(this.delay));
+    else words.push("LEASE", String(this.lease));
+    if (wait > 0) words.push("WAIT", String(Math.ceil(wait)));
+    words.push("WHY", ...this.kind);
+    if (this.meta.length > 0) words.push("META", ...this.meta);
+    return words;
+  }
+}
+
+/** Throws a RangeError or TypeError for what no server would grant. `prefix` stands before each key. */
+export function termsOf(keys, options, prefix = "") {
+  const all = checked(options, Object.keys(DEFAULTS));
+  const kinds = kindsOf(all);
+  if (kinds.length > 1) throw new RangeError("a lock is one of shared, permits and reentrant");
+  const of = {
+    keys: keys.map((key) => prefixed(prefix, key)),
+    hasOwnOwner: all.owner !== undefined && all.owner !== null,
+    lease: duration("lease", all.lease, 1, LEASE_MAX),
+    wait: atLeast("wait", all.wait, 0),
+    kind: kinds[0] ?? [],
+    meta: metaOf(all.meta ?? {}),
+    delay: all.session ? duration("delay", all.delay, 0, LEASE_MAX) : null,
+    renews: all.renew,
+    signal: all.signal,
+  };
+  return new Terms(of, ownerOf(all.owner) ?? randomUUID());
+}
+
+/** Of several keys: exclusive locks, all or none. */
+export function termsOfAll(keys, options, prefix) {
+  const named = [...keys];
+  if (named.length === 0) throw new RangeError("a lock needs a key");
+  return termsOf(named, checked(options, OPTIONS_OF_SEVERAL), prefix);
+}
+
+function checked(options, names) {
+  const unknown = Object.keys(options).filter((name) => !names.includes(name));
+  if (unknown.length > 0) throw new TypeError(`a lock has no option ${unknown.join(", ")}`);
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...DEFAULTS, ...Object.fromEntries(given.filter(([name]) => name in DEFAULTS)) };
+}
+
+function kindsOf({ shared, reentrant, permits }) {
+  const kinds = [];
+  if (shared) kinds.push(["SHARED"]);
+  if (reentrant) kinds.push(["REENTRANT"]);
+  if (permits) kinds.push(["PERMITS", whole(permits[0]), "OF", whole(permits[1])]);
+  return kinds;
+}
+
+function whole(number) {
+  if (!Number.isSafeInteger(number) || number < 1) {
+    throw new RangeError(`permits ${number}: [n, limit], whole numbers of 1 or more`);
+  }
+  return String(number);
+}
+
+function metaOf(meta) {
+  const words = Object.entries(meta).flatMap(([name, value]) => [name, String(value)]);
+  const size = words.reduce((sum, word) => sum + Buffer.byteLength(word), 0);
+  if (size > META_BYTES_MAX || words.length > 2 * META_FIELDS_MAX) {
+    const limits = `at most ${META_BYTES_MAX} in ${META_FIELDS_MAX}`;
+    throw new RangeError(`meta: ${size} bytes in ${words.length / 2} fields, ${limits}`);
+  }
+  return words;
+}
+
+function ownerOf(owner) {
+  if (owner === undefined || owner === null) return null;
+  const size = Buffer.byteLength(word("owner", owner));
+  if (size === 0 || size > OWNER_BYTES_MAX) throw new RangeError(`owner: ${size} bytes, 1 to ${OWNER_BYTES_MAX}`);
+  return owner;
+}
+
+function prefixed(prefix, key) {
+  word("key", key);
+  if (!prefix) return key;
+  return typeof key === "string" ? prefix + key : Buffer.concat([Buffer.from(prefix), key]);
+}
+
+function word(name, value) {
+  if (typeof value !== "string" && !Buffer.isBuffer(value)) throw new TypeError(`${name}: a string or a Buffer`);
+  return value;
+}
+
+/** Whole milliseconds, as the server counts them. */
+export function duration(name, ms, least, most = Infinity) {
+  const rounded = Math.round(atLeast(name, ms, least));
+  if (rounded > most) throw new RangeError(`${name} ${ms}: at most ${most} ms`);
+  return rounded;
+}
+
+function atLeast(name, ms, least) {
+  if (typeof ms !== "number" || !(ms >= least)) throw new RangeError(`${name} ${ms}: milliseconds, at least ${least}`);
+  return ms;
+}

@@ -1,0 +1,347 @@
+// What the scenarios do not say: many contenders at once, aborted waits, the ends of blocks, rights, connections, clusters.
+
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
+import { test as isolated } from "redlatch/vitest/test";
+import { findBinary, start } from "redlatch";
+import { LockHeld, LockLost, Locks, Unreachable } from "redlatch-client";
+import { PATIENCE, until } from "./conformance.js";
+import { LIBRARIES } from "./libraries.js";
+import { SocketServer } from "./servers.js";
+
+/** Takes for each of fifty contenders: REDLATCH_TAKES=1000 for a long run. */
+const TAKES = Number(process.env.REDLATCH_TAKES ?? 40);
+const LONG_RUN_MS_MAX = 60_000 + TAKES * 2_000;
+
+/** Locks over a client of a library, closed with the test. */
+async function locksOf(library, where) {
+  const client = await library.single(where);
+  const locks = new Locks(client);
+  onTestFinished(async () => {
+    await locks.close();
+    await library.close(client);
+  });
+  return { client, locks };
+}
+
+function whereIs({ host, port, password }) {
+  return { host, port, password };
+}
+
+const breaks = (redlatch, held, ...reason) => redlatch.call("LOCK.BREAK", held.key, "TOKEN", held.token, ...reason);
+
+describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
+  isolated("fifty contenders exclude each other", { timeout: LONG_RUN_MS_MAX }, async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const tokens = [];
+    let users = 0;
+    const contend = async () => {
+      for (let take = 0; take < TAKES; take++) {
+        await locks.lock("k", { wait: LONG_RUN_MS_MAX }).using(async (held) => {
+          expect(++users).toBe(1);
+          tokens.push(held.token);
+          await new Promise(setImmediate);
+          users -= 1;
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: 50 }, contend));
+    expect(tokens.length).toBe(50 * TAKES);
+    expect(tokens.every((token, at) => at === 0 || token > tokens[at - 1])).toBe(true);
+    if (TAKES >= 1000) console.log(`${name}: ${tokens.length} takes, none twice, tokens ${tokens[0]} to ${tokens.at(-1)}`);
+  });
+
+  isolated("idle connections are used again, and few are kept", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    for (let round = 0; round < 2; round++) {
+      await Promise.all(Array.from({ length: 30 }, (_, n) => locks.lock(`k${n}`, { wait: 1_000 }).using(() => {})));
+    }
+    const connections = async () => (await redlatch.call("CLIENT", "LIST")).trim().split("\n").length;
+    // The user's, that of this test, those for requests and for losses, and eight.
+    expect(await until(connections, (count) => count <= 12)).toBeGreaterThanOrEqual(4);
+  });
+
+  isolated("an aborted wait leaves the queue", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k").acquire();
+    const stop = new AbortController();
+    const waiting = locks.lock("k", { wait: Infinity, signal: stop.signal }).acquire();
+    waiting.catch(() => {});
+    await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 1);
+    stop.abort(new Error("enough"));
+    await expect(waiting).rejects.toThrow("enough");
+    await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 0);
+    await held.release();
+    expect(await locks.lockedBy("k")).toBe(null);
+    await expect(locks.lock("k", { signal: stop.signal }).acquire()).rejects.toThrow("enough");
+  });
+
+  isolated("a session can be waited for, aborted, and ends with its lock", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const first = await locks.lock("k", { session: true }).acquire();
+    expect(first.deadline).toBe(Infinity);
+    const stop = new AbortController();
+    const waiting = locks.lock("k", { session: true, delay: 600_000, wait: Infinity, signal: stop.signal }).acquire();
+    waiting.catch(() => {});
+    await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 1);
+    stop.abort();
+    await expect(waiting).rejects.toThrow(/abort/);
+    await until(() => locks.lockedBy("k"), (holder) => holder.waiters === 0);
+    expect(first.lost.reason).toBe(undefined);
+    expect(await first.release()).toBe(true);
+    expect(await locks.lockedBy("k")).toBe(null);
+  });
+
+  isolated("a renewal does not wait for what the program waits for", async ({ redlatch }) => {
+    const { client, locks } = await locksOf(library, whereIs(redlatch));
+    const blocked = client.callBuffer ? client.blpop("list", 0) : client.sendCommand(["BLPOP", "list", "0"]);
+    blocked.catch(() => {});
+    const held = await locks.lock("k", { lease: 1_500 }).acquire();
+    const renewals = async () => (await redlatch.call("LOCK.WHO", "k")).holders[0].renewals;
+    await until(renewals, (count) => count >= 4);
+    held.throwIfLost();
+    await redlatch.call("RPUSH", "list", "x");
+    await blocked;
+  });
+
+  test("a user who may not subscribe finds losses out by renewal", { timeout: PATIENCE * 2 }, async () => {
+    // Users are those of a server, not of a namespace.
+    const server = await new SocketServer([findBinary(), "--port", "0", "--unixsocket", "SOCKET"]).start();
+    onTestFinished(() => server.stop());
+    const operator = await library.single({ path: server.socket });
+    onTestFinished(() => library.close(operator));
+    const ask = (...words) => (operator.callBuffer ? operator.call(...words) : operator.sendCommand(words));
+    await ask("ACL", "SETUSER", "default", "resetchannels");
+    const warnings = [];
+    const listen = (warning) => warnings.push(warning.message);
+    process.on("warning", listen);
+    onTestFinished(() => process.off("warning", listen));
+    const { locks } = await locksOf(library, { path: server.socket });
+    const held = await locks.lock("k", { lease: 3_000 }).acquire();
+    await until(() => warnings.join(), (text) => text.includes("renewals only"));
+    await ask("DEL", "k");
+    await until(() => held.lost.aborted, Boolean);
+    expect(held.lost.reason.reason).toBe("not-held");
+  });
+});
+
+describe("with the newest libraries", () => {
+  const library = LIBRARIES["ioredis 6"];
+
+  isolated("a wait is one request", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k").acquire();
+    const waiting = locks.lock("k", { wait: PATIENCE }).acquire();
+    // So long a client that polls has asked many times.
+    await until(async () => (await redlatch.call("LOCK.WHO", "k")).waited, (waited) => waited >= 200);
+    await held.release();
+    await (await waiting).release();
+    const events = await redlatch.history({ command: "LOCK.ACQUIRE" });
+    expect(events.filter((event) => event.kind === "request").length).toBe(2);
+  });
+
+  isolated("a refusal says who, why and since when", async ({ redlatch }) => {
+    await redlatch.clock.freeze();
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("it's", { owner: "alice", meta: { reason: "stocktaking" }, renew: false }).acquire();
+    const since = new Date(await redlatch.clock.now()).toISOString().slice(0, 19).replace("T", " ");
+    await redlatch.clock.advance(2_000);
+    const refusal = await locks.lock("it's").acquire().catch((error) => error);
+    expect(refusal).toBeInstanceOf(LockHeld);
+    expect(refusal.name).toBe("LockHeld");
+    const { address } = refusal.holder;
+    expect(refusal.message.split("\n")).toEqual([
+      "it's is held",
+      "  key:    it's",
+      "  holder: alice",
+      `  at:     ${address}`,
+      "  reason: stocktaking",
+      `  since:  ${since} UTC, for 2.0 s`,
+      "  lease:  28.0 s left",
+      `  token:  ${held.token}`,
+      "  queue:  0 waiting",
+      `To take it by force: redlatch break 'it'"'"'s' --token ${held.token}`,
+    ]);
+  });
+
+  isolated("a block whose lock was lost says so at its end", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const lock = locks.lock("k");
+    const lose = async (held) => {
+      await breaks(redlatch, held);
+      await until(() => held.lost.aborted, Boolean);
+    };
+    await expect(lock.using(lose)).rejects.toThrow(LockLost);
+    // Its own error is its own.
+    const failing = lock.using(async (held) => {
+      await lose(held);
+      throw new SyntaxError("mine");
+    });
+    await expect(failing).rejects.toThrow("mine");
+    // What the signal has ended has ended because of the loss.
+    const aborted = lock.using(async (held) => {
+      await breaks(redlatch, held);
+      const { setTimeout: pause } = await import("node:timers/promises");
+      await pause(PATIENCE, undefined, { signal: held.lost });
+    });
+    const loss = await aborted.catch((error) => error);
+    expect(loss).toBeInstanceOf(LockLost);
+    expect(loss.cause.name).toBe("AbortError");
+    expect(await lock.using(() => 7)).toBe(7);
+  });
+
+  isolated("the end of `await using` releases, and says that the lock was lost", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k").acquire();
+    await held[Symbol.asyncDispose]();
+    expect(await locks.lockedBy("k")).toBe(null);
+    const lost = await locks.lock("k").acquire();
+    await breaks(redlatch, lost);
+    await until(() => lost.lost.aborted, Boolean);
+    await expect(lost[Symbol.asyncDispose]()).rejects.toThrow(LockLost);
+    // Once is enough.
+    const told = await locks.lock("k").acquire();
+    await breaks(redlatch, told);
+    await until(() => told.lost.aborted, Boolean);
+    expect(() => told.throwIfLost()).toThrow(told.lost.reason);
+    await told[Symbol.asyncDispose]();
+  });
+
+  isolated("a lock object serves several at once, and nests if it is reentrant", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const lock = locks.lock("k", { reentrant: true });
+    await lock.using(async (outer) => {
+      await lock.using(async (inner) => {
+        expect(inner.token).toBe(outer.token);
+        expect((await lock.lockedBy()).permits).toBe(2);
+      });
+      expect((await lock.lockedBy()).permits).toBe(1);
+    });
+    expect(await lock.lockedBy()).toBe(null);
+    const shared = locks.lock("k", { shared: true });
+    const readers = await Promise.all([shared.acquire(), shared.acquire()]);
+    expect((await shared.lockedBy()).holders).toBe(2);
+    for (const reader of readers) expect(await reader.release()).toBe(true);
+  });
+
+  isolated("leave keeps the lock without renewal", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k").acquire();
+    await held.leave(600_000);
+    expect(held.remaining()).toBe(0);
+    expect(held.lost.aborted).toBe(false);
+    expect(await held.release()).toBe(false);
+    expect((await locks.lockedBy("k")).left).toBeGreaterThan(590_000);
+  });
+
+  isolated("a hold that was released is neither extended nor lost", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k", { lease: 200 }).acquire();
+    expect(await held.release()).toBe(true);
+    await expect(held.extend()).rejects.toThrow("it was released");
+    await until(() => performance.now(), (moment) => moment > held.deadline);
+    expect(held.lost.aborted).toBe(false);
+    held.throwIfLost();
+  });
+
+  isolated("the deadline counts also while the event loop is blocked", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k", { lease: 100 }).acquire();
+    const { lost } = held;
+    while (performance.now() < held.deadline) {
+      // Nothing else runs.
+    }
+    expect(held.remaining()).toBe(0);
+    expect(() => held.throwIfLost()).toThrow(LockLost);
+    expect(lost.aborted).toBe(true);
+    expect(lost.reason.reason).toBe("unrenewed");
+  });
+
+  isolated("locks that are closed take none, and fail what waits", async ({ redlatch }) => {
+    const { locks, client } = await locksOf(library, whereIs(redlatch));
+    const other = new Locks(client);
+    onTestFinished(() => other.close());
+    const { lost: ofSession } = await locks.lock("k", { session: true }).acquire();
+    const { lost: ofLease } = await locks.lock("n", { lease: 500 }).acquire();
+    await other.lock("l").acquire();
+    const waiting = locks.lock("l", { wait: Infinity }).acquire();
+    waiting.catch(() => {});
+    await until(() => other.lockedBy("l"), (holder) => holder.waiters === 1);
+    await locks.close();
+    await expect(waiting).rejects.toThrow(Unreachable);
+    await expect(locks.lock("m").acquire()).rejects.toThrow("closed");
+    await until(() => other.lockedBy("k"), (holder) => holder === null);
+    expect(ofSession.reason.reason).toBe("session");
+    // It is not renewed, and ends.
+    await until(() => ofLease.aborted, Boolean);
+    expect(ofLease.reason.reason).toBe("unrenewed");
+  });
+
+  isolated("keys are bytes, with the prefix of the client", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, { ...whereIs(redlatch), keyPrefix: "app:" });
+    const held = await locks.lock("k").acquire();
+    expect(held.key).toBe("app:k");
+    expect(await redlatch.call("GET", "app:k")).toBe(held.owner);
+    expect((await locks.lockedBy("k")).key).toBe("app:k");
+    const key = Buffer.from([0x61, 0xff]);
+    const bytes = await locks.lock(key, { owner: Buffer.from([0xfe]) }).acquire();
+    expect(bytes.key).toBe("app:a\\xff");
+    expect((await locks.lockedBy(key)).owner).toBe("\\xfe");
+    await redlatch.call("FLUSHALL");
+    await until(() => bytes.lost.aborted, Boolean);
+    expect(bytes.lost.reason.reason).toBe("flushed");
+  });
+
+  test("what is no client, and what no lock has, is refused", () => {
+    expect(() => new Locks({})).toThrow(TypeError);
+    const locks = new Locks({ duplicate() {}, callBuffer() {}, once() {} });
+    expect(() => locks.lock("k", { leese: 1 })).toThrow("leese");
+    expect(() => locks.all(["k"], { shared: true })).toThrow("shared");
+    expect(() => locks.lock(7)).toThrow(TypeError);
+    expect(() => locks.lock("k", { lease: Infinity })).toThrow(RangeError);
+    expect(() => locks.lock("k", { wait: Number.NaN })).toThrow(RangeError);
+  });
+
+  isolated("a server that cannot be reached says so", async () => {
+    const { locks } = await locksOf(library, { path: "/nowhere/redlatch.sock" });
+    await expect(locks.lock("k").acquire()).rejects.toThrow(Unreachable);
+    await expect(locks.lock("k").acquire()).rejects.toThrow("/nowhere/redlatch.sock");
+  });
+
+  test("a wrong password is refused at once", async () => {
+    const words = [findBinary(), "--port", "0", "--unixsocket", "SOCKET", "--requirepass", "secret"];
+    const server = new SocketServer(words);
+    onTestFinished(() => server.stop());
+    await server.start("secret");
+    const { locks } = await locksOf(library, { path: server.socket, password: "wrong" });
+    await expect(locks.lock("k", { wait: Infinity }).acquire()).rejects.toThrow("WRONGPASS");
+  });
+});
+
+describe("a cluster", () => {
+  let server;
+  const nodes = async () => (server ??= await start({ nodes: 3, args: ["--cluster-enabled", "yes"] }));
+  afterAll(() => server?.stop());
+
+  for (const [name, library] of Object.entries(LIBRARIES)) {
+    test(`losses are told by every node, and locks move with their slots, by ${name}`, async () => {
+      const { host, ports } = await nodes();
+      const namespace = server.namespace();
+      const { password } = namespace;
+      const client = await library.cluster({ host, ports, password });
+      const locks = new Locks(client);
+      onTestFinished(async () => {
+        await locks.close();
+        await library.close(client);
+        await namespace.drop();
+      });
+      const held = await Promise.all(["a", "b", "c", "d", "e", "f"].map((key) => locks.lock(key).acquire()));
+      const slots = await namespace.call("CLUSTER", "SLOTS");
+      const node = await namespace.call("CLUSTER", "KEYSLOT", "a");
+      const at = slots.findIndex(([first, last]) => first <= node && node <= last);
+      await namespace.slots.move(node, ((at + 1) % 3) + 1);
+      await held[0].extend(60_000);
+      for (const each of held) each.throwIfLost();
+      for (const each of held) expect(await each.release()).toBe(true);
+    });
+  }
+});
