@@ -193,6 +193,18 @@ mod history {
     }
 
     #[test]
+    fn a_lock_without_a_lease_that_is_broken_and_granted_anew_has_two_holders() {
+        let server = server();
+        let [mut a, mut b] = ["A", "B"].map(|name| Client::of(&server, "endless", name));
+        a.ask("LOCK.ACQUIRE lock a SESSION");
+        b.ask("LOCK.BREAK lock TOKEN 1");
+        b.ask("LOCK.ACQUIRE lock b SESSION");
+        let findings = maps(b.ask("TEST.CHECK"));
+        let texts: Vec<_> = findings.iter().filter_map(|finding| field(finding, "text")).collect();
+        assert_eq!(texts, ["B gets lock, which A holds without a lease"]);
+    }
+
+    #[test]
     fn a_node_that_loses_its_keys_gives_a_lock_on_several_nodes_a_second_holder() {
         let builder = Server::builder().set("enable-test-commands", "yes").set("nodes", "3");
         let server = builder.start_blocking().unwrap();

@@ -226,8 +226,11 @@ impl<'e> Checker<'e> {
         if let Some((first, left_ms)) = before {
             let (name, other) = (shown(key, 40), first.who());
             let lost = self.lost_by_failover(first, event);
-            let text =
-                format!("{} gets {name}, whose lease {other} has for {left_ms} ms more{lost}", event.who());
+            let has = match left_ms {
+                u64::MAX => format!("which {other} holds without a lease"),
+                left_ms => format!("whose lease {other} has for {left_ms} ms more"),
+            };
+            let text = format!("{} gets {name}, {has}{lost}", event.who());
             self.find(Rule::TwoHolders, key, text, &[first, event]);
         }
     }
