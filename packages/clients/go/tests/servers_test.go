@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // program returns the path of a server that is named by a variable, or found in the search path. Without it the test is skipped, unless
 // REDLATCH_REQUIRE_CLIENTS is set.
-func program(t *testing.T, variable, name string) string {
+func program(t testing.TB, variable, name string) string {
 	t.Helper()
 	if named := os.Getenv(variable); named != "" {
 		return named
@@ -54,7 +54,7 @@ func program(t *testing.T, variable, name string) string {
 	return found
 }
 
-func missing(t *testing.T, variable, what string) {
+func missing(t testing.TB, variable, what string) {
 	t.Helper()
 	if os.Getenv(variable) != "" {
 		t.Fatal(what)
@@ -63,7 +63,7 @@ func missing(t *testing.T, variable, what string) {
 }
 
 // redlatchProgram is the program; the test package looks for others only without the variable.
-func redlatchProgram(t *testing.T) string {
+func redlatchProgram(t testing.TB) string {
 	t.Helper()
 	return program(t, "REDLATCH_BINARY", "redlatch")
 }
