@@ -16,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/clients/*/README.md")]
+PACKAGES += ROOT.glob("docs/locks-in-*.md")
 PAGES = ["docs/fencing.md", "docs/testing-examples.md", "docs/using-locks.md", *sorted(str(page.relative_to(ROOT)) for page in PACKAGES)]
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)
