@@ -38,7 +38,8 @@ root, out = pathlib.Path(folder), pathlib.Path(proxy, module, "@v")
 out.mkdir(parents=True)
 # A replaced module is published with what it requires.
 text = (root / "go.mod").read_text()
-lines = [line.replace("redlatch.dev/locks v0.1.0", f"redlatch.dev/locks {version}") for line in text.splitlines() if not line.startswith("replace ")]
+text = text.replace("redlatch.dev/locks v0.1.0", f"redlatch.dev/locks {version}")
+lines = [line for line in text.splitlines() if not line.startswith("replace ")]
 mod = "\n".join(lines) + "\n"
 (out / f"{version}.mod").write_text(mod)
 (out / f"{version}.info").write_text(json.dumps({"Version": version}))
@@ -49,7 +50,8 @@ with zipfile.ZipFile(out / f"{version}.zip", "w", zipfile.ZIP_DEFLATED) as packe
         packed.writestr(f"{module}@{version}/{file.relative_to(root) if file in files else file.name}", file.read_bytes())
 END
 }
-version="v0.1.0-check.$(cat go.mod ./*.go examples/*.go gocronlocks/go.mod gocronlocks/*.go gocronlocks/examples/*.go | sha256sum | cut -c1-12)"
+texts=(go.mod ./*.go examples/*.go gocronlocks/go.mod gocronlocks/*.go gocronlocks/examples/*.go)
+version="v0.1.0-check.$(cat "${texts[@]}" | sha256sum | cut -c1-12)"
 publish redlatch.dev/locks "$here"
 publish redlatch.dev/locks/gocronlocks "$here/gocronlocks"
 
@@ -59,7 +61,8 @@ REDLATCH_CONFORMANCE="$(realpath ../conformance.json)"
 export REDLATCH_CONFORMANCE
 cd "$work/tests"
 export GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB='redlatch.dev/*' GOFLAGS=-mod=mod
-go mod edit -dropreplace redlatch.dev/locks -dropreplace redlatch.dev/locks/gocronlocks -replace "redlatch.dev/redlatchtest=$testing" \
+go mod edit -dropreplace redlatch.dev/locks -dropreplace redlatch.dev/locks/gocronlocks \
+    -replace "redlatch.dev/redlatchtest=$testing" \
     -require "redlatch.dev/locks@$version" -require "redlatch.dev/locks/gocronlocks@$version"
 go vet ./...
 go test -race -count=1 "${chosen[@]}" ./...

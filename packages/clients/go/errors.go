@@ -24,7 +24,8 @@ var (
 	ErrDeadlock = errors.New("to wait would be a deadlock")
 	// ErrUnreachable: the server cannot be asked. What was held is held until its lease ends.
 	ErrUnreachable = errors.New("the server cannot be asked")
-	// ErrStaleToken: the database has seen a higher token, so somebody else has had the lock since. The transaction must be rolled back.
+	// ErrStaleToken: the database has seen a higher token, so somebody else has had the lock since. The transaction
+	// must be rolled back.
 	ErrStaleToken = errors.New("the fencing token is stale")
 	// ErrInvalid: no server would grant these options. Nothing was sent.
 	ErrInvalid = errors.New("invalid options")
@@ -32,8 +33,8 @@ var (
 	ErrClosed = errors.New("these locks are closed")
 )
 
-// HeldError says that somebody else holds the lock, and the wait has ended. Its text says who, why and since when, and how to break
-// the lock.
+// HeldError says that somebody else holds the lock, and the wait has ended. Its text says who, why and since when,
+// and how to break the lock.
 type HeldError struct {
 	Key string
 	// Holder is who holds it. Nil if it was released in the meantime, or the server does not tell.

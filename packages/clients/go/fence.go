@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Transaction is a transaction of a database that can check a fencing token. Make it by [SQLite], [MySQL], [Postgres] or [Pgx].
+// Transaction is a transaction of a database that can check a fencing token. Make it by [SQLite], [MySQL], [Postgres]
+// or [Pgx].
 type Transaction struct {
 	check func(ctx context.Context, name string, token int64) error
 }
@@ -51,11 +52,12 @@ func statement(transaction Execer, text string) Transaction {
 	}}
 }
 
-// Fenced is the first call in a transaction that writes under the lock: it has the database refuse that if a later holder has written.
-// The database has what `redlatch fence sql` prints. The name is that of the lock there; empty for the key.
+// Fenced is the first call in a transaction that writes under the lock: it has the database refuse that if a later
+// holder has written. The database has what `redlatch fence sql` prints. The name is that of the lock there; empty
+// for the key.
 //
-// Errors are [ErrStaleToken], which has the database's error, too: roll the transaction back; [ErrNotSupported] without a token; and
-// other errors of the database as they are.
+// Errors are [ErrStaleToken], which has the database's error, too: roll the transaction back; [ErrNotSupported]
+// without a token; and other errors of the database as they are.
 func (held *Held) Fenced(ctx context.Context, transaction Transaction, name string) error {
 	if held.token == 0 {
 		return notSupported("a fencing token")

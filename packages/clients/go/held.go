@@ -36,7 +36,8 @@ type Held struct {
 
 func newHeld(locks *Locks, asked terms, granted *grant) *Held {
 	held := &Held{
-		locks: locks, terms: asked, token: granted.token, isPlain: granted.isPlain, session: granted.session, sessionID: granted.sessionID,
+		locks: locks, terms: asked, token: granted.token, isPlain: granted.isPlain,
+		session: granted.session, sessionID: granted.sessionID,
 		lost: make(chan struct{}), extending: make(chan struct{}, 1),
 		lease: asked.lasts(), deadline: after(granted.begun, asked.lasts()), renews: asked.renews,
 	}
@@ -69,8 +70,8 @@ func (held *Held) Token() int64 { return held.token }
 // Lost is closed when the lock is lost, at its deadline at the latest. It stays open when the lock is released.
 func (held *Held) Lost() <-chan struct{} { return held.lost }
 
-// Err is nil while the lock is held, and after it was released; once it is lost, a [*LostError]. Ask before each step that needs the
-// lock.
+// Err is nil while the lock is held, and after it was released; once it is lost, a [*LostError]. Ask before each step
+// that needs the lock.
 func (held *Held) Err() error {
 	held.guard.Lock()
 	defer held.guard.Unlock()
@@ -80,16 +81,17 @@ func (held *Held) Err() error {
 	return nil
 }
 
-// Deadline is until when the lock is certainly held if nobody breaks it. It counts from the moment in which the last successful request
-// was sent, on the monotonic clock. False if there is none: a session without a delay lasts as long as its connection.
+// Deadline is until when the lock is certainly held if nobody breaks it. It counts from the moment in which the last
+// successful request was sent, on the monotonic clock. False if there is none: a session without a delay lasts as
+// long as its connection.
 func (held *Held) Deadline() (time.Time, bool) {
 	held.guard.Lock()
 	defer held.guard.Unlock()
 	return held.deadline.Time, !held.deadline.IsZero()
 }
 
-// Remaining is for how long the lock is certainly held if nobody breaks it: [Forever] for a session without a delay, 0 once the lock is
-// lost or released.
+// Remaining is for how long the lock is certainly held if nobody breaks it: [Forever] for a session without a delay,
+// 0 once the lock is lost or released.
 func (held *Held) Remaining() time.Duration {
 	held.guard.Lock()
 	defer held.guard.Unlock()
@@ -99,8 +101,8 @@ func (held *Held) Remaining() time.Duration {
 	return max(held.deadline.left(), 0)
 }
 
-// Context is a copy of parent that is done when the lock is lost, or was released. [context.Cause] says which: a [*LostError], or
-// [context.Canceled].
+// Context is a copy of parent that is done when the lock is lost, or was released. [context.Cause] says which: a
+// [*LostError], or [context.Canceled].
 func (held *Held) Context(parent context.Context) context.Context {
 	held.guard.Lock()
 	if held.over == nil {
@@ -123,8 +125,8 @@ func (held *Held) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Extend starts the lease anew, with another length from now on unless it is 0. Errors are [*LostError], [ErrUnreachable], [ErrRefused],
-// [ErrInvalid] for a session, which has no lease, and those of ctx.
+// Extend starts the lease anew, with another length from now on unless it is 0. Errors are [*LostError],
+// [ErrUnreachable], [ErrRefused], [ErrInvalid] for a session, which has no lease, and those of ctx.
 func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
 	if held.terms.isSession {
 		return invalid("a session has no lease: it ends with its connection")
@@ -172,8 +174,8 @@ func (held *Held) Leave(ctx context.Context, rest time.Duration) error {
 	return nil
 }
 
-// Release gives the lock back. False if it was not held any more. It does so also if ctx is done, so that it may be deferred. Errors are
-// [ErrUnreachable] and [ErrRefused]: then the lock ends with its lease.
+// Release gives the lock back. False if it was not held any more. It does so also if ctx is done, so that it may be
+// deferred. Errors are [ErrUnreachable] and [ErrRefused]: then the lock ends with its lease.
 func (held *Held) Release(ctx context.Context) (bool, error) {
 	held.guard.Lock()
 	if held.isReleased {
@@ -190,9 +192,7 @@ func (held *Held) Release(ctx context.Context) (bool, error) {
 	defer held.guard.Unlock()
 	if err != nil {
 		held.isReleased = false
-		if held.session != nil {
-			held.session.close()
-		}
+		held.endSession()
 		return false, err
 	}
 	held.finish(nil)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How a lock is kept in the background: renewed by a timer of its own, or, if it is of a session, by a goroutine that has the session's
-// connection.
+// How a lock is kept in the background: renewed by a timer of its own, or, if it is of a session, by a goroutine that
+// has the session's connection.
 
 // wake is called by the timer, when the lock is to be renewed, or its deadline has come.
 func (held *Held) wake() {
@@ -120,11 +120,18 @@ func (held *Held) locksAreClosed() {
 		return
 	}
 	held.renews, held.next = false, moment{}
-	if held.session != nil {
-		held.session.close()
-		if held.deadline.IsZero() {
-			held.setLost(SessionEnded, "")
-		}
+	held.endSession()
+}
+
+// endSession ends the connection of its session, if it is of one, for good. The caller has the guard.
+func (held *Held) endSession() {
+	if held.session == nil {
+		return
+	}
+	held.isFinished = true
+	held.session.close()
+	if held.deadline.IsZero() {
+		held.setLost(SessionEnded, "")
 	}
 }
 
@@ -132,7 +139,8 @@ func (held *Held) isOf(key, token string) bool {
 	return token == strconv.FormatInt(held.token, 10) && slices.Contains(held.terms.keys, key)
 }
 
-// keepSession keeps the connection of a session while the lock is held, and attaches the session to another one when it ends.
+// keepSession keeps the connection of a session while the lock is held, and attaches the session to another one when
+// it ends.
 func (held *Held) keepSession(ctx context.Context) {
 	for {
 		on, beat := held.nextBeat()

@@ -1,5 +1,6 @@
-// Package locks takes locks of the lock server redlatch, over a client of go-redis: locks that wait in the queue, are renewed in the
-// background, carry a fencing token, and tell when they are lost. On Redis and Valkey it takes exclusive locks, without tokens.
+// Package locks takes locks of the lock server redlatch, over a client of go-redis: locks that wait in the queue, are
+// renewed in the background, carry a fencing token, and tell when they are lost. On Redis and Valkey it takes
+// exclusive locks, without tokens.
 //
 //	held, err := l.Lock("lock:stock", locks.Options{Wait: 5 * time.Second}).Acquire(ctx)
 //	if err != nil {
@@ -33,9 +34,9 @@ type Locks struct {
 	renewals chan struct{}
 }
 
-// New makes locks over a client that you have: [redis.NewClient], [redis.NewClusterClient] or [redis.NewFailoverClient]. Requests take
-// connections from its pool, each for its time only. A wait, and a lock of a session, has a connection of its own beside that pool, of
-// the same options. One more listens for losses.
+// New makes locks over a client that you have: [redis.NewClient], [redis.NewClusterClient] or
+// [redis.NewFailoverClient]. Requests take connections from its pool, each for its time only. A wait, and a lock of a
+// session, has a connection of its own beside that pool, of the same options. One more listens for losses.
 //
 // It panics for a client of another type, as [redis.Ring]: that has no server for the scripts and channels of all keys.
 func New(client redis.UniversalClient) *Locks {
@@ -51,8 +52,8 @@ func (locks *Locks) Lock(key string, options Options) *Lock {
 	return locks.All([]string{key}, options)
 }
 
-// All is the exclusive locks of several keys, taken all or none, with one token. In a cluster they must be of one slot. Of the options,
-// only Lease, Wait, Owner and NoRenewal may be set if there is more than one key.
+// All is the exclusive locks of several keys, taken all or none, with one token. In a cluster they must be of one
+// slot. Of the options, only Lease, Wait, Owner and NoRenewal may be set if there is more than one key.
 func (locks *Locks) All(keys []string, options Options) *Lock {
 	asked, err := termsOf(keys, options)
 	return &Lock{locks, asked, err}
@@ -63,8 +64,8 @@ func (locks *Locks) LockedBy(ctx context.Context, key string) (*Holder, error) {
 	return locks.lockedBy(ctx, key)
 }
 
-// Close ends all that runs in the background, and returns when it has ended. Locks that are held are not renewed any more, and sessions
-// end. The client stays open.
+// Close ends all that runs in the background, and returns when it has ended. Locks that are held are not renewed any
+// more, and sessions end. The client stays open.
 func (locks *Locks) Close() {
 	locks.starting.Lock()
 	locks.end()
@@ -129,12 +130,12 @@ type Lock struct {
 	err   error
 }
 
-// Acquire takes the lock, or waits for it. When ctx is done it leaves the queue, gives up what it may have been granted in this moment,
-// and returns the error of ctx.
+// Acquire takes the lock, or waits for it. When ctx is done it leaves the queue, gives up what it may have been
+// granted in this moment, and returns the error of ctx.
 //
-// Other errors are [*HeldError] when the wait has ended, [ErrInvalid], [ErrNotSupported] on a server without LOCK commands,
-// [ErrRefused], [ErrDeadlock], [ErrUnreachable] and [ErrClosed]. A request whose answer is lost, or that the server refuses for a
-// moment, is repeated until the wait has passed, and three times at least.
+// Other errors are [*HeldError] when the wait has ended, [ErrInvalid], [ErrNotSupported] on a server without LOCK
+// commands, [ErrRefused], [ErrDeadlock], [ErrUnreachable] and [ErrClosed]. A request whose answer is lost, or that
+// the server refuses for a moment, is repeated until the wait has passed, and three times at least.
 func (lock *Lock) Acquire(ctx context.Context) (*Held, error) {
 	locks := lock.locks
 	switch {
@@ -165,10 +166,11 @@ func (lock *Lock) LockedBy(ctx context.Context) (*Holder, error) {
 	return lock.locks.LockedBy(ctx, lock.terms.keys[0])
 }
 
-// Do takes the lock, calls work, and releases the lock. The context that work gets is done when the lock is lost: see [Held.Context].
+// Do takes the lock, calls work, and releases the lock. The context that work gets is done when the lock is lost: see
+// [Held.Context].
 //
-// It returns the errors of [Lock.Acquire]; a [*LostError] if the lock was lost while work ran and work returned nil or the error of its
-// context; or else what work returned.
+// It returns the errors of [Lock.Acquire]; a [*LostError] if the lock was lost while work ran and work returned nil
+// or the error of its context; or else what work returned.
 func (lock *Lock) Do(ctx context.Context, work func(ctx context.Context, held *Held) error) error {
 	held, err := lock.Acquire(ctx)
 	if err != nil {

@@ -10,12 +10,14 @@ import (
 // Forever is a wait without a limit.
 const Forever = time.Duration(math.MaxInt64)
 
-// Options says for what a lock is taken. The zero value is an exclusive lock that is refused at once if it is held, with a lease of 30 s
-// that is renewed in the background.
+// Options says for what a lock is taken. The zero value is an exclusive lock that is refused at once if it is held,
+// with a lease of 30 s that is renewed in the background.
 type Options struct {
-	// Lease is how long the lock lasts if it is neither renewed nor released: 1 ms to ten years, in whole milliseconds. Default: 30 s.
+	// Lease is how long the lock lasts if it is neither renewed nor released: 1 ms to ten years, in whole
+	// milliseconds. Default: 30 s.
 	Lease time.Duration
-	// Wait is how long to wait for a lock that is held, first come, first served; [Forever] without a limit. Default: not at all.
+	// Wait is how long to wait for a lock that is held, first come, first served; [Forever] without a limit. Default:
+	// not at all.
 	Wait time.Duration
 	// Shared takes it together with other readers.
 	Shared bool
@@ -23,14 +25,14 @@ type Options struct {
 	Permits, Of int
 	// Reentrant lets this [Lock], or this Owner, take it again. It is free after as many releases.
 	Reentrant bool
-	// Session has the lock end with its connection, and Delay after that, instead of with a lease. With a Delay it goes on over another
-	// connection, if that is there in time.
+	// Session has the lock end with its connection, and Delay after that, instead of with a lease. With a Delay it
+	// goes on over another connection, if that is there in time.
 	Session bool
 	Delay   time.Duration
 	// Meta is what those who ask for the holder see: at most 64 fields, 4 KiB in all.
 	Meta map[string]string
-	// Owner is the name under which the lock is taken, at most 1 KiB. Who knows it holds the lock, too. Default: a random one for each
-	// acquisition.
+	// Owner is the name under which the lock is taken, at most 1 KiB. Who knows it holds the lock, too. Default: a
+	// random one for each acquisition.
 	Owner string
 	// NoRenewal leaves out the renewals in the background, at each third of the lease.
 	NoRenewal bool
@@ -59,7 +61,8 @@ func termsOf(keys []string, options Options) (terms, error) {
 	}
 	checked := terms{
 		keys: keys, owner: options.Owner, hasOwnOwner: options.Owner != "", lease: lease.Truncate(time.Millisecond),
-		wait: options.Wait, isReentrant: options.Reentrant, isSession: options.Session, delay: options.Delay, renews: !options.NoRenewal,
+		wait: options.Wait, isReentrant: options.Reentrant, isSession: options.Session, delay: options.Delay,
+		renews: !options.NoRenewal,
 	}
 	kinds := 0
 	if options.Shared {
@@ -90,7 +93,8 @@ func termsOf(keys []string, options Options) (terms, error) {
 	case options.Wait < 0 || options.Delay < 0:
 		return terms{}, invalid("wait: %v, delay: %v: not negative", options.Wait, options.Delay)
 	case size > metaBytesMax || len(options.Meta) > metaFieldsMax:
-		return terms{}, invalid("meta: %d bytes in %d fields, at most %d in %d", size, len(options.Meta), metaBytesMax, metaFieldsMax)
+		const text = "meta: %d bytes in %d fields, at most %d in %d"
+		return terms{}, invalid(text, size, len(options.Meta), metaBytesMax, metaFieldsMax)
 	case len(options.Owner) > ownerBytesMax:
 		return terms{}, invalid("owner: %d bytes, at most %d", len(options.Owner), ownerBytesMax)
 	}
@@ -108,7 +112,8 @@ func (asked terms) anew() terms {
 	return asked
 }
 
-// lasts is for how long the lock is certainly held after a sign of life; [Forever] for a session that ends with its connection.
+// lasts is for how long the lock is certainly held after a sign of life; [Forever] for a session that ends with its
+// connection.
 func (asked *terms) lasts() time.Duration {
 	switch {
 	case !asked.isSession:

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// The transport over go-redis. Short requests use the pool of the user's client. A request that waits, and a session, has a line: a
-// connection of its own, which a context can end. The pool has none that could be ended from outside.
+// The transport over go-redis. Short requests use the pool of the user's client. A request that waits, and a session,
+// has a line: a connection of its own, which a context can end. The pool has none that could be ended from outside.
 
 // connections are those of a user's client.
 type connections struct {
@@ -103,7 +103,10 @@ func (made *connections) ask(ctx context.Context, key string, limit time.Duratio
 // reloadAfter: another node of the cluster may serve the key by now.
 func (made *connections) reloadAfter(ctx context.Context, err error) {
 	var lost *connectionError
-	if made.cluster != nil && err != nil && (errors.As(err, &lost) || startsWith(err, "MOVED") || startsWith(err, "CLUSTERDOWN")) {
+	if made.cluster == nil || err == nil {
+		return
+	}
+	if errors.As(err, &lost) || startsWith(err, "MOVED") || startsWith(err, "CLUSTERDOWN") {
 		made.cluster.ReloadState(ctx)
 	}
 }
@@ -125,8 +128,11 @@ func (made *connections) close() {
 	}
 }
 
-// subscribe listens to channels until ctx is done, or with an error: `begun` is called when nothing can be missed from now on.
-func (made *connections) subscribe(ctx context.Context, pattern string, begun func(), told func(channel, message string)) error {
+// subscribe listens to channels until ctx is done, or with an error: `begun` is called when nothing can be missed
+// from now on.
+func (made *connections) subscribe(
+	ctx context.Context, pattern string, begun func(), told func(channel, message string),
+) error {
 	messages := made.client.PSubscribe(ctx, pattern)
 	stop := context.AfterFunc(ctx, func() { _ = messages.Close() })
 	defer func() {
@@ -260,7 +266,8 @@ func newLine(node *node) *line {
 		return made.dialOnce(func() (net.Conn, error) { return dial(ctx, network, address) })
 	}
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
-	options.MaxConcurrentDials, options.PipelinePoolSize, options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 1, 0, 0, 0
+	options.MaxConcurrentDials, options.PipelinePoolSize = 1, 0
+	options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0
 	// It waits as long as its requests say, and is not closed for its age: the context of a request ends it.
 	options.ReadTimeout, options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, -1, -1
 	options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, false
@@ -369,7 +376,8 @@ func (wire *wire) Read(into []byte) (int, error) {
 	return wire.Conn.Read(into)
 }
 
-// listen returns when something comes, which is left to be read; after so long; or after a call of wake. No request is under way.
+// listen returns when something comes, which is left to be read; after so long; or after a call of wake. No request
+// is under way.
 func (wire *wire) listen(long time.Duration) (bool, error) {
 	wire.guard.Lock()
 	if wire.hasHead || wire.isWoken {

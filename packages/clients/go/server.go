@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// server is what a client knows of its server, and which locks it holds there. Its methods decide which request comes next, and what
-// an answer means.
+// server is what a client knows of its server, and which locks it holds there. Its methods decide which request comes
+// next, and what an answer means.
 type server struct {
 	transport
 	// It has no LOCK commands.
@@ -32,7 +32,8 @@ type grant struct {
 	sessionID string
 }
 
-// acquire takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the same owner.
+// acquire takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the
+// same owner.
 func (server *server) acquire(ctx context.Context, asked *terms) (*grant, error) {
 	trying := patience{until: after(time.Now(), asked.wait)}
 	for {
@@ -117,7 +118,8 @@ func (server *server) reentered(ctx context.Context, asked *terms) (*grant, erro
 		return nil, err
 	}
 	sent := time.Now()
-	reply, err := server.ask(ctx, asked.keys[0], answerMax, "LOCK.EXTEND", asked.keys[0], asked.owner, "LEASE", asked.lease.Milliseconds())
+	key := asked.keys[0]
+	reply, err := server.ask(ctx, key, answerMax, "LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds())
 	token := number(fieldsOf(reply)["token"], 0)
 	if err != nil || token == 0 {
 		return nil, err
@@ -258,8 +260,8 @@ func (server *server) tryToRelease(ctx context.Context, held *Held, key string, 
 	return number(reply, 0), err
 }
 
-// giveUp releases what an acquisition that was cancelled may have been granted. Of an owner that others may know, nothing is known to
-// be this acquisition's.
+// giveUp releases what an acquisition that was cancelled may have been granted. Of an owner that others may know,
+// nothing is known to be this acquisition's.
 func (server *server) giveUp(ctx context.Context, asked *terms) {
 	if asked.hasOwnOwner || asked.isReentrant {
 		return
@@ -390,5 +392,6 @@ func (server *server) forget(held *Held) {
 const (
 	lostChannel   = "__lock__:"
 	releaseScript = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('del', KEYS[1])\n"
-	extendScript  = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('pexpire', KEYS[1], ARGV[2])\n"
+	extendScript  = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\n" +
+		"return redis.call('pexpire', KEYS[1], ARGV[2])\n"
 )

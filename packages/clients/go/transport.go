@@ -23,8 +23,8 @@ type transport interface {
 // session is a connection of its own, which is never replaced by another one.
 type session interface {
 	channel
-	// listen returns when something comes, which is true; after so long; after a call of wake; or with an error when the connection
-	// has ended.
+	// listen returns when something comes, which is true; after so long; after a call of wake; or with an error when
+	// the connection has ended.
 	listen(time.Duration) (bool, error)
 	// wake ends a call of listen.
 	wake()
@@ -159,8 +159,8 @@ func sleep(ctx context.Context, long time.Duration) error {
 }
 
 var passingWords = []string{
-	"ASK ", "BUSY ", "CLUSTERDOWN", "ERR max number of clients", "LOADING ", "MASTERDOWN", "MISCONF ", "MOVED ", "OOM ", "QUARANTINE ",
-	"READONLY ", "SHUTDOWN ", "TRYAGAIN ", "UNBLOCKED the server ",
+	"ASK ", "BUSY ", "CLUSTERDOWN", "ERR max number of clients", "LOADING ", "MASTERDOWN", "MISCONF ", "MOVED ", "OOM ",
+	"QUARANTINE ", "READONLY ", "SHUTDOWN ", "TRYAGAIN ", "UNBLOCKED the server ",
 }
 
 const (

@@ -9,17 +9,18 @@ import (
 	"redlatch.dev/locks"
 )
 
-// Locker is for [gocron.WithDistributedLocker] and [gocron.WithDistributedJobLocker]. A job runs under the lock of its name, behind the
-// prefix; where another process has that, it does not run. The zero value of everything but Locks is a default.
+// Locker is for [gocron.WithDistributedLocker] and [gocron.WithDistributedJobLocker]. A job runs under the lock of
+// its name, behind the prefix; where another process has that, it does not run. The zero value of everything but
+// Locks is a default.
 type Locker struct {
 	Locks *locks.Locks
 	// Prefix is in front of the job's name in the key. Default: lock:
 	Prefix string
-	// AtLeast is for how long the lock stays held after it was taken, so that a process whose clock is behind does not run the job once
-	// more. Default: as long as the job runs.
+	// AtLeast is for how long the lock stays held after it was taken, so that a process whose clock is behind does
+	// not run the job once more. Default: as long as the job runs.
 	AtLeast time.Duration
-	// Options are those of each lock. The context of a job does not end when its lock is lost: check the fencing token, or take the lock
-	// in the job by [locks.Lock.Do] where that matters.
+	// Options are those of each lock. The context of a job does not end when its lock is lost: check the fencing
+	// token, or take the lock in the job by [locks.Lock.Do] where that matters.
 	Options locks.Options
 }
 

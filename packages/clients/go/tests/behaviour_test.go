@@ -377,6 +377,30 @@ func TestASessionHasNoLeaseToExtend(t *testing.T) {
 	}
 }
 
+func TestASessionLastsUntilItsReleaseIsDone(t *testing.T) {
+	namespace := server.Namespace(t)
+	l := newLocks(t, namespace)
+	held := take(t, l, "k", locks.Options{Session: true})
+	namespace.Faults().Delay(500*time.Millisecond, redlatchtest.Where{Command: "LOCK.RELEASE", Times: 1})
+	if wasHeld, err := held.Release(context.Background()); !wasHeld || err != nil {
+		t.Fatal(wasHeld, err)
+	}
+}
+
+func TestASessionWhoseReleaseIsRefusedEnds(t *testing.T) {
+	namespace := server.Namespace(t)
+	l := newLocks(t, namespace)
+	for _, delay := range []time.Duration{0, time.Millisecond} {
+		held := take(t, l, "k", locks.Options{Session: true, Delay: delay})
+		namespace.Faults().Error("NOPERM no", redlatchtest.Where{Command: "LOCK.RELEASE", Times: 1})
+		if _, err := held.Release(context.Background()); !errors.Is(err, locks.ErrRefused) {
+			t.Fatal(err)
+		}
+		await(t, func() bool { return holderOf(t, l, "k") == nil })
+		untilLost(t, held)
+	}
+}
+
 func TestLocksThatAreClosedTakeNoneAndLeaveNothingBehind(t *testing.T) {
 	namespace := server.Namespace(t)
 	client := redis.NewClient(optionsOf(namespace))
@@ -465,7 +489,9 @@ func TestARefusalSaysAllThatIsKnown(t *testing.T) {
 	_, err := l.Lock("the 'k'", locks.Options{}).Acquire(context.Background())
 	lines := strings.Split(err.Error(), "\n")
 	wanted := []string{
-		"the 'k' is held", "  key:    the 'k'", "  holder: alice\\u202e", "  at:     127.0.0.1:", "  host:   ci\\n7", "  reason: release 4.2", "  since:  20",
+		"the 'k' is held", "  key:    the 'k'", "  holder: alice\\u202e", "  at:     127.0.0.1:",
+		"  host:   ci\\n7", "  reason: release 4.2",
+		"  since:  20",
 		"  lease:  30.0 s left", "  token:  1", "  queue:  0 waiting",
 		`To take it by force: redlatch break 'the '"'"'k'"'"'' --token 1`,
 	}

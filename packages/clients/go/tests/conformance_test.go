@@ -74,9 +74,11 @@ type runner struct {
 
 func (runner *runner) run(steps []map[string]any) {
 	verbs := map[string]func(what any, step map[string]any) error{
-		"begin": runner.begin, "extend": runner.extend, "granted": runner.granted, "holds": runner.stillHolds, "listens": runner.listens,
+		"begin": runner.begin, "extend": runner.extend, "granted": runner.granted, "holds": runner.stillHolds,
+		"listens":   runner.listens,
 		"locked_by": runner.lockedBy, "lost": runner.lost, "next_token": runner.nextToken, "release": runner.release,
-		"remaining": runner.remaining, "restart": runner.restarts, "rise": runner.rise, "server": runner.server, "take": runner.take,
+		"remaining": runner.remaining, "restart": runner.restarts, "rise": runner.rise, "server": runner.server,
+		"take":  runner.take,
 		"token": runner.token, "until": runner.until,
 	}
 	for number, step := range steps {
@@ -301,7 +303,8 @@ func (runner *runner) restarts(any, map[string]any) error {
 func (runner *runner) lock(step map[string]any) *locks.Lock {
 	options := locks.Options{
 		Lease: secondsOf(step["lease"]), Wait: secondsOf(step["wait"]), Delay: secondsOf(step["delay"]),
-		Shared: step["shared"] == true, Reentrant: step["reentrant"] == true, Session: step["session"] == true, NoRenewal: step["renew"] == false,
+		Shared: step["shared"] == true, Reentrant: step["reentrant"] == true, Session: step["session"] == true,
+		NoRenewal: step["renew"] == false,
 	}
 	if lease, isAsked := step["lease"]; isAsked && lease == 0.0 {
 		// Zero is the default in Go: this is a lease that no server grants.

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Databases for the tests, each in a directory of its own, without a TCP port. They need the programs of PostgreSQL and MariaDB. As root,
-// servers run as the users of their packages.
+// Databases for the tests, each in a directory of its own, without a TCP port. They need the programs of PostgreSQL
+// and MariaDB. As root, servers run as the users of their packages.
 
 // databaseProgram finds a program, also where Debian has those of PostgreSQL. Without it the test is skipped, unless
 // REDLATCH_REQUIRE_DATABASES is set.
@@ -103,7 +103,8 @@ func startPostgres(t *testing.T) string {
 // startMariaDB returns the path of its socket. Its database is shop.
 func startMariaDB(t *testing.T, statements string) string {
 	t.Helper()
-	install, server, client := databaseProgram(t, "mariadb-install-db"), databaseProgram(t, "mariadbd"), databaseProgram(t, "mariadb")
+	install, server := databaseProgram(t, "mariadb-install-db"), databaseProgram(t, "mariadbd")
+	client := databaseProgram(t, "mariadb")
 	folder := folderOf(t, "mysql")
 	data, socket := filepath.Join(folder, "data"), filepath.Join(folder, "socket")
 	runOnce(t, "", as(t, "mysql", install, "--no-defaults", "--datadir="+data, "--skip-test-db")...)

@@ -68,7 +68,8 @@ func TestStock(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if len(written) != 2 || !strings.Contains(said, "stocktaking") || !strings.Contains(said, "redlatch break lock:stock --token 2") {
+	isTold := strings.Contains(said, "stocktaking") && strings.Contains(said, "redlatch break lock:stock --token 2")
+	if len(written) != 2 || !isTold {
 		t.Fatal(written, said)
 	}
 }
@@ -145,7 +146,8 @@ func TestReport(t *testing.T) {
 			gocron.AfterJobRuns(func(uuid.UUID, string) { ended <- struct{}{} }),
 		)
 		task := gocron.NewTask(func() { runs.Add(1) })
-		if job, err = scheduler.Update(job.ID(), gocron.DurationJob(time.Hour), task, listening, gocron.WithName("report")); err != nil {
+		hourly, name := gocron.DurationJob(time.Hour), gocron.WithName("report")
+		if job, err = scheduler.Update(job.ID(), hourly, task, listening, name); err != nil {
 			t.Fatal(err)
 		}
 		scheduler.Start()

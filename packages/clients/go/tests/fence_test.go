@@ -165,7 +165,8 @@ func TestPostgres(t *testing.T) {
 }
 
 func TestMariaDB(t *testing.T) {
-	socket := startMariaDB(t, fenceOf(t, "mysql")+"\nCREATE TABLE stock (count BIGINT NOT NULL) ENGINE = InnoDB; INSERT INTO stock VALUES (0);")
+	socket := startMariaDB(t, fenceOf(t, "mysql")+"\n"+
+		"CREATE TABLE stock (count BIGINT NOT NULL) ENGINE = InnoDB; INSERT INTO stock VALUES (0);")
 	database, err := sql.Open("mysql", "writer@unix("+socket+")/shop")
 	if err != nil {
 		t.Fatal(err)

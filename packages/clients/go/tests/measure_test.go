@@ -15,8 +15,9 @@ import (
 	"redlatch.dev/redlatchtest"
 )
 
-// What a lock costs this process: acquire and release through the client, beside SET NX PX and EVALSHA by go-redis alone, in turn.
-// Microseconds of CPU time of this process for a pair, the median of the rounds. It checks nothing, and runs only when asked for:
+// What a lock costs this process: acquire and release through the client, beside SET NX PX and EVALSHA by go-redis
+// alone, in turn. Microseconds of CPU time of this process for a pair, the median of the rounds. It checks nothing,
+// and runs only when asked for:
 //
 //	REDLATCH_MEASURE=1 go test -count=1 -v -run TestMeasure .
 

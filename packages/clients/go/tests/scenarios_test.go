@@ -130,7 +130,8 @@ func emptied(t *testing.T, place place) place {
 
 func TestKilledAndStartedAgain(t *testing.T) {
 	on(t, "redlatch-with-journal", "", func(t *testing.T, _ limits) place {
-		process := startProcess(t, redlatchProgram(t), "--port", "0", "--unixsocket", "SOCKET", "--dir", ".", "--loglevel", "warning")
+		words := []string{"--port", "0", "--unixsocket", "SOCKET", "--dir", ".", "--loglevel", "warning"}
+		process := startProcess(t, append([]string{redlatchProgram(t)}, words...)...)
 		return place{redis.NewClient(process.options()), redis.NewClient(process.options()), process.restart}
 	})
 }

@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	status = m.Run()
 }
 
-// program returns the path of a server that is named by a variable, or found in the search path. Without it the test is skipped, unless
-// REDLATCH_REQUIRE_CLIENTS is set.
+// program returns the path of a server that is named by a variable, or found in the search path. Without it the test
+// is skipped, unless REDLATCH_REQUIRE_CLIENTS is set.
 func program(t testing.TB, variable, name string) string {
 	t.Helper()
 	if named := os.Getenv(variable); named != "" {

@@ -9,8 +9,8 @@ import (
 	"redlatch.dev/locks/gocronlocks"
 )
 
-// Schedule has a job run once a minute, in one of several processes. Nobody starts it again in this minute, not even with a clock that is
-// behind.
+// Schedule has a job run once a minute, in one of several processes. Nobody starts it again in this minute, not even
+// with a clock that is behind.
 func Schedule(l *locks.Locks, report func()) (gocron.Scheduler, error) {
 	locker := &gocronlocks.Locker{Locks: l, AtLeast: 50 * time.Second}
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
