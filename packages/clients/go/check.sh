@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes the zips of the modules as a module proxy has them, and runs the tests against those, as a user's module would, with the race
-# detector.
+# Makes the zips of the modules as a module proxy has them, and runs the tests against those, as a user's module would,
+# with the race detector.
 #
 #   check.sh            all tests
 #   check.sh nodes      those with two nodes on etcd
 #   check.sh fence      those with databases
 #
-# REDLATCH_BINARY names the program. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and REDLATCH_ETCD name other servers; what there is
-# not is skipped, and said, unless REDLATCH_REQUIRE_CLIENTS or REDLATCH_REQUIRE_DATABASES is set.
+# REDLATCH_BINARY names the program. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and REDLATCH_ETCD name other servers;
+# what there is not is skipped, and said, unless REDLATCH_REQUIRE_CLIENTS or REDLATCH_REQUIRE_DATABASES is set.
 set -euo pipefail
 REDLATCH_BINARY="$(realpath "${REDLATCH_BINARY:?names the program}")"
 export REDLATCH_BINARY
