@@ -260,22 +260,26 @@ type line struct {
 
 func newLine(node *node) *line {
 	made := &line{}
-	options := *node.client.Options()
-	dial := options.Dialer
-	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return made.dialOnce(func() (net.Conn, error) { return dial(ctx, network, address) })
+	of := node.client.Options()
+	options := redis.Options{
+		Network: of.Network, Addr: of.Addr, DB: of.DB, Protocol: of.Protocol, ClientName: of.ClientName,
+		Username: of.Username, Password: of.Password, CredentialsProvider: of.CredentialsProvider,
+		CredentialsProviderContext:   of.CredentialsProviderContext,
+		StreamingCredentialsProvider: of.StreamingCredentialsProvider,
+		OnConnect:                    of.OnConnect, DisableIdentity: of.DisableIdentity, IdentitySuffix: of.IdentitySuffix,
+		DialTimeout: of.DialTimeout, WriteTimeout: of.WriteTimeout,
+		ReadBufferSize: of.ReadBufferSize, WriteBufferSize: of.WriteBufferSize,
+		// It waits as long as its requests say, and is not closed for its age: the context of a request ends it.
+		PoolSize: 1, ReadTimeout: -1, ConnMaxIdleTime: -1, ConnMaxLifetime: -1, MaxRetries: -1, DialerRetries: 1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
-	options.MaxConcurrentDials, options.PipelinePoolSize = 1, 0
-	options.PipelineReadBufferSize, options.PipelineWriteBufferSize = 0, 0
-	// It waits as long as its requests say, and is not closed for its age: the context of a request ends it.
-	options.ReadTimeout, options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, -1, -1
-	options.MaxRetries, options.DialerRetries, options.ContextTimeoutEnabled = -1, 1, false
+	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		// It has the TLS of the client, and its Sentinels.
+		return made.dialOnce(func() (net.Conn, error) { return of.Dialer(ctx, network, address) })
+	}
 	if options.WriteTimeout == 0 {
 		options.WriteTimeout = -1
 	}
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	options.ClientSideCacheConfig, options.ClientSideCache = nil, nil
 	made.client = redis.NewClient(&options)
 	return made
 }
