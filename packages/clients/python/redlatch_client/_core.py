@@ -121,7 +121,7 @@ class Hold:
         self._reason: Optional[str] = None
         self._text: Optional[str] = None
         self._is_released = False
-        #: False once its session is not to be kept any more.
+        #: False once its session is not to be kept any more: not before its release is done.
         self._is_kept = True
         #: The fencing token: higher than that of every grant before. None from a server without LOCK commands.
         self.token = grant.token
@@ -357,9 +357,10 @@ def renew(hold: Hold) -> Steps[None]:
 
 
 def keep_session(hold: Hold) -> Steps[None]:
-    """Keeps the connection of a session while the lock is held, and attaches the session to another one when it ends."""
+    """Keeps the connection of a session until the lock is lost or its release is done, and attaches the session to another one when it
+    ends."""
     hold._next = min(hold._next, monotonic() + BEAT_MAX)
-    while hold._is_kept and not hold._is_over:
+    while hold._is_kept and not hold._why_lost():
         try:
             if monotonic() < hold._next:
                 yield Listen(min(hold._next - monotonic(), LISTEN_MAX))
@@ -372,7 +373,7 @@ def keep_session(hold: Hold) -> Steps[None]:
 
 def _attach(hold: Hold) -> Steps[None]:
     key = hold._terms.keys[0]
-    while hold._is_kept and not hold._is_over:
+    while hold._is_kept and not hold._why_lost():
         try:
             if hold._lease == math.inf:
                 return hold._lose("session")
@@ -391,6 +392,7 @@ def release(hold: Hold) -> Steps[bool]:
     was_held = True
     for key in hold._terms.keys:
         was_held &= yield from _release_key(hold, key)
+    hold._is_kept = False
     return was_held
 
 

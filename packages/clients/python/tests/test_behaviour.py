@@ -154,6 +154,13 @@ def test_a_hold_that_was_released_is_neither_extended_nor_lost(locks):
     assert not held.lost.wait(0.1) and held.remaining() == 0
 
 
+def test_a_session_lasts_until_its_release_is_done(locks, namespace):
+    held = locks.lock("k", session=True).acquire()
+    # Longer than a session waits for messages at once.
+    namespace.faults.delay(1.5, command="LOCK.RELEASE", times=1)
+    assert held.release()
+
+
 def test_locks_that_are_closed_take_none(locks):
     session = locks.lock("k", session=True).acquire()
     locks.close()

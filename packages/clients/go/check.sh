@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Makes the zips of the modules as a module proxy has them, and runs the tests against those, as a user's module would,
+# with the race detector.
+#
+#   check.sh            all tests
+#   check.sh nodes      those with two nodes on etcd
+#   check.sh fence      those with databases
+#
+# REDLATCH_BINARY names the program. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and REDLATCH_ETCD name other servers;
+# what there is not is skipped, and said, unless REDLATCH_REQUIRE_CLIENTS or REDLATCH_REQUIRE_DATABASES is set.
+set -euo pipefail
+REDLATCH_BINARY="$(realpath "${REDLATCH_BINARY:?names the program}")"
+export REDLATCH_BINARY
+work="$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../../../target}")/ci/go-client"
+cd "$(dirname "$0")"
+here="$PWD"
+
+case "${1:-all}" in
+    all) chosen=(-run .) ;;
+    nodes) chosen=(-run '^TestNodes$') ;;
+    fence) chosen=(-run '^(TestPostgres|TestMariaDB|TestSQLite.*|TestOrders)$') ;;
+    *) echo "check.sh [nodes|fence]" >&2; exit 64 ;;
+esac
+
+rm -rf "$work/proxy" "$work/tests"
+mkdir -p "$work/proxy"
+unformatted="$(gofmt -l .)"
+[ -z "$unformatted" ] || { echo "gofmt: $unformatted"; exit 1; }
+go vet ./...
+(cd gocronlocks && go vet ./...)
+
+# publish MODULE FOLDER: into the proxy. The version is that of the text, so that no cache has another one.
+publish() {
+    python3 - "$work/proxy" "$1" "$2" "$version" "$here" <<'END'
+import json, pathlib, sys, zipfile
+proxy, module, folder, version, client = sys.argv[1:]
+root, out = pathlib.Path(folder), pathlib.Path(proxy, module, "@v")
+out.mkdir(parents=True)
+# A replaced module is published with what it requires.
+text = (root / "go.mod").read_text()
+text = text.replace("redlatch.dev/locks v0.1.0", f"redlatch.dev/locks {version}")
+lines = [line for line in text.splitlines() if not line.startswith("replace ")]
+mod = "\n".join(lines) + "\n"
+(out / f"{version}.mod").write_text(mod)
+(out / f"{version}.info").write_text(json.dumps({"Version": version}))
+files = [*root.glob("*.go"), *root.glob("examples/*.go"), *root.glob("go.sum"), *root.glob("README.md")]
+with zipfile.ZipFile(out / f"{version}.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+    packed.writestr(f"{module}@{version}/go.mod", mod)
+    for file in [*files, *pathlib.Path(client).glob("LICENSE-*")]:
+        packed.writestr(f"{module}@{version}/{file.relative_to(root) if file in files else file.name}", file.read_bytes())
+END
+}
+texts=(go.mod ./*.go examples/*.go gocronlocks/go.mod gocronlocks/*.go gocronlocks/examples/*.go)
+version="v0.1.0-check.$(cat "${texts[@]}" | sha256sum | cut -c1-12)"
+publish redlatch.dev/locks "$here"
+publish redlatch.dev/locks/gocronlocks "$here/gocronlocks"
+
+cp -r tests "$work/tests"
+testing="$(realpath ../../go)"
+REDLATCH_CONFORMANCE="$(realpath ../conformance.json)"
+export REDLATCH_CONFORMANCE
+cd "$work/tests"
+export GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB='redlatch.dev/*' GOFLAGS=-mod=mod
+go mod edit -dropreplace redlatch.dev/locks -dropreplace redlatch.dev/locks/gocronlocks \
+    -replace "redlatch.dev/redlatchtest=$testing" \
+    -require "redlatch.dev/locks@$version" -require "redlatch.dev/locks/gocronlocks@$version"
+go vet ./...
+go test -race -count=1 "${chosen[@]}" ./...

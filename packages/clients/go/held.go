@@ -1,0 +1,249 @@
+package locks
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Held is a lock that is held.
+type Held struct {
+	locks     *Locks
+	terms     terms
+	token     int64
+	isPlain   bool
+	session   session
+	sessionID string
+	lost      chan struct{}
+	// Requests that extend go one after the other: they may name leases of different length.
+	extending chan struct{}
+
+	guard    sync.Mutex
+	lease    time.Duration
+	deadline moment
+	// When it is to be renewed.
+	next       moment
+	timer      *time.Timer
+	renews     bool
+	isRenewing bool
+	isReleased bool
+	isFinished bool
+	reason     *LostError
+	// Done when it is lost, or was released. Made when it is asked for.
+	over    context.Context
+	endOver context.CancelCauseFunc
+}
+
+func newHeld(locks *Locks, asked terms, granted *grant) *Held {
+	held := &Held{
+		locks: locks, terms: asked, token: granted.token, isPlain: granted.isPlain,
+		session: granted.session, sessionID: granted.sessionID,
+		lost: make(chan struct{}), extending: make(chan struct{}, 1),
+		lease: asked.lasts(), deadline: after(granted.begun, asked.lasts()), renews: asked.renews,
+	}
+	held.next = held.renewalAfter(granted.begun, held.lease)
+	held.guard.Lock()
+	locks.keep(held)
+	held.timer = time.AfterFunc(held.wakesIn(), held.wake)
+	held.guard.Unlock()
+	if held.session != nil {
+		locks.run(held.keepSession)
+	}
+	if held.token != 0 {
+		locks.listenOnce()
+	}
+	if locks.background.Err() != nil {
+		held.locksAreClosed()
+	}
+	return held
+}
+
+// Key is the key; the first one of several.
+func (held *Held) Key() string { return held.terms.keys[0] }
+
+// Owner is the name under which the lock was taken.
+func (held *Held) Owner() string { return held.terms.owner }
+
+// Token is the fencing token: higher than that of every grant before. 0 from a server without LOCK commands.
+func (held *Held) Token() int64 { return held.token }
+
+// Lost is closed when the lock is lost, at its deadline at the latest. It stays open when the lock is released.
+func (held *Held) Lost() <-chan struct{} { return held.lost }
+
+// Err is nil while the lock is held, and after it was released; once it is lost, a [*LostError]. Ask before each step
+// that needs the lock.
+func (held *Held) Err() error {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	if lost := held.whyLost(); lost != nil {
+		return lost
+	}
+	return nil
+}
+
+// Deadline is until when the lock is certainly held if nobody breaks it. It counts from the moment in which the last
+// successful request was sent, on the monotonic clock. False if there is none: a session without a delay lasts as
+// long as its connection.
+func (held *Held) Deadline() (time.Time, bool) {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	return held.deadline.Time, !held.deadline.IsZero()
+}
+
+// Remaining is for how long the lock is certainly held if nobody breaks it: [Forever] for a session without a delay,
+// 0 once the lock is lost or released.
+func (held *Held) Remaining() time.Duration {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	if held.isReleased || held.whyLost() != nil {
+		return 0
+	}
+	return max(held.deadline.left(), 0)
+}
+
+// Context is a copy of parent that is done when the lock is lost, or was released. [context.Cause] says which: a
+// [*LostError], or [context.Canceled].
+func (held *Held) Context(parent context.Context) context.Context {
+	held.guard.Lock()
+	if held.over == nil {
+		held.over, held.endOver = context.WithCancelCause(context.Background())
+		if lost := held.whyLost(); lost != nil {
+			held.endOver(lost)
+		} else if held.isReleased {
+			held.endOver(nil)
+		}
+	}
+	over := held.over
+	held.guard.Unlock()
+	ctx, cancel := context.WithCancelCause(parent)
+	if over.Err() != nil {
+		cancel(context.Cause(over))
+		return ctx
+	}
+	stop := context.AfterFunc(over, func() { cancel(context.Cause(over)) })
+	context.AfterFunc(ctx, func() { stop() })
+	return ctx
+}
+
+// Extend starts the lease anew, with another length from now on unless it is 0. Errors are [*LostError],
+// [ErrUnreachable], [ErrRefused], [ErrInvalid] for a session, which has no lease, and those of ctx.
+func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
+	if held.terms.isSession {
+		return invalid("a session has no lease: it ends with its connection")
+	}
+	if lease != 0 && (lease < time.Millisecond || lease > leaseMax) {
+		return invalid("lease: %v, 1 ms to ten years", lease)
+	}
+	select {
+	case held.extending <- struct{}{}:
+		defer func() { <-held.extending }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	trying := patience{until: after(time.Now(), 0)}
+	for {
+		if err := held.whyOver(); err != nil {
+			return err
+		}
+		length := lease
+		if length == 0 {
+			length = held.leaseNow()
+		}
+		err := held.locks.extend(ctx, held.locks, held, length)
+		if err == nil {
+			return held.Err()
+		}
+		if err := trying.after(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// Leave leaves the lock held for so long, 1 ms at least, and renews it no more. Errors are those of [Held.Extend].
+func (held *Held) Leave(ctx context.Context, rest time.Duration) error {
+	held.guard.Lock()
+	held.renews, held.next = false, moment{}
+	held.guard.Unlock()
+	if err := held.Extend(ctx, max(rest, time.Millisecond)); err != nil {
+		return err
+	}
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	held.isReleased = true
+	held.finish(nil)
+	return nil
+}
+
+// Release gives the lock back. False if it was not held any more. It does so also if ctx is done, so that it may be
+// deferred. Errors are [ErrUnreachable] and [ErrRefused]: then the lock ends with its lease.
+func (held *Held) Release(ctx context.Context) (bool, error) {
+	held.guard.Lock()
+	if held.isReleased {
+		held.guard.Unlock()
+		return false, nil
+	}
+	held.whyLost()
+	held.isReleased = true
+	held.renews, held.next = false, moment{}
+	held.guard.Unlock()
+	held.locks.forget(held)
+	wasHeld, err := held.locks.release(context.WithoutCancel(ctx), held)
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	if err != nil {
+		held.isReleased = false
+		held.endSession()
+		return false, err
+	}
+	held.finish(nil)
+	return wasHeld, nil
+}
+
+// whyLost is nil while the lock is held. The caller has the guard.
+func (held *Held) whyLost() *LostError {
+	if held.reason == nil && !held.isReleased && held.deadline.hasCome() {
+		held.setLost(Unrenewed, "")
+	}
+	return held.reason
+}
+
+// setLost tells the loss. The caller has the guard.
+func (held *Held) setLost(reason Reason, text string) {
+	if held.reason != nil || held.isReleased {
+		return
+	}
+	held.reason = &LostError{held.terms.keys[0], held.token, reason, text}
+	close(held.lost)
+	held.finish(held.reason)
+}
+
+func (held *Held) lose(reason Reason, text string) {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	held.setLost(reason, text)
+}
+
+func (held *Held) isLost() bool {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	return held.reason != nil
+}
+
+// whyOver is nil while the lock is held.
+func (held *Held) whyOver() error {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	if lost := held.whyLost(); lost != nil {
+		return lost
+	}
+	if held.isReleased {
+		return &LostError{held.terms.keys[0], held.token, Released, ""}
+	}
+	return nil
+}
+
+func (held *Held) leaseNow() time.Duration {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	return held.lease
+}

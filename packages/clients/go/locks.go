@@ -1,0 +1,195 @@
+// Package locks takes locks of the lock server redlatch, over a client of go-redis: locks that wait in the queue, are
+// renewed in the background, carry a fencing token, and tell when they are lost. On Redis and Valkey it takes
+// exclusive locks, without tokens.
+//
+//	held, err := l.Lock("lock:stock", locks.Options{Wait: 5 * time.Second}).Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer held.Release(ctx)
+//
+// One [Locks] serves the whole program. All its methods, and those of [Lock] and [Held], may be used by several goroutines.
+package locks
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Locks are the locks of a server. Make them by [New].
+type Locks struct {
+	server
+	connections *connections
+	// Ends with Close. It is the context of all that runs in the background.
+	background context.Context
+	end        context.CancelFunc
+	running    sync.WaitGroup
+	starting   sync.Mutex
+	listens    bool
+	// As many renewals at the same time.
+	renewals chan struct{}
+}
+
+// New makes locks over a client that you have: [redis.NewClient], [redis.NewClusterClient] or
+// [redis.NewFailoverClient]. Requests take connections from its pool, each for its time only. A wait, and a lock of a
+// session, has a connection of its own beside that pool, of the same options. One more listens for losses.
+//
+// It panics for a client of another type, as [redis.Ring]: that has no server for the scripts and channels of all keys.
+func New(client redis.UniversalClient) *Locks {
+	connections := newConnections(client)
+	background, end := context.WithCancel(context.Background())
+	locks := &Locks{connections: connections, background: background, end: end, renewals: make(chan struct{}, renewalsMax)}
+	locks.transport, locks.holds = connections, map[*Held]struct{}{}
+	return locks
+}
+
+// Lock is the lock of a key. Nothing is sent before it is taken.
+func (locks *Locks) Lock(key string, options Options) *Lock {
+	return locks.All([]string{key}, options)
+}
+
+// All is the exclusive locks of several keys, taken all or none, with one token. In a cluster they must be of one
+// slot. Of the options, only Lease, Wait, Owner and NoRenewal may be set if there is more than one key.
+func (locks *Locks) All(keys []string, options Options) *Lock {
+	asked, err := termsOf(keys, options)
+	return &Lock{locks, asked, err}
+}
+
+// LockedBy is who holds a key; nil if nobody does. Errors are [ErrUnreachable], [ErrRefused], and those of ctx.
+func (locks *Locks) LockedBy(ctx context.Context, key string) (*Holder, error) {
+	return locks.lockedBy(ctx, key)
+}
+
+// Close ends all that runs in the background, and returns when it has ended. Locks that are held are not renewed any
+// more, and sessions end. The client stays open.
+func (locks *Locks) Close() {
+	locks.starting.Lock()
+	locks.end()
+	locks.starting.Unlock()
+	for _, held := range locks.allHolds() {
+		held.locksAreClosed()
+	}
+	locks.connections.close()
+	locks.running.Wait()
+}
+
+// run does something in the background, unless the locks are closed.
+func (locks *Locks) run(work func(context.Context)) {
+	locks.starting.Lock()
+	defer locks.starting.Unlock()
+	if locks.background.Err() != nil {
+		return
+	}
+	locks.running.Add(1)
+	go func() {
+		defer locks.running.Done()
+		work(locks.background)
+	}()
+}
+
+// listenOnce begins to listen for losses, once.
+func (locks *Locks) listenOnce() {
+	locks.starting.Lock()
+	begins := !locks.listens
+	locks.listens = true
+	locks.starting.Unlock()
+	if begins {
+		locks.run(locks.listen)
+	}
+}
+
+// listen subscribes to all losses, which are few. Without the right to it, losses are found out by the next renewal.
+func (locks *Locks) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := locks.connections.subscribe(ctx, lostChannel+"*", locks.renewAll, locks.isTold)
+		for _, word := range []string{"NOPERM", "NOAUTH", "WRONGPASS"} {
+			if startsWith(err, word) {
+				slog.WarnContext(ctx, "losses of locks are found out by renewals only", "error", err)
+				return
+			}
+		}
+		_ = sleep(ctx, retryMax)
+	}
+}
+
+// renewAll: messages may have been missed, so each lock is renewed now, which shows whether it is still held.
+func (locks *Locks) renewAll() {
+	for _, held := range locks.allHolds() {
+		held.renewNow()
+	}
+}
+
+// Lock is a lock that can be taken, again and again.
+type Lock struct {
+	locks *Locks
+	terms terms
+	err   error
+}
+
+// Acquire takes the lock, or waits for it. When ctx is done it leaves the queue, gives up what it may have been
+// granted in this moment, and returns the error of ctx.
+//
+// Other errors are [*HeldError] when the wait has ended, [ErrInvalid], [ErrNotSupported] on a server without LOCK
+// commands, [ErrRefused], [ErrDeadlock], [ErrUnreachable] and [ErrClosed]. A request whose answer is lost, or that
+// the server refuses for a moment, is repeated until the wait has passed, and three times at least.
+func (lock *Lock) Acquire(ctx context.Context) (*Held, error) {
+	locks := lock.locks
+	switch {
+	case lock.err != nil:
+		return nil, lock.err
+	case locks.background.Err() != nil:
+		return nil, ErrClosed
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	asked := lock.terms.anew()
+	granted, err := locks.acquire(ctx, &asked)
+	if err != nil {
+		if ctx.Err() != nil {
+			locks.run(func(ctx context.Context) { locks.giveUp(ctx, &asked) })
+			return nil, ctx.Err()
+		}
+		return nil, err
+	}
+	return newHeld(locks, asked, granted), nil
+}
+
+// LockedBy is who holds the first key; nil if nobody does.
+func (lock *Lock) LockedBy(ctx context.Context) (*Holder, error) {
+	if lock.err != nil {
+		return nil, lock.err
+	}
+	return lock.locks.LockedBy(ctx, lock.terms.keys[0])
+}
+
+// Do takes the lock, calls work, and releases the lock. The context that work gets is done when the lock is lost: see
+// [Held.Context].
+//
+// It returns the errors of [Lock.Acquire]; a [*LostError] if the lock was lost while work ran and work returned nil
+// or the error of its context; or else what work returned.
+func (lock *Lock) Do(ctx context.Context, work func(ctx context.Context, held *Held) error) error {
+	held, err := lock.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer held.releaseOrWarn(ctx)
+	err = work(held.Context(ctx), held)
+	lost := held.Err()
+	if lost != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return lost
+	}
+	return err
+}
+
+func (held *Held) releaseOrWarn(ctx context.Context) {
+	if _, err := held.Release(ctx); err != nil {
+		slog.WarnContext(ctx, "a lock is not released, and ends with its lease", "key", held.Key(), "error", err)
+	}
+}
+
+// Renewals at the same time.
+const renewalsMax = 8

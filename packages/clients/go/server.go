@@ -1,0 +1,397 @@
+package locks
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// server is what a client knows of its server, and which locks it holds there. Its methods decide which request comes
+// next, and what an answer means.
+type server struct {
+	transport
+	// It has no LOCK commands.
+	isPlain atomic.Bool
+	guard   sync.Mutex
+	holds   map[*Held]struct{}
+}
+
+// grant is a lock that was granted.
+type grant struct {
+	token int64
+	// A moment at which the lease had not begun.
+	begun     time.Time
+	isPlain   bool
+	session   session
+	sessionID string
+}
+
+// acquire takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the
+// same owner.
+func (server *server) acquire(ctx context.Context, asked *terms) (*grant, error) {
+	trying := patience{until: after(time.Now(), asked.wait)}
+	for {
+		wasPlain := server.isPlain.Load()
+		granted, err := server.tryToAcquire(ctx, asked, &trying)
+		if err == nil {
+			return granted, nil
+		}
+		if isUnknownCommand(err) {
+			server.isPlain.Store(true)
+			if lacking := asked.lacking(); lacking != "" {
+				return nil, notSupported(lacking)
+			}
+			if !wasPlain {
+				continue
+			}
+		}
+		if err := trying.after(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (server *server) tryToAcquire(ctx context.Context, asked *terms, trying *patience) (*grant, error) {
+	if server.isPlain.Load() && asked.lacking() == "" {
+		return server.acquirePlainly(ctx, asked, trying.until, asked.hasOwnOwner || trying.failures > 0)
+	}
+	if asked.isReentrant && trying.failures > 0 {
+		// The request may have been carried out: another one would count twice.
+		repeated, err := server.reentered(ctx, asked)
+		if repeated != nil || err != nil {
+			return repeated, err
+		}
+	}
+	if !asked.isSession {
+		return server.acquireNatively(ctx, server, asked, trying.until)
+	}
+	session, err := server.connect(ctx, asked.keys[0])
+	if err != nil {
+		return nil, err
+	}
+	id, err := session.ask(ctx, asked.keys[0], answerMax, "LOCK.SESSION", "ID")
+	if err == nil {
+		var granted *grant
+		if granted, err = server.acquireNatively(ctx, session, asked, trying.until); err == nil {
+			granted.session, granted.sessionID = session, text(id)
+			return granted, nil
+		}
+	}
+	session.close()
+	return nil, err
+}
+
+func (server *server) acquireNatively(ctx context.Context, on channel, asked *terms, until moment) (*grant, error) {
+	key := asked.keys[0]
+	for {
+		wait := min(max(until.left(), 0), waitMax)
+		sent := time.Now()
+		reply, err := on.ask(ctx, key, wait+answerMax, asked.request(wait)...)
+		if err != nil {
+			return nil, err
+		}
+		answer := fieldsOf(reply)
+		if token := number(answer["token"], 0); token != 0 {
+			// The lease began when the wait had ended.
+			begun := sent.Add(millis(max(number(answer["waited"], 0)-1, 0)))
+			if now := time.Now(); begun.After(now) {
+				begun = now
+			}
+			return &grant{token: token, begun: begun}, nil
+		}
+		if wait < waitMax {
+			return nil, server.heldBy(ctx, asked.keys, fieldsOf(answer["refused"]))
+		}
+	}
+}
+
+// reentered returns the grant of a reentrant lock whose answer was lost; nil if the request was not carried out.
+func (server *server) reentered(ctx context.Context, asked *terms) (*grant, error) {
+	permits, err := server.permitsOf(ctx, asked)
+	if err != nil || permits <= server.timesHeld(asked) {
+		return nil, err
+	}
+	sent := time.Now()
+	key := asked.keys[0]
+	reply, err := server.ask(ctx, key, answerMax, "LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds())
+	token := number(fieldsOf(reply)["token"], 0)
+	if err != nil || token == 0 {
+		return nil, err
+	}
+	return &grant{token: token, begun: sent}, nil
+}
+
+// permitsOf is how often the owner holds the lock.
+func (server *server) permitsOf(ctx context.Context, asked *terms) (int64, error) {
+	reply, err := server.ask(ctx, asked.keys[0], answerMax, "LOCK.WHO", asked.keys[0])
+	holders, _ := fieldsOf(reply)["holders"].([]any)
+	count := int64(0)
+	for _, each := range holders {
+		if holder := fieldsOf(each); text(holder["owner"]) == asked.owner {
+			count += number(holder["permits"], 0)
+		}
+	}
+	return count, err
+}
+
+// timesHeld is how often this client holds a reentrant lock.
+func (server *server) timesHeld(asked *terms) int64 {
+	server.guard.Lock()
+	defer server.guard.Unlock()
+	count := int64(0)
+	for held := range server.holds {
+		if held.terms.owner == asked.owner && held.terms.keys[0] == asked.keys[0] {
+			count++
+		}
+	}
+	return count
+}
+
+func (server *server) acquirePlainly(ctx context.Context, asked *terms, until moment, mayBeOurs bool) (*grant, error) {
+	key, pause := asked.keys[0], pollMin
+	for {
+		sent := time.Now()
+		reply, err := server.ask(ctx, key, answerMax, "SET", key, asked.owner, "NX", "PX", asked.lease.Milliseconds())
+		isSet := reply != nil
+		if err == nil && !isSet && mayBeOurs {
+			mayBeOurs, sent = false, time.Now()
+			isSet, err = server.extendPlainly(ctx, key, asked.owner, asked.lease)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if isSet {
+			return &grant{begun: sent, isPlain: true}, nil
+		}
+		left := until.left()
+		if left <= 0 {
+			holder, err := server.holderPlainly(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			return nil, &HeldError{key, holder}
+		}
+		// A part of the pause is random, so that those who wait do not ask in step.
+		if err := sleep(ctx, min(left, pause/2+rand.N(pause/2))); err != nil {
+			return nil, err
+		}
+		pause = min(pause*2, pollMax)
+	}
+}
+
+// extend starts the lease of a hold anew. It is lost if the server does not know it.
+func (server *server) extend(ctx context.Context, on channel, held *Held, lease time.Duration) error {
+	sent := time.Now()
+	var words []any
+	if !held.terms.isSession {
+		words = []any{"LEASE", lease.Milliseconds()}
+	}
+	for _, key := range held.terms.keys {
+		isHeld, err := false, error(nil)
+		if held.isPlain {
+			isHeld, err = server.extendPlainly(ctx, key, held.terms.owner, lease)
+		} else {
+			var reply any
+			limit := min(answerMax, held.leaseNow()/6)
+			reply, err = on.ask(ctx, key, limit, append([]any{"LOCK.EXTEND", key, held.terms.owner}, words...)...)
+			// The owner may hold it anew.
+			isHeld = number(fieldsOf(reply)["token"], 0) == held.token
+		}
+		if err != nil {
+			return err
+		}
+		if !isHeld {
+			held.lose(NotHeld, "")
+			return nil
+		}
+	}
+	held.renewed(sent, lease)
+	return nil
+}
+
+// release gives back every key. False if not all of them were held.
+func (server *server) release(ctx context.Context, held *Held) (bool, error) {
+	wasHeld := true
+	for _, key := range held.terms.keys {
+		isReleased, err := server.releaseKey(ctx, held, key)
+		if err != nil {
+			return false, err
+		}
+		wasHeld = wasHeld && isReleased
+	}
+	return wasHeld, nil
+}
+
+func (server *server) releaseKey(ctx context.Context, held *Held, key string) (bool, error) {
+	trying := patience{until: after(time.Now(), 0)}
+	for {
+		count, err := server.tryToRelease(ctx, held, key, trying.failures > 0)
+		if err == nil {
+			// A request whose answer was lost may have released it.
+			return count == 1 || trying.failures > 0 && !held.isLost(), nil
+		}
+		if err := trying.after(ctx, err); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (server *server) tryToRelease(ctx context.Context, held *Held, key string, hasFailed bool) (int64, error) {
+	asked := &held.terms
+	if held.isPlain {
+		return server.runScript(ctx, releaseScript, key, asked.owner)
+	}
+	if asked.isReentrant && hasFailed {
+		permits, err := server.permitsOf(ctx, asked)
+		if err != nil {
+			return 0, err
+		}
+		if permits < server.timesHeld(asked)+1 {
+			return 1, nil
+		}
+	}
+	reply, err := server.ask(ctx, key, answerMax, "LOCK.RELEASE", key, asked.owner, "TOKEN", held.token)
+	return number(reply, 0), err
+}
+
+// giveUp releases what an acquisition that was cancelled may have been granted. Of an owner that others may know,
+// nothing is known to be this acquisition's.
+func (server *server) giveUp(ctx context.Context, asked *terms) {
+	if asked.hasOwnOwner || asked.isReentrant {
+		return
+	}
+	for _, key := range asked.keys {
+		// What cannot be released ends with its lease.
+		if server.isPlain.Load() {
+			_, _ = server.runScript(ctx, releaseScript, key, asked.owner)
+		} else {
+			_, _ = server.ask(ctx, key, answerMax, "LOCK.RELEASE", key, asked.owner)
+		}
+	}
+}
+
+// lockedBy is who holds a key; nil if nobody does.
+func (server *server) lockedBy(ctx context.Context, key string) (*Holder, error) {
+	trying := patience{until: after(time.Now(), 0)}
+	for {
+		wasPlain := server.isPlain.Load()
+		holder, err := server.holder(ctx, key)
+		if err == nil {
+			return holder, nil
+		}
+		if isUnknownCommand(err) && !wasPlain {
+			server.isPlain.Store(true)
+		} else if err := trying.after(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (server *server) holder(ctx context.Context, key string) (*Holder, error) {
+	if server.isPlain.Load() {
+		return server.holderPlainly(ctx, key)
+	}
+	reply, err := server.ask(ctx, key, answerMax, "LOCK.WHO", key)
+	return holderOf(reply), err
+}
+
+// heldBy is the refusal, with what LOCK.WHO says of the holder, or else what the answer itself says.
+func (server *server) heldBy(ctx context.Context, keys []string, refused map[string]any) error {
+	for _, key := range keys {
+		reply, err := server.ask(ctx, key, answerMax, "LOCK.WHO", key)
+		if err != nil {
+			break // A user may lack the right.
+		}
+		if holder := holderOf(reply); holder != nil {
+			return &HeldError{holder.Key, holder}
+		}
+	}
+	return &HeldError{keys[0], holderOfRefusal(keys[0], refused)}
+}
+
+func (server *server) holderPlainly(ctx context.Context, key string) (*Holder, error) {
+	holder := &Holder{Key: key, Left: -1, Kind: "exclusive", Holders: 1, Permits: 1, Waiters: -1}
+	owner, err := server.ask(ctx, key, answerMax, "GET", key)
+	if startsWith(err, "WRONGTYPE") {
+		holder.Kind = "none"
+		return holder, nil
+	}
+	if err != nil || owner == nil {
+		return nil, err
+	}
+	left, err := server.ask(ctx, key, answerMax, "PTTL", key)
+	holder.Owner, holder.Left = text(owner), leftOf(left)
+	return holder, err
+}
+
+func (server *server) extendPlainly(ctx context.Context, key, owner string, lease time.Duration) (bool, error) {
+	count, err := server.runScript(ctx, extendScript, key, owner, lease.Milliseconds())
+	if isWrongTypeInScript(err) {
+		return false, nil
+	}
+	return count == 1, err
+}
+
+// isWrongTypeInScript: some servers put the error of a command into the text of one of the script.
+func isWrongTypeInScript(err error) bool {
+	var reply *replyError
+	return errors.As(err, &reply) && strings.Contains(reply.text, "WRONGTYPE")
+}
+
+func (server *server) runScript(ctx context.Context, script, key string, words ...any) (int64, error) {
+	digest := sha1.Sum([]byte(script))
+	reply, err := server.ask(ctx, key, answerMax, append([]any{"EVALSHA", hex.EncodeToString(digest[:]), 1, key}, words...)...)
+	if startsWith(err, "NOSCRIPT") {
+		reply, err = server.ask(ctx, key, answerMax, append([]any{"EVAL", script, 1, key}, words...)...)
+	}
+	return number(reply, 0), err
+}
+
+// isTold takes a message of the channel `__lock__:key`: `lost <token> <reason> [text]`.
+func (server *server) isTold(channel, message string) {
+	key := strings.TrimPrefix(channel, lostChannel)
+	words := strings.SplitN(message, " ", 4)
+	if len(words) < 3 || words[0] != "lost" {
+		return
+	}
+	for _, held := range server.allHolds() {
+		if held.isOf(key, words[1]) {
+			held.lose(Reason(words[2]), strings.Join(words[3:], ""))
+		}
+	}
+}
+
+func (server *server) allHolds() []*Held {
+	server.guard.Lock()
+	defer server.guard.Unlock()
+	holds := make([]*Held, 0, len(server.holds))
+	for held := range server.holds {
+		holds = append(holds, held)
+	}
+	return holds
+}
+
+func (server *server) keep(held *Held) {
+	server.guard.Lock()
+	defer server.guard.Unlock()
+	server.holds[held] = struct{}{}
+}
+
+func (server *server) forget(held *Held) {
+	server.guard.Lock()
+	defer server.guard.Unlock()
+	delete(server.holds, held)
+}
+
+const (
+	lostChannel   = "__lock__:"
+	releaseScript = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\nreturn redis.call('del', KEYS[1])\n"
+	extendScript  = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\n" +
+		"return redis.call('pexpire', KEYS[1], ARGV[2])\n"
+)

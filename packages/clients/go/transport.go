@@ -1,0 +1,182 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// channel sends requests. What it returns as errors are [*replyError], for an answer that is one, and [*connectionError].
+type channel interface {
+	// ask sends a request to the server of a key, and returns its answer; nil for a null. An answer may take until limit.
+	ask(ctx context.Context, key string, limit time.Duration, words ...any) (any, error)
+}
+
+// transport is the connections to a server. redis.go has that over go-redis.
+type transport interface {
+	channel
+	// connect opens a connection for a session, to the server of a key.
+	connect(ctx context.Context, key string) (session, error)
+}
+
+// session is a connection of its own, which is never replaced by another one.
+type session interface {
+	channel
+	// listen returns when something comes, which is true; after so long; after a call of wake; or with an error when
+	// the connection has ended.
+	listen(time.Duration) (bool, error)
+	// wake ends a call of listen.
+	wake()
+	// close ends the connection, also while it is used.
+	close()
+}
+
+// replyError is an answer of the server that is an error.
+type replyError struct{ text string }
+
+func (reply *replyError) Error() string { return reply.text }
+
+// connectionError says that a request got no answer. It may have been carried out.
+type connectionError struct {
+	cause error
+	// isFinal: another try would fail in the same way.
+	isFinal bool
+}
+
+func (lost *connectionError) Error() string { return lost.cause.Error() }
+func (lost *connectionError) Unwrap() error { return lost.cause }
+
+// isFromBelow reports whether an error comes from the transport, rather than from a decision.
+func isFromBelow(err error) bool {
+	var reply *replyError
+	var lost *connectionError
+	return errors.As(err, &reply) || errors.As(err, &lost)
+}
+
+// isUnknownCommand reports whether the server has no LOCK commands.
+func isUnknownCommand(err error) bool {
+	return startsWith(err, "ERR unknown command") || startsWith(err, "unknown command")
+}
+
+// passes reports whether the same request may be served in a moment.
+func passes(err error) bool {
+	var lost *connectionError
+	if errors.As(err, &lost) {
+		return !lost.isFinal
+	}
+	for _, word := range passingWords {
+		if startsWith(err, word) {
+			return true
+		}
+	}
+	return false
+}
+
+func startsWith(err error, prefix string) bool {
+	var reply *replyError
+	return errors.As(err, &reply) && strings.HasPrefix(reply.text, prefix)
+}
+
+// refusal is what the caller is told of an error of the transport.
+func refusal(err error) error {
+	var reply *replyError
+	switch {
+	case !errors.As(err, &reply):
+		return &failure{"the server cannot be asked: " + err.Error(), []error{ErrUnreachable, err}}
+	case strings.HasPrefix(reply.text, "DEADLOCK"):
+		return &failure{reply.text, []error{ErrDeadlock, ErrRefused}}
+	}
+	return &failure{reply.text, []error{ErrRefused}}
+}
+
+// patience is how often a request is repeated that the server does not answer, or answers with an error that passes.
+type patience struct {
+	until    moment
+	failures int
+	pause    time.Duration
+}
+
+// after pauses before the next try, or returns what the caller is told if there is none.
+func (patience *patience) after(ctx context.Context, err error) error {
+	if !isFromBelow(err) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	patience.failures++
+	if !passes(err) || patience.failures >= triesMin && patience.until.left() <= patience.pause {
+		return refusal(err)
+	}
+	pause := patience.pause
+	patience.pause = min(max(pause*2, pauseMin), pauseMax)
+	return sleep(ctx, pause)
+}
+
+// moment is a point in time, or never, which is the zero value.
+type moment struct{ time.Time }
+
+// after is the moment so long after another one; never, after [Forever].
+func after(begun time.Time, long time.Duration) moment {
+	if long == Forever {
+		return moment{}
+	}
+	return moment{begun.Add(long)}
+}
+
+// left is how long it is until then: negative afterwards, [Forever] for never.
+func (until moment) left() time.Duration {
+	if until.IsZero() {
+		return Forever
+	}
+	return time.Until(until.Time)
+}
+
+func (until moment) hasCome() bool { return until.left() <= 0 }
+
+// earlier returns the earlier one of two.
+func earlier(one, other moment) moment {
+	if one.IsZero() || !other.IsZero() && other.Before(one.Time) {
+		return other
+	}
+	return one
+}
+
+// sleep returns after so long, or with the error of the context.
+func sleep(ctx context.Context, long time.Duration) error {
+	if long <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var passingWords = []string{
+	"ASK ", "BUSY ", "CLUSTERDOWN", "ERR max number of clients", "LOADING ", "MASTERDOWN", "MISCONF ", "MOVED ", "OOM ",
+	"QUARANTINE ", "READONLY ", "SHUTDOWN ", "TRYAGAIN ", "UNBLOCKED the server ",
+}
+
+const (
+	// One request waits no longer than this. A longer wait asks again.
+	waitMax = time.Hour
+	// How long an answer may take after the wait has ended.
+	answerMax = 5 * time.Second
+	// Tries of a request that fails, also where the wait has passed; the pauses after the first one.
+	triesMin = 3
+	pauseMin = 50 * time.Millisecond
+	pauseMax = 2 * time.Second
+	// The pauses between the requests of a wait for a lock of a plain server.
+	pollMin = 20 * time.Millisecond
+	pollMax = 500 * time.Millisecond
+	// The longest pause after a renewal that failed.
+	retryMax = time.Second
+	// A session is asked for so often at least. That its connection has ended is seen at once.
+	beatMax = 10 * time.Second
+)
