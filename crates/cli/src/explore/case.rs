@@ -51,6 +51,8 @@ pub(super) struct Point {
     pub(super) lease: Duration,
     /// Whether another client asks for locks behind it.
     has_company: bool,
+    /// Whether it asks for a script that the server does not have yet: it does nothing.
+    lacks_script: bool,
     /// The node that it was sent to.
     node: u16,
     /// The request, for people.
@@ -159,9 +161,15 @@ impl Kind {
         !matches!(self, Self::Overtaken | Self::Late | Self::ClockStep | Self::SlotMoved)
     }
 
+    /// Whether the client has to connect again, and nothing else happens.
+    const fn ends_connection(self) -> bool {
+        matches!(self, Self::LostBefore | Self::LostReply | Self::Reset | Self::Restart | Self::RestartEmpty)
+    }
+
     /// Whether the failure is tried at this lock command.
     fn fits(self, point: &Point, servers: Servers) -> bool {
         match self {
+            _ if point.lacks_script => self.ends_connection(),
             Self::Paused | Self::Expired => matches!(point.deed, Deed::Acquire | Deed::Extend),
             Self::Delayed => matches!(point.deed, Deed::Extend | Deed::Release),
             Self::Overtaken => point.has_company,
@@ -227,6 +235,7 @@ impl Point {
                 deed,
                 lease,
                 has_company: requests.iter().any(|(later, _)| later.id > event.id && is_other(later)),
+                lacks_script: unknown.contains_key(&event.id),
                 node: event.node,
                 line: line(event),
             });
@@ -493,10 +502,13 @@ mod tests {
             let answer =
                 Event { reply: Some("-NOSCRIPT".to_owned()), ..event(2, EventKind::Reply, "", Some(1)) };
             let events = [request(1), answer, request(3), event(4, EventKind::Released, "", Some(3))];
-            Point::all(&events).iter().map(|point| (point.nth, point.deed)).collect::<Vec<_>>()
+            let points = Point::all(&events);
+            let cases = Case::all(&points[..1], Servers::Stores(1)).len();
+            (cases, points.iter().map(|point| (point.nth, point.deed)).collect::<Vec<_>>())
         };
-        assert_eq!(points(Some("release")), [(1, Deed::Release), (2, Deed::Release)]);
-        assert_eq!(points(None), [(2, Deed::Release)], "nobody knows what it is for");
+        let known = points(Some("release"));
+        assert_eq!(known, (5, vec![(1, Deed::Release), (2, Deed::Release)]), "nothing moves the time there");
+        assert_eq!(points(None).1, [(2, Deed::Release)], "nobody knows what it is for");
     }
 
     #[test]
@@ -521,7 +533,17 @@ mod tests {
         let kinds = |deed, servers| {
             let (command, line) = ("SET".to_owned(), String::new());
             let has_company = servers != Servers::Stores(1);
-            let point = Point { command, nth: 2, deed, lease: LEASE_DEFAULT, has_company, node: 1, line };
+            let lacks_script = false;
+            let point = Point {
+                command,
+                nth: 2,
+                deed,
+                lease: LEASE_DEFAULT,
+                has_company,
+                lacks_script,
+                node: 1,
+                line,
+            };
             Case::all(&[point], servers).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let of_clusters = 3;
