@@ -14,6 +14,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import redis.clients.jedis.exceptions.JedisException;
@@ -64,11 +65,15 @@ final class Servers {
                 .orElse(null);
     }
 
+    /** Below those that the system gives to connections, which would take it before the server does. */
     static int freePort() {
-        try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return listener.getLocalPort();
-        } catch (IOException failure) {
-            throw new UncheckedIOException(failure);
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(10_000, 32_000);
+            try (ServerSocket listener = new ServerSocket(port, 1, InetAddress.getLoopbackAddress())) {
+                return listener.getLocalPort();
+            } catch (IOException taken) {
+                // Another one is tried.
+            }
         }
     }
 

@@ -210,12 +210,13 @@ public final class Held implements AutoCloseable {
         }
         boolean wasLost = isLost();
         try {
-            release();
+            // A hold that the server does not know any more was lost, too, if that was told to nobody.
+            wasLost |= !release();
         } catch (LockException failure) {
             LOGGER.log(System.Logger.Level.WARNING, key() + " is not released, and ends with its lease: " + failure.getMessage());
         }
         if (wasLost) {
-            throw loss(reason);
+            throw loss(reason == null ? "not-held" : reason);
         }
     }
 

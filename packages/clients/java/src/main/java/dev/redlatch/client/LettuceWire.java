@@ -1,6 +1,7 @@
 package dev.redlatch.client;
 
 import io.lettuce.core.RedisChannelHandler;
+import io.lettuce.core.RedisCommandTimeoutException;
 import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.api.StatefulConnection;
@@ -10,6 +11,7 @@ import io.lettuce.core.output.CommandOutput;
 import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -31,6 +33,8 @@ final class LettuceWire implements RedisConnectionStateListener {
 
     private final StatefulRedisConnection<byte[], byte[]> connection;
     private final StatefulConnection<?, ?> whole;
+    /** The user's limit for replies. */
+    private final Duration timeout;
     private final Set<CompletableFuture<?>> pending = ConcurrentHashMap.newKeySet();
     private volatile boolean hasEnded;
     private volatile Runnable ended = () -> {};
@@ -39,6 +43,7 @@ final class LettuceWire implements RedisConnectionStateListener {
     LettuceWire(StatefulRedisConnection<byte[], byte[]> connection, StatefulConnection<?, ?> whole) {
         this.connection = connection;
         this.whole = whole == null ? connection : whole;
+        timeout = connection.getTimeout();
         connection.addListener(this);
         hasEnded = !connection.isOpen();
     }
@@ -61,6 +66,11 @@ final class LettuceWire implements RedisConnectionStateListener {
         for (byte[] argument : ask.arguments) {
             arguments.add(argument);
         }
+        long limit = ask.limit(timeout.toNanos());
+        if (ask.wait > 0) {
+            // This connection is for the wait alone.
+            connection.setTimeout(Duration.ofNanos(limit).plus(timeout));
+        }
         CompletableFuture<Object> answer = connection.async()
                 .dispatch(KEYWORDS.get(ask.command), new Output(), arguments)
                 .toCompletableFuture();
@@ -69,14 +79,20 @@ final class LettuceWire implements RedisConnectionStateListener {
             if (hasEnded) {
                 answer.completeExceptionally(new RedisException("the connection has ended"));
             }
-            return Line.await(answer, ask.limit(connection.getTimeout().toNanos()), ask.isInterruptible);
+            return Line.await(answer, limit, ask.isInterruptible);
         } catch (TimeoutException late) {
             close();
             throw Failure.unanswered("the server does not answer", late);
         } catch (ExecutionException failed) {
+            if (failed.getCause() instanceof RedisCommandTimeoutException) {
+                close();
+            }
             throw LettuceDriver.failure(failed.getCause());
         } finally {
             pending.remove(answer);
+            if (ask.wait > 0) {
+                connection.setTimeout(timeout);
+            }
         }
     }
 
