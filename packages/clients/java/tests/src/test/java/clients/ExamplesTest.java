@@ -115,12 +115,13 @@ class ExamplesTest {
     void orders() throws Exception {
         try (Connection database = DriverManager.getConnection("jdbc:sqlite::memory:")) {
             FenceTest.install(database, FenceTest.fence("sqlite"));
-            FenceTest.install(database, "CREATE TABLE orders (id, state); INSERT INTO orders VALUES (7, 'open'), (8, 'open');");
+            FenceTest.install(database, "CREATE TABLE orders (id, state);\nINSERT INTO orders VALUES (7, 'open'), (8, 'open');");
             database.setAutoCommit(false);
             Orders.closeOrder(locks, database, 7);
             FenceTest.install(database, "UPDATE redlatch_fence SET token = token + 1000000;");
             database.commit();
             assertThrows(StaleToken.class, () -> Orders.closeOrder(locks, database, 8));
+            FenceTest.rollBack(database);
             assertEquals("closed open", FenceTest.value(database, "SELECT group_concat(state, ' ') FROM orders"));
         }
     }

@@ -1,12 +1,16 @@
 package dev.redlatch.client;
 
+import java.lang.reflect.Field;
+import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.providers.ConnectionProvider;
+import redis.clients.jedis.providers.SentineledConnectionProvider;
 import redis.clients.jedis.util.JedisClusterCRC16;
 import redis.clients.jedis.util.Pool;
 
@@ -15,6 +19,9 @@ import redis.clients.jedis.util.Pool;
  * tells of a loss would be read by whatever uses it next.
  */
 final class JedisConnector {
+    /** Before Jedis 6 the one of Sentinels gives a connection instead of the pool. */
+    private static final boolean HAS_SENTINELED_MAP = hasSentineledMap();
+
     private final ConnectionProvider provider;
 
     JedisConnector(ConnectionProvider provider) {
@@ -67,7 +74,26 @@ final class JedisConnector {
     }
 
     private Iterator<?> pools() {
+        if (provider instanceof SentineledConnectionProvider && !HAS_SENTINELED_MAP) {
+            return List.of(field(SentineledConnectionProvider.class, "pool", provider)).iterator();
+        }
         return provider.getConnectionMap().values().iterator();
+    }
+
+    /** What no public method gives. */
+    static Object field(Class<?> of, String name, Object from) {
+        try {
+            Field field = of.getDeclaredField(name);
+            field.setAccessible(true);
+            return field.get(from);
+        } catch (ReflectiveOperationException hidden) {
+            throw new IllegalArgumentException("this version of Jedis has no " + of.getSimpleName() + "." + name, hidden);
+        }
+    }
+
+    private static boolean hasSentineledMap() {
+        return Arrays.stream(SentineledConnectionProvider.class.getDeclaredMethods())
+                .anyMatch(method -> method.getName().equals("getConnectionMap"));
     }
 
     @SuppressWarnings("unchecked")

@@ -1,6 +1,5 @@
 package dev.redlatch.client;
 
-import java.lang.reflect.Field;
 import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.providers.ConnectionProvider;
 
@@ -17,14 +16,8 @@ public final class JedisLocks {
      * @throws IllegalArgumentException the client has a single connection
      */
     public static Locks over(UnifiedJedis client) {
-        try {
-            // There is no public method for it that all kinds of clients have.
-            Field provider = UnifiedJedis.class.getDeclaredField("provider");
-            provider.setAccessible(true);
-            return over((ConnectionProvider) provider.get(client));
-        } catch (ReflectiveOperationException hidden) {
-            throw new IllegalArgumentException("this Jedis hides its ConnectionProvider: give it to over()", hidden);
-        }
+        // There is no public method for it that all kinds of clients have.
+        return over((ConnectionProvider) JedisConnector.field(UnifiedJedis.class, "provider", client));
     }
 
     /**

@@ -131,6 +131,13 @@ final class LettuceWire implements RedisConnectionStateListener {
             return command.bytes;
         }
 
+        // Before Lettuce 6.5 there is no default.
+        @Override
+        @Deprecated
+        public String name() {
+            return command.toString();
+        }
+
         @Override
         public String toString() {
             return command.toString();
