@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Builds the jar, installs it into the local Maven repository, and runs the tests of the client against it, as a user's project would.
+# Builds the jar, installs it into the local Maven repository, and runs the tests of the client against it, as a user's
+# project would.
 #
 #   check.sh          all tests; then the scenarios with the oldest Jedis and Lettuce
 #   check.sh nodes    only those on two nodes on etcd
 #   check.sh fence    only those with databases
+#   check.sh measure  no tests, but what a lock costs this process: clients.Measure says how
 #
 # REDLATCH_BINARY names the program; without it the debug build is made. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and
 # REDLATCH_ETCD name other programs; what is missing is skipped, and said, unless REDLATCH_REQUIRE_CLIENTS and
@@ -44,9 +46,14 @@ case "${1:-}" in
         maven "${OLDEST[@]}" "-Dtest=ConformanceTest#redlatch+cluster+sentinelOfRedis" test
         ;;
     nodes) maven -Dtest=NodesTest test ;;
+    measure)
+        maven --quiet test-compile dependency:build-classpath -Dmdep.outputFile=classpath
+        shift
+        java -cp "target/test-classes:$(cat classpath)" clients.Measure "$@"
+        ;;
     fence) maven -Dtest=FenceTest test ;;
     *)
-        echo "check.sh [nodes|fence]" >&2
+        echo "check.sh [nodes|fence|measure]" >&2
         exit 2
         ;;
 esac

@@ -11,7 +11,8 @@ import java.util.function.ObjLongConsumer;
 
 /** Takes a lock, works while it is held, and says who has it if it is not granted. */
 public final class Stock {
-    public static boolean restock(Locks locks, List<String> articles, ObjLongConsumer<String> write) throws InterruptedException {
+    public static boolean restock(Locks locks, List<String> articles, ObjLongConsumer<String> write)
+            throws InterruptedException {
         try (Held held = locks.lock("lock:stock").waiting(Duration.ofSeconds(5)).meta("reason", "delivery 4711").acquire()) {
             for (String article : articles) {
                 held.throwIfLost();

@@ -85,7 +85,8 @@ class AdaptersTest {
         namespace.clock().freeze();
         executor().executeWithLock((Runnable) () -> {
             LockExtender.extendActiveLock(Duration.ofSeconds(600), Duration.ZERO);
-            assertEquals(600, client.locks.lockedBy("lock:shedlock:report").orElseThrow().left().orElseThrow().toSeconds(), 1);
+            Duration left = client.locks.lockedBy("lock:shedlock:report").orElseThrow().left().orElseThrow();
+            assertEquals(600, left.toSeconds(), 1);
         }, job(Duration.ofSeconds(60), Duration.ZERO));
         assertTrue(client.locks.lockedBy("lock:shedlock:report").isEmpty());
         executor().executeWithLock((Runnable) () -> {
@@ -181,8 +182,12 @@ class AdaptersTest {
         List<CompletableFuture<Void>> sending = new ArrayList<>();
         for (int number = 0; number < 40; number++) {
             int part = number;
-            sending.add(CompletableFuture.runAsync(() -> aggregators.get(part % 2).handleMessage(
-                    MessageBuilder.withPayload(part).setCorrelationId("group").setSequenceSize(40).setSequenceNumber(part + 1).build())));
+            var message = MessageBuilder.withPayload(part)
+                    .setCorrelationId("group")
+                    .setSequenceSize(40)
+                    .setSequenceNumber(part + 1)
+                    .build();
+            sending.add(CompletableFuture.runAsync(() -> aggregators.get(part % 2).handleMessage(message)));
         }
         for (CompletableFuture<Void> each : sending) {
             each.get(30, TimeUnit.SECONDS);

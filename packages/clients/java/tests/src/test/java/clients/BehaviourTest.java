@@ -259,8 +259,8 @@ class BehaviourTest {
                 assertEquals(LockLost.class, held.lost().get(30, TimeUnit.SECONDS).getClass());
             }
             // Renewals go on.
-            Held renewed = place.locks.lock("renewed").lease(Duration.ofMillis(900)).acquire();
-            Servers.awaitUntil(() -> renewals(place) >= 4);
+            Held renewed = place.locks.lock("renewed").lease(Duration.ofSeconds(6)).acquire();
+            Servers.awaitUntil(() -> renewals(place) >= 2);
             assertTrue(renewed.release());
             never.complete(null);
         }

@@ -68,7 +68,10 @@ final class Beside implements AutoCloseable {
         }
         if (!parts.isEmpty() && parts.get(0) instanceof KeyValue) {
             Map<Object, Object> map = new LinkedHashMap<>();
-            parts.forEach(each -> map.put(readable(((KeyValue<?, ?>) each).getKey()), readable(((KeyValue<?, ?>) each).getValue())));
+            for (Object each : parts) {
+                KeyValue<?, ?> field = (KeyValue<?, ?>) each;
+                map.put(readable(field.getKey()), readable(field.getValue()));
+            }
             return map;
         }
         List<Object> list = new ArrayList<>();

@@ -17,8 +17,9 @@ import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.parallel.Execution;
 import org.junit.jupiter.api.parallel.ExecutionMode;
 import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
-import redis.clients.jedis.JedisCluster;
+import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.util.JedisClusterCRC16;
 
 /** Every scenario of {@code ../../conformance.json}, through both libraries, on every server and connection that it names. */
@@ -51,7 +52,8 @@ class ConformanceTest {
 
     @TestFactory
     Stream<DynamicTest> redlatch() {
-        return Stream.of(Library.values()).flatMap(library -> Scenario.on("redlatch").map(scenario -> test(library, scenario, () -> {
+        Stream<Library> libraries = Stream.of(Library.values());
+        return libraries.flatMap(library -> Scenario.on("redlatch").map(scenario -> test(library, scenario, () -> {
             try (Redlatch namespace = server.namespace()) {
                 run(library, scenario, Where.of(namespace), Beside.to(Where.of(namespace)), null);
             }
@@ -60,7 +62,8 @@ class ConformanceTest {
 
     @TestFactory
     Stream<DynamicTest> cluster() {
-        return LIBRARIES.stream().flatMap(library -> Scenario.by("cluster", "redlatch").map(scenario -> test(library, scenario, () -> {
+        Stream<Library> libraries = LIBRARIES.stream();
+        return libraries.flatMap(library -> Scenario.by("cluster", "redlatch").map(scenario -> test(library, scenario, () -> {
             try (Redlatch namespace = cluster.namespace()) {
                 Where where = Where.cluster(namespace);
                 run(library, scenario, where, new Beside(() -> nodeOfKey(where)), null);
@@ -95,7 +98,8 @@ class ConformanceTest {
     @TestFactory
     Stream<DynamicTest> killedAndStartedAgain() {
         Stream<Library> libraries = LIBRARIES.stream();
-        return libraries.flatMap(library -> Scenario.on("redlatch-with-journal").map(scenario -> test(library, scenario, () -> {
+        String server = "redlatch-with-journal";
+        return libraries.flatMap(library -> Scenario.on(server).map(scenario -> test(library, scenario, () -> {
             try (Servers.Running process = Servers.withJournal()) {
                 Where where = Where.port(process.port);
                 run(library, scenario, where, Beside.to(where), process::restart);
@@ -146,13 +150,10 @@ class ConformanceTest {
     }
 
     private static Connection nodeOfKey(Where where) {
-        try (JedisCluster found = new JedisCluster(Set.of(new HostAndPort(where.host(), where.port())), Beside.config(where).build())) {
-            int slot = JedisClusterCRC16.getSlot("k");
-            String node = found.getClusterNodes().keySet().stream().findAny().orElseThrow();
-            assertTrue(node.contains(":"));
-            Connection pooled = found.getConnectionFromSlot(slot);
-            HostAndPort address = HostAndPort.from(pooled.toString().replaceAll(".*\\{(.*)}}?", "$1").replaceAll("[^0-9.:]", ""));
-            return new Connection(address, Beside.config(where).build());
+        Set<HostAndPort> known = Set.of(new HostAndPort(where.host(), where.port()));
+        DefaultJedisClientConfig config = Beside.config(where).build();
+        try (ClusterConnectionProvider found = new ClusterConnectionProvider(known, config)) {
+            return new Connection(found.getNode(JedisClusterCRC16.getSlot("k")), config);
         }
     }
 }

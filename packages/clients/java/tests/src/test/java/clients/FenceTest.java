@@ -57,7 +57,8 @@ class FenceTest {
 
     @Test
     void otherErrorsAreLeftAsTheyAre() throws Exception {
-        try (Held held = locks.lock("stock").acquire(); Connection without = DriverManager.getConnection("jdbc:sqlite::memory:")) {
+        try (Held held = locks.lock("stock").acquire();
+                Connection without = DriverManager.getConnection("jdbc:sqlite::memory:")) {
             String said = assertThrows(SQLException.class, () -> held.fenced(without)).getMessage();
             assertTrue(said.contains("no such table"), said);
         }
@@ -83,9 +84,10 @@ class FenceTest {
             Path data = database.folder.resolve("data");
             database.run(program("mariadb-install-db"), "--no-defaults", "--datadir=" + data, "--skip-test-db");
             int port = Servers.freePort();
-            database.start(program("mariadbd"), "--no-defaults", "--datadir=" + data, "--socket=" + database.folder.resolve("s"),
-                    "--pid-file=" + database.folder.resolve("pid"), "--bind-address=127.0.0.1", "--port=" + port,
-                    "--skip-grant-tables", "--innodb-flush-log-at-trx-commit=0");
+            database.start(program("mariadbd"), "--no-defaults", "--datadir=" + data,
+                    "--socket=" + database.folder.resolve("s"), "--pid-file=" + database.folder.resolve("pid"),
+                    "--bind-address=127.0.0.1", "--port=" + port, "--skip-grant-tables",
+                    "--innodb-flush-log-at-trx-commit=0");
             String url = "jdbc:mariadb://127.0.0.1:" + port + "/%s?user=writer";
             Servers.awaitUntil(() -> connects(String.format(url, "")));
             try (Connection connection = DriverManager.getConnection(String.format(url, ""))) {

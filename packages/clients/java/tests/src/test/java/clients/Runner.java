@@ -75,13 +75,13 @@ final class Runner {
         switch (verb) {
             case "take" -> take(what.getAsString(), step);
             case "begin" -> begin(what.getAsString(), step);
-            case "granted" -> holds.put(what.getAsString(), begun.get(what.getAsString()).get(PATIENCE_SECONDS, TimeUnit.SECONDS));
+            case "granted" -> granted(what.getAsString());
             case "release" -> assertEquals(step.get("gives").getAsBoolean(), held(what).release());
             case "extend" -> extend(held(what), step);
             case "holds" -> holds(held(what));
             case "lost" -> lost(held(what), step);
             // It is subscribed, and has renewed what it held before.
-            case "listens" -> until(words("LOCK.WHO", held(what).key()), "holders.0.renewals", found -> number(found, 0) >= 1);
+            case "listens" -> until(words("LOCK.WHO", held(what).key()), "holders.0.renewals", found -> number(found) >= 1);
             case "remaining" -> remaining(held(what).remaining().toNanos() / 1e9, step);
             case "token" -> assertEquals(optional(step.get("is")), held(what).token());
             case "rise" -> rise(tokens(what));
@@ -124,6 +124,14 @@ final class Runner {
         waiter.setDaemon(true);
         waiter.start();
         begun.put(name, coming);
+    }
+
+    private void granted(String name) throws Exception {
+        holds.put(name, begun.get(name).get(PATIENCE_SECONDS, TimeUnit.SECONDS));
+    }
+
+    private static Lock permits(Lock lock, JsonArray numbers) {
+        return lock.permits(numbers.get(0).getAsInt(), numbers.get(1).getAsInt());
     }
 
     private void extend(Held held, JsonObject step) {
@@ -214,8 +222,8 @@ final class Runner {
             return step.get("is").isJsonNull() ? found == null : step.get("is").getAsString().equals(text(found));
         }
         return found != null
-                && (!step.has("at_least") || number(found, 0) >= step.get("at_least").getAsLong())
-                && (!step.has("at_most") || number(found, 0) <= step.get("at_most").getAsLong());
+                && (!step.has("at_least") || number(found) >= step.get("at_least").getAsLong())
+                && (!step.has("at_most") || number(found) <= step.get("at_most").getAsLong());
     }
 
     private Lock lock(JsonObject step) {
@@ -233,12 +241,12 @@ final class Runner {
             case "lease" -> lock.lease(seconds(value));
             case "wait" -> lock.waiting(seconds(value));
             case "shared" -> lock.shared();
-            case "permits" -> lock.permits(value.getAsJsonArray().get(0).getAsInt(), value.getAsJsonArray().get(1).getAsInt());
+            case "permits" -> permits(lock, value.getAsJsonArray());
             case "reentrant" -> lock.reentrant();
             case "session" -> step.has("delay") ? lock.session(seconds(step.get("delay"))) : lock.session();
             case "delay" -> lock;
             case "meta" -> lock.meta(meta(value.getAsJsonObject()));
-            case "owner" -> lock.owner(long_(value));
+            case "owner" -> lock.owner(filledOrRepeated(value));
             case "renew" -> value.getAsBoolean() ? lock : lock.unrenewed();
             default -> fail("the option " + option + " is not known");
         };
@@ -246,12 +254,12 @@ final class Runner {
 
     private Map<String, String> meta(JsonObject value) {
         Map<String, String> meta = new HashMap<>();
-        value.keySet().forEach(name -> meta.put(name, long_(value.get(name))));
+        value.keySet().forEach(name -> meta.put(name, filledOrRepeated(value.get(name))));
         return meta;
     }
 
     /** A text, or {@code {"repeat": ...}} for a long one. */
-    private String long_(JsonElement value) {
+    private String filledOrRepeated(JsonElement value) {
         if (value.isJsonObject()) {
             JsonObject repeated = value.getAsJsonObject();
             return repeated.get("repeat").getAsString().repeat(repeated.get("times").getAsInt());
@@ -333,8 +341,8 @@ final class Runner {
         return Duration.ofNanos((long) (value.getAsDouble() * 1e9));
     }
 
-    private static long number(Object found, long otherwise) {
-        return found instanceof Long number ? number : otherwise;
+    private static long number(Object found) {
+        return found instanceof Long number ? number : 0;
     }
 
     private static OptionalLong optional(JsonElement value) {

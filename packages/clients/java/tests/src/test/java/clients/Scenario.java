@@ -42,7 +42,8 @@ record Scenario(JsonObject json) {
 
     Duration replyTimeout() {
         JsonObject client = json.getAsJsonObject("client");
-        return client == null ? Duration.ofSeconds(5) : Duration.ofMillis((long) (client.get("reply_timeout").getAsDouble() * 1000));
+        double seconds = client == null ? 5 : client.get("reply_timeout").getAsDouble();
+        return Duration.ofMillis((long) (seconds * 1000));
     }
 
     private List<String> strings(String name) {

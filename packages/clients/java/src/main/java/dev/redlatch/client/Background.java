@@ -25,7 +25,8 @@ final class Background implements Driver.Losses {
     private final Server server;
     private final Driver driver;
     private final ExecutorService workers = new ThreadPoolExecutor(
-            0, Integer.MAX_VALUE, IDLE_SECONDS_MAX, TimeUnit.SECONDS, new SynchronousQueue<>(), daemons("redlatch-client-worker"));
+            0, Integer.MAX_VALUE, IDLE_SECONDS_MAX, TimeUnit.SECONDS, new SynchronousQueue<>(),
+            daemons("redlatch-client-worker"));
     private final ThreadPoolExecutor renewals = new ThreadPoolExecutor(
             RENEWALS_MAX, RENEWALS_MAX, IDLE_SECONDS_MAX, TimeUnit.SECONDS, new LinkedBlockingQueue<>(),
             daemons("redlatch-client-renewal"));
@@ -122,7 +123,8 @@ final class Background implements Driver.Losses {
                     next = Math.min(next, held.due());
                 }
             }
-            // What has been planned is not put off, also if its lock is gone: else each new lock would have to wake this thread.
+            // What has been planned is not put off, also if its lock is gone: else each new lock would have to wake
+            // this thread.
             wakesAt = Math.min(next, planned > now ? planned : Time.NEVER);
             try {
                 TimeUnit.NANOSECONDS.timedWait(this, Math.max(wakesAt - Time.now(), 1));

@@ -84,14 +84,17 @@ public final class Held implements AutoCloseable {
     /**
      * For how long the lock is certainly held if nobody breaks it.
      *
-     * @return the time; zero once it is lost or released; {@code ChronoUnit.FOREVER.getDuration()} for a session that ends with
-     *     its connection
+     * @return the time; zero once it is lost or released; {@code ChronoUnit.FOREVER.getDuration()} for a session that
+     *     ends with its connection
      */
     public Duration remaining() {
         if (isOver()) {
             return Duration.ZERO;
         }
-        return deadline == Time.NEVER ? ChronoUnit.FOREVER.getDuration() : Duration.ofNanos(Math.max(deadline - Time.now(), 0));
+        if (deadline == Time.NEVER) {
+            return ChronoUnit.FOREVER.getDuration();
+        }
+        return Duration.ofNanos(Math.max(deadline - Time.now(), 0));
     }
 
     /**
@@ -213,7 +216,8 @@ public final class Held implements AutoCloseable {
             // A hold that the server does not know any more was lost, too, if that was told to nobody.
             wasLost |= !release();
         } catch (LockException failure) {
-            LOGGER.log(System.Logger.Level.WARNING, key() + " is not released, and ends with its lease: " + failure.getMessage());
+            String text = key() + " is not released, and ends with its lease: " + failure.getMessage();
+            LOGGER.log(System.Logger.Level.WARNING, text);
         }
         if (wasLost) {
             throw loss(reason == null ? "not-held" : reason);

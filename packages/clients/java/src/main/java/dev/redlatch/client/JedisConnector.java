@@ -15,8 +15,8 @@ import redis.clients.jedis.util.JedisClusterCRC16;
 import redis.clients.jedis.util.Pool;
 
 /**
- * Makes connections as the pools of a provider do, but not of them: a wait would take one out of a pool for long, and a push that
- * tells of a loss would be read by whatever uses it next.
+ * Makes connections as the pools of a provider do, but not of them: a wait would take one out of a pool for long, and a push
+ * that tells of a loss would be read by the request that uses it next.
  */
 final class JedisConnector {
     /** Before Jedis 6 the one of Sentinels gives a connection instead of the pool. */

@@ -8,8 +8,8 @@ public final class JedisLocks {
     private JedisLocks() {}
 
     /**
-     * Locks over the settings of a client: {@code JedisPooled}, {@code JedisCluster}, {@code JedisSentineled}, {@code RedisClient} and
-     * other pooled kinds of {@code UnifiedJedis}.
+     * Locks over the settings of a client: {@code JedisPooled}, {@code JedisCluster}, {@code JedisSentineled}, {@code
+     * RedisClient} and other pooled kinds of {@code UnifiedJedis}.
      *
      * @param client it stays the caller's, to close it
      * @return the locks; one for the whole program

@@ -23,6 +23,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * One connection of Lettuce. It ends with its first socket: Lettuce would send requests again over the next one, and count a
@@ -36,6 +37,7 @@ final class LettuceWire implements RedisConnectionStateListener {
     /** The user's limit for replies. */
     private final Duration timeout;
     private final Set<CompletableFuture<?>> pending = ConcurrentHashMap.newKeySet();
+    private final AtomicBoolean isClosing = new AtomicBoolean();
     private volatile boolean hasEnded;
     private volatile Runnable ended = () -> {};
 
@@ -98,7 +100,9 @@ final class LettuceWire implements RedisConnectionStateListener {
 
     void close() {
         hasEnded = true;
-        whole.closeAsync();
+        if (isClosing.compareAndSet(false, true)) {
+            whole.closeAsync();
+        }
         pending.forEach(each -> each.completeExceptionally(new RedisException("the connection has ended")));
     }
 

@@ -27,7 +27,8 @@ interface Line {
     }
 
     /** Waits for an answer. An interrupt that must not end it is kept for later. */
-    static <T> T await(CompletableFuture<T> answer, long nanos, boolean isInterruptible) throws TimeoutException, ExecutionException {
+    static <T> T await(CompletableFuture<T> answer, long nanos, boolean isInterruptible)
+            throws TimeoutException, ExecutionException {
         long until = Time.now() + nanos;
         boolean wasInterrupted = false;
         try {

@@ -7,8 +7,8 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
 
 /**
- * The locks of a server, over a client that you have: {@link LettuceLocks#over LettuceLocks.over(client)} or {@link JedisLocks#over
- * JedisLocks.over(client)}.
+ * The locks of a server, over a client that you have: {@link LettuceLocks#over LettuceLocks.over(client)} or {@link
+ * JedisLocks#over JedisLocks.over(client)}.
  *
  * <p>One for the whole program, for all its threads. All of its own threads are daemons.
  */
@@ -55,8 +55,8 @@ public final class Locks implements AutoCloseable {
     }
 
     /**
-     * Ends the threads and the connections of these locks. Locks that are held are not renewed any more, and sessions end. The
-     * client stays open.
+     * Ends the threads and the connections of these locks. Locks that are held are not renewed any more, and sessions end.
+     * The client stays open.
      */
     @Override
     public void close() {

@@ -46,7 +46,7 @@ final class Steps {
         return new Steps(line, server, false);
     }
 
-    /** Takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the same owner. */
+    /** Takes a lock, waiting as long as the terms say. A request whose answer is lost is sent again for the same owner. */
     Grant acquire(Terms terms) {
         long until = Time.now() + terms.wait;
         Patience patience = new Patience(until);
@@ -123,7 +123,8 @@ final class Steps {
         long pause = POLL_MIN;
         while (true) {
             long sent = Time.now();
-            if (ask(new Ask(SET, terms.key()).with(terms.key()).with(terms.owner).with("NX").with("PX").with(lease)) != null) {
+            Ask set = new Ask(SET, terms.key()).with(terms.key()).with(terms.owner);
+            if (ask(set.with("NX").with("PX").with(lease)) != null) {
                 return new Grant(null, sent, null);
             }
             if (isUnsure) {

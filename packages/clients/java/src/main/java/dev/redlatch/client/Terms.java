@@ -55,8 +55,8 @@ final class Terms implements Cloneable {
         }
         int size = meta.entrySet().stream().mapToInt(Terms::bytesOf).sum();
         if (size > META_BYTES_MAX || meta.size() > META_FIELDS_MAX) {
-            throw new IllegalArgumentException(
-                    "meta: " + size + " bytes in " + meta.size() + " fields, at most " + META_BYTES_MAX + " in " + META_FIELDS_MAX);
+            String limits = "at most " + META_BYTES_MAX + " in " + META_FIELDS_MAX;
+            throw new IllegalArgumentException("meta: " + size + " bytes in " + meta.size() + " fields, " + limits);
         }
         if (owner != null && (owner.length == 0 || owner.length > OWNER_BYTES_MAX)) {
             throw new IllegalArgumentException("owner: " + owner.length + " bytes, 1 to " + OWNER_BYTES_MAX);

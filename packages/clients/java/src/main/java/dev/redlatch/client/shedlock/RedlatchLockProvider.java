@@ -1,6 +1,7 @@
 package dev.redlatch.client.shedlock;
 
 import dev.redlatch.client.Held;
+import dev.redlatch.client.Lock;
 import dev.redlatch.client.LockHeld;
 import dev.redlatch.client.LockLost;
 import dev.redlatch.client.Locks;
@@ -16,8 +17,8 @@ import net.javacrumbs.shedlock.core.SimpleLock;
 /**
  * ShedLock with the locks of a server: a job runs in one of several processes.
  *
- * <p>{@code lockAtMostFor} is the lease, which nobody renews; {@code lockAtLeastFor} keeps the lock for the rest of that time. Both
- * are counted by monotonic clocks, so the clocks of the machines need not agree.
+ * <p>{@code lockAtMostFor} is the lease, which nobody renews; {@code lockAtLeastFor} keeps the lock for the rest of
+ * that time. The server counts both, so the clocks of the machines need not agree.
  */
 public final class RedlatchLockProvider implements LockProvider {
     private final Locks locks;
@@ -46,7 +47,8 @@ public final class RedlatchLockProvider implements LockProvider {
     @Override
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
         try {
-            Held held = locks.lock(prefix + configuration.getName()).lease(configuration.getLockAtMostFor()).unrenewed().acquire();
+            Lock lock = locks.lock(prefix + configuration.getName()).lease(configuration.getLockAtMostFor()).unrenewed();
+            Held held = lock.acquire();
             return Optional.of(new HeldLock(configuration, held));
         } catch (LockHeld refusal) {
             return Optional.empty();

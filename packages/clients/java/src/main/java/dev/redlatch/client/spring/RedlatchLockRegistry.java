@@ -6,10 +6,11 @@ import java.util.concurrent.locks.Lock;
 import org.springframework.integration.support.locks.ExpirableLockRegistry;
 
 /**
- * The lock registry of Spring Integration with the locks of a server: reentrant, owned by a thread, renewed in the background.
+ * The lock registry of Spring Integration with the locks of a server: reentrant, owned by a thread, renewed in the
+ * background.
  *
- * <p>{@code lock()} waits in the queue of the server. {@code unlock()} throws {@link dev.redlatch.client.LockLost} if the lock was
- * lost in the meantime.
+ * <p>{@code lock()} waits in the queue of the server. {@code unlock()} throws {@link dev.redlatch.client.LockLost} if the
+ * lock was lost in the meantime.
  */
 public final class RedlatchLockRegistry implements ExpirableLockRegistry {
     private final Locks locks;
@@ -29,7 +30,10 @@ public final class RedlatchLockRegistry implements ExpirableLockRegistry {
 
     @Override
     public Lock obtain(Object lockKey) {
-        return known.compute(prefix + lockKey, (key, found) -> (found == null ? new RegistryLock(locks.lock(key)) : found).used());
+        return known.compute(prefix + lockKey, (key, found) -> {
+            RegistryLock lock = found == null ? new RegistryLock(locks.lock(key)) : found;
+            return lock.used();
+        });
     }
 
     @Override

@@ -26,7 +26,8 @@ final class RegistryLock implements Lock {
     }
 
     boolean isUnusedFor(long millis) {
-        return !local.isLocked() && !local.hasQueuedThreads() && System.nanoTime() - usedAt > TimeUnit.MILLISECONDS.toNanos(millis);
+        boolean isUsed = local.isLocked() || local.hasQueuedThreads();
+        return !isUsed && System.nanoTime() - usedAt > TimeUnit.MILLISECONDS.toNanos(millis);
     }
 
     @Override
