@@ -32,6 +32,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import redis.clients.jedis.util.JedisClusterCRC16;
 
 /** What the scenarios do not say: many threads at once, interrupts, rights, the ends of blocks. */
 class BehaviourTest {
@@ -310,6 +311,38 @@ class BehaviourTest {
             assertEquals("unrenewed", held.lost().get(30, TimeUnit.SECONDS).reason());
         } finally {
             process.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anInterruptedThreadReleasesOverANewConnectionAllTheSame(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held held = place.locks.lock("k").acquire();
+            CompletableFuture<Boolean> wasReleased = inBackground(() -> {
+                place.namespace.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+                Thread.currentThread().interrupt();
+                return held.release() && Thread.interrupted();
+            });
+            assertTrue(wasReleased.get(30, TimeUnit.SECONDS));
+            assertTrue(place.locks.lockedBy("k").isEmpty());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aSlotThatMovesTakesItsLocksAlong(Library library) throws Exception {
+        try (RedlatchServer cluster = RedlatchServer.start(2, "--cluster-enabled", "yes");
+                Redlatch namespace = cluster.namespace();
+                Library.Client client = library.client(Where.cluster(namespace))) {
+            Held held = client.locks.lock("k").acquire();
+            int slot = JedisClusterCRC16.getSlot("k");
+            namespace.slots().move(slot, 2);
+            held.extend();
+            namespace.slots().move(slot, 1);
+            held.extend();
+            assertThrows(LockHeld.class, () -> client.locks.lock("k").waiting(Duration.ofMillis(10)).acquire());
+            assertTrue(held.release());
         }
     }
 

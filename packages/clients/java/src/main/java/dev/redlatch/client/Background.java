@@ -78,6 +78,7 @@ final class Background implements Driver.Losses {
         for (Held held : server.holds) {
             held.next = Time.NEVER;
             if (held.session != null) {
+                held.session.close();
                 held.lose("session", null);
             }
         }

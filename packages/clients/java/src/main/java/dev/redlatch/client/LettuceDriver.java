@@ -11,6 +11,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
 
 /** Requests over Lettuce: one connection to each node for all of them, and others for each wait and each session. */
 final class LettuceDriver implements Driver {
@@ -18,7 +19,8 @@ final class LettuceDriver implements Driver {
 
     private final LettuceConnector connector;
     private final Map<Object, LettuceWire> common = new ConcurrentHashMap<>();
-    private final Pool<LettuceWire> pool = new Pool<>(LettuceWire::isUsable, LettuceWire::close);
+    private final Pool<LettuceWire> pool = new Pool<>(LettuceWire::isUsable, LettuceWire::closeNow);
+    private final AtomicReference<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber = new AtomicReference<>();
     private volatile CompletableFuture<Void> listening = new CompletableFuture<>();
     private volatile boolean isClosed;
 
@@ -45,7 +47,9 @@ final class LettuceDriver implements Driver {
     public void listen(Losses losses) {
         CompletableFuture<Void> end = new CompletableFuture<>();
         listening = end;
-        try (StatefulRedisPubSubConnection<byte[], byte[]> connection = connector.subscriber()) {
+        try {
+            StatefulRedisPubSubConnection<byte[], byte[]> connection = connector.subscriber();
+            subscriber.set(connection);
             connection.addListener(new Listener(losses));
             connection.addListener(new RedisConnectionStateListener() {
                 @Override
@@ -65,6 +69,8 @@ final class LettuceDriver implements Driver {
             throw failure(failed.getCause());
         } catch (RuntimeException error) {
             throw failure(error);
+        } finally {
+            closeSubscriber();
         }
     }
 
@@ -77,9 +83,17 @@ final class LettuceDriver implements Driver {
     public void close() {
         isClosed = true;
         pool.close();
-        common.values().forEach(LettuceWire::close);
+        common.values().forEach(LettuceWire::closeNow);
         common.clear();
+        closeSubscriber();
         listening.complete(null);
+    }
+
+    private void closeSubscriber() {
+        StatefulRedisPubSubConnection<byte[], byte[]> connection = subscriber.getAndSet(null);
+        if (connection != null) {
+            connection.close();
+        }
     }
 
     private LettuceWire common(Object node) {
@@ -228,7 +242,7 @@ final class LettuceDriver implements Driver {
                 current = wire;
             }
             if (current != null) {
-                current.close();
+                current.closeNow();
             }
         }
     }

@@ -31,12 +31,14 @@ import java.util.concurrent.atomic.AtomicBoolean;
  */
 final class LettuceWire implements RedisConnectionStateListener {
     private static final Map<Ask.Command, ProtocolKeyword> KEYWORDS = keywords();
+    private static final long CLOSING_MAX = Time.ofMillis(1_000);
 
     private final StatefulRedisConnection<byte[], byte[]> connection;
     private final StatefulConnection<?, ?> whole;
     /** The user's limit for replies. */
     private final Duration timeout;
     private final Set<CompletableFuture<?>> pending = ConcurrentHashMap.newKeySet();
+    private final CompletableFuture<Void> closed = new CompletableFuture<>();
     private final AtomicBoolean isClosing = new AtomicBoolean();
     private volatile boolean hasEnded;
     private volatile Runnable ended = () -> {};
@@ -98,10 +100,20 @@ final class LettuceWire implements RedisConnectionStateListener {
         }
     }
 
+    /** Closes the connection, and waits a moment for that. Not for the threads of Lettuce. */
+    void closeNow() {
+        close();
+        try {
+            Line.await(closed, CLOSING_MAX, false);
+        } catch (TimeoutException | ExecutionException late) {
+            // It is closed in the background.
+        }
+    }
+
     void close() {
         hasEnded = true;
         if (isClosing.compareAndSet(false, true)) {
-            whole.closeAsync();
+            whole.closeAsync().whenComplete((nothing, failure) -> closed.complete(null));
         }
         pending.forEach(each -> each.completeExceptionally(new RedisException("the connection has ended")));
     }

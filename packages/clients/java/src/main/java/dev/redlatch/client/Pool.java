@@ -10,7 +10,7 @@ import java.util.function.Predicate;
 
 /** Connections that serve one request at a time: those that are idle are kept, some for each node. */
 final class Pool<C> {
-    private static final int IDLE_MAX = 8;
+    private static final int IDLE_MAX = 32;
     private static final int TOTAL_MAX = 256;
 
     private final Map<Object, Deque<C>> idle = new HashMap<>();

@@ -290,7 +290,15 @@ final class Steps {
 
     private Object ask(Ask ask) {
         ask.isInterruptible = isInterruptible;
-        return line.ask(ask);
+        // A connection cannot be opened by a thread that is interrupted.
+        boolean wasInterrupted = !isInterruptible && Thread.interrupted();
+        try {
+            return line.ask(ask);
+        } finally {
+            if (wasInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     private void pause(long nanos) {
