@@ -45,7 +45,7 @@ case "${1:-}" in
         maven test
         maven "${OLDEST[@]}" "-Dtest=ConformanceTest#redlatch+cluster+sentinelOfRedis" test
         ;;
-    nodes) maven -Dtest=NodesTest test ;;
+    nodes) REDLATCH_REQUIRE_NODES=1 maven -Dtest=NodesTest test ;;
     measure)
         maven --quiet test-compile dependency:build-classpath -Dmdep.outputFile=classpath
         shift

@@ -39,7 +39,14 @@ final class Servers {
 
     /** Skips the test without the program, and says so. REDLATCH_REQUIRE_CLIENTS: none may be missing. */
     private static String needed(String program, String name) {
-        if (System.getenv("REDLATCH_REQUIRE_CLIENTS") != null) {
+        return needed(program, name, "REDLATCH_REQUIRE_CLIENTS");
+    }
+
+    private static String needed(String program, String name, String required) {
+        if (program == null) {
+            System.err.println("skipped: there is no " + name);
+        }
+        if (System.getenv(required) != null) {
             assertNotNull(program, "there is no " + name);
         }
         assumeTrue(program != null, "skipped: there is no " + name);
@@ -47,9 +54,9 @@ final class Servers {
     }
 
     static String etcd() {
-        String etcd = needed(program("REDLATCH_ETCD", "etcd"), "etcd");
+        String etcd = needed(program("REDLATCH_ETCD", "etcd"), "etcd", "REDLATCH_REQUIRE_NODES");
         Ran ran = run(List.of(redlatch(), "check-config", "--cluster-etcd", "http://127.0.0.1:1"), "");
-        return needed(ran.output().contains("lacks the feature") ? null : etcd, "redlatch with the feature etcd");
+        return needed(ran.output().contains("lacks the feature") ? null : etcd, "feature etcd", "REDLATCH_REQUIRE_NODES");
     }
 
     /** A program that a variable names, or one of the search path; null if there is none. */

@@ -101,10 +101,10 @@ public final class Held implements AutoCloseable {
      * Tells that the lock is lost: at its deadline at the latest, whatever the network does. What depends on it is run by a
      * thread of this client, and may block.
      *
-     * @return a future of its own, which is completed with the reason. It is never completed if the lock is released before
+     * @return a future that is completed with the reason. It is never completed if the lock is released before
      */
     public CompletableFuture<LockLost> lost() {
-        return lost.copy();
+        return lost;
     }
 
     /**

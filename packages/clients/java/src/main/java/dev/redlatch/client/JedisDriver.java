@@ -87,12 +87,12 @@ final class JedisDriver implements Driver {
     }
 
     private Object ask(redis.clients.jedis.util.Pool<Connection> node, Ask ask) {
-        Connection connection = pool.take(node);
+        Connection connection = pool.take(node, ask.wait > 0);
         try {
             connection = connection == null ? connector.connect(node) : connection;
         } finally {
             if (connection == null) {
-                pool.failed();
+                pool.failed(ask.wait > 0);
             }
         }
         try {
@@ -104,7 +104,7 @@ final class JedisDriver implements Driver {
             }
             throw failure;
         } finally {
-            pool.give(node, connection);
+            pool.give(node, connection, ask.wait > 0);
         }
     }
 

@@ -105,12 +105,12 @@ final class LettuceDriver implements Driver {
     }
 
     private Object askAlone(Object node, Ask ask) {
-        LettuceWire wire = pool.take(node);
+        LettuceWire wire = pool.take(node, ask.wait > 0);
         try {
             wire = wire == null ? connector.connect(node) : wire;
         } finally {
             if (wire == null) {
-                pool.failed();
+                pool.failed(ask.wait > 0);
             }
         }
         boolean isDone = false;
@@ -126,7 +126,7 @@ final class LettuceDriver implements Driver {
                 // Its end leaves the queue.
                 wire.close();
             }
-            pool.give(node, wire);
+            pool.give(node, wire, ask.wait > 0);
         }
     }
 

@@ -11,10 +11,11 @@ import java.util.function.Predicate;
 /** Connections that serve one request at a time: those that are idle are kept, some for each node. */
 final class Pool<C> {
     private static final int IDLE_MAX = 32;
-    private static final int TOTAL_MAX = 256;
+    private static final int WAITS_MAX = 256;
 
     private final Map<Object, Deque<C>> idle = new HashMap<>();
-    private final Semaphore permits = new Semaphore(TOTAL_MAX);
+    /** Only waits need one: a release must never wait for a wait. */
+    private final Semaphore permits = new Semaphore(WAITS_MAX);
     private final Predicate<C> isUsable;
     private final Consumer<C> close;
     private boolean isClosed;
@@ -25,9 +26,9 @@ final class Pool<C> {
     }
 
     /** An idle connection, or null: then the caller makes one, and gives it back, or calls {@link #failed}. */
-    C take(Object node) {
-        if (!permits.tryAcquire()) {
-            throw Failure.unanswered(TOTAL_MAX + " connections are in use by locks that are waited for", null);
+    C take(Object node, boolean isWait) {
+        if (isWait && !permits.tryAcquire()) {
+            throw Failure.unanswered(WAITS_MAX + " locks are waited for already", null);
         }
         while (true) {
             C found;
@@ -43,13 +44,15 @@ final class Pool<C> {
     }
 
     /** No connection could be made. */
-    void failed() {
-        permits.release();
+    void failed(boolean isWait) {
+        if (isWait) {
+            permits.release();
+        }
     }
 
     /** Has served a request, or is closed if that failed. */
-    void give(Object node, C connection) {
-        permits.release();
+    void give(Object node, C connection, boolean isWait) {
+        failed(isWait);
         boolean isKept;
         synchronized (this) {
             Deque<C> mine = idle.computeIfAbsent(node, any -> new ArrayDeque<>());
