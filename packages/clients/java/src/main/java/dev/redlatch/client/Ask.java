@@ -1,0 +1,75 @@
+package dev.redlatch.client;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A request to the server of a key. */
+final class Ask {
+    /** The commands that are used. */
+    enum Command {
+        ACQUIRE("LOCK.ACQUIRE"),
+        EVAL("EVAL"),
+        EVALSHA("EVALSHA"),
+        EXTEND("LOCK.EXTEND"),
+        GET("GET"),
+        MACQUIRE("LOCK.MACQUIRE"),
+        PTTL("PTTL"),
+        RELEASE("LOCK.RELEASE"),
+        SESSION("LOCK.SESSION"),
+        SET("SET"),
+        WHO("LOCK.WHO");
+
+        final byte[] bytes;
+
+        Command(String name) {
+            bytes = name.getBytes(StandardCharsets.ISO_8859_1);
+        }
+    }
+
+    /** How long an answer may take, beside what the request waits for a lock. */
+    static final long ANSWER_MAX = Time.ofMillis(5_000);
+
+    final Command command;
+    final byte[] key;
+    final List<byte[]> arguments = new ArrayList<>();
+    /** For how long it waits for a lock, nanoseconds; 0 if it does not. */
+    long wait;
+    /** How long its answer may take after that. */
+    long patience = ANSWER_MAX;
+    /** Whether an interrupt ends it. */
+    boolean isInterruptible;
+
+    Ask(Command command, byte[] key) {
+        this.command = command;
+        this.key = key;
+    }
+
+    Ask with(byte[] word) {
+        arguments.add(word);
+        return this;
+    }
+
+    Ask with(String word) {
+        return with(Texts.bytes(word));
+    }
+
+    Ask with(long number) {
+        return with(Texts.bytes(number));
+    }
+
+    Ask with(List<byte[]> words) {
+        arguments.addAll(words);
+        return this;
+    }
+
+    Ask within(long nanos) {
+        patience = Math.min(patience, nanos);
+        return this;
+    }
+
+    /** How long to wait for the answer: not longer than the library's limit for replies, unless it waits for a lock. */
+    long limit(long ofLibrary) {
+        return wait > 0 || ofLibrary <= 0 ? wait + patience : Math.min(ofLibrary, patience);
+    }
+}

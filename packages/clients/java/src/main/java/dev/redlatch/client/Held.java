@@ -1,0 +1,331 @@
+package dev.redlatch.client;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.time.temporal.ChronoUnit;
+import java.util.Arrays;
+import java.util.OptionalLong;
+import java.util.concurrent.CompletableFuture;
+
+/** A lock that is held. Closing it releases it. */
+public final class Held implements AutoCloseable {
+    private static final System.Logger LOGGER = System.getLogger("dev.redlatch.client");
+
+    final Terms terms;
+    /** The id of the session, and its connection; null if the lock has a lease. */
+    final byte[] sessionId;
+    final Driver.Session session;
+    /** Requests that renew go one after the other: they may name leases of different length. */
+    final Object extending = new Object();
+    /** When it is to be renewed. */
+    volatile long next;
+    /** False while a session has no connection. Guarded by {@link #extending}, but for the end of a connection. */
+    volatile boolean isAttached = true;
+
+    private final Locks locks;
+    private final Long token;
+    private final CompletableFuture<LockLost> lost = new CompletableFuture<>();
+    private volatile long lease;
+    private volatile long deadline;
+    private volatile boolean isRenewed;
+    private volatile boolean isReleased;
+    private volatile String reason;
+    private volatile String text;
+
+    Held(Locks locks, Terms terms, Grant grant, Driver.Session session) {
+        this.locks = locks;
+        this.terms = terms;
+        this.session = session;
+        token = grant.token;
+        sessionId = grant.session;
+        isRenewed = terms.isRenewed;
+        lease = terms.held();
+        deadline = lease == Time.NEVER ? Time.NEVER : grant.begun + lease;
+        next = session != null ? Time.now() : isRenewed ? grant.begun + lease / 3 : Time.NEVER;
+    }
+
+    /**
+     * The key.
+     *
+     * @return the key; of several, the first
+     */
+    public String key() {
+        return Texts.text(terms.key());
+    }
+
+    /**
+     * The name under which the lock was taken.
+     *
+     * @return the owner
+     */
+    public String owner() {
+        return Texts.text(terms.owner);
+    }
+
+    /**
+     * The fencing token: higher than that of every grant before.
+     *
+     * @return the token; empty from a server without LOCK commands
+     */
+    public OptionalLong token() {
+        return token == null ? OptionalLong.empty() : OptionalLong.of(token);
+    }
+
+    /**
+     * Until when the lock is certainly held if nobody breaks it.
+     *
+     * @return a moment of {@link System#nanoTime}; empty for a session that ends with its connection
+     */
+    public OptionalLong deadline() {
+        return deadline == Time.NEVER ? OptionalLong.empty() : OptionalLong.of(Time.ofSystem(deadline));
+    }
+
+    /**
+     * For how long the lock is certainly held if nobody breaks it.
+     *
+     * @return the time; zero once it is lost or released; {@code ChronoUnit.FOREVER.getDuration()} for a session that
+     *     ends with its connection
+     */
+    public Duration remaining() {
+        if (isOver()) {
+            return Duration.ZERO;
+        }
+        if (deadline == Time.NEVER) {
+            return ChronoUnit.FOREVER.getDuration();
+        }
+        return Duration.ofNanos(Math.max(deadline - Time.now(), 0));
+    }
+
+    /**
+     * Tells that the lock is lost: at its deadline at the latest, whatever the network does. What depends on it is run by a
+     * thread of this client, and may block.
+     *
+     * @return a future that is completed with the reason. It is never completed if the lock is released before
+     */
+    public CompletableFuture<LockLost> lost() {
+        return lost;
+    }
+
+    /**
+     * Whether the lock is lost, by a look at the clock and at what the server has told.
+     *
+     * @return true once it is lost; false once it is released
+     */
+    public boolean isLost() {
+        return whyLost() != null;
+    }
+
+    /**
+     * Throws if the lock is lost. Put it before each step that needs the lock.
+     *
+     * @throws LockLost it is lost
+     */
+    public void throwIfLost() {
+        if (isLost()) {
+            throw loss(reason);
+        }
+    }
+
+    /**
+     * Starts the lease anew.
+     *
+     * @throws LockLost it is lost or released
+     * @throws Unreachable the server cannot be asked
+     * @throws Refused the server refuses the request
+     * @throws IllegalStateException it is one of a session, which has no lease
+     */
+    public void extend() {
+        extendBy(0);
+    }
+
+    /**
+     * Starts the lease anew, with another length from now on.
+     *
+     * @param lease 1 ms to ten years
+     * @throws LockLost it is lost or released
+     * @throws Unreachable the server cannot be asked
+     * @throws Refused the server refuses the request
+     * @throws IllegalStateException it is one of a session, which has no lease
+     */
+    public void extend(Duration lease) {
+        Terms changed = terms.copy();
+        changed.lease = Time.nanos(lease);
+        extendBy(changed.checked().lease);
+    }
+
+    /**
+     * Leaves the lock held for some time, and renews it no more. It counts as released for this program.
+     *
+     * @param rest how long; 1 ms if it is less
+     * @throws LockLost it is lost or released
+     * @throws Unreachable the server cannot be asked
+     * @throws Refused the server refuses the request
+     * @throws IllegalStateException it is one of a session, which has no lease
+     */
+    public void leave(Duration rest) {
+        isRenewed = false;
+        next = Time.NEVER;
+        extendBy(Math.max(Time.nanos(rest), Time.ofMillis(1)));
+        synchronized (this) {
+            isReleased = true;
+        }
+        locks.forget(this);
+    }
+
+    /**
+     * Gives the lock back. An interrupt does not keep it from that.
+     *
+     * @return false if it was not held any more
+     * @throws Unreachable the server cannot be asked: the lock ends with its lease
+     * @throws Refused the server refuses the request
+     */
+    public boolean release() {
+        synchronized (this) {
+            if (isReleased) {
+                return false;
+            }
+            whyLost();
+            isReleased = true;
+        }
+        locks.forget(this);
+        try {
+            return locks.steps().release(this);
+        } catch (RuntimeException | Error failure) {
+            isReleased = false;
+            throw failure;
+        } finally {
+            if (session != null) {
+                session.close();
+            }
+        }
+    }
+
+    /**
+     * Releases the lock, unless that was done. A failure is logged: then the lock ends with its lease.
+     *
+     * @throws LockLost it was lost in the block, so that no loss goes unseen
+     */
+    @Override
+    public void close() {
+        if (isReleased) {
+            return;
+        }
+        boolean wasLost = isLost();
+        try {
+            // A hold that the server does not know any more was lost, too, if that was told to nobody.
+            wasLost |= !release();
+        } catch (LockException failure) {
+            String text = key() + " is not released, and ends with its lease: " + failure.getMessage();
+            LOGGER.log(System.Logger.Level.WARNING, text);
+        }
+        if (wasLost) {
+            throw loss(reason == null ? "not-held" : reason);
+        }
+    }
+
+    /**
+     * First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
+     *
+     * @param connection of SQLite, PostgreSQL, MariaDB or MySQL, whose database has what {@code redlatch fence sql} prints
+     * @throws StaleToken a later holder has written: the transaction must be rolled back
+     * @throws NotSupported there is no token: the server has no LOCK commands
+     * @throws SQLException the database refuses it for another reason
+     */
+    public void fenced(Connection connection) throws SQLException {
+        fenced(connection, key());
+    }
+
+    /**
+     * Like {@link #fenced(Connection)}, under another name than the key.
+     *
+     * @param connection of SQLite, PostgreSQL, MariaDB or MySQL, whose database has what {@code redlatch fence sql} prints
+     * @param name that of the lock in the database
+     * @throws StaleToken a later holder has written: the transaction must be rolled back
+     * @throws NotSupported there is no token: the server has no LOCK commands
+     * @throws SQLException the database refuses it for another reason
+     */
+    public void fenced(Connection connection, String name) throws SQLException {
+        if (token == null) {
+            throw new NotSupported("a fencing token", null);
+        }
+        Fence.check(connection, name, token);
+    }
+
+    /** The length of the lease, or the delay of the session. */
+    long lease() {
+        return lease;
+    }
+
+    /** When there is something to be done for it. */
+    long due() {
+        return Math.min(next, deadline);
+    }
+
+    boolean isOf(byte[] key) {
+        return terms.keys.stream().anyMatch(each -> Arrays.equals(each, key));
+    }
+
+    String tokenText() {
+        return String.valueOf(token);
+    }
+
+    boolean isOver() {
+        return isReleased || isLost();
+    }
+
+    void throwIfOver() {
+        throwIfLost();
+        if (isReleased) {
+            throw loss("released");
+        }
+    }
+
+    void lose(String why, String said) {
+        synchronized (this) {
+            if (reason != null || isReleased) {
+                return;
+            }
+            text = said;
+            reason = why;
+        }
+        locks.forget(this);
+        locks.run(() -> {
+            if (session != null) {
+                session.close();
+            }
+            lost.complete(loss(why));
+        });
+    }
+
+    synchronized void renewed(long sent, long lease) {
+        // What has been told as lost stays lost, whatever the server says later.
+        if (isOver()) {
+            return;
+        }
+        // An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
+        next = isRenewed ? sent + Math.min(lease, this.lease) / 3 : Time.NEVER;
+        this.lease = lease;
+        deadline = lease == Time.NEVER ? Time.NEVER : sent + lease;
+    }
+
+    private void extendBy(long lease) {
+        if (session != null) {
+            throw new IllegalStateException("a session has no lease: it ends with its connection");
+        }
+        synchronized (extending) {
+            locks.steps().extendNow(this, lease);
+        }
+    }
+
+    private String whyLost() {
+        if (reason == null && !isReleased && Time.now() >= deadline) {
+            lose("unrenewed", null);
+        }
+        return reason;
+    }
+
+    private LockLost loss(String why) {
+        return new LockLost(key(), token(), why, text);
+    }
+}

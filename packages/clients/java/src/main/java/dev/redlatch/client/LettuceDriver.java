@@ -1,0 +1,249 @@
+package dev.redlatch.client;
+
+import io.lettuce.core.RedisChannelHandler;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisConnectionStateListener;
+import io.lettuce.core.RedisException;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicReference;
+
+/** Requests over Lettuce: one connection to each node for all of them, and others for each wait and each session. */
+final class LettuceDriver implements Driver {
+    private static final long BEAT = Time.ofMillis(10_000);
+
+    private final LettuceConnector connector;
+    private final Map<Object, LettuceWire> common = new ConcurrentHashMap<>();
+    private final Pool<LettuceWire> pool = new Pool<>(LettuceWire::isUsable, LettuceWire::closeNow);
+    private final AtomicReference<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber = new AtomicReference<>();
+    private volatile CompletableFuture<Void> listening = new CompletableFuture<>();
+    private volatile boolean isClosed;
+
+    LettuceDriver(LettuceConnector connector) {
+        this.connector = connector;
+    }
+
+    @Override
+    public Object ask(Ask ask) {
+        try {
+            Object node = connector.node(ask.key);
+            return ask.wait > 0 || isClosed ? askAlone(node, ask) : common(node).ask(ask);
+        } catch (RuntimeException error) {
+            throw refreshed(error);
+        }
+    }
+
+    @Override
+    public Session session(byte[] key, Runnable ended) {
+        return new LettuceSession(key, ended);
+    }
+
+    @Override
+    public void listen(Losses losses) {
+        CompletableFuture<Void> end = new CompletableFuture<>();
+        listening = end;
+        try {
+            StatefulRedisPubSubConnection<byte[], byte[]> connection = connector.subscriber();
+            subscriber.set(connection);
+            connection.addListener(new Listener(losses));
+            connection.addListener(new RedisConnectionStateListener() {
+                @Override
+                public void onRedisDisconnected(RedisChannelHandler<?, ?> handler) {
+                    end.complete(null);
+                }
+            });
+            CompletableFuture<Void> subscribed =
+                    connection.async().psubscribe(Texts.bytes("__lock__:*")).toCompletableFuture();
+            Line.await(subscribed, Ask.ANSWER_MAX, false);
+            if (!isClosed) {
+                end.join();
+            }
+        } catch (TimeoutException late) {
+            throw Failure.unanswered("the server does not answer", late);
+        } catch (ExecutionException failed) {
+            throw failure(failed.getCause());
+        } catch (RuntimeException error) {
+            throw failure(error);
+        } finally {
+            closeSubscriber();
+        }
+    }
+
+    @Override
+    public long beat() {
+        return BEAT;
+    }
+
+    @Override
+    public void close() {
+        isClosed = true;
+        pool.close();
+        common.values().forEach(LettuceWire::closeNow);
+        common.clear();
+        closeSubscriber();
+        listening.complete(null);
+    }
+
+    private void closeSubscriber() {
+        StatefulRedisPubSubConnection<byte[], byte[]> connection = subscriber.getAndSet(null);
+        if (connection != null) {
+            connection.close();
+        }
+    }
+
+    private LettuceWire common(Object node) {
+        LettuceWire found = common.get(node);
+        if (found != null && found.isUsable()) {
+            return found;
+        }
+        return common.compute(node, (any, other) -> other != null && other.isUsable() ? other : connector.connect(node));
+    }
+
+    private Object askAlone(Object node, Ask ask) {
+        LettuceWire wire = pool.take(node, ask.wait > 0);
+        try {
+            wire = wire == null ? connector.connect(node) : wire;
+        } finally {
+            if (wire == null) {
+                pool.failed(ask.wait > 0);
+            }
+        }
+        boolean isDone = false;
+        try {
+            Object answer = wire.ask(ask);
+            isDone = true;
+            return answer;
+        } catch (Failure failure) {
+            isDone = failure.isReply();
+            throw failure;
+        } finally {
+            if (!isDone) {
+                // Its end leaves the queue.
+                wire.close();
+            }
+            pool.give(node, wire, ask.wait > 0);
+        }
+    }
+
+    private RuntimeException refreshed(RuntimeException error) {
+        RuntimeException failure = failure(error);
+        if (failure instanceof Failure && ((Failure) failure).isOfNode()) {
+            try {
+                connector.refresh();
+            } catch (RuntimeException unreachable) {
+                failure.addSuppressed(unreachable);
+            }
+        }
+        return failure;
+    }
+
+    /** What an error of Lettuce means. Errors of other kinds stay what they are. */
+    static RuntimeException failure(Throwable error) {
+        for (Throwable each = error; each != null; each = each.getCause()) {
+            if (each instanceof RedisCommandExecutionException) {
+                return Failure.reply(String.valueOf(each.getMessage()), each);
+            }
+        }
+        if (error instanceof RedisException || !(error instanceof RuntimeException)
+                || error instanceof java.util.concurrent.CancellationException) {
+            return Failure.unanswered(String.valueOf(error.getMessage()), error);
+        }
+        return (RuntimeException) error;
+    }
+
+    private static final class Listener extends RedisPubSubAdapter<byte[], byte[]> {
+        private final Losses losses;
+
+        Listener(Losses losses) {
+            this.losses = losses;
+        }
+
+        @Override
+        public void message(byte[] pattern, byte[] channel, byte[] message) {
+            losses.told(channel, message);
+        }
+
+        @Override
+        public void psubscribed(byte[] pattern, long count) {
+            losses.subscribed();
+        }
+    }
+
+    /** The connection of a session. */
+    private final class LettuceSession implements Session {
+        private final byte[] key;
+        private final Runnable ended;
+        private LettuceWire wire;
+        private boolean isOver;
+
+        LettuceSession(byte[] key, Runnable ended) {
+            this.key = key;
+            this.ended = ended;
+        }
+
+        @Override
+        public Object ask(Ask ask) {
+            LettuceWire current;
+            synchronized (this) {
+                current = wire;
+            }
+            try {
+                if (current == null) {
+                    throw Failure.unanswered("the connection has ended", null);
+                }
+                return current.ask(ask);
+            } catch (Interrupted interrupt) {
+                close();
+                throw interrupt;
+            } catch (RuntimeException error) {
+                throw refreshed(error);
+            }
+        }
+
+        @Override
+        public void reconnect() {
+            closeWire();
+            LettuceWire fresh;
+            try {
+                fresh = connector.connect(connector.node(key));
+            } catch (RuntimeException error) {
+                throw refreshed(error);
+            }
+            synchronized (this) {
+                wire = fresh;
+            }
+            if (isOver()) {
+                fresh.close();
+            } else {
+                fresh.whenEnded(ended);
+            }
+        }
+
+        @Override
+        public void close() {
+            synchronized (this) {
+                isOver = true;
+            }
+            closeWire();
+        }
+
+        private synchronized boolean isOver() {
+            return isOver;
+        }
+
+        private void closeWire() {
+            LettuceWire current;
+            synchronized (this) {
+                current = wire;
+            }
+            if (current != null) {
+                current.closeNow();
+            }
+        }
+    }
+}

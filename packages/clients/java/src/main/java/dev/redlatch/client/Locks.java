@@ -1,0 +1,110 @@
+package dev.redlatch.client;
+
+import java.util.Collection;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
+
+/**
+ * The locks of a server, over a client that you have: {@link LettuceLocks#over LettuceLocks.over(client)} or {@link
+ * JedisLocks#over JedisLocks.over(client)}.
+ *
+ * <p>One for the whole program, for all its threads. All of its own threads are daemons.
+ */
+public final class Locks implements AutoCloseable {
+    private final Server server = new Server();
+    private final Driver driver;
+    private final Background background;
+
+    Locks(Driver driver) {
+        this.driver = driver;
+        background = new Background(server, driver);
+    }
+
+    /**
+     * The lock of a key. Nothing is sent before it is taken.
+     *
+     * @param key the key
+     * @return an exclusive lock with a lease of 30 s; its methods have all options
+     */
+    public Lock lock(String key) {
+        return new Lock(this, new Terms(List.of(Texts.bytes(key))));
+    }
+
+    /**
+     * The exclusive locks of several keys, taken all or none, with one token.
+     *
+     * @param keys one at least; in a cluster they must be of one slot
+     * @return a lock, whose options are {@code lease}, {@code waiting}, {@code owner} and {@code unrenewed}
+     */
+    public Lock all(Collection<String> keys) {
+        return new Lock(this, new Terms(keys.stream().map(Texts::bytes).collect(Collectors.toUnmodifiableList())));
+    }
+
+    /**
+     * Who holds a key.
+     *
+     * @param key the key
+     * @return the holder; empty if nobody does
+     * @throws Unreachable the server cannot be asked
+     * @throws Refused the server refuses the request
+     */
+    public Optional<Holder> lockedBy(String key) {
+        return lockedBy(Texts.bytes(key));
+    }
+
+    /**
+     * Ends the threads and the connections of these locks. Locks that are held are not renewed any more, and sessions end.
+     * The client stays open.
+     */
+    @Override
+    public void close() {
+        background.close();
+    }
+
+    Optional<Holder> lockedBy(byte[] key) {
+        return Optional.ofNullable(steps().lockedBy(key));
+    }
+
+    Held acquire(Terms terms) throws InterruptedException {
+        if (background.isClosed()) {
+            throw new IllegalStateException("these locks are closed");
+        }
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        AtomicReference<Held> holder = new AtomicReference<>();
+        Driver.Session session = terms.isSession ? driver.session(terms.key(), () -> background.ended(holder.get())) : null;
+        try {
+            Grant grant = Steps.interruptible(session == null ? driver : session, server).acquire(terms);
+            Held held = new Held(this, terms, grant, session);
+            holder.set(held);
+            background.keep(held);
+            return held;
+        } catch (RuntimeException | Error failure) {
+            if (session != null) {
+                session.close();
+            }
+            if (failure instanceof Interrupted) {
+                steps().giveUp(terms);
+                throw new InterruptedException();
+            }
+            throw failure;
+        }
+    }
+
+    /** For requests that no interrupt ends. */
+    Steps steps() {
+        return Steps.of(driver, server);
+    }
+
+    void forget(Held held) {
+        server.holds.remove(held);
+    }
+
+    /** Runs what may block. */
+    void run(Runnable work) {
+        background.run(work);
+    }
+}

@@ -1,0 +1,145 @@
+package dev.redlatch.client;
+
+import java.security.SecureRandom;
+import java.util.List;
+import java.util.Map;
+
+/** What a lock is taken for. Not changed once it is checked. */
+final class Terms implements Cloneable {
+    private static final int OWNER_BYTES_MAX = 1024;
+    private static final int META_BYTES_MAX = 4096;
+    private static final int META_FIELDS_MAX = 64;
+    private static final long LEASE_DAYS_MAX = 10L * 365;
+    private static final SecureRandom RANDOM = new SecureRandom();
+    private static final byte[] DIGITS = Texts.bytes("0123456789abcdef");
+
+    final List<byte[]> keys;
+    /** Null: a random one for each acquisition. */
+    byte[] owner;
+    boolean hasOwnOwner;
+    long lease = Time.ofMillis(30_000);
+    long wait;
+    /** SHARED, REENTRANT, or PERMITS with its numbers; empty for an exclusive lock. */
+    List<String> kind = List.of();
+    Map<String, String> meta = Map.of();
+    boolean isSession;
+    /** Of a session, for how long it outlives its connection. */
+    long delay;
+    boolean isRenewed = true;
+
+    Terms(List<byte[]> keys) {
+        this.keys = keys;
+        if (keys.isEmpty()) {
+            throw new IllegalArgumentException("a lock needs a key");
+        }
+    }
+
+    Terms copy() {
+        try {
+            return (Terms) clone();
+        } catch (CloneNotSupportedException never) {
+            throw new AssertionError(never);
+        }
+    }
+
+    /** Throws IllegalArgumentException for what no server would grant. */
+    Terms checked() {
+        if (keys.size() > 1 && (!kind.isEmpty() || !meta.isEmpty() || isSession)) {
+            throw new IllegalArgumentException("several keys are locked exclusively, with a lease and without meta");
+        }
+        if (Time.millis(lease) < 1 || lease > Time.ofMillis(LEASE_DAYS_MAX * 86_400_000)) {
+            throw new IllegalArgumentException("a lease is 1 ms to " + LEASE_DAYS_MAX + " days");
+        }
+        if (wait < 0 || delay < 0) {
+            throw new IllegalArgumentException("a wait or a delay is not negative");
+        }
+        int size = meta.entrySet().stream().mapToInt(Terms::bytesOf).sum();
+        if (size > META_BYTES_MAX || meta.size() > META_FIELDS_MAX) {
+            String limits = "at most " + META_BYTES_MAX + " in " + META_FIELDS_MAX;
+            throw new IllegalArgumentException("meta: " + size + " bytes in " + meta.size() + " fields, " + limits);
+        }
+        if (owner != null && (owner.length == 0 || owner.length > OWNER_BYTES_MAX)) {
+            throw new IllegalArgumentException("owner: " + owner.length + " bytes, 1 to " + OWNER_BYTES_MAX);
+        }
+        return this;
+    }
+
+    /** The terms of one acquisition: with an owner of its own, unless there is one. A reentrant lock keeps its random one. */
+    Terms anew() {
+        if (owner != null) {
+            return this;
+        }
+        Terms terms = copy();
+        terms.owner = randomOwner();
+        return terms;
+    }
+
+    Terms of(String... kind) {
+        if (!this.kind.isEmpty()) {
+            throw new IllegalArgumentException("a lock is one of shared, permits and reentrant");
+        }
+        Terms terms = copy();
+        terms.kind = List.of(kind);
+        return terms.checked();
+    }
+
+    byte[] key() {
+        return keys.get(0);
+    }
+
+    boolean isReentrant() {
+        return kind.contains("REENTRANT");
+    }
+
+    /** For how long the lock is certainly held after a sign of life. {@link Time#NEVER}: until the connection ends. */
+    long held() {
+        return !isSession ? lease : delay == 0 ? Time.NEVER : delay;
+    }
+
+    /** What a server without LOCK commands cannot do of it; null if it can. */
+    String lacking() {
+        return keys.size() > 1 ? "several keys at once"
+                : !kind.isEmpty() ? kind.get(0).toLowerCase(java.util.Locale.ROOT) + " locks"
+                : isSession ? "sessions"
+                : !meta.isEmpty() ? "meta"
+                : null;
+    }
+
+    /** LOCK.ACQUIRE, or LOCK.MACQUIRE for several keys. */
+    Ask request(long wait) {
+        Ask ask = keys.size() == 1
+                ? new Ask(Ask.Command.ACQUIRE, key()).with(key())
+                : new Ask(Ask.Command.MACQUIRE, key()).with(keys.size()).with(keys);
+        ask.with(owner);
+        if (isSession) {
+            ask.with("SESSION").with("DELAY").with(Time.millis(delay));
+        } else {
+            ask.with("LEASE").with(Time.millis(lease));
+        }
+        if (wait > 0) {
+            ask.with("WAIT").with(Time.millisUp(wait));
+            ask.wait = wait;
+        }
+        ask.with("WHY");
+        kind.forEach(ask::with);
+        if (!meta.isEmpty()) {
+            ask.with("META");
+            meta.forEach((name, value) -> ask.with(name).with(value));
+        }
+        return ask;
+    }
+
+    static byte[] randomOwner() {
+        byte[] random = new byte[16];
+        RANDOM.nextBytes(random);
+        byte[] owner = new byte[32];
+        for (int index = 0; index < owner.length; index++) {
+            owner[index] = DIGITS[random[index / 2] >> (index % 2 * 4) & 15];
+        }
+        return owner;
+    }
+
+    private static int bytesOf(Map.Entry<String, String> field) {
+        return Texts.bytes(field.getKey()).length + Texts.bytes(field.getValue()).length;
+    }
+}

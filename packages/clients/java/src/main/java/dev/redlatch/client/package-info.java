@@ -1,0 +1,2 @@
+/** Locks of redlatch over Lettuce or Jedis. */
+package dev.redlatch.client;

@@ -1,0 +1,2 @@
+/** Locks of redlatch for ShedLock. */
+package dev.redlatch.client.shedlock;

@@ -1,0 +1,2 @@
+/** Locks of redlatch for Spring Integration. */
+package dev.redlatch.client.spring;

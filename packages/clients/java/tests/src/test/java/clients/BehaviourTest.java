@@ -1,0 +1,432 @@
+package clients;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.redlatch.client.Held;
+import dev.redlatch.client.Lock;
+import dev.redlatch.client.LockHeld;
+import dev.redlatch.client.LockLost;
+import dev.redlatch.client.Locks;
+import dev.redlatch.client.NotSupported;
+import dev.redlatch.junit.Redlatch;
+import dev.redlatch.junit.RedlatchServer;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import redis.clients.jedis.util.JedisClusterCRC16;
+
+/** What the scenarios do not say: many threads at once, interrupts, rights, the ends of blocks. */
+class BehaviourTest {
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    /** Takes for each of fifty contenders: REDLATCH_TAKES=1000 for a long run. */
+    private static final int TAKES = Integer.parseInt(System.getenv().getOrDefault("REDLATCH_TAKES", "20"));
+    private static RedlatchServer server;
+
+    @BeforeAll
+    static void start() {
+        server = RedlatchServer.start(1);
+    }
+
+    @AfterAll
+    static void end() {
+        server.close();
+    }
+
+    /** A namespace, and locks in it. */
+    private static final class Place implements AutoCloseable {
+        final Redlatch namespace = server.namespace();
+        final Library.Client client;
+        final Locks locks;
+
+        Place(Library library) {
+            client = library.client(Where.of(namespace));
+            locks = client.locks;
+        }
+
+        @Override
+        public void close() {
+            client.close();
+            namespace.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void fiftyThreadsExcludeEachOther(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            List<Long> tokens = new ArrayList<>();
+            AtomicInteger users = new AtomicInteger();
+            List<CompletableFuture<Void>> contenders = new ArrayList<>();
+            for (int number = 0; number < 50; number++) {
+                contenders.add(inBackground(() -> {
+                    for (int take = 0; take < TAKES; take++) {
+                        try (Held held = place.locks.lock("k").waiting(PATIENCE).acquire()) {
+                            assertEquals(1, users.incrementAndGet(), "two hold the lock");
+                            tokens.add(held.token().getAsLong());
+                            users.decrementAndGet();
+                        }
+                    }
+                    return null;
+                }));
+            }
+            for (CompletableFuture<Void> each : contenders) {
+                each.get();
+            }
+            assertEquals(50 * TAKES, tokens.size());
+            assertEquals(tokens.stream().sorted().distinct().toList(), tokens);
+            if (TAKES >= 1000) {
+                System.out.println(library + ": " + tokens.size() + " takes, 0 doubles, tokens rise");
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aWaitIsOneRequest(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            CompletableFuture<Boolean> waiter;
+            try (Held held = place.locks.lock("k").acquire()) {
+                waiter = inBackground(() -> place.locks.lock("k").waiting(PATIENCE).acquire().release());
+                // So long a client that polls has asked many times.
+                Servers.awaitUntil(() -> waited(place) >= 200);
+                assertFalse(held.isLost());
+            }
+            assertTrue(waiter.get(30, TimeUnit.SECONDS));
+            long requests = place.namespace.history("COMMAND", "LOCK.ACQUIRE").stream()
+                    .filter(event -> event.get("kind").equals("request"))
+                    .count();
+            assertEquals(2, requests);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aBlockWhoseLockWasLostSaysSoAtItsEnd(Library library) {
+        try (Place place = new Place(library)) {
+            LockLost lost = assertThrows(LockLost.class, () -> {
+                try (Held held = place.locks.lock("k").acquire()) {
+                    place.namespace.call("LOCK.BREAK", "k", "TOKEN", held.token().getAsLong());
+                    held.lost().get(30, TimeUnit.SECONDS);
+                }
+            });
+            assertTrue(List.of("broken", "not-held").contains(lost.reason()));
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void theExceptionOfABlockIsItsOwn(Library library) {
+        try (Place place = new Place(library)) {
+            ArithmeticException own = assertThrows(ArithmeticException.class, () -> {
+                try (Held held = place.locks.lock("k").acquire()) {
+                    place.namespace.call("DEL", "k");
+                    held.lost().get(30, TimeUnit.SECONDS);
+                    throw new ArithmeticException();
+                }
+            });
+            assertEquals(LockLost.class, own.getSuppressed()[0].getClass());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aLockObjectServesSeveralThreadsAndNestsIfItIsReentrant(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Lock lock = place.locks.lock("k").reentrant();
+            try (Held outer = lock.acquire(); Held inner = lock.acquire()) {
+                assertEquals(outer.token(), inner.token());
+                assertEquals(2, lock.lockedBy().orElseThrow().permits());
+            }
+            assertTrue(lock.lockedBy().isEmpty());
+            Lock shared = place.locks.lock("k").shared();
+            CyclicBarrier both = new CyclicBarrier(2);
+            Callable<Void> read = () -> {
+                try (Held held = shared.acquire()) {
+                    both.await(30, TimeUnit.SECONDS);
+                    assertFalse(held.isLost());
+                }
+                return null;
+            };
+            CompletableFuture<Void> first = inBackground(read);
+            read.call();
+            first.get(30, TimeUnit.SECONDS);
+            assertTrue(shared.lockedBy().isEmpty());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void leaveKeepsTheLockWithoutRenewal(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held held = place.locks.lock("k").acquire();
+            held.leave(Duration.ofSeconds(600));
+            assertEquals(Duration.ZERO, held.remaining());
+            assertFalse(held.isLost());
+            assertFalse(held.release());
+            assertEquals(599, place.locks.lockedBy("k").orElseThrow().left().orElseThrow().toSeconds(), 10);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aHoldThatWasReleasedIsNeitherExtendedNorLost(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held held = place.locks.lock("k").acquire();
+            assertTrue(held.release());
+            LockLost refusal = assertThrows(LockLost.class, held::extend);
+            assertTrue(refusal.getMessage().contains("it was released"));
+            assertFalse(held.lost().isDone());
+            held.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void locksThatAreClosedTakeNone(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held session = place.locks.lock("k").session().acquire();
+            assertTrue(session.deadline().isEmpty());
+            place.locks.close();
+            assertThrows(IllegalStateException.class, () -> place.locks.lock("l").acquire());
+            // Its connection is closed.
+            Servers.awaitUntil(() -> place.locks.lockedBy("k").isEmpty());
+            assertEquals("session", session.lost().get(30, TimeUnit.SECONDS).reason());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anInterruptedWaitLeavesTheQueue(Library library) throws Exception {
+        try (Place place = new Place(library); Held held = place.locks.lock("k").acquire()) {
+            Thread[] thread = new Thread[1];
+            CompletableFuture<Held> waiting = inBackground(thread, () -> place.locks.lock("k").waiting(PATIENCE).acquire());
+            Servers.awaitUntil(() -> waiters(place) == 1);
+            thread[0].interrupt();
+            Exception failure = assertThrows(Exception.class, () -> waiting.get(30, TimeUnit.SECONDS));
+            assertEquals(InterruptedException.class, failure.getCause().getClass());
+            Servers.awaitUntil(() -> waiters(place) == 0);
+            assertTrue(held.release());
+            assertTrue(place.locks.lockedBy("k").isEmpty());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anInterruptedThreadReleasesAllTheSame(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            CompletableFuture<Boolean> wasReleased = inBackground(() -> {
+                Held held = place.locks.lock("k").acquire();
+                Thread.currentThread().interrupt();
+                assertThrows(InterruptedException.class, () -> place.locks.lock("l").acquire());
+                Thread.currentThread().interrupt();
+                return held.release() && Thread.interrupted();
+            });
+            assertTrue(wasReleased.get(30, TimeUnit.SECONDS));
+            assertTrue(place.locks.lockedBy("k").isEmpty());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void whatRunsAtALossMayBlock(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            CompletableFuture<Void> never = new CompletableFuture<>();
+            Thread test = Thread.currentThread();
+            List<Held> holds = new ArrayList<>();
+            for (int number = 0; number < 12; number++) {
+                Held held = place.locks.lock("k" + number).lease(Duration.ofMillis(200)).unrenewed().acquire();
+                held.lost().thenAccept(loss -> {
+                    // If it is lost already, this thread runs it.
+                    if (Thread.currentThread() != test) {
+                        never.join();
+                    }
+                });
+                holds.add(held);
+            }
+            for (Held held : holds) {
+                assertEquals(LockLost.class, held.lost().get(30, TimeUnit.SECONDS).getClass());
+            }
+            // Renewals go on.
+            Held renewed = place.locks.lock("renewed").lease(Duration.ofSeconds(6)).acquire();
+            Servers.awaitUntil(() -> renewals(place) >= 2);
+            assertTrue(renewed.release());
+            never.complete(null);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void errorsCanBeSerialized(Library library) throws Exception {
+        try (Place place = new Place(library); Held held = place.locks.lock("k").meta("reason", "release").acquire()) {
+            LockHeld refusal = assertThrows(LockHeld.class, () -> place.locks.lock("k").acquire());
+            assertEquals(refusal.getMessage(), copied(refusal).getMessage());
+            place.namespace.call("DEL", "k");
+            LockLost lost = held.lost().get(30, TimeUnit.SECONDS);
+            LockLost copy = copied(lost);
+            assertEquals(lost.reason(), copy.reason());
+            assertEquals(lost.token(), copy.token());
+            assertThrows(LockLost.class, held::close);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aUserWhoMayNotSubscribeFindsLossesOutByRenewal(Library library) throws Exception {
+        // Users are those of a server, not of a namespace.
+        try (Servers.Running process = Servers.withJournal(); Beside operator = Beside.to(Where.port(process.port))) {
+            operator.ask("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels");
+            Warnings warnings = new Warnings();
+            try (Library.Client client = library.client(Where.port(process.port).as("limited", "secret"))) {
+                Held held = client.locks.lock("k").lease(Duration.ofSeconds(3)).acquire();
+                Servers.awaitUntil(() -> warnings.said("renewals only"));
+                operator.ask("DEL", "k");
+                assertEquals("not-held", held.lost().get(30, TimeUnit.SECONDS).reason());
+            } finally {
+                warnings.end();
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aServerThatIsGoneIsUnreachable(Library library) throws Exception {
+        Servers.Running process = Servers.withJournal();
+        try (Library.Client client = library.client(Where.port(process.port), Duration.ofSeconds(1))) {
+            Held held = client.locks.lock("k").lease(Duration.ofSeconds(2)).acquire();
+            process.kill();
+            assertThrows(dev.redlatch.client.Unreachable.class, () -> client.locks.lock("l").acquire());
+            assertEquals("unrenewed", held.lost().get(30, TimeUnit.SECONDS).reason());
+        } finally {
+            process.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void anInterruptedThreadReleasesOverANewConnectionAllTheSame(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held held = place.locks.lock("k").acquire();
+            CompletableFuture<Boolean> wasReleased = inBackground(() -> {
+                place.namespace.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+                Thread.currentThread().interrupt();
+                return held.release() && Thread.interrupted();
+            });
+            assertTrue(wasReleased.get(30, TimeUnit.SECONDS));
+            assertTrue(place.locks.lockedBy("k").isEmpty());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aSlotThatMovesTakesItsLocksAlong(Library library) throws Exception {
+        try (RedlatchServer cluster = RedlatchServer.start(2, "--cluster-enabled", "yes");
+                Redlatch namespace = cluster.namespace();
+                Library.Client client = library.client(Where.cluster(namespace))) {
+            Held held = client.locks.lock("k").acquire();
+            int slot = JedisClusterCRC16.getSlot("k");
+            namespace.slots().move(slot, 2);
+            held.extend();
+            namespace.slots().move(slot, 1);
+            held.extend();
+            assertThrows(LockHeld.class, () -> client.locks.lock("k").waiting(Duration.ofMillis(10)).acquire());
+            assertTrue(held.release());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aPlainServerHasNoTokenToFenceWith(Library library) throws Exception {
+        try (Servers.Running process = Servers.plain(Servers.redis());
+                Library.Client client = library.client(Where.port(process.port));
+                Held held = client.locks.lock("k").acquire()) {
+            assertThrows(NotSupported.class, () -> held.fenced(null));
+        }
+    }
+
+    private static <T> CompletableFuture<T> inBackground(Callable<T> work) {
+        return inBackground(new Thread[1], work);
+    }
+
+    private static <T> CompletableFuture<T> inBackground(Thread[] thread, Callable<T> work) {
+        CompletableFuture<T> result = new CompletableFuture<>();
+        thread[0] = new Thread(() -> {
+            try {
+                result.complete(work.call());
+            } catch (Throwable failure) {
+                result.completeExceptionally(failure);
+            }
+        });
+        thread[0].setDaemon(true);
+        thread[0].start();
+        return result;
+    }
+
+    private static long waiters(Place place) {
+        return place.locks.lockedBy("k").orElseThrow().waiters().getAsLong();
+    }
+
+    private static long waited(Place place) {
+        Object waited = ((java.util.Map<?, ?>) place.namespace.call("LOCK.WHO", "k")).get("waited");
+        return waited == null ? 0 : (Long) waited;
+    }
+
+    private static long renewals(Place place) {
+        Object holders = ((java.util.Map<?, ?>) place.namespace.call("LOCK.WHO", "renewed")).get("holders");
+        return (Long) ((java.util.Map<?, ?>) ((List<?>) holders).get(0)).get("renewals");
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <T> T copied(T error) throws Exception {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        new ObjectOutputStream(bytes).writeObject(error);
+        return (T) new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray())).readObject();
+    }
+
+    /** Hears what the client warns of. */
+    private static final class Warnings extends Handler {
+        private static final Logger LOGGER = Logger.getLogger("dev.redlatch.client");
+        private final StringBuffer said = new StringBuffer();
+
+        Warnings() {
+            LOGGER.addHandler(this);
+        }
+
+        boolean said(String text) {
+            return said.indexOf(text) >= 0;
+        }
+
+        void end() {
+            LOGGER.removeHandler(this);
+        }
+
+        @Override
+        public void publish(LogRecord record) {
+            said.append(record.getMessage());
+        }
+
+        @Override
+        public void flush() {}
+
+        @Override
+        public void close() {}
+    }
+}

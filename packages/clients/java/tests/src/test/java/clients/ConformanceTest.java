@@ -1,0 +1,159 @@
+package clients;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.redlatch.junit.Redlatch;
+import dev.redlatch.junit.RedlatchServer;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.parallel.Execution;
+import org.junit.jupiter.api.parallel.ExecutionMode;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.providers.ClusterConnectionProvider;
+import redis.clients.jedis.util.JedisClusterCRC16;
+
+/** Every scenario of {@code ../../conformance.json}, through both libraries, on every server and connection that it names. */
+class ConformanceTest {
+    /** Those that are enough where the version of the protocol makes no difference. */
+    private static final List<Library> LIBRARIES = List.of(Library.LETTUCE_3, Library.JEDIS_2);
+    private static RedlatchServer server;
+    private static RedlatchServer cluster;
+
+    @BeforeAll
+    static void start() {
+        server = RedlatchServer.start(1);
+        cluster = RedlatchServer.start(3, "--cluster-enabled", "yes");
+    }
+
+    @AfterAll
+    static void end() {
+        server.close();
+        cluster.close();
+    }
+
+    @Test
+    void eachScenarioIsRunSomewhere() {
+        Set<String> known = Set.of("plain", "redlatch", "redlatch-replicated", "redlatch-with-journal");
+        Set<String> names = Scenario.all().stream().map(Scenario::name).collect(Collectors.toSet());
+        assertEquals(Scenario.all().size(), names.size());
+        assertTrue(names.size() >= 40);
+        assertTrue(Scenario.all().stream().allMatch(each -> known.containsAll(each.servers()) && !each.steps().isEmpty()));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> redlatch() {
+        Stream<Library> libraries = Stream.of(Library.values());
+        return libraries.flatMap(library -> Scenario.on("redlatch").map(scenario -> test(library, scenario, () -> {
+            try (Redlatch namespace = server.namespace()) {
+                run(library, scenario, Where.of(namespace), Beside.to(Where.of(namespace)), null);
+            }
+        })));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> cluster() {
+        Stream<Library> libraries = LIBRARIES.stream();
+        return libraries.flatMap(library -> Scenario.by("cluster", "redlatch").map(scenario -> test(library, scenario, () -> {
+            try (Redlatch namespace = cluster.namespace()) {
+                Where where = Where.cluster(namespace);
+                run(library, scenario, where, new Beside(() -> nodeOfKey(where)), null);
+            }
+        })));
+    }
+
+    @TestFactory
+    @Execution(ExecutionMode.SAME_THREAD)
+    Stream<DynamicTest> lettuceOnRedis() {
+        return plain(Library.LETTUCE_3, Servers.redis());
+    }
+
+    @TestFactory
+    @Execution(ExecutionMode.SAME_THREAD)
+    Stream<DynamicTest> jedisOnRedis() {
+        return plain(Library.JEDIS_2, Servers.redis());
+    }
+
+    @TestFactory
+    @Execution(ExecutionMode.SAME_THREAD)
+    Stream<DynamicTest> lettuceOnValkey() {
+        return plain(Library.LETTUCE_2, Servers.valkey());
+    }
+
+    @TestFactory
+    @Execution(ExecutionMode.SAME_THREAD)
+    Stream<DynamicTest> jedisOnValkey() {
+        return plain(Library.JEDIS_3, Servers.valkey());
+    }
+
+    @TestFactory
+    Stream<DynamicTest> killedAndStartedAgain() {
+        Stream<Library> libraries = LIBRARIES.stream();
+        String server = "redlatch-with-journal";
+        return libraries.flatMap(library -> Scenario.on(server).map(scenario -> test(library, scenario, () -> {
+            try (Servers.Running process = Servers.withJournal()) {
+                Where where = Where.port(process.port);
+                run(library, scenario, where, Beside.to(where), process::restart);
+            }
+        })));
+    }
+
+    @TestFactory
+    @Execution(ExecutionMode.SAME_THREAD)
+    Stream<DynamicTest> sentinelOfRedis() {
+        String program = Servers.redis();
+        Servers.Running watched = Servers.plain(program);
+        Servers.Running sentinel = Servers.sentinel(program, watched.port);
+        Stream<Library> libraries = LIBRARIES.stream();
+        return libraries.flatMap(library -> Scenario.by("sentinel", "plain").map(scenario -> test(library, scenario, () -> {
+            Where beside = Where.port(watched.port);
+            flush(beside);
+            run(library, scenario, Where.sentinel(sentinel.port, "locks"), Beside.to(beside), null);
+        }))).onClose(() -> {
+            sentinel.close();
+            watched.close();
+        });
+    }
+
+    private static Stream<DynamicTest> plain(Library library, String program) {
+        Servers.Running process = Servers.plain(program);
+        Where where = Where.port(process.port);
+        return Scenario.on("plain").map(scenario -> test(library, scenario, () -> {
+            flush(where);
+            run(library, scenario, where, Beside.to(where), null);
+        })).onClose(process::close);
+    }
+
+    static DynamicTest test(Library library, Scenario scenario, org.junit.jupiter.api.function.Executable run) {
+        return DynamicTest.dynamicTest(library + " " + scenario.name(), run);
+    }
+
+    static void run(Library library, Scenario scenario, Where where, Beside server, Runnable restart) {
+        try (server; Library.Client client = library.client(where, scenario.replyTimeout())) {
+            new Runner(client.locks, server, restart).run(scenario.steps());
+        }
+    }
+
+    static void flush(Where where) {
+        try (Beside beside = Beside.to(where)) {
+            beside.ask("FLUSHALL");
+        }
+    }
+
+    private static Connection nodeOfKey(Where where) {
+        Set<HostAndPort> known = Set.of(new HostAndPort(where.host(), where.port()));
+        DefaultJedisClientConfig config = Beside.config(where).build();
+        try (ClusterConnectionProvider found = new ClusterConnectionProvider(known, config)) {
+            return new Connection(found.getNode(JedisClusterCRC16.getSlot("k")), config);
+        }
+    }
+}
