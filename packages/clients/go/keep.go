@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -154,7 +155,14 @@ func (held *Held) keepSession(ctx context.Context) {
 			err = held.locks.extend(ctx, on, held, held.leaseNow())
 			held.beatWithin(beatMax)
 		}
-		if err != nil {
+		var refused *replyError
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && passes(err):
+			// The connection is as it was.
+			_ = sleep(ctx, pauseMin)
+			held.beatWithin(0)
+		default:
 			held.attach(ctx)
 		}
 	}

@@ -208,8 +208,10 @@ export async function keepSession(hold, io) {
         await extend(hold, io);
         hold.next = Math.min(hold.next, now() + BEAT_MAX);
       }
-    } catch {
-      await attach(hold, io);
+    } catch (error) {
+      // A refusal that passes leaves the connection as it is.
+      if (error instanceof ErrorReply && passes(error)) await io.pause(PAUSE_MIN);
+      else await attach(hold, io);
     }
   }
 }

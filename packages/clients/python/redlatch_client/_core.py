@@ -367,8 +367,12 @@ def keep_session(hold: Hold) -> Steps[None]:
             else:
                 yield from extend(hold)
                 hold._next = min(hold._next, monotonic() + BEAT_MAX)
-        except CONNECTION_OR_REPLY:
-            yield from _attach(hold)
+        except CONNECTION_OR_REPLY as error:
+            # A refusal that passes leaves the connection as it is.
+            if isinstance(error, redis_errors.ResponseError) and passes(error):
+                yield Pause(PAUSE_MIN)
+            else:
+                yield from _attach(hold)
 
 
 def _attach(hold: Hold) -> Steps[None]:
