@@ -176,19 +176,35 @@ func (lock *Lock) Do(ctx context.Context, work func(ctx context.Context, held *H
 	if err != nil {
 		return err
 	}
-	defer held.releaseOrWarn(ctx)
+	// Also if work panics.
+	defer func() { _ = held.releaseOrWarn(ctx) }()
 	err = work(held.Context(ctx), held)
 	lost := held.Err()
+	if found := held.releaseOrWarn(ctx); lost == nil {
+		lost = found
+	}
 	if lost != nil && ctx.Err() == nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return lost
 	}
 	return err
 }
 
-func (held *Held) releaseOrWarn(ctx context.Context) {
-	if _, err := held.Release(ctx); err != nil {
-		slog.WarnContext(ctx, "a lock is not released, and ends with its lease", "key", held.Key(), "error", err)
+// releaseOrWarn releases, unless that is done. It returns the loss that only this has found.
+func (held *Held) releaseOrWarn(ctx context.Context) error {
+	held.guard.Lock()
+	isDone := held.isReleased
+	held.guard.Unlock()
+	if isDone {
+		return nil
 	}
+	wasHeld, err := held.Release(ctx)
+	switch {
+	case err != nil:
+		slog.WarnContext(ctx, "a lock is not released, and ends with its lease", "key", held.Key(), "error", err)
+	case !wasHeld:
+		return &LostError{Key: held.Key(), Token: held.Token(), Reason: NotHeld}
+	}
+	return nil
 }
 
 // Renewals at the same time.

@@ -238,6 +238,18 @@ func TestDoTellsThatItsLockWasLost(t *testing.T) {
 	}
 }
 
+func TestALossThatOnlyTheReleaseFindsIsTheErrorOfDo(t *testing.T) {
+	namespace := server.Namespace(t)
+	l := newLocks(t, namespace)
+	err := l.Lock("k", locks.Options{}).Do(context.Background(), func(context.Context, *locks.Held) error {
+		do(t, namespace, "DEL", "k")
+		return nil
+	})
+	if !errors.Is(err, locks.ErrLost) {
+		t.Fatal(err)
+	}
+}
+
 func TestTheErrorOfDoIsThatOfTheWork(t *testing.T) {
 	namespace := server.Namespace(t)
 	l := newLocks(t, namespace)

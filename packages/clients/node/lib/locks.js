@@ -66,9 +66,9 @@ export class Lock {
       // What `held.lost` has aborted has failed because of the loss.
       throw loss && error?.name === "AbortError" ? Object.assign(loss, { cause: error }) : error;
     }
-    const loss = held[END]();
-    await held[RELEASE_OR_WARN]();
-    if (loss) throw loss;
+    const told = held[END]();
+    const found = await held[RELEASE_OR_WARN]();
+    if (told ?? found) throw told ?? found;
     return result;
   }
 
@@ -149,8 +149,9 @@ export class Held {
   }
 
   async [Symbol.asyncDispose]() {
-    const loss = this[END]();
-    await this[RELEASE_OR_WARN]();
+    const told = this[END]();
+    const found = await this[RELEASE_OR_WARN]();
+    const loss = told ?? found;
     if (loss && !this.#isToldOfLoss) throw loss;
   }
 
@@ -159,12 +160,15 @@ export class Held {
     return (this.#loss ??= this.#hold.loss());
   }
 
+  /** Releases, unless that is done. Returns the loss that only this has found. */
   async [RELEASE_OR_WARN]() {
+    if (this.#hold.isReleased) return null;
     try {
-      await this.release();
+      return (await this.release()) ? null : new LockLost(this.key, this.token, "not-held");
     } catch (error) {
       if (!(error instanceof LockError)) throw error;
       warn(`${this.key} is not released, and ends with its lease: ${error.message}`);
+      return null;
     }
   }
 

@@ -189,6 +189,12 @@ describe("with the newest libraries", () => {
     expect(await lock.using(() => 7)).toBe(7);
   });
 
+  isolated("a loss that only the release finds is thrown at the end", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    await expect(locks.lock("k").using((held) => breaks(redlatch, held))).rejects.toThrow(LockLost);
+    await locks.lock("k").using((held) => held.release());
+  });
+
   isolated("the end of `await using` releases, and says that the lock was lost", async ({ redlatch }) => {
     const { locks } = await locksOf(library, whereIs(redlatch));
     const held = await locks.lock("k").acquire();

@@ -22,7 +22,7 @@ from . import _core
 from ._core import Ask, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
 from ._terms import Builder, Key, Terms
-from .errors import LockError
+from .errors import LockError, LockLost
 
 T = TypeVar("T")
 
@@ -188,18 +188,20 @@ class Lock:
         held = mine.pop()
         if not mine:
             del self._entered[task]
-        was_lost = held.lost.is_set()
+        was_lost, is_gone = held.lost.is_set(), False
         is_cancelled_here = held._has_cancelled and await held._is_only_canceller(error)
         is_cancelled_by_others = held._has_cancelled and not is_cancelled_here
         held._task = None
         try:
-            await held.release()
+            is_gone = not held._is_released and not await held.release()
         except LockError as failure:
             logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
         if error is None and is_cancelled_by_others:
             raise asyncio.CancelledError
         if was_lost and (error is None or is_cancelled_here):
             held.raise_if_lost()
+        if is_gone and error is None:
+            raise LockLost(held.key, held.token, "not-held")
 
 
 class Held(Hold):

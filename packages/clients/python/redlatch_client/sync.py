@@ -24,7 +24,7 @@ from . import _core
 from ._core import Ask, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
 from ._terms import Builder, Key, Terms
-from .errors import LockError
+from .errors import LockError, LockLost
 
 T = TypeVar("T")
 
@@ -110,13 +110,15 @@ class Lock:
         held = mine.pop()
         if not mine:
             del self._entered[threading.get_ident()]
-        was_lost = held.lost.is_set()
+        was_lost, is_gone = held.lost.is_set(), False
         try:
-            held.release()
+            is_gone = not held._is_released and not held.release()
         except LockError as failure:
             logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
         if was_lost and error is None:
             held.raise_if_lost()
+        if is_gone and error is None:
+            raise LockLost(held.key, held.token, "not-held")
 
 
 class Held(Hold):

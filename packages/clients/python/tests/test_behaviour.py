@@ -108,6 +108,31 @@ def test_a_block_whose_lock_was_lost_says_so_at_its_end(locks, operator):
     assert lost.value.reason in ("broken", "not-held") and lost.value.token == held.token
 
 
+def test_a_loss_that_only_the_release_finds_is_raised_at_the_end_of_the_block(locks, operator):
+    with pytest.raises(rc.LockLost):
+        with locks.lock("k"):
+            operator.delete("k")
+
+
+def test_a_loss_that_only_the_release_finds_is_raised_at_the_end_of_the_block_of_a_task(namespace, operator):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            with pytest.raises(rc.LockLost):
+                async with locks.lock("k"):
+                    operator.delete("k")
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_block_may_release_its_lock_or_leave_it(locks):
+    with locks.lock("k") as held:
+        assert held.release()
+    with locks.lock("k") as held:
+        held.leave(0.001)
+
+
 def test_the_exception_of_a_block_is_its_own(locks, operator):
     with pytest.raises(KeyError):
         with locks.lock("k") as held:
