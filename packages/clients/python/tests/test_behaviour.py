@@ -130,7 +130,7 @@ def test_a_block_may_release_its_lock_or_leave_it(locks):
     with locks.lock("k") as held:
         assert held.release()
     with locks.lock("k") as held:
-        held.leave(0.001)
+        held.leave(10)
 
 
 def test_the_exception_of_a_block_is_its_own(locks, operator):
