@@ -10,6 +10,7 @@ use hyper::header::{
 use hyper::http::uri::Authority;
 use hyper::{Response, StatusCode};
 use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
+use redlatch_core::state::slot_groups::SlotGroup;
 use serde_json::{Value, json};
 
 use super::responses::{Body, text};
@@ -17,11 +18,7 @@ use super::responses::{Body, text};
 /// The group of slots that is served here, and the leaders of the others; null if there is one group. The host of a page is
 /// null where it is that of this one.
 pub(super) fn groups(cluster: Option<&ClusterFacts>) -> Value {
-    let of_several = |cluster: &&ClusterFacts| cluster.group.as_ref().is_some_and(|group| group.count() > 1);
-    let Some((cluster, group)) = cluster.filter(of_several).and_then(|all| Some((all, all.group.as_ref()?)))
-    else {
-        return Value::Null;
-    };
+    let Some((cluster, group)) = one_of_several(cluster) else { return Value::Null };
     let others = group.leaders().into_iter().filter(|(number, ..)| *number != group.number);
     let others = others.map(|(number, slots, leader)| {
         json!({
@@ -40,18 +37,27 @@ pub(super) fn groups(cluster: Option<&ClusterFacts>) -> Value {
     })
 }
 
+/// A cluster whose slots several groups share out, and its group of this server.
+fn one_of_several(cluster: Option<&ClusterFacts>) -> Option<(&ClusterFacts, &SlotGroup)> {
+    let cluster = cluster?;
+    let group = cluster.group.as_ref().filter(|group| group.count() > 1)?;
+    Some((cluster, group))
+}
+
 /// The leaders of all groups that have a page.
 fn pages(cluster: Option<&ClusterFacts>) -> Vec<ClusterNode> {
-    let group = cluster.and_then(|cluster| cluster.group.as_ref()).filter(|group| group.count() > 1);
-    let leaders = group.map_or_else(Vec::new, |group| group.leaders());
+    let leaders = one_of_several(cluster).map_or_else(Vec::new, |(_, group)| group.leaders());
     leaders.into_iter().map(|(.., leader)| leader).filter(|leader| leader.http_port != 0).collect()
 }
 
 /// The hosts that a page may ask, beside this server: those of all nodes, and the one by which its reader has asked for it.
 /// Groups move between nodes, and each has another port.
 pub(super) fn hosts(cluster: Option<&ClusterFacts>, headers: &HeaderMap) -> Vec<String> {
-    let Some(facts) = cluster.filter(|cluster| !pages(Some(cluster)).is_empty()) else { return Vec::new() };
-    let nodes = facts.others().into_iter().chain(pages(cluster)).map(|node| node.host);
+    let (Some(cluster), pages) = (cluster, pages(cluster)) else { return Vec::new() };
+    if pages.is_empty() {
+        return Vec::new();
+    }
+    let nodes = cluster.others().into_iter().chain(pages).map(|node| node.host);
     let nodes = nodes.chain(asked(headers).map(|asked| asked.host().to_owned()));
     let mut hosts: Vec<String> = nodes.filter(|host| host.bytes().all(is_of_host)).collect();
     hosts.sort_unstable();
@@ -101,8 +107,6 @@ pub(super) fn may_ask() -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    use redlatch_core::state::slot_groups::SlotGroup;
-
     use super::*;
 
     fn node(host: &str, port: u16, http_port: u16) -> ClusterNode {

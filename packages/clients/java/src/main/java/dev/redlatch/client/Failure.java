@@ -27,6 +27,18 @@ final class Failure extends RuntimeException {
         return new Failure(false, text, cause);
     }
 
+    /** The same error. If another node may serve the key by now, {@code refresh} has looked for it. */
+    static RuntimeException refreshed(RuntimeException error, Runnable refresh) {
+        if (error instanceof Failure && ((Failure) error).isOfNode()) {
+            try {
+                refresh.run();
+            } catch (RuntimeException unreachable) {
+                error.addSuppressed(unreachable);
+            }
+        }
+        return error;
+    }
+
     boolean isReply() {
         return isReply;
     }

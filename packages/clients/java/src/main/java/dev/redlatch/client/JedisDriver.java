@@ -192,15 +192,7 @@ final class JedisDriver implements Driver {
     }
 
     private RuntimeException refreshed(RuntimeException error) {
-        RuntimeException failure = failure(error);
-        if (failure instanceof Failure && ((Failure) failure).isOfNode()) {
-            try {
-                connector.refresh();
-            } catch (RuntimeException unreachable) {
-                failure.addSuppressed(unreachable);
-            }
-        }
-        return failure;
+        return Failure.refreshed(failure(error), connector::refresh);
     }
 
     /** What an error of Jedis means. Errors of other kinds stay what they are. */

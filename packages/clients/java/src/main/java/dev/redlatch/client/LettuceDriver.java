@@ -131,15 +131,7 @@ final class LettuceDriver implements Driver {
     }
 
     private RuntimeException refreshed(RuntimeException error) {
-        RuntimeException failure = failure(error);
-        if (failure instanceof Failure && ((Failure) failure).isOfNode()) {
-            try {
-                connector.refresh();
-            } catch (RuntimeException unreachable) {
-                failure.addSuppressed(unreachable);
-            }
-        }
-        return failure;
+        return Failure.refreshed(failure(error), connector::refresh);
     }
 
     /** What an error of Lettuce means. Errors of other kinds stay what they are. */
