@@ -594,7 +594,7 @@ impl World {
             self.crash_as(End::Killed);
             return Job::None;
         }
-        // A file is large enough for a copy after 32 MiB. The copies of a run are of another age.
+        // A file is large enough for a copy after 64 MiB. The copies of a run are of another age.
         if !log.is_copying() && self.mode != Mode::Memory && self.rng.one_in(12) {
             // On a full disk the log goes on in its file.
             let _ = log.begin_copy(now, boot_ms);

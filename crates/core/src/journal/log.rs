@@ -217,9 +217,10 @@ pub const GRACE_MS: u64 = 5_000;
 const LEASES_MS: u64 = 60_000;
 /// How many tokens a horizon reserves.
 const TOKENS: u64 = 1 << 20;
-/// By how many bytes the newest file grows at least before the live keys are copied to the next one. A file that begins with
-/// a larger copy grows by as much as that, so that copies never take more than the changes themselves.
-const GROWTH_BYTES: u64 = 32 << 20;
+/// By how many bytes the newest file grows at least before the live keys are copied to the next one: what Redis has as
+/// auto-aof-rewrite-min-size. A file that begins with a larger copy grows by as much as that, so that copies never take more
+/// than the changes themselves.
+const GROWTH_BYTES: u64 = 64 << 20;
 
 impl Log {
     /// Begins a new file. Nothing is durable before the first [`Log::sync`].
