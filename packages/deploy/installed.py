@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs each file of a release in a fresh place, and uses it once: a server starts, a lock is taken and released.
 
-    packages/deploy/installed.py [--windows-python PYTHON.EXE] [--windows-node NODE.EXE] RELEASE
+    packages/deploy/installed.py [--windows-python PYTHON.EXE] [--windows-node NODE.EXE] [--windows-java JAVA.EXE] RELEASE
 
 RELEASE is the directory that packages/release.py has written. A file for a platform that this machine cannot run is looked at: its
 names, tags, checksums, and the head of its program. Programs for Windows run under Wine, static ones for the other processor under qemu,
@@ -75,6 +75,7 @@ class Windows:
     wine: str | None = None
     python: pathlib.Path | None = None
     node: pathlib.Path | None = None
+    java: pathlib.Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,13 +316,20 @@ def check_jar(file: pathlib.Path, place: Place) -> str:
         assert {"META-INF/MANIFEST.MF", "META-INF/LICENSE-MIT", "META-INF/LICENSE-APACHE"} <= set(jar.namelist())
         check_head(jar.read(program), file.name)
     assert program.split("/")[2] in file.name, program
-    if "linux" not in file.name or not is_here(file.name):
+    by_wine = "windows" in file.name and place.windows.java and place.windows.wine
+    if not by_wine and ("linux" not in file.name or not is_here(file.name)):
         return "looked at: it is for another machine"
     if shutil.which("javac") is None:
         return "skipped: Java is not installed"
     (place.folder / "Lock.java").write_text(LOCK_IN_JAVA)
     classes = place.folder / "classes"
-    run("javac", "-d", classes, "-sourcepath", HERE.parent / "java/src/main/java", place.folder / "Lock.java")
+    sources = HERE.parent / "java/src/main/java"
+    run("javac", "--release", "17", "-d", classes, "-sourcepath", sources, place.folder / "Lock.java")
+    if by_wine:
+        folder, jar, compiled = (run("winepath", "--windows", path).strip() for path in (place.folder, file, classes))
+        java = [place.windows.wine, place.windows.java, f"-Djava.io.tmpdir={folder}"]
+        run(*java, "-cp", f"{compiled};{jar}", "Lock", env=plain_environment())
+        return "used under Wine, by Java for Windows"
     environment = {**plain_environment(), "PATH": os.path.dirname(shutil.which("java"))}
     run("java", "-cp", os.pathsep.join(map(str, [classes, file])), "Lock", env=environment)
     return "used"
@@ -493,9 +501,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--windows-python", type=pathlib.Path, help="Python for Windows, to run under Wine")
     parser.add_argument("--windows-node", type=pathlib.Path, help="Node for Windows, to run under Wine")
+    parser.add_argument("--windows-java", type=pathlib.Path, help="Java for Windows, to run under Wine")
     parser.add_argument("release", type=pathlib.Path, help="what packages/release.py has written")
     options = parser.parse_args()
-    windows = Windows(shutil.which("wine"), options.windows_python, options.windows_node)
+    windows = Windows(shutil.which("wine"), options.windows_python, options.windows_node, options.windows_java)
     check(options.release, windows)
 
 

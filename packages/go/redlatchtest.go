@@ -107,7 +107,8 @@ func Start(with ...Option) (*Server, error) {
 		err = command.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redlatch does not start: %w", err)
+		return nil, fmt.Errorf("redlatch does not start: %w: REDLATCH_BINARY, or the option Binary, must name a program for this "+
+			"system and processor that this user may execute", err)
 	}
 	watchdog := time.AfterFunc(processTimeMax, func() { _ = command.Process.Kill() })
 	line, err := bufio.NewReader(output).ReadBytes('\n')

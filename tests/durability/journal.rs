@@ -234,6 +234,21 @@ fn a_clean_stop_writes_files_again_that_were_removed() {
 }
 
 #[test]
+fn a_clean_stop_ends_a_copy_that_was_begun_for_removed_files() {
+    let directory = Directory::new();
+    let mut server = start(&directory);
+    let keys: String = (0..50_000).map(|number| format!("SET {number} me NX PX 600000\r\n")).collect();
+    assert_eq!(server.ask(&keys).matches("+OK").count(), 50_000);
+    fs::remove_dir_all(directory.path("data")).unwrap();
+    server.wait_for("Files of the journal are gone");
+    server.signal("TERM");
+    assert_eq!(server.end(), Some(0));
+    let server = start(&directory);
+    assert_eq!(server.ask("DBSIZE"), ":50000\r\n");
+    assert_eq!(info(&server, "quarantine_active"), 0);
+}
+
+#[test]
 fn a_server_whose_directory_another_one_has_taken_ends() {
     let directory = Directory::new();
     let mut server = start(&directory);

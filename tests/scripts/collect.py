@@ -37,13 +37,13 @@ NPM = [
 ]
 MAVEN = [
     "org.redisson:redisson:4.7.0",
-    "org.springframework.integration:spring-integration-redis:7.1.0",
+    "org.springframework.integration:spring-integration-redis:7.1.2",
     "net.javacrumbs.shedlock:shedlock-support-redis:7.10.1",
 ]
 GO = [
-    "github.com/go-redsync/redsync/v4@v4.17.0", "github.com/go-redsync/redsync/v4@v4.11.0",
+    "github.com/go-redsync/redsync/v4@v4.18.1", "github.com/go-redsync/redsync/v4@v4.11.0",
     "github.com/bsm/redislock@v0.10.0", "github.com/bsm/redislock@v0.9.4",
-    "github.com/redis/rueidis@v1.0.76",
+    "github.com/redis/rueidis@v1.0.79",
 ]
 # Of Debian 12: Symfony 5.4, Laravel 8.83.
 DEBIAN = ["php-symfony-lock", "php-illuminate-cache", "php-illuminate-redis"]

@@ -145,7 +145,8 @@ impl Keeper {
     fn end(&self, context: &ServerContext) -> io::Result<()> {
         let (log, shared) = (&self.log, context.engine.shared());
         let now = || context.clock().now().lock;
-        if !log.is_in_place() {
+        // A copy that began because files are gone may have been interrupted by the end.
+        if !log.has_all_files() {
             self.tell_of_missing_files();
             let write = || {
                 log.begin_again(now(), boot::millis())?;

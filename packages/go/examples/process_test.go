@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -75,6 +76,23 @@ func TestAStartThatFailsSaysWhy(t *testing.T) {
 	_, err = redlatchtest.Start(redlatchtest.Binary("/nowhere/redlatch"))
 	if err == nil || !strings.Contains(err.Error(), "/nowhere/redlatch") {
 		t.Fatal(err)
+	}
+}
+
+func TestAProgramOfAnotherProcessorIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "größer als redlatch")
+	// An ELF file for 32-bit ARM, and nothing that Windows starts.
+	head := append([]byte("\x7fELF\x01\x01\x01"), make([]byte, 57)...)
+	head[18] = 40
+	for _, mode := range []os.FileMode{0o644, 0o755} {
+		if err := os.WriteFile(file, head, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := redlatchtest.Start(redlatchtest.Binary(file))
+		if err == nil || !strings.Contains(err.Error(), "for this system and processor that this user may execute") {
+			t.Fatal(err)
+		}
+		os.Remove(file)
 	}
 }
 

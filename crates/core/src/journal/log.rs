@@ -571,7 +571,12 @@ impl Log {
 
     /// Whether the next start will find what was written. While live keys are copied, that is not looked at.
     pub fn is_in_place(&self) -> bool {
-        self.is_copying() || self.storage.is_in_place()
+        self.is_copying() || self.has_all_files()
+    }
+
+    /// Whether all files are there that the next start needs: those before the newest one, too, while it has no whole copy.
+    pub fn has_all_files(&self) -> bool {
+        self.storage.is_in_place()
     }
 
     /// Begins the next file where the others are gone. The live keys are to be copied to it.

@@ -16,10 +16,14 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.net.Socket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
 import org.junit.jupiter.api.extension.ExtendWith;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.platform.testkit.engine.EngineTestKit;
 
 /** The process of the server, and what a failed test says. */
@@ -42,10 +46,25 @@ class ProcessTest {
     }
 
     @Test
+    void aProgramOfAnotherProcessorIsRefused(@TempDir Path folder) throws Exception {
+        Path file = folder.resolve("another one");
+        // An ELF file for 32-bit ARM.
+        byte[] head = Arrays.copyOf(new byte[] {0x7f, 'E', 'L', 'F', 1, 1, 1}, 64);
+        head[18] = 40;
+        Files.write(file, head);
+        for (boolean executable : new boolean[] {false, true}) {
+            assertTrue(file.toFile().setExecutable(executable));
+            ProcessBuilder another = another(Parent.class).redirectErrorStream(true);
+            another.environment().put("REDLATCH_BINARY", file.toString());
+            Process process = another.start();
+            String said = new String(process.getInputStream().readAllBytes());
+            assertTrue(process.waitFor() != 0 && said.contains("for this system and processor"), said);
+        }
+    }
+
+    @Test
     void aServerEndsWhenItsParentIsKilled() throws Exception {
-        String java = ProcessHandle.current().info().command().orElseThrow();
-        String path = System.getProperty("java.class.path");
-        Process parent = new ProcessBuilder(java, "-cp", path, Parent.class.getName()).start();
+        Process parent = another(Parent.class).start();
         int port = Integer.parseInt(new BufferedReader(new InputStreamReader(parent.getInputStream())).readLine());
         assertTrue(accepts(port));
         parent.destroyForcibly().waitFor();
@@ -82,6 +101,12 @@ class ProcessTest {
             redlatch.call("SET", "lock:shown", "worker");
             throw new AssertionError("on purpose");
         }
+    }
+
+    /** The main method of a class in a process of its own. */
+    private static ProcessBuilder another(Class<?> main) {
+        String java = ProcessHandle.current().info().command().orElseThrow();
+        return new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"), main.getName());
     }
 
     /** Starts a server, and waits. */

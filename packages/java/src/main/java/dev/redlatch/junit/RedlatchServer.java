@@ -64,10 +64,11 @@ public final class RedlatchServer implements AutoCloseable {
         try {
             process = new ProcessBuilder(command).start();
         } catch (IOException failure) {
-            throw new UncheckedIOException("redlatch does not start: " + failure.getMessage(), failure);
+            throw new UncheckedIOException("redlatch does not start: " + failure.getMessage() + ": REDLATCH_BINARY must name a"
+                    + " program that this user may execute, for this system and processor", failure);
         }
         try {
-            return new RedlatchServer(process, binary, readiness(process));
+            return new RedlatchServer(process, binary, readiness(process, binary));
         } catch (RuntimeException failure) {
             process.destroyForcibly();
             throw failure;
@@ -182,7 +183,7 @@ public final class RedlatchServer implements AutoCloseable {
     }
 
     /** The line of JSON that the server prints once it accepts connections. */
-    private static String readiness(Process process) {
+    private static String readiness(Process process, String binary) {
         CompletableFuture<String> line = CompletableFuture.supplyAsync(() -> {
             try {
                 return new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8)).readLine();
@@ -196,7 +197,9 @@ public final class RedlatchServer implements AutoCloseable {
             return ready;
         }
         String complaint = ready == null ? text(process.getErrorStream()).trim() : ready;
-        throw new IllegalStateException("redlatch does not start: " + complaint);
+        // Java hands a file that the system cannot execute to a shell, which complains in its own words.
+        throw new IllegalStateException("redlatch does not start: " + complaint + " (" + binary
+                + "; REDLATCH_BINARY names another program, for this system and processor)");
     }
 
     private static String text(InputStream stream) {
