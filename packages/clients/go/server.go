@@ -191,6 +191,7 @@ func (server *server) extend(ctx context.Context, on channel, held *Held, lease 
 	if !held.terms.isSession {
 		words = []any{"LEASE", lease.Milliseconds()}
 	}
+	words = append(words, "TOKEN", held.token)
 	for _, key := range held.terms.keys {
 		isHeld, err := false, error(nil)
 		if held.isPlain {

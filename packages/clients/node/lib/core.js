@@ -159,7 +159,7 @@ async function extendKey(hold, key, lease, io) {
 
 /** Like `extend`, for a caller that waits for it. */
 export async function extendNow(hold, io, lease) {
-  if (hold.terms.isSession) throw new TypeError("a session has no lease: it ends with its connection");
+  mustHaveLease(hold);
   const patience = new Patience(now());
   for (;;) {
     if (hold.isReleased) throw new LockLost(hold.key, hold.token, "released");
@@ -173,6 +173,10 @@ export async function extendNow(hold, io, lease) {
   }
 }
 
+function mustHaveLease(hold) {
+  if (hold.terms.isSession) throw new TypeError("a session has no lease: it ends with its connection");
+}
+
 function throwIfLost(hold) {
   const loss = hold.loss();
   if (loss) throw loss;
@@ -180,6 +184,7 @@ function throwIfLost(hold) {
 
 /** Leaves the lock held for so long; it is renewed no more. */
 export async function leave(hold, io, rest) {
+  mustHaveLease(hold);
   hold.renews = false;
   hold.next = Infinity;
   await extendNow(hold, io, rest);
