@@ -413,7 +413,7 @@ fn a_user_of_some_keys_holds_those_locks_and_sees_no_others() {
         .start_blocking()
         .unwrap();
     let [default, worker, _] = LOGINS.map(basic);
-    let status = |path: &str, headers: &str, body: &Value| post(&server, path, headers, &body.to_string()).status;
+    let status = |path: &str, login: &str, body: &Value| post(&server, path, login, &body.to_string()).status;
     let (own, other) = ("/api/locks/worker:a", "/api/locks/lock:a");
     assert_eq!(status(own, &worker, &take("me")), 200);
     assert_eq!(status(own, &worker, &release("me")), 200);

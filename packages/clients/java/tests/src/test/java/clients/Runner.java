@@ -76,7 +76,7 @@ final class Runner {
             case "take" -> take(what.getAsString(), step);
             case "begin" -> begin(what.getAsString(), step);
             case "granted" -> granted(what.getAsString());
-            case "release" -> attempt(step, () -> assertEquals(step.get("gives").getAsBoolean(), held(what).release()));
+            case "release" -> attempt(step, () -> release(held(what), step));
             case "extend" -> attempt(step, () -> extend(held(what), step));
             case "leave" -> attempt(step, () -> held(what).leave(seconds(step.get("rest"))));
             case "holds" -> holds(held(what));
@@ -144,6 +144,11 @@ final class Runner {
             return;
         }
         assertTrue(wanted.isEmpty(), "it has not failed");
+    }
+
+    private static void release(Held held, JsonObject step) {
+        boolean wasHeld = held.release();
+        assertEquals(step.get("gives").getAsBoolean(), wasHeld);
     }
 
     private static void extend(Held held, JsonObject step) {
