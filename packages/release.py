@@ -15,8 +15,9 @@ already, each for the platform that its head names; --features then says with wh
 --jar      the jar with the program of each platform, for Maven, beside that of packages/java. That for Linux has the static program.
 --deb, --rpm, --image
            of static programs: packages with the units for systemd; the image as an OCI layout, for all processors in one file.
---sdist, --chart, --clients
-           of the sources alone, the last one the wheel of the lock client for Python: without --target and --binary no program is built for them.
+--sdist, --chart, --clients [LANGUAGE ...]
+           of the sources alone, the last one the lock clients: a wheel, a package for npm, a zip with the modules for Go, jars for Maven.
+           Without --target and --binary no program is built for them.
 --homebrew, --scoop
            name archives in the folder by checksum and by URL, below --url.
 --all      whatever fits the platforms.
@@ -34,7 +35,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from release import archive, build, downloads, image, linux, maven, npm, program, sbom, wheel
+from release import archive, build, downloads, golang, image, linux, maven, npm, program, sbom, wheel
 from release.common import ROOT, Failure, Release, begin, output
 from release.program import Program
 from release.targets import machine_here, target_of
@@ -43,6 +44,7 @@ OF_A_PROGRAM = ["npm", "wheel", "jar"]
 OF_A_STATIC_PROGRAM = ["deb", "rpm", "image"]
 OF_THE_SOURCES = ["sdist", "chart", "clients"]
 OF_ARCHIVES = ["homebrew", "scoop"]
+CLIENTS = {"python": wheel.pack_client, "node": npm.pack_client, "go": golang.pack_client, "java": maven.pack_client}
 KINDS = [*OF_A_PROGRAM, *OF_A_STATIC_PROGRAM, *OF_THE_SOURCES, *OF_ARCHIVES]
 
 
@@ -80,7 +82,8 @@ def chosen(options: argparse.Namespace) -> list[str]:
     """The kinds to make. Those that need an address are part of --all if there is one."""
     if options.all:
         return [kind for kind in KINDS if options.url or kind not in OF_ARCHIVES]
-    kinds = [kind for kind in KINDS if getattr(options, kind)]
+    # --clients alone has an empty list.
+    kinds = [kind for kind in KINDS if getattr(options, kind) not in (None, False)]
     if set(kinds) & set(OF_ARCHIVES):
         downloads.check_url(options.url or "")
     return kinds
@@ -134,7 +137,8 @@ def pack_others(release: Release, options: argparse.Namespace, kinds: list[str],
     if "sdist" in kinds:
         files.append(wheel.pack_sdist(release))
     if "clients" in kinds:
-        files.append(wheel.pack_client(release))
+        for language in options.clients or CLIENTS:
+            files += CLIENTS[language](release)
     if "chart" in kinds:
         files.append(downloads.pack_chart(release))
     for kind, write in {"homebrew": downloads.pack_formula, "scoop": downloads.pack_scoop}.items():
@@ -197,7 +201,8 @@ def main() -> int:
     parser.add_argument("--url", help="https address of the folder that the archives will be in")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target/releases", help="where the files go")
     for kind in ["all", *KINDS]:
-        parser.add_argument(f"--{kind}", action="store_true")
+        several = {"nargs": "*", "choices": CLIENTS, "metavar": "LANGUAGE"}
+        parser.add_argument(f"--{kind}", **(several if kind == "clients" else {"action": "store_true"}))
     options = parser.parse_args()
     try:
         for file in release_all(options):

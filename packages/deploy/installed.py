@@ -6,7 +6,8 @@
 RELEASE is the directory that packages/release.py has written. A file for a platform that this machine cannot run is looked at: its
 names, tags, checksums, and the head of its program. Programs for Windows run under Wine, static ones for the other processor under qemu,
 if they are here. Wine before 9 lacks bcryptprimitives.dll: .ci/run puts one into its system32. Every path has spaces and letters
-beyond ASCII. Needs no more than Python; what it installs with (pip, npm, dpkg, rpm, ruby, javac) may be missing, and is told then.
+beyond ASCII. Needs no more than Python; what it installs with (pip, npm, go, dpkg, rpm, ruby, javac, mvn) may be missing, and is told then.
+Lock clients are installed with the client libraries, which come from the registries of packages.
 """
 
 import argparse
@@ -52,6 +53,71 @@ class Lock {
             Object released = server.call("LOCK.RELEASE", "check:lock", "check");
             if (granted == null || !released.equals(1L)) {
                 throw new IllegalStateException(granted + ", " + released);
+            }
+        }
+    }
+}
+"""
+# What the lock clients do, each given the port of a server.
+CLIENT_IN_PYTHON = """
+import sys, redis
+from redlatch_client import Locks
+locks = Locks(redis.Redis(port=int(sys.argv[1])))
+with locks.lock("check:lock") as held:
+    assert held.token == 1 and locks.locked_by("check:lock") is not None
+locks.close()
+"""
+CLIENT_IN_NODE = """
+import { Redis } from "ioredis";
+import { Locks } from "redlatch-client";
+const client = new Redis({ port: Number(process.argv[2]) });
+const locks = new Locks(client);
+const held = await locks.lock("check:lock").acquire();
+const holder = await locks.lockedBy("check:lock");
+if (held.token !== 1 || holder === null || !(await held.release())) throw new Error(`${held.token}, ${holder}`);
+await locks.close();
+client.disconnect();
+"""
+CLIENT_IN_GO = """
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+	"redlatch.dev/locks"
+	_ "redlatch.dev/locks/gocronlocks"
+)
+
+func main() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Args[1]})
+	l := locks.New(client)
+	held, err := l.Lock("check:lock", locks.Options{}).Acquire(ctx)
+	if err == nil {
+		_, err = held.Release(ctx)
+	}
+	if err != nil || held.Token() != 1 {
+		fmt.Println(held, err)
+		os.Exit(1)
+	}
+	l.Close()
+}
+"""
+CLIENT_IN_JAVA = """
+import dev.redlatch.client.Held;
+import dev.redlatch.client.JedisLocks;
+import dev.redlatch.client.Locks;
+import redis.clients.jedis.JedisPooled;
+
+class Lock {
+    public static void main(String[] port) throws Exception {
+        try (JedisPooled client = new JedisPooled("127.0.0.1", Integer.parseInt(port[0]));
+                Locks locks = JedisLocks.over(client); Held held = locks.lock("check:lock").acquire()) {
+            if (held.token().getAsLong() != 1 || locks.lockedBy("check:lock").isEmpty()) {
+                throw new IllegalStateException(held.token().toString());
             }
         }
     }
@@ -105,8 +171,9 @@ def refused(words: str, *command: str | pathlib.Path, cwd: pathlib.Path | None =
     assert done.returncode != 0 and words in said, f"{' '.join(map(str, command))}: {said}"
 
 
-def use(*command: str | pathlib.Path, env: dict[str, str] | None = None) -> None:
-    """Starts the server on a free port, takes a lock and releases it, and ends the server."""
+@contextlib.contextmanager
+def serving(*command: str | pathlib.Path, env: dict[str, str] | None = None) -> Iterator[int]:
+    """Starts the server on a free port, which is returned, and ends it."""
     words = [*command, "--port", "auto", "--ready-json"]
     with tempfile.TemporaryFile("w+") as errors:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
@@ -118,13 +185,31 @@ def use(*command: str | pathlib.Path, env: dict[str, str] | None = None) -> None
                 process.wait()
                 errors.seek(0)
                 raise AssertionError(f"{command} does not start: {line}{errors.read()}")
-            connection = cluster.Connection(json.loads(line)["port"])
-            assert connection.ask("LOCK.ACQUIRE", "check:lock", "check", "LEASE", 30_000) is not None, command
-            assert connection.ask("LOCK.RELEASE", "check:lock", "check") == 1, command
+            yield json.loads(line)["port"]
         finally:
             process.terminate()
             process.wait()
             process.stdout.close()
+
+
+def use(*command: str | pathlib.Path, env: dict[str, str] | None = None) -> None:
+    """A server takes a lock and releases it."""
+    with serving(*command, env=env) as port:
+        connection = cluster.Connection(port)
+        assert connection.ask("LOCK.ACQUIRE", "check:lock", "check", "LEASE", 30_000) is not None, command
+        assert connection.ask("LOCK.RELEASE", "check:lock", "check") == 1, command
+
+
+def use_client(place: Place, *command: str | pathlib.Path, env: dict[str, str] | None = None) -> str:
+    """A program of a lock client, which is given the port of a server of this release, takes a lock."""
+    archive = next((file for file in place.release.glob("redlatch-*.tar.gz") if "linux" in file.name and is_here(file.name)), None)
+    if archive is None:
+        return "installed, not used: the release has no program for this machine"
+    shutil.unpack_archive(archive, place.folder / "server", filter="data")
+    (program,) = place.folder.glob("server/*/redlatch")
+    with serving(program) as port:
+        run(*command, str(port), cwd=place.folder, env=env)
+    return "used"
 
 
 def is_here(name: str, system: str = "linux") -> bool:
@@ -221,15 +306,52 @@ def check_wheel(file: pathlib.Path, place: Place) -> str:
     return "used"
 
 
-def check_client(file: pathlib.Path, place: Place) -> str:
-    """The wheel of the client: pip installs it without redis-py, which may not be here, and finds that it is missing."""
+def check_client_for_python(file: pathlib.Path, place: Place) -> str:
+    """The wheel of the client: pip installs it with redis-py."""
     check_record(file)
     environment = place.folder / "venv"
     run(sys.executable, "-m", "venv", environment)
-    pip = [environment / "bin/python", "-m", "pip", "--disable-pip-version-check"]
-    run(*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir", file)
-    refused("requires redis, which is not installed", *pip, "check")
-    return "installed; packages/clients/python/check.sh uses it"
+    run(environment / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", file)
+    return use_client(place, environment / "bin/python", "-c", CLIENT_IN_PYTHON, env=plain_environment())
+
+
+def check_client_for_node(file: pathlib.Path, place: Place) -> str:
+    if shutil.which("npm") is None:
+        return "skipped: Node is not installed"
+    project = place.folder / "project"
+    run(*npm_install(project, file, pathlib.Path("ioredis")), cwd=project)
+    (project / "lock.js").write_text(CLIENT_IN_NODE)
+    return use_client(place, "node", project / "lock.js", env=plain_environment())
+
+
+def check_client_for_go(file: pathlib.Path, place: Place) -> str:
+    """The modules: unpacked, the folder is a module proxy. The module cache is a fresh one, too."""
+    if shutil.which("go") is None:
+        return "skipped: Go is not installed"
+    shutil.unpack_archive(file, place.folder / "proxy")
+    project = place.folder / "project"
+    project.mkdir()
+    (project / "go.mod").write_text("module check\n")
+    (project / "main.go").write_text(CLIENT_IN_GO)
+    proxy = f"{(place.folder / 'proxy').as_uri()},{run('go', 'env', 'GOPROXY').strip()}"
+    fresh = {"GOPROXY": proxy, "GONOSUMDB": "redlatch.dev/*", "GOMODCACHE": str(place.folder / "modules"), "GOFLAGS": "-modcacherw"}
+    environment = {**plain_environment(), **fresh}
+    version = f"v{file.stem.split('-')[2]}"
+    run("go", "get", f"redlatch.dev/locks@{version}", f"redlatch.dev/locks/gocronlocks@{version}", cwd=project, env=environment)
+    run("go", "build", "-o", place.folder / "lock", ".", cwd=project, env=environment)
+    return use_client(place, place.folder / "lock", env=environment)
+
+
+def check_client_for_java(file: pathlib.Path, place: Place) -> str:
+    """The jar, with the libraries that its POM names."""
+    if shutil.which("mvn") is None:
+        return "skipped: Maven is not installed"
+    libraries = place.folder / "libraries"
+    words = ["dependency:build-classpath", f"-Dmdep.outputFile={libraries}"]
+    run("mvn", "--batch-mode", "--quiet", "--file", file.with_suffix(".pom"), *words, cwd=place.folder)
+    (place.folder / "Lock.java").write_text(CLIENT_IN_JAVA)
+    path = os.pathsep.join([str(file), libraries.read_text()])
+    return use_client(place, "java", "-cp", path, place.folder / "Lock.java", env=plain_environment())
 
 
 def check_wheel_for_windows(file: pathlib.Path, place: Place) -> str:
@@ -452,7 +574,7 @@ def check_scoop(file: pathlib.Path, place: Place) -> str:
 
 
 def check_elsewhere(_file: pathlib.Path, _place: Place) -> str:
-    return "see packages/deploy/check.py"
+    return "see packages/deploy/check.py, or the check of the file that it belongs to"
 
 
 # The first pattern that fits has the check.
@@ -463,8 +585,13 @@ CHECKS: list[tuple[str, Callable[[pathlib.Path, Place], str]]] = [
     ("redlatch-*-image.tar", check_image),
     ("redlatch-[0-9.]*-*.tar.gz", check_archive),
     ("redlatch-*.tar.gz", check_sdist),
+    ("redlatch-go-*.zip", check_client_for_go),
     ("redlatch-*.zip", check_archive),
-    ("redlatch_client-*-py3-none-any.whl", check_client),
+    ("redlatch_client-*-py3-none-any.whl", check_client_for_python),
+    ("redlatch-client-*.tgz", check_client_for_node),
+    ("redlatch-client-*-sources.jar", check_elsewhere),
+    ("redlatch-client-*.pom", check_elsewhere),
+    ("redlatch-client-*.jar", check_client_for_java),
     ("redlatch-*.whl", check_wheel),
     ("redlatch-[0-9]*.tgz", check_main_package),
     ("redlatch-*.tgz", check_npm),

@@ -59,3 +59,9 @@ def begin(out: pathlib.Path) -> Release:
     if given is not None and not given.isdecimal():
         raise Failure(f"SOURCE_DATE_EPOCH is '{given}': it must be a number of seconds since 1970")
     return Release(version, int(given or output("git", "log", "-1", "--format=%ct")), out)
+
+
+def check_version(release: Release, file: pathlib.Path, found: str) -> None:
+    """A package has the version of the release."""
+    if found != release.version:
+        raise Failure(f"{file} is of version {found}, not {release.version}")

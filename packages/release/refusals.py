@@ -18,8 +18,8 @@ import unittest
 PACKAGES = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGES))
 
-from release import program, wheel  # noqa: E402
-from release.common import Failure  # noqa: E402
+from release import golang, maven, npm, program, wheel  # noqa: E402
+from release.common import Failure, Release  # noqa: E402
 
 PROGRAM = pathlib.Path()
 X86, ARM = 62, 183
@@ -181,6 +181,22 @@ class Refusals(unittest.TestCase):
         self.assertNotIn("chart", (self.out / "SHA256SUMS").read_text())
         self.assertEqual(self.release("--chart").returncode, 0)
         self.assertEqual({file.name: file.read_bytes() for file in self.out.iterdir()}, made)
+
+    def test_the_same_lock_clients_each_time(self) -> None:
+        made = []
+        for _ in range(2):
+            self.assertEqual(self.release("--clients").returncode, 0)
+            made.append({file.name: file.read_bytes() for file in self.out.iterdir()})
+            shutil.rmtree(self.out)
+        # A wheel, a package, modules, two jars and their POM; the checksums.
+        self.assertEqual(len(made[0]), 7, list(made[0]))
+        self.assertEqual(*made)
+
+    def test_a_lock_client_of_another_version(self) -> None:
+        release = Release("9.9.9", 0, self.out)
+        for pack in [wheel.pack_client, npm.pack_client, golang.pack_client, maven.pack_client]:
+            with self.assertRaisesRegex(Failure, "is of version .*, not 9.9.9"):
+                pack(release)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import tomllib
 import zipfile
 
 from .archive import LEVEL, gzipped, tar_of, zip_entry
-from .common import LICENCES, ROOT, Failure, Release, output
+from .common import LICENCES, ROOT, Failure, Release, check_version, output
 from .program import Program
 
 PACKAGE = ROOT / "packages/python"
@@ -113,10 +113,9 @@ def pack(release: Release, program: Program, bill: str) -> pathlib.Path:
     return write(release, "redlatch", ".".join(tags(program)), contents(release, program, bill))
 
 
-def pack_client(release: Release) -> pathlib.Path:
-    """Writes the wheel of the client for Python: its sources, for any platform."""
-    if project(CLIENT)["version"] != release.version:
-        raise Failure(f"{CLIENT}/pyproject.toml is not version {release.version}")
+def pack_client(release: Release) -> list[pathlib.Path]:
+    """Writes the wheel of the lock client: its sources, for any platform."""
+    check_version(release, CLIENT / "pyproject.toml", project(CLIENT)["version"])
     about = f"redlatch_client-{release.version}.dist-info"
     module = CLIENT / "redlatch_client"
     files = {f"{module.name}/{file.relative_to(module).as_posix()}": file.read_bytes() for file in module_files(module)}
@@ -124,7 +123,7 @@ def pack_client(release: Release) -> pathlib.Path:
     files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: redlatch\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     for name in LICENCES:
         files[f"{about}/licenses/{name}"] = (ROOT / name).read_bytes()
-    return write(release, "redlatch_client", "any", files)
+    return [write(release, "redlatch_client", "any", files)]
 
 
 def write(release: Release, name: str, platform: str, files: dict[str, bytes]) -> pathlib.Path:

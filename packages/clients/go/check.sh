@@ -13,7 +13,6 @@ REDLATCH_BINARY="$(realpath "${REDLATCH_BINARY:?names the program}")"
 export REDLATCH_BINARY
 work="$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../../../target}")/ci/go-client"
 cd "$(dirname "$0")"
-here="$PWD"
 
 case "${1:-all}" in
     all) chosen=(-skip '^TestNodes$') ;;
@@ -29,31 +28,14 @@ unformatted="$(gofmt -l .)"
 go vet ./...
 (cd gocronlocks && go vet ./...)
 
-# publish MODULE FOLDER: into the proxy. The version is that of the text, so that no cache has another one.
-publish() {
-    python3 - "$work/proxy" "$1" "$2" "$version" "$here" <<'END'
-import json, pathlib, sys, zipfile
-proxy, module, folder, version, client = sys.argv[1:]
-root, out = pathlib.Path(folder), pathlib.Path(proxy, module, "@v")
-out.mkdir(parents=True)
-# A replaced module is published with what it requires.
-text = (root / "go.mod").read_text()
-text = text.replace("redlatch.dev/locks v0.1.0", f"redlatch.dev/locks {version}")
-lines = [line for line in text.splitlines() if not line.startswith("replace ")]
-mod = "\n".join(lines) + "\n"
-(out / f"{version}.mod").write_text(mod)
-(out / f"{version}.info").write_text(json.dumps({"Version": version}))
-files = [*root.glob("*.go"), *root.glob("examples/*.go"), *root.glob("go.sum"), *root.glob("README.md")]
-with zipfile.ZipFile(out / f"{version}.zip", "w", zipfile.ZIP_DEFLATED) as packed:
-    packed.writestr(f"{module}@{version}/go.mod", mod)
-    for file in [*files, *pathlib.Path(client).glob("LICENSE-*")]:
-        packed.writestr(f"{module}@{version}/{file.relative_to(root) if file in files else file.name}", file.read_bytes())
-END
-}
+# The modules of a release. The version is that of their text, so that no cache has another one.
 texts=(go.mod ./*.go examples/*.go gocronlocks/go.mod gocronlocks/*.go gocronlocks/examples/*.go)
 version="v0.1.0-check.$(cat "${texts[@]}" | sha256sum | cut -c1-12)"
-publish redlatch.dev/locks "$here"
-publish redlatch.dev/locks/gocronlocks "$here/gocronlocks"
+PYTHONPATH=../.. python3 - "$work/proxy" "$version" <<'END'
+import pathlib, sys
+from release import golang
+golang.write_proxy(pathlib.Path(sys.argv[1]), sys.argv[2], seconds=0)
+END
 
 cp -r tests "$work/tests"
 testing="$(realpath ../../go)"

@@ -128,11 +128,8 @@ func (held *Held) Context(parent context.Context) context.Context {
 // Extend starts the lease anew, with another length from now on unless it is 0. Errors are [*LostError],
 // [ErrUnreachable], [ErrRefused], [ErrInvalid] for a session, which has no lease, and those of ctx.
 func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
-	if held.terms.isSession {
-		return invalid("a session has no lease: it ends with its connection")
-	}
-	if lease != 0 && (lease < time.Millisecond || lease > leaseMax) {
-		return invalid("lease: %v, 1 ms to ten years", lease)
+	if err := held.mayLast(lease); err != nil {
+		return err
 	}
 	select {
 	case held.extending <- struct{}{}:
@@ -159,12 +156,27 @@ func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
 	}
 }
 
+// mayLast refuses what is no new length of its lease; 0 is the one that it has.
+func (held *Held) mayLast(lease time.Duration) error {
+	if held.terms.isSession {
+		return invalid("a session has no lease: it ends with its connection")
+	}
+	if lease != 0 && (lease < time.Millisecond || lease > leaseMax) {
+		return invalid("lease: %v, 1 ms to ten years", lease)
+	}
+	return nil
+}
+
 // Leave leaves the lock held for so long, 1 ms at least, and renews it no more. Errors are those of [Held.Extend].
 func (held *Held) Leave(ctx context.Context, rest time.Duration) error {
+	rest = max(rest, time.Millisecond)
+	if err := held.mayLast(rest); err != nil {
+		return err
+	}
 	held.guard.Lock()
 	held.renews, held.next = false, moment{}
 	held.guard.Unlock()
-	if err := held.Extend(ctx, max(rest, time.Millisecond)); err != nil {
+	if err := held.Extend(ctx, rest); err != nil {
 		return err
 	}
 	held.guard.Lock()
@@ -193,10 +205,19 @@ func (held *Held) Release(ctx context.Context) (bool, error) {
 	if err != nil {
 		held.isReleased = false
 		held.endSession()
+		held.keepUnreleased()
 		return false, err
 	}
 	held.finish(nil)
 	return wasHeld, nil
+}
+
+// keepUnreleased has its loss told, and renews it no more. The caller has the guard.
+func (held *Held) keepUnreleased() {
+	if !held.isOverNow() {
+		held.locks.keep(held)
+		held.timer.Reset(held.wakesIn())
+	}
 }
 
 // whyLost is nil while the lock is held. The caller has the guard.

@@ -93,7 +93,7 @@ func holderOf(reply any) *Holder {
 		Holders: len(holders),
 		Permits: number(first["permits"], 1),
 		Waiters: number(lock["waiters"], -1),
-		Address: text(fieldsOf(first["client"])["addr"]),
+		Address: text(field(first["client"], "addr")),
 	}
 	if since, isTold := first["since"].(int64); isTold {
 		holder.Since = time.UnixMilli(since)
@@ -130,6 +130,21 @@ func fieldsOf(reply any) map[string]any {
 		}
 	}
 	return fields
+}
+
+// field is one value of a map; nil if there is none.
+func field(reply any, name string) any {
+	switch reply := reply.(type) {
+	case map[any]any:
+		return reply[name]
+	case []any:
+		for index := 0; index+1 < len(reply); index += 2 {
+			if reply[index] == name {
+				return reply[index+1]
+			}
+		}
+	}
+	return nil
 }
 
 func textsOf(reply any) map[string]string {

@@ -38,7 +38,8 @@ func (held *Held) isOverNow() bool { return held.isReleased || held.whyLost() !=
 
 // renew is one renewal. One that fails is tried again until the deadline.
 func (held *Held) renew(ctx context.Context) {
-	for _, slot := range []chan struct{}{held.locks.renewals, held.extending} {
+	// Its own turn first: who extends it may take long, and holds up no others.
+	for _, slot := range []chan struct{}{held.extending, held.locks.renewals} {
 		select {
 		case slot <- struct{}{}:
 			defer func() { <-slot }()

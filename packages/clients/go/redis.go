@@ -198,7 +198,7 @@ func (node *node) takeLine() *line {
 	for len(node.idle) > 0 {
 		last := node.idle[len(node.idle)-1]
 		node.idle = node.idle[:len(node.idle)-1]
-		if last.expires.Stop() {
+		if last.expires.Stop() && !last.isClosed() {
 			return last
 		}
 	}

@@ -96,17 +96,16 @@ func (server *server) acquireNatively(ctx context.Context, on channel, asked *te
 		if err != nil {
 			return nil, err
 		}
-		answer := fieldsOf(reply)
-		if token := number(answer["token"], 0); token != 0 {
+		if token := number(field(reply, "token"), 0); token != 0 {
 			// The lease began when the wait had ended.
-			begun := sent.Add(millis(max(number(answer["waited"], 0)-1, 0)))
+			begun := sent.Add(millis(max(number(field(reply, "waited"), 0)-1, 0)))
 			if now := time.Now(); begun.After(now) {
 				begun = now
 			}
 			return &grant{token: token, begun: begun}, nil
 		}
 		if wait < waitMax {
-			return nil, server.heldBy(ctx, asked.keys, fieldsOf(answer["refused"]))
+			return nil, server.heldBy(ctx, asked.keys, fieldsOf(field(reply, "refused")))
 		}
 	}
 }
@@ -120,7 +119,7 @@ func (server *server) reentered(ctx context.Context, asked *terms) (*grant, erro
 	sent := time.Now()
 	key := asked.keys[0]
 	reply, err := server.ask(ctx, key, answerMax, "LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds())
-	token := number(fieldsOf(reply)["token"], 0)
+	token := number(field(reply, "token"), 0)
 	if err != nil || token == 0 {
 		return nil, err
 	}
@@ -130,7 +129,7 @@ func (server *server) reentered(ctx context.Context, asked *terms) (*grant, erro
 // permitsOf is how often the owner holds the lock.
 func (server *server) permitsOf(ctx context.Context, asked *terms) (int64, error) {
 	reply, err := server.ask(ctx, asked.keys[0], answerMax, "LOCK.WHO", asked.keys[0])
-	holders, _ := fieldsOf(reply)["holders"].([]any)
+	holders, _ := field(reply, "holders").([]any)
 	count := int64(0)
 	for _, each := range holders {
 		if holder := fieldsOf(each); text(holder["owner"]) == asked.owner {
@@ -192,6 +191,7 @@ func (server *server) extend(ctx context.Context, on channel, held *Held, lease 
 	if !held.terms.isSession {
 		words = []any{"LEASE", lease.Milliseconds()}
 	}
+	words = append(words, "TOKEN", held.token)
 	for _, key := range held.terms.keys {
 		isHeld, err := false, error(nil)
 		if held.isPlain {
@@ -201,7 +201,7 @@ func (server *server) extend(ctx context.Context, on channel, held *Held, lease 
 			limit := min(answerMax, held.leaseNow()/6)
 			reply, err = on.ask(ctx, key, limit, append([]any{"LOCK.EXTEND", key, held.terms.owner}, words...)...)
 			// The owner may hold it anew.
-			isHeld = number(fieldsOf(reply)["token"], 0) == held.token
+			isHeld = number(field(reply, "token"), 0) == held.token
 		}
 		if err != nil {
 			return err

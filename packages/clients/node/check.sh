@@ -24,14 +24,13 @@ if [ -z "$program" ]; then
     program="$CARGO_TARGET_DIR/debug/redlatch"
 fi
 
-# What `npm publish` would take, with the licences, which are those of the repository; and the test package, without a
-# program.
+# The package of a release; and the test package, without a program.
 rm -rf "$SHOP/stage" "$SHOP/packages"
-mkdir -p "$SHOP/stage/client" "$SHOP/stage/test" "$SHOP/packages" "$PROJECT"
-cp -r package.json README.md index.js index.d.ts lib ../../../LICENSE-* "$SHOP/stage/client"
-cp -r "$TEST_PACKAGE"/{package.json,README.md,lib,{index,vitest,vitest-test}.{js,d.ts}} "$SHOP/stage/test"
-(cd "$SHOP/stage/test" && npm pkg delete optionalDependencies)
-(cd "$SHOP/packages" && npm pack --silent ../stage/client ../stage/test >/dev/null)
+mkdir -p "$SHOP/stage" "$SHOP/packages" "$PROJECT"
+../../release.py --clients node --out "$SHOP/packages"
+cp -r "$TEST_PACKAGE"/{package.json,README.md,lib,{index,vitest,vitest-test}.{js,d.ts}} "$SHOP/stage"
+(cd "$SHOP/stage" && npm pkg delete optionalDependencies)
+(cd "$SHOP/packages" && npm pack --silent ../stage >/dev/null)
 
 # The dependencies stay between runs; what is tested is new each time.
 find "$PROJECT" -mindepth 1 -maxdepth 1 ! -name node_modules ! -name package-lock.json -exec rm -rf {} +

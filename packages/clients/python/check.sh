@@ -24,7 +24,7 @@ fi
 "$PYTHON" -m pip install --quiet --requirement tests/requirements.txt
 
 rm -rf "$SHOP/wheels"
-../../release.py --clients --out "$SHOP/wheels"
+../../release.py --clients python --out "$SHOP/wheels"
 "$PYTHON" -m pip install --quiet --no-deps --force-reinstall "$SHOP"/wheels/redlatch_client-*.whl
 "$PYTHON" -m mypy --cache-dir "$SHOP/mypy" redlatch_client
 

@@ -28,6 +28,8 @@ use super::refusal::Refusal;
 pub(super) enum Access {
     /// Clients that have authenticated, if the server asks for it, where `http-admin` allows changes.
     Admin,
+    /// Users of the ACL, where `http-admin` allows changes. The engine checks what their user may do.
+    Holder,
     Open,
     /// Clients that have authenticated, if the server asks for it.
     Reader,
@@ -78,7 +80,7 @@ pub(super) fn check_access<B>(
     if access == Access::Open {
         return Ok(Bytes::new());
     }
-    if access == Access::Admin && !shared.settings.flag("http-admin") {
+    if matches!(access, Access::Admin | Access::Holder) && !shared.settings.flag("http-admin") {
         return Err(Refusal::Admin);
     }
     let now = context.server.clock().now();
@@ -88,7 +90,10 @@ pub(super) fn check_access<B>(
     if has_shown && shared.login_held(peer, now.lock).is_some() {
         return Err(Refusal::Delayed);
     }
-    let checked = check_reader(shared, request);
+    let checked = match access {
+        Access::Holder => check_user(shared, request, false),
+        Access::Admin | Access::Open | Access::Reader => check_reader(shared, request),
+    };
     if has_shown && checked == Err(Refusal::Authentication) {
         shared.stats.metrics.denied_auth.add(1);
         shared.login_failed(peer, now.lock);
@@ -110,11 +115,16 @@ pub(super) fn check_access<B>(
 /// # Errors
 /// [`Refusal::CrossSite`], [`Refusal::Authentication`].
 pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<Bytes, Refusal> {
+    check_user(shared, request, true)
+}
+
+/// Checks that the request comes from a user, with all permissions if it must have them. Returns the user.
+fn check_user<B>(shared: &Shared, request: &Request<B>, must_be_unlimited: bool) -> Result<Bytes, Refusal> {
     // Also where nothing changes: an answer that the other site cannot read costs the server its time.
     if is_cross_site(request) && origin_of_page(request.headers(), shared.cluster.as_deref()).is_none() {
         return Err(Refusal::CrossSite);
     }
-    user_of(shared, shown(request)).ok_or(Refusal::Authentication)
+    user_of(shared, shown(request), must_be_unlimited).ok_or(Refusal::Authentication)
 }
 
 /// Whether a page of another site has sent the request. Browsers tell the origin of every request that is no GET.
@@ -136,13 +146,13 @@ pub(super) fn shown<B>(request: &Request<B>) -> Option<&HeaderValue> {
     request.headers().get(AUTHORIZATION)
 }
 
-/// Whether this is what the server asks for: nothing, unless a token or a password is set.
+/// Whether this is what the server asks of readers: nothing, unless a token or a password is set.
 pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> bool {
-    user_of(shared, shown).is_some()
+    user_of(shared, shown, true).is_some()
 }
 
 /// The user that a request comes from, if it shows what the server asks for.
-fn user_of(shared: &Shared, shown: Option<&HeaderValue>) -> Option<Bytes> {
+fn user_of(shared: &Shared, shown: Option<&HeaderValue>, must_be_unlimited: bool) -> Option<Bytes> {
     let token = shared.settings.text("http-token");
     // HTTP shows every lock: a user who needs no password must have all permissions, too.
     if token.is_empty() && shared.access.acl.is_open() && shared.access.acl.default_account().is_unlimited() {
@@ -163,19 +173,19 @@ fn user_of(shared: &Shared, shown: Option<&HeaderValue>) -> Option<Bytes> {
             let colon = pair.iter().position(|byte| *byte == b':')?;
             let (name, password) = (&pair[..colon], &pair[colon + 1..]);
             // Browsers ask for a name and a password, so the token is a password as well.
-            if is_token(password) { by_token() } else { unlimited_user(shared, name, password) }
+            if is_token(password) { by_token() } else { named(shared, name, password, must_be_unlimited) }
         }
         _ => None,
     }
 }
 
-/// The user with all permissions whose password this is; without a name, the default user. HTTP shows every lock.
-fn unlimited_user(shared: &Shared, name: &[u8], password: &[u8]) -> Option<Bytes> {
+/// The user whose password this is; without a name, the default user.
+fn named(shared: &Shared, name: &[u8], password: &[u8], must_be_unlimited: bool) -> Option<Bytes> {
     let name = if name.is_empty() { DEFAULT } else { name };
-    let account = shared.access.acl.authenticate(name, password);
-    // A user without a password has shown nothing.
-    let account = account.filter(|account| account.is_unlimited() && !account.user().needs_none())?;
-    Some(account.name().clone())
+    let account = shared.access.acl.authenticate(name, password)?;
+    // A user without a password has shown nothing. HTTP shows readers every lock.
+    let may = !account.user().needs_none() && (account.is_unlimited() || !must_be_unlimited);
+    may.then(|| account.name().clone())
 }
 
 /// Who shows the token. A user of the ACL has no space in its name.

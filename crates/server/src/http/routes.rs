@@ -65,7 +65,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::POST,
         path: hold_request::PATH,
-        access: Access::Admin,
+        access: Access::Holder,
         run: Run::Asks(|c, r| Box::pin(holds::change(c, r))),
     },
     now("/healthz", health::alive),

@@ -75,7 +75,7 @@ type runner struct {
 func (runner *runner) run(steps []map[string]any) {
 	verbs := map[string]func(what any, step map[string]any) error{
 		"begin": runner.begin, "extend": runner.extend, "granted": runner.granted, "holds": runner.stillHolds,
-		"listens":   runner.listens,
+		"leave": runner.leave, "listens": runner.listens,
 		"locked_by": runner.lockedBy, "lost": runner.lost, "next_token": runner.nextToken, "release": runner.release,
 		"remaining": runner.remaining, "restart": runner.restarts, "rise": runner.rise, "server": runner.server,
 		"take":  runner.take,
@@ -167,9 +167,13 @@ func (runner *runner) granted(name any, _ map[string]any) error {
 func (runner *runner) release(name any, step map[string]any) error {
 	wasHeld, err := runner.holds[name.(string)].Release(context.Background())
 	if err == nil && wasHeld != step["gives"] {
-		err = fmt.Errorf("it gives %v", wasHeld)
+		return fmt.Errorf("it gives %v", wasHeld)
 	}
-	return err
+	return compareFailure(step, err)
+}
+
+func (runner *runner) leave(name any, step map[string]any) error {
+	return compareFailure(step, runner.holds[name.(string)].Leave(context.Background(), secondsOf(step["rest"])))
 }
 
 func (runner *runner) extend(name any, step map[string]any) error {

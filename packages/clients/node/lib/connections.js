@@ -342,7 +342,7 @@ async function inTime(promise) {
 /** Throws the redirection of a node that does not serve a key. */
 async function mustServe(wire, key) {
   try {
-    await wire.call(["LOCK.WHO", key], ANSWER_MAX);
+    await wire.call(["lock.who", key], ANSWER_MAX);
   } catch (error) {
     if (!(error instanceof ErrorReply) || error.message.startsWith("MOVED")) throw error;
   }

@@ -4,6 +4,7 @@
 //         ask(words, key, timeout, { isBinary, waits, signal }): the reply; throws ErrorReply, or another error if the
 //         connection fails; pause(ms, signal); of a session also reconnect() and listen(ms).
 // Time    milliseconds of `now()`.
+// Names   of commands are in lower case: ioredis would make them so itself, several times for each request.
 
 import { createHash } from "node:crypto";
 
@@ -85,7 +86,7 @@ async function acquireNatively(terms, until, io) {
   let session = null;
   if (terms.isSession) {
     await io.reconnect();
-    session = await io.ask(["LOCK.SESSION", "ID"], key, ANSWER_MAX);
+    session = await io.ask(["lock.session", "ID"], key, ANSWER_MAX);
   }
   for (;;) {
     const sent = now();
@@ -106,14 +107,14 @@ async function acquireNatively(terms, until, io) {
 async function reentered(terms, server, io) {
   if ((await permitsOf(terms, io)) <= server.timesHeld(terms)) return null;
   const sent = now();
-  const words = ["LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", String(terms.lease)];
+  const words = ["lock.extend", terms.keys[0], terms.owner, "LEASE", String(terms.lease)];
   const token = field(await io.ask(words, terms.keys[0], ANSWER_MAX), "token");
   return token === undefined ? null : { token: number(token), begun: sent, isPlain: false, session: null };
 }
 
 /** How often the owner holds the lock. */
 async function permitsOf(terms, io) {
-  const answer = fields(await io.ask(["LOCK.WHO", terms.keys[0]], terms.keys[0], ANSWER_MAX, { isBinary: true }));
+  const answer = fields(await io.ask(["lock.who", terms.keys[0]], terms.keys[0], ANSWER_MAX, { isBinary: true }));
   const holders = (answer.holders ?? []).map(fields).filter((each) => each.owner && sameBytes(each.owner, terms.owner));
   return holders.reduce((sum, each) => sum + each.permits, 0);
 }
@@ -123,7 +124,7 @@ async function acquirePlainly(terms, until, io, mayBeOurs) {
   let pause = POLL_MIN;
   for (let isFirst = true; ; isFirst = false) {
     let sent = now();
-    let isSet = await io.ask(["SET", key, terms.owner, "NX", "PX", String(terms.lease)], key, ANSWER_MAX);
+    let isSet = await io.ask(["set", key, terms.owner, "NX", "PX", String(terms.lease)], key, ANSWER_MAX);
     if (!isSet && mayBeOurs && isFirst) {
       sent = now();
       isSet = await extendPlainly(key, terms.owner, terms.lease, io);
@@ -151,14 +152,14 @@ async function extendKey(hold, key, lease, io) {
   if (hold.isPlain) return extendPlainly(key, owner, lease, io);
   const term = hold.terms.isSession ? [] : ["LEASE", String(lease)];
   const timeout = Math.min(ANSWER_MAX, Math.max(hold.lease / 6, RENEWAL_MIN));
-  const answer = await io.ask(["LOCK.EXTEND", key, owner, ...term, "TOKEN", String(hold.token)], key, timeout);
+  const answer = await io.ask(["lock.extend", key, owner, ...term, "TOKEN", String(hold.token)], key, timeout);
   // The owner may hold it anew.
   return Number(field(answer, "token")) === hold.token;
 }
 
 /** Like `extend`, for a caller that waits for it. */
 export async function extendNow(hold, io, lease) {
-  if (hold.terms.isSession) throw new TypeError("a session has no lease: it ends with its connection");
+  mustHaveLease(hold);
   const patience = new Patience(now());
   for (;;) {
     if (hold.isReleased) throw new LockLost(hold.key, hold.token, "released");
@@ -172,6 +173,10 @@ export async function extendNow(hold, io, lease) {
   }
 }
 
+function mustHaveLease(hold) {
+  if (hold.terms.isSession) throw new TypeError("a session has no lease: it ends with its connection");
+}
+
 function throwIfLost(hold) {
   const loss = hold.loss();
   if (loss) throw loss;
@@ -179,6 +184,7 @@ function throwIfLost(hold) {
 
 /** Leaves the lock held for so long; it is renewed no more. */
 export async function leave(hold, io, rest) {
+  mustHaveLease(hold);
   hold.renews = false;
   hold.next = Infinity;
   await extendNow(hold, io, rest);
@@ -221,7 +227,7 @@ async function attach(hold, io) {
     if (hold.lease === Infinity) return hold.lose("session");
     try {
       await io.reconnect();
-      await io.ask(["LOCK.SESSION", "ATTACH", hold.session], hold.terms.keys[0], ANSWER_MAX);
+      await io.ask(["lock.session", "ATTACH", hold.session], hold.terms.keys[0], ANSWER_MAX);
       hold.next = now();
       return undefined;
     } catch (error) {
@@ -257,7 +263,7 @@ async function releaseOnce(hold, key, io, isRepeated) {
   if (hold.isPlain) return run(RELEASE, key, [terms.owner], io);
   // Of a reentrant lock each release counts.
   if (isRepeated && terms.isReentrant && (await permitsOf(terms, io)) < hold.server.timesHeld(terms) + 1) return 1;
-  return number(await io.ask(["LOCK.RELEASE", key, terms.owner, "TOKEN", String(hold.token)], key, ANSWER_MAX));
+  return number(await io.ask(["lock.release", key, terms.owner, "TOKEN", String(hold.token)], key, ANSWER_MAX));
 }
 
 /** Releases what an acquisition that was aborted may have been granted. Of others, nothing is known to be this owner's. */
@@ -266,7 +272,7 @@ export async function giveUp(terms, server, io) {
   for (const key of terms.keys) {
     try {
       if (server.isPlain) await run(RELEASE, key, [terms.owner], io);
-      else await io.ask(["LOCK.RELEASE", key, terms.owner], key, ANSWER_MAX);
+      else await io.ask(["lock.release", key, terms.owner], key, ANSWER_MAX);
     } catch {
       // It ends with its lease.
     }
@@ -279,7 +285,7 @@ export async function lockedBy(key, server, io) {
   for (;;) {
     try {
       if (server.isPlain) return await holderPlainly(key, io);
-      return holderOf(await io.ask(["LOCK.WHO", key], key, ANSWER_MAX, { isBinary: true }));
+      return holderOf(await io.ask(["lock.who", key], key, ANSWER_MAX, { isBinary: true }));
     } catch (error) {
       if (isUnknown(error)) server.isPlain = true;
       else await io.pause(patience.after(error));
@@ -291,7 +297,7 @@ export async function lockedBy(key, server, io) {
 async function holderOfRefused(keys, refused, io) {
   try {
     for (const key of keys) {
-      const found = holderOf(await io.ask(["LOCK.WHO", key], key, ANSWER_MAX, { isBinary: true }));
+      const found = holderOf(await io.ask(["lock.who", key], key, ANSWER_MAX, { isBinary: true }));
       if (found) return found;
     }
   } catch {
@@ -303,9 +309,9 @@ async function holderOfRefused(keys, refused, io) {
 
 async function holderPlainly(key, io) {
   try {
-    const owner = await io.ask(["GET", key], key, ANSWER_MAX, { isBinary: true });
+    const owner = await io.ask(["get", key], key, ANSWER_MAX, { isBinary: true });
     if (owner === null) return null;
-    const left = number(await io.ask(["PTTL", key], key, ANSWER_MAX));
+    const left = number(await io.ask(["pttl", key], key, ANSWER_MAX));
     return new Holder(text(key), text(owner), { left: left >= 0 ? left : null });
   } catch (error) {
     if (!(error instanceof ErrorReply)) throw error;
@@ -324,10 +330,10 @@ async function extendPlainly(key, owner, lease, io) {
 
 async function run({ source, digest }, key, words, io) {
   try {
-    return number(await io.ask(["EVALSHA", digest, "1", key, ...words], key, ANSWER_MAX));
+    return number(await io.ask(["evalsha", digest, "1", key, ...words], key, ANSWER_MAX));
   } catch (error) {
     if (!(error instanceof ErrorReply && error.message.startsWith("NOSCRIPT"))) throw error;
-    return number(await io.ask(["EVAL", source, "1", key, ...words], key, ANSWER_MAX));
+    return number(await io.ask(["eval", source, "1", key, ...words], key, ANSWER_MAX));
   }
 }
 

@@ -70,9 +70,19 @@ export class Keeper {
     try {
       return await hold.releasing;
     } catch (error) {
-      hold.isReleased = false;
+      this.#keepUnreleased(hold);
       throw error;
     }
+  }
+
+  /** It ends with its lease, or with the connection of its session, which is not kept any more. */
+  #keepUnreleased(hold) {
+    hold.isReleased = false;
+    hold.renews = false;
+    hold.next = Infinity;
+    if (hold.terms.isSession) return hold.lose("session");
+    this.#server.holds.add(hold);
+    return this.#wakeFor(hold);
   }
 
   async extend(hold, lease) {

@@ -67,7 +67,7 @@ export class Terms {
 
   /** The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. */
   request(wait) {
-    const words = this.keys.length > 1 ? ["LOCK.MACQUIRE", String(this.keys.length)] : ["LOCK.ACQUIRE"];
+    const words = this.keys.length > 1 ? ["lock.macquire", String(this.keys.length)] : ["lock.acquire"];
     words.push(...this.keys, this.owner);
     if (this.isSession) words.push("SESSION", "DELAY", String(this.delay));
     else words.push("LEASE", String(this.lease));

@@ -160,10 +160,11 @@ const VERBS = {
   },
   begin: (run, name, step) => run.begin(name, step),
   granted: async (run, name) => run.keep(name, await run.granted(name)),
-  release: async (run, name, step) => equal(await run.held(name).release(), step.gives),
+  release: (run, name, step) => run.attempt(step, async () => equal(await run.held(name).release(), step.gives)),
   async extend(run, name, step) {
     await run.attempt(step, () => run.held(name).extend(step.lease === undefined ? undefined : step.lease * 1000));
   },
+  leave: (run, name, step) => run.attempt(step, () => run.held(name).leave(step.rest * 1000)),
   holds(run, name) {
     const held = run.held(name);
     held.throwIfLost();

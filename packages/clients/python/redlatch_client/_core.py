@@ -171,6 +171,14 @@ class Hold:
         self._next = sent + min(lease, self._lease) / 3 if self._renews else math.inf
         self._lease, self.deadline = lease, sent + lease
 
+    def _release_has_failed(self) -> None:
+        """It ends with its lease, or with the connection of its session, which is not kept any more."""
+        self._is_released, self._renews, self._next = False, False, math.inf
+        if self._session:
+            self._lose("session")
+        else:
+            self._server.holds.add(self)
+
     @property
     def _is_over(self) -> bool:
         return self._is_released or self._why_lost() is not None
@@ -314,7 +322,8 @@ def extend(hold: Hold, lease_ms: Optional[int] = None) -> Steps[None]:
         if hold._is_plain:
             is_held = yield from _extend_plainly(key, terms.owner, lease_ms)
         else:
-            answer = fields((yield Ask(("LOCK.EXTEND", key, terms.owner, *lease), key, min(ANSWER_MAX, hold._lease / 6))))
+            words = ("LOCK.EXTEND", key, terms.owner, *lease, "TOKEN", hold.token or 0)
+            answer = fields((yield Ask(words, key, min(ANSWER_MAX, hold._lease / 6))))
             # The owner may hold it anew.
             is_held = bool(answer) and answer[b"token"] == hold.token
         if not is_held:
@@ -324,8 +333,7 @@ def extend(hold: Hold, lease_ms: Optional[int] = None) -> Steps[None]:
 
 def extend_now(hold: Hold, lease: Optional[float]) -> Steps[None]:
     """Like `extend`, for a caller that waits. `lease`: its new length in seconds, from now on."""
-    if hold._session:
-        raise ValueError("a session has no lease: it ends with its connection")
+    _must_have_lease(hold)
     patience = Patience(monotonic())
     while True:
         hold.raise_if_lost()
@@ -338,8 +346,14 @@ def extend_now(hold: Hold, lease: Optional[float]) -> Steps[None]:
             yield patience.after(error)
 
 
+def _must_have_lease(hold: Hold) -> None:
+    if hold._session:
+        raise ValueError("a session has no lease: it ends with its connection")
+
+
 def leave(hold: Hold, rest: float) -> Steps[None]:
     """Leaves the lock held for so many seconds; it is renewed no more."""
+    _must_have_lease(hold)
     hold._renews, hold._next = False, math.inf
     yield from extend_now(hold, max(rest, 0.001))
     hold._is_released = True
@@ -352,7 +366,7 @@ def renew(hold: Hold) -> Steps[None]:
         yield from extend(hold)
     except CONNECTION_OR_REPLY:
         pass
-    if hold._next == math.inf:
+    if hold._renews and hold._next == math.inf:
         hold._next = monotonic() + min(hold._lease / 30, RETRY_MAX)
 
 

@@ -229,7 +229,8 @@ class Held(Hold):
             self._locks._spawn(self._release_later())
             raise
         except BaseException:
-            self._is_released = False
+            self._release_has_failed()
+            self._locks._wake_for(self)
             raise
 
     async def _release_later(self) -> None:

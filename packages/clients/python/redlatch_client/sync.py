@@ -142,7 +142,7 @@ class Held(Hold):
         try:
             return self._locks._run(_core.release(self))
         except BaseException:
-            self._is_released = False
+            self._release_has_failed()
             raise
 
     def extend(self, lease: Optional[float] = None) -> None:

@@ -39,7 +39,7 @@ final class Runner {
             "deadlock", List.of(Deadlock.class),
             "held", List.of(LockHeld.class),
             "held-or-refused", List.of(LockHeld.class, Refused.class),
-            "invalid", List.of(IllegalArgumentException.class),
+            "invalid", List.of(IllegalArgumentException.class, IllegalStateException.class),
             "lost", List.of(LockLost.class),
             "not-supported", List.of(NotSupported.class),
             "refused", List.of(Refused.class));
@@ -76,8 +76,9 @@ final class Runner {
             case "take" -> take(what.getAsString(), step);
             case "begin" -> begin(what.getAsString(), step);
             case "granted" -> granted(what.getAsString());
-            case "release" -> assertEquals(step.get("gives").getAsBoolean(), held(what).release());
-            case "extend" -> extend(held(what), step);
+            case "release" -> attempt(step, () -> release(held(what), step));
+            case "extend" -> attempt(step, () -> extend(held(what), step));
+            case "leave" -> attempt(step, () -> held(what).leave(seconds(step.get("rest"))));
             case "holds" -> holds(held(what));
             case "lost" -> lost(held(what), step);
             // It is subscribed, and has renewed what it held before.
@@ -134,19 +135,28 @@ final class Runner {
         return lock.permits(numbers.get(0).getAsInt(), numbers.get(1).getAsInt());
     }
 
-    private void extend(Held held, JsonObject step) {
+    private static void attempt(JsonObject step, Runnable work) {
         List<Class<? extends Exception>> wanted = failures(step);
         try {
-            if (step.has("lease")) {
-                held.extend(seconds(step.get("lease")));
-            } else {
-                held.extend();
-            }
+            work.run();
         } catch (RuntimeException failure) {
             expect(wanted, failure);
             return;
         }
-        assertTrue(wanted.isEmpty(), "it was extended");
+        assertTrue(wanted.isEmpty(), "it has not failed");
+    }
+
+    private static void release(Held held, JsonObject step) {
+        boolean wasHeld = held.release();
+        assertEquals(step.get("gives").getAsBoolean(), wasHeld);
+    }
+
+    private static void extend(Held held, JsonObject step) {
+        if (step.has("lease")) {
+            held.extend(seconds(step.get("lease")));
+        } else {
+            held.extend();
+        }
     }
 
     private static void expect(List<Class<? extends Exception>> wanted, RuntimeException failure) {

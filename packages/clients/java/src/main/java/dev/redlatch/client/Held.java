@@ -164,6 +164,7 @@ public final class Held implements AutoCloseable {
      * @throws IllegalStateException it is one of a session, which has no lease
      */
     public void leave(Duration rest) {
+        mustHaveLease();
         isRenewed = false;
         next = Time.NEVER;
         extendBy(Math.max(Time.nanos(rest), Time.ofMillis(1)));
@@ -192,7 +193,7 @@ public final class Held implements AutoCloseable {
         try {
             return locks.steps().release(this);
         } catch (RuntimeException | Error failure) {
-            isReleased = false;
+            keepUnreleased();
             throw failure;
         } finally {
             if (session != null) {
@@ -309,10 +310,26 @@ public final class Held implements AutoCloseable {
         deadline = lease == Time.NEVER ? Time.NEVER : sent + lease;
     }
 
-    private void extendBy(long lease) {
+    /** It ends with its lease, or with the connection of its session, which is not kept any more. */
+    private void keepUnreleased() {
+        isReleased = false;
+        isRenewed = false;
+        next = Time.NEVER;
+        if (session != null) {
+            lose("session", null);
+        } else {
+            locks.keep(this);
+        }
+    }
+
+    private void mustHaveLease() {
         if (session != null) {
             throw new IllegalStateException("a session has no lease: it ends with its connection");
         }
+    }
+
+    private void extendBy(long lease) {
+        mustHaveLease();
         synchronized (extending) {
             locks.steps().extendNow(this, lease);
         }

@@ -233,56 +233,31 @@ final class JedisDriver implements Driver {
         }
     }
 
-    /** The connection of a session. */
-    private final class JedisSession implements Session {
+    private final class JedisSession extends OneConnection<Connection> {
         private final byte[] key;
-        private Connection connection;
-        private boolean isOver;
 
         JedisSession(byte[] key) {
             this.key = key;
         }
 
         @Override
-        public Object ask(Ask ask) {
-            Connection current;
-            synchronized (this) {
-                current = connection;
-            }
-            try {
-                if (current == null) {
-                    throw Failure.unanswered("the connection has ended", null);
-                }
-                return exchange(current, ask);
-            } catch (RuntimeException error) {
-                throw refreshed(error);
-            }
+        Connection connect() {
+            return connector.connect(connector.node(key));
         }
 
         @Override
-        public void reconnect() {
-            try {
-                Connection fresh = connector.connect(connector.node(key));
-                replace(fresh);
-            } catch (RuntimeException error) {
-                throw refreshed(error);
-            }
+        Object ask(Connection connection, Ask ask) {
+            return exchange(connection, ask);
         }
 
         @Override
-        public synchronized void close() {
-            isOver = true;
-            replace(null);
+        void close(Connection connection) {
+            JedisDriver.close(connection);
         }
 
-        private synchronized void replace(Connection fresh) {
-            if (connection != null) {
-                JedisDriver.close(connection);
-            }
-            connection = fresh;
-            if (isOver && fresh != null) {
-                JedisDriver.close(fresh);
-            }
+        @Override
+        RuntimeException meaning(RuntimeException error) {
+            return refreshed(error);
         }
     }
 }

@@ -166,12 +166,9 @@ final class LettuceDriver implements Driver {
         }
     }
 
-    /** The connection of a session. */
-    private final class LettuceSession implements Session {
+    private final class LettuceSession extends OneConnection<LettuceWire> {
         private final byte[] key;
         private final Runnable ended;
-        private LettuceWire wire;
-        private boolean isOver;
 
         LettuceSession(byte[] key, Runnable ended) {
             this.key = key;
@@ -179,63 +176,25 @@ final class LettuceDriver implements Driver {
         }
 
         @Override
-        public Object ask(Ask ask) {
-            LettuceWire current;
-            synchronized (this) {
-                current = wire;
-            }
-            try {
-                if (current == null) {
-                    throw Failure.unanswered("the connection has ended", null);
-                }
-                return current.ask(ask);
-            } catch (Interrupted interrupt) {
-                close();
-                throw interrupt;
-            } catch (RuntimeException error) {
-                throw refreshed(error);
-            }
+        LettuceWire connect() {
+            LettuceWire fresh = connector.connect(connector.node(key));
+            fresh.whenEnded(ended);
+            return fresh;
         }
 
         @Override
-        public void reconnect() {
-            closeWire();
-            LettuceWire fresh;
-            try {
-                fresh = connector.connect(connector.node(key));
-            } catch (RuntimeException error) {
-                throw refreshed(error);
-            }
-            synchronized (this) {
-                wire = fresh;
-            }
-            if (isOver()) {
-                fresh.close();
-            } else {
-                fresh.whenEnded(ended);
-            }
+        Object ask(LettuceWire wire, Ask ask) {
+            return wire.ask(ask);
         }
 
         @Override
-        public void close() {
-            synchronized (this) {
-                isOver = true;
-            }
-            closeWire();
+        void close(LettuceWire wire) {
+            wire.closeNow();
         }
 
-        private synchronized boolean isOver() {
-            return isOver;
-        }
-
-        private void closeWire() {
-            LettuceWire current;
-            synchronized (this) {
-                current = wire;
-            }
-            if (current != null) {
-                current.closeNow();
-            }
+        @Override
+        RuntimeException meaning(RuntimeException error) {
+            return refreshed(error);
         }
     }
 }

@@ -99,6 +99,10 @@ public final class Locks implements AutoCloseable {
         return Steps.of(driver, server);
     }
 
+    void keep(Held held) {
+        background.keep(held);
+    }
+
     void forget(Held held) {
         server.holds.remove(held);
     }

@@ -165,7 +165,8 @@ final class Steps {
             return new Plain(this::ask, key, terms.owner).extend(Time.millis(lease));
         }
         Ask ask = new Ask(EXTEND, key).with(key).with(terms.owner).within(held.lease() / 6);
-        Object answer = ask(terms.isSession ? ask : ask.with("LEASE").with(Time.millis(lease)));
+        Ask dated = terms.isSession ? ask : ask.with("LEASE").with(Time.millis(lease));
+        Object answer = ask(dated.with("TOKEN").with(held.token().getAsLong()));
         // The owner may hold it anew.
         Object token = Replies.field(answer, TOKEN);
         return token != null && (Long) token == held.token().getAsLong();

@@ -1,0 +1,64 @@
+"""The modules of the lock client for Go, as the files of a module proxy: unpacked, `GOPROXY=file:///FOLDER` serves them.
+
+Source  https://go.dev/ref/mod, "GOPROXY protocol", "Module zip files".
+"""
+
+import json
+import pathlib
+import tempfile
+
+from .archive import copy_licences, zip_of
+from .common import ROOT, Release, check_version
+
+CLIENT = ROOT / "packages/clients/go"
+LOCKS = "redlatch.dev/locks"
+# Modules by their folder below that of the client. What `tests` has is for the check alone.
+MODULES = {".": LOCKS, "gocronlocks": f"{LOCKS}/gocronlocks"}
+PUBLISHED = ["*.go", "examples/*.go", "go.sum", "README.md"]
+
+
+def pack_client(release: Release) -> list[pathlib.Path]:
+    """Writes the modules, and all that a proxy tells of them."""
+    manifest = CLIENT / "gocronlocks/go.mod"
+    check_version(release, manifest, required(manifest.read_text(encoding="utf-8")))
+    file = release.out / f"redlatch-go-{release.version}.zip"
+    with tempfile.TemporaryDirectory() as folder:
+        write_proxy(pathlib.Path(folder), f"v{release.version}", release.seconds)
+        file.write_bytes(zip_of(pathlib.Path(folder), "", release.seconds))
+    return [file]
+
+
+def required(manifest: str) -> str:
+    """The version of the locks that a module requires, without its `v`; empty if it requires none."""
+    words = [line.split() for line in manifest.splitlines()]
+    return next((line[1].removeprefix("v") for line in words if len(line) == 2 and line[0] == LOCKS), "")
+
+
+def write_proxy(proxy: pathlib.Path, version: str, seconds: int) -> None:
+    for folder, module in MODULES.items():
+        root, out = CLIENT / folder, proxy / module / "@v"
+        out.mkdir(parents=True)
+        manifest = published(root / "go.mod", version)
+        (out / f"{version}.mod").write_text(manifest, encoding="utf-8")
+        (out / f"{version}.info").write_text(json.dumps({"Version": version}), encoding="utf-8")
+        (out / "list").write_text(f"{version}\n", encoding="utf-8")
+        (out / f"{version}.zip").write_bytes(module_zip(root, f"{module}@{version}/", manifest, seconds))
+
+
+def published(file: pathlib.Path, version: str) -> str:
+    """A go.mod that requires this version of the locks, wherever they are."""
+    text = file.read_text(encoding="utf-8")
+    text = text.replace(f"{LOCKS} v{required(text)}\n", f"{LOCKS} {version}\n")
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("replace "))
+
+
+def module_zip(root: pathlib.Path, prefix: str, manifest: str, seconds: int) -> bytes:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = pathlib.Path(parent)
+        copy_licences(folder)
+        (folder / "go.mod").write_text(manifest, encoding="utf-8")
+        for file in [file for pattern in PUBLISHED for file in root.glob(pattern)]:
+            copy = folder / file.relative_to(root)
+            copy.parent.mkdir(exist_ok=True)
+            copy.write_bytes(file.read_bytes())
+        return zip_of(folder, prefix, seconds)
