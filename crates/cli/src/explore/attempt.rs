@@ -14,7 +14,7 @@ use super::super::exit::Failure;
 use super::case::Case;
 use super::program::{Ending, Program, Runners, Variables};
 use super::servers::Servers;
-use super::{COULD_NOT_RUN, Options};
+use super::{COULD_NOT_RUN, INJECTED_VARIABLE, Options};
 
 /// What a run was.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ fn variables(options: &Options, server: &Server, case: Option<&Case>) -> Variabl
         ("REDIS_HOST", addresses[0].ip().to_string()),
         ("REDIS_PORT", addresses[0].port().to_string()),
         ("REDIS_URLS", urls.join(",")),
-        ("REDLATCH_INJECTED", injected.unwrap_or_default()),
+        (INJECTED_VARIABLE, injected.unwrap_or_default()),
     ];
     let fixed = fixed.map(|(name, value)| (name.to_owned(), value));
     let named = options.variables.iter().map(|name| (name.clone(), urls[0].clone()));

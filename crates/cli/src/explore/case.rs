@@ -47,6 +47,8 @@ pub(super) struct Point {
     pub(super) nth: u64,
     /// What it does to a lock.
     pub(super) deed: Deed,
+    /// Its number among the commands that do the same, from 1 on.
+    nth_of_deed: u64,
     /// The lease that counts when it is executed.
     pub(super) lease: Duration,
     /// Whether another client asks for locks behind it.
@@ -191,6 +193,20 @@ impl Point {
         format!("{}:{}", self.command.replace(' ', "|"), self.nth)
     }
 
+    /// What the command does to a lock, and its number: a name that stays where the program is changed to use another command.
+    fn lasting_name(&self) -> String {
+        let deed = match self.deed {
+            Deed::Acquire => "acquire",
+            Deed::Extend => "extend",
+            Deed::Release => "release",
+            Deed::Other => return self.name(),
+        };
+        match self.lacks_script {
+            true => self.name(),
+            false => format!("{deed}:{}", self.nth_of_deed),
+        }
+    }
+
     /// The lock commands of another run behind this one, which may have been lost there.
     pub(super) fn later(&self, events: &[Event]) -> Vec<Self> {
         self.own(events).map_or_else(Vec::new, |event| Self::behind(events, event.id))
@@ -212,7 +228,7 @@ impl Point {
     /// The lock commands of a run behind the request of this number.
     fn behind(events: &[Event], request: u64) -> Vec<Self> {
         let deeds = deeds(events);
-        let (mut lease, mut points) = (LEASE_DEFAULT, Vec::new());
+        let (mut lease, mut points, mut counts) = (LEASE_DEFAULT, Vec::new(), BTreeMap::new());
         if deeds.is_empty() {
             return points;
         }
@@ -225,6 +241,8 @@ impl Point {
                 continue;
             };
             lease = its_lease.map_or(lease, Duration::from_millis);
+            let nth_of_deed: &mut u64 = counts.entry(deed).or_default();
+            *nth_of_deed += u64::from(!unknown.contains_key(&event.id));
             if event.id <= request {
                 continue;
             }
@@ -233,6 +251,7 @@ impl Point {
                 command: command.to_owned(),
                 nth,
                 deed,
+                nth_of_deed: *nth_of_deed,
                 lease,
                 has_company: requests.iter().any(|(later, _)| later.id > event.id && is_other(later)),
                 lacks_script: unknown.contains_key(&event.id),
@@ -307,6 +326,19 @@ impl Case {
         Injection::all(points, servers).map(Self::from).collect()
     }
 
+    /// Whether `wanted` names it, by its commands or by what they do.
+    pub(super) fn is_named(&self, wanted: &str) -> bool {
+        let names: Vec<_> = wanted.split(AND).collect();
+        let mut pairs = self.injections.iter().zip(&names);
+        names.len() == self.injections.len() && pairs.all(|(injection, name)| injection.is_named(name))
+    }
+
+    /// Its name by what its commands do, which a change of the program does not change as soon as one by commands.
+    pub(super) fn lasting_name(&self) -> String {
+        let injections: Vec<_> = self.injections.iter().map(Injection::lasting_name).collect();
+        injections.join(AND)
+    }
+
     /// Whether one of its failures is such.
     pub(super) fn has(&self, is_such: impl Fn(&Injection) -> bool) -> bool {
         self.injections.iter().any(is_such)
@@ -337,6 +369,14 @@ impl Injection {
             let kinds = Kind::ALL.into_iter().filter(move |kind| kind.fits(point, servers));
             kinds.map(|kind| Self { kind, point: point.clone() })
         })
+    }
+
+    pub(super) fn is_named(&self, wanted: &str) -> bool {
+        wanted == self.to_string() || wanted == self.lasting_name()
+    }
+
+    fn lasting_name(&self) -> String {
+        format!("{}@{}", self.kind.name(), self.point.lasting_name())
     }
 
     /// Has the server fail at the lock command.
@@ -486,6 +526,8 @@ mod tests {
         let points = Point::all(&events);
         let known: Vec<_> = points.iter().map(|point| (&*point.command, point.nth, point.deed)).collect();
         assert_eq!(known, [("EVALSHA", 2, Deed::Acquire), ("EVALSHA", 3, Deed::Release)]);
+        let lasting: Vec<_> = points.iter().map(Point::lasting_name).collect();
+        assert_eq!(lasting, ["acquire:1", "release:1"]);
         assert!(
             points.iter().all(|point| point.lease == Duration::from_millis(500)),
             "that of the grant holds until the next"
@@ -504,6 +546,7 @@ mod tests {
             let events = [request(1), answer, request(3), event(4, EventKind::Released, "", Some(3))];
             let points = Point::all(&events);
             let cases = Case::all(&points[..1], Servers::Stores(1)).len();
+            assert_eq!(points[points.len() - 1].lasting_name(), "release:1");
             (cases, points.iter().map(|point| (point.nth, point.deed)).collect::<Vec<_>>())
         };
         let known = points(Some("release"));
@@ -538,6 +581,7 @@ mod tests {
                 command,
                 nth: 2,
                 deed,
+                nth_of_deed: 1,
                 lease: LEASE_DEFAULT,
                 has_company,
                 lacks_script,
@@ -558,5 +602,26 @@ mod tests {
             "without overtaken, paused, expired and node-down: {of_release:?}"
         );
         assert_eq!(of_release[0], "lost-before@SET:2");
+    }
+
+    #[test]
+    fn a_case_is_named_by_its_commands_or_by_what_they_do() {
+        let granted = Event { lease: Some(500), ..event(2, EventKind::Granted, "", Some(1)) };
+        let released = event(4, EventKind::Released, "", Some(3));
+        let events = [
+            event(1, EventKind::Request, "SET", None),
+            granted,
+            event(3, EventKind::Request, "DEL", None),
+            released,
+        ];
+        let injections = Point::all(&events).into_iter().map(|point| Injection { kind: Kind::Late, point });
+        let mut case = Case { injections: injections.collect(), known: BTreeSet::new() };
+        assert_eq!(case.lasting_name(), "late@acquire:1+late@release:1");
+        for name in ["late@SET:1+late@DEL:1", "late@acquire:1+late@release:1", "late@SET:1+late@release:1"] {
+            assert!(case.is_named(name), "{name}");
+        }
+        assert!(!case.is_named("late@acquire:1") && !case.is_named("late@release:1+late@acquire:1"));
+        case.injections.truncate(1);
+        assert!(case.is_named("late@acquire:1") && !case.is_named("late@acquire:1+late@release:1"));
     }
 }

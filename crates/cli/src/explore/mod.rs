@@ -1,11 +1,13 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands.
 //!
 //! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`pairs`] joins them,
-//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written.
+//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written, [`kept`]
+//!               which test keeps it.
 //! Rule          findings go to the standard output, progress to the standard error.
 
 mod attempt;
 mod case;
+mod kept;
 mod pairs;
 mod program;
 mod report;
@@ -66,6 +68,8 @@ pub(super) enum Format {
 
 /// The variable in which a command finds its URL unless it is told otherwise.
 pub(super) const URL_VARIABLE: &str = "REDIS_URL";
+/// The variable that tells a command what happens in its run. A runner's own is empty.
+const INJECTED_VARIABLE: &str = "REDLATCH_INJECTED";
 /// How long one run may take unless it is told otherwise.
 pub(super) const TIMEOUT: &str = "60s";
 /// The exit code of a search that has found something.
@@ -82,6 +86,13 @@ pub(super) fn kinds() -> Vec<&'static str> {
 
 /// Explores; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
+    if std::env::var_os(INJECTED_VARIABLE).is_some() {
+        // A test that keeps a finding is part of the tests that are explored.
+        warn(&format!(
+            "{INJECTED_VARIABLE} is set: this is a run of another search, in which nothing is explored"
+        ));
+        return 0;
+    }
     exit::run(async move {
         // What runs when a signal comes is ended, as after any run.
         let mut signals = signals()?;
@@ -128,8 +139,8 @@ impl Search {
         if let Some(wanted) = &options.case {
             // A pair is compared with each of its failures alone. There may be no second command without the first failure.
             let names: Vec<_> = wanted.split(AND).collect();
-            cases.retain(|case| names.contains(&&*case.to_string()));
-            if !cases.iter().any(|case| case.to_string() == names[0]) {
+            cases.retain(|case| names.iter().any(|name| case.is_named(name)));
+            if !cases.iter().any(|case| case.is_named(names[0])) {
                 return Err(is_no_case(wanted));
             }
         }
@@ -177,7 +188,7 @@ impl Search {
             return Err(is_no_case(&unknown));
         }
         tell(&report.end())?;
-        let Report { met, found, .. } = report;
+        let (met, found) = (report.met, report.found.len());
         warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
         Ok(if found > 0 { FOUND } else { 0 })
     }
@@ -266,12 +277,11 @@ struct Wanted {
 impl Wanted {
     /// Whether a case is told. It is asked for each in their order.
     fn has(&mut self, case: &Case) -> bool {
-        let name = case.to_string();
-        if self.after.as_ref() == Some(&name) {
+        if self.after.as_ref().is_some_and(|after| case.is_named(after)) {
             self.after = None;
             return false;
         }
-        self.after.is_none() && self.case.as_ref().is_none_or(|wanted| *wanted == name)
+        self.after.is_none() && self.case.as_ref().is_none_or(|wanted| case.is_named(wanted))
     }
 }
 
