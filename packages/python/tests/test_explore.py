@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,12 +42,12 @@ def test_pay():
 """
 
 
-def explore(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
+def explore(folder: Path, test: str, form: str = "json") -> subprocess.CompletedProcess[str]:
     """Explores a file with this test, in a folder of its own."""
     file = folder / "test_orders.py"
     file.write_text(HEAD + test)
     command = [sys.executable, "-m", "redlatch.explore", "-q", "-p", "no:cacheprovider", str(file)]
-    options = ["--runner", "--format", "json", "--timeout", "60s"]
+    options = ["--runner", "--format", form, "--timeout", "60s"]
     return subprocess.run(
         [find_binary(), "explore", *options, "--", *command], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -63,6 +64,27 @@ def test_a_lock_that_is_deleted_without_a_look_is_found(tmp_path: Path) -> None:
 def test_each_run_begins_anew_and_nothing_is_found_in_a_test_that_is_right(tmp_path: Path) -> None:
     done = explore(tmp_path, RIGHT)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_test_that_is_printed_fails_until_the_bug_is_mended(tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "redlatch").symlink_to(find_binary())
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    _, test = explore(tmp_path, WRONG, "text").stdout.split("shows a bug:\n\n")
+    kept = tmp_path / "test_kept.py"
+    kept.write_text(test)
+
+    def summary() -> str:
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(kept)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout.splitlines()[-1]
+
+    failures = test.count("@acquire:1") + test.count("@release:1")
+    assert failures > 3
+    assert f" {failures} failed in " in summary()
+    (tmp_path / "test_orders.py").write_text(HEAD + RIGHT)
+    assert f" {failures} passed in " in summary()
 
 
 def test_a_test_that_fails_by_itself_is_shown(tmp_path: Path) -> None:
