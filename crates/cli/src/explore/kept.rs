@@ -1,8 +1,8 @@
 //! The test that keeps what was found: it explores the command once more with each failure that has shown something.
 //!
 //! Owns    to which test framework a command belongs, and how a test is written for it.
-//! Rule    a test takes its framework and `redlatch`, and nothing else. Where it is part of what is explored, it names that by
-//!         itself: a test of Go or Rust its own program, one of JUnit its own class path.
+//! Rule    a test takes its framework and `redlatch`, and nothing else. Where it is part of what is explored, it names that
+//!         by itself: a test of Go or Rust its own program, one of JUnit its own class path.
 
 use std::iter::once;
 

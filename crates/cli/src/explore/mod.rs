@@ -1,14 +1,15 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands.
 //!
-//! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`pairs`] joins them,
-//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written, [`kept`]
-//!               which test keeps it.
+//! Belongs here  the order of the runs. [`point`] finds the lock commands, [`case`] makes the failures, [`pairs`] joins them,
+//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written, and
+//!               [`kept`] which test keeps it.
 //! Rule          findings go to the standard output, progress to the standard error.
 
 mod attempt;
 mod case;
 mod kept;
 mod pairs;
+mod point;
 mod program;
 mod report;
 mod rival;
@@ -23,8 +24,9 @@ use std::time::{Duration, Instant};
 use super::exit::{self, Failure};
 use super::{print, signals, warn};
 use attempt::Attempt;
-use case::{AND, Case, Kind, Point};
+use case::{AND, Case, Kind};
 use pairs::{Single, Trace};
+use point::Point;
 use program::{Ending, Runners};
 use report::{Finding, Report, Tried};
 pub(super) use servers::Servers;
@@ -119,21 +121,9 @@ impl Search {
     async fn begin(options: Options) -> Result<Arc<Self>, Failure> {
         let (begun, runners) = (Instant::now(), Runners::default());
         let attempt = Attempt::make(&options, &runners, None).await?;
-        let could_not =
-            |fault: &str| Err(Failure(COULD_NOT_RUN, format!("{fault}\n{}", attempt.output.trim_end())));
-        match attempt.ending {
-            Ending::Hung => return could_not("the command hangs without any failure; its output:"),
-            Ending::Exited(_) | Ending::Killed | Ending::Failed => {
-                return could_not("the command fails without any failure; its output:");
-            }
-            Ending::Passed if attempt.events.is_empty() => {
-                return could_not("the command does not connect to the server of REDIS_URL; see --env");
-            }
-            Ending::Passed => {}
-        }
         let points = Point::all(&attempt.events);
-        if points.is_empty() {
-            return could_not("the command takes no lock");
+        if let Some(fault) = why_not_explored(&attempt, &points) {
+            return Err(Failure(COULD_NOT_RUN, fault));
         }
         let mut cases = Case::all(&points, options.servers);
         if let Some(wanted) = &options.case {
@@ -262,6 +252,21 @@ impl Search {
             tried.finding = Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt });
         }
         Ok(tried)
+    }
+}
+
+/// Why there is nothing to explore after a run without failures; none if there is.
+fn why_not_explored(attempt: &Attempt, points: &[Point]) -> Option<String> {
+    let output = attempt.output.trim_end();
+    match attempt.ending {
+        Ending::Hung => Some(format!("the command hangs without any failure; its output:\n{output}")),
+        Ending::Exited(_) | Ending::Killed | Ending::Failed => {
+            Some(format!("the command fails without any failure; its output:\n{output}"))
+        }
+        Ending::Passed if attempt.events.is_empty() => {
+            Some(format!("the command does not connect to the server of REDIS_URL; see --env\n{output}"))
+        }
+        Ending::Passed => points.is_empty().then(|| format!("the command takes no lock\n{output}")),
     }
 }
 
