@@ -47,13 +47,13 @@ describe.each(Object.entries(FRAMEWORKS))("%s", (_, { one, nothing, complaint, k
   test("the test that is printed fails until the bug is mended", { timeout: TIMEOUT }, () => {
     const folder = mkdtempSync(path.resolve("kept-"));
     onTestFinished(() => rmSync(folder, { recursive: true }));
-    const { stdout } = explore(one("wrong"), ["--format", "text"]);
-    writeFileSync(path.join(folder, kept), stdout.split("shows a bug:\n\n")[1]);
+    const { stdout } = explore(one("wrong"), ["--format", "json", "--case", "delayed@DEL:1"]);
+    writeFileSync(path.join(folder, kept), JSON.parse(stdout).test);
     const env = { ...plainEnvironment(), PATH: `${path.dirname(findBinary())}${path.delimiter}${process.env.PATH}` };
     const run = (more) => spawnSync("npx", runKept(folder), { encoding: "utf8", env: { ...env, ...more } });
     const before = run({});
     expect(before.status).not.toBe(0);
-    expect(before.stdout + before.stderr).toContain("foreign-delete with paused@SET:1: ");
+    expect(before.stdout + before.stderr).toContain("foreign-delete with delayed@DEL:1: ");
     const after = run({ MENDED: "1" });
     expect(after.status, after.stdout + after.stderr).toBe(0);
   });

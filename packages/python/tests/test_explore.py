@@ -52,12 +52,12 @@ def test_pay():
 """
 
 
-def explore(folder: Path, test: str, form: str = "json") -> subprocess.CompletedProcess[str]:
+def explore(folder: Path, test: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Explores a file with this test, in a folder of its own."""
     file = folder / "test_orders.py"
     file.write_text(HEAD + test)
     command = [sys.executable, "-m", "redlatch.explore", "-q", "-p", "no:cacheprovider", str(file)]
-    options = ["--runner", "--format", form, "--timeout", "60s"]
+    options = ["--runner", "--format", "json", "--timeout", "60s", *more]
     return subprocess.run(
         [find_binary(), "explore", *options, "--", *command], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -81,20 +81,20 @@ def test_the_test_that_is_printed_fails_until_the_bug_is_mended(tmp_path: Path) 
     programs.mkdir()
     (programs / "redlatch").symlink_to(find_binary())
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    _, test = explore(tmp_path, WRONG, "text").stdout.split("shows a bug:\n\n")
+    finding = json.loads(explore(tmp_path, WRONG, "--case", "delayed@DEL:1").stdout)
     kept = tmp_path / "test_kept.py"
-    kept.write_text(test)
+    kept.write_text(finding["test"])
 
-    def summary() -> str:
+    def run() -> str:
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(kept)]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        return done.stdout.splitlines()[-1]
+        return done.stdout
 
-    failures = test.count("@acquire:1") + test.count("@release:1")
-    assert failures > 3
-    assert f" {failures} failed in " in summary()
+    before = run()
+    assert "foreign-delete with delayed@DEL:1: " in before and " 1 failed in " in before
     (tmp_path / "test_orders.py").write_text(HEAD + RIGHT)
-    assert f" {failures} passed in " in summary()
+    after = run()
+    assert " 1 passed in " in after, after
 
 
 def test_a_test_that_fails_by_itself_is_shown(tmp_path: Path) -> None:
