@@ -426,6 +426,12 @@ fn a_search_that_is_interrupted_ends_what_runs() {
 }
 
 #[test]
+fn a_command_that_shuts_its_server_down_ends_that_of_one_run() {
+    let case = ["--case", "late@SET:1", "--timeout", "20s"];
+    assert_eq!(found_in("shuts_its_server_down", &case), BTreeSet::new());
+}
+
+#[test]
 fn what_the_command_leaves_running_ends_with_it() {
     let directory = Directory::new();
     let pid = directory.path("pid");

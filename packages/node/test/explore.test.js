@@ -19,21 +19,21 @@ const FRAMEWORKS = {
     nothing: ["vitest", "--config", "explored/vitest.config.js", "nothing.js"],
     complaint: "No test files found",
     kept: "kept.js",
-    runKept: (folder) => ["vitest", "run", "--root", folder, "--config", path.resolve("explored/kept.config.js")],
+    runKept: (folder) => ["npx", "vitest", "run", "--root", folder, "--config", path.resolve("explored/kept.config.js")],
   },
   jest: {
     one: (name) => ["jest", "--config", "explored/jest.config.json", "-t", name],
     nothing: ["jest", "--config", "explored/jest.config.json", "nothing.cjs"],
     complaint: "No tests found",
     kept: "kept.cjs",
-    runKept: (folder) => ["jest", "--rootDir", folder, "--config", '{"testMatch": ["<rootDir>/kept.cjs"]}'],
+    runKept: (folder) => ["npx", "jest", "--rootDir", folder, "--config", '{"testMatch": ["<rootDir>/kept.cjs"]}'],
   },
   node: {
     one: (name) => ["node", `--test-name-pattern=${name}`, "explored/node.js"],
     nothing: ["node", "nothing.js"],
     complaint: "Cannot find module",
     kept: "kept.mjs",
-    runKept: (folder) => ["node", "--test", path.join(folder, "kept.mjs")],
+    runKept: (folder) => [process.execPath, "--test", path.join(folder, "kept.mjs")],
   },
 };
 
@@ -49,8 +49,10 @@ describe.each(Object.entries(FRAMEWORKS))("%s", (_, { one, nothing, complaint, k
     onTestFinished(() => rmSync(folder, { recursive: true }));
     const { stdout } = explore(one("wrong"), ["--format", "json", "--case", "delayed@DEL:1"]);
     writeFileSync(path.join(folder, kept), JSON.parse(stdout).test);
-    const env = { ...plainEnvironment(), PATH: `${path.dirname(findBinary())}${path.delimiter}${process.env.PATH}` };
-    const run = (more) => spawnSync("npx", runKept(folder), { encoding: "utf8", env: { ...env, ...more } });
+    // As npm runs a script: the packages' programs are in the search path.
+    const env = { ...plainEnvironment(), PATH: `${path.dirname(RUNNER)}${path.delimiter}${process.env.PATH}` };
+    const [program, ...words] = runKept(folder);
+    const run = (more) => spawnSync(program, words, { encoding: "utf8", env: { ...env, ...more } });
     const before = run({});
     expect(before.status).not.toBe(0);
     expect(before.stdout + before.stderr).toContain("foreign-delete with delayed@DEL:1: ");
