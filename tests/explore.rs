@@ -292,6 +292,51 @@ fn a_finding_says_what_happened_and_how_to_repeat_it() {
 }
 
 #[test]
+fn a_search_ends_with_the_test_that_keeps_what_it_has_found() {
+    let program = "deletes_the_lock_of_the_next_holder";
+    let title = "\nA test for Rust, which fails as long as one of these failures shows a bug:\n\n#[test]\n";
+    let text = String::from_utf8(explore_test(program, &[]).stdout).unwrap();
+    let (findings, test) = text.split_once(title).unwrap();
+    let cases = test.lines().filter(|line| line.contains("@acquire:1\",") || line.contains("@release:1\","));
+    assert_eq!(cases.count(), findings.matches("; again: ").count(), "{text}");
+    let page = String::from_utf8(explore_test(program, &["--format", "html"]).stdout).unwrap();
+    assert!(
+        page.contains("<h2>A test for Rust, which ") && page.contains("&quot;paused@acquire:1&quot;"),
+        "{page}"
+    );
+
+    // A single case has it in JSON alone.
+    let case = ["--case", "paused@acquire:1"];
+    let text = String::from_utf8(explore_test(program, &case).stdout).unwrap();
+    assert!(text.starts_with("foreign-delete with paused@SET:1: ") && !text.contains(title), "{text}");
+    let line = explore_test(program, &[&case[..], &["--format", "json"]].concat()).stdout;
+    let finding: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    assert!(finding["test"].as_str().unwrap().contains("        \"paused@acquire:1\",\n"), "{finding}");
+}
+
+#[test]
+fn a_lock_command_that_the_mended_program_has_replaced_is_found_by_what_it_does() {
+    let case = ["--case", "delayed@release:1"];
+    let found = BTreeSet::from(["foreign-delete".to_owned()]);
+    assert_eq!(found_in("looks_at_its_lock_before_it_deletes_it", &case), found);
+    assert_eq!(found_in("right", &case), BTreeSet::new());
+}
+
+#[test]
+fn within_a_run_of_another_search_nothing_is_explored() {
+    let search = redlatch().env("REDLATCH_INJECTED", "").args(["explore", "--", "false"]).output().unwrap();
+    assert_eq!((search.status.code(), search.stdout.len()), (Some(0), 0));
+    let told = String::from_utf8(search.stderr).unwrap();
+    assert!(told.contains("a run of another search"), "{told}");
+    // A runner, which learns of its runs later, is part of one as well.
+    let passes =
+        "[ -n \"${REDLATCH_INJECTED+set}\" ] && while read -r line; do echo '{\"passed\": true}'; done";
+    let output = explore(&["--runner"], &["sh", "-c", passes]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("does not connect"), "{told}");
+}
+
+#[test]
 fn as_junit_each_case_is_a_test() {
     let output = explore_test("ignores_that_its_lock_was_lost", &["--format", "junit"]);
     assert_eq!(output.status.code(), Some(1));
@@ -381,10 +426,29 @@ fn a_search_that_is_interrupted_ends_what_runs() {
 }
 
 #[test]
+fn a_command_that_shuts_its_server_down_ends_that_of_one_run() {
+    let case = ["--case", "late@SET:1", "--timeout", "20s"];
+    assert_eq!(found_in("shuts_its_server_down", &case), BTreeSet::new());
+}
+
+#[test]
 fn what_the_command_leaves_running_ends_with_it() {
     let directory = Directory::new();
     let pid = directory.path("pid");
     let output = explore(&[], &["sh", "-c", &format!("sleep 600 & echo $! > {pid}")]);
+    assert_eq!(output.status.code(), Some(2), "it takes no lock");
+    assert_is_gone(&pid);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_daemon_that_the_command_has_started_ends_with_it() {
+    let directory = Directory::new();
+    let pid = directory.path("pid");
+    // It has a session of its own, and is there before the command ends.
+    let daemon = format!("echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 600");
+    let script = format!("setsid sh -c '{daemon}' > /dev/null 2>&1 & until [ -e {pid} ]; do :; done");
+    let output = explore(&[], &["sh", "-c", &script]);
     assert_eq!(output.status.code(), Some(2), "it takes no lock");
     assert_is_gone(&pid);
 }

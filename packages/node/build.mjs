@@ -46,6 +46,7 @@ pack("platform", (to) => {
     os: [system],
     cpu: [processor],
     ...(system === "linux" ? { libc: [musl ?? "glibc"] } : {}),
+    bin: { redlatch: `bin/${name}` },
     files: ["bin", "LICENSE-*"],
     preferUnplugged: true,
   };

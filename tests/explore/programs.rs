@@ -291,6 +291,18 @@ fn releases_a_lock_of_lock_commands_with_del() {
     });
 }
 
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn shuts_its_server_down() {
+    if_explored(|| {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        assert!(client.release(&owner()).unwrap());
+        // It may be down already.
+        let _ = client.0.ask(&["SHUTDOWN", "NOSAVE"]);
+        assert!(Client::connect().is_err());
+    });
+}
+
 /// A server of several, each with a store of its own.
 struct Store {
     url: String,

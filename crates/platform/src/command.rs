@@ -11,6 +11,38 @@ pub use unix::{Changes, Child, CommandSignals, Group, Passed, PassedSignal};
 #[cfg(windows)]
 pub use windows::{Changes, Child, CommandSignals, Group, Passed, PassedSignal};
 
+/// Ends each process that was started with this variable, as what a command has started may be that has left its process
+/// group. Only Linux tells the variables of processes.
+pub fn kill_all_with(name: &str, value: &str) {
+    #[cfg(target_os = "linux")]
+    linux::kill_all_with(&format!("{name}={value}"));
+    #[cfg(not(target_os = "linux"))]
+    let _ = (name, value);
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    pub(super) fn kill_all_with(variable: &str) {
+        let Ok(processes) = fs::read_dir("/proc") else { return };
+        let ids = processes.flatten().filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
+        for id in ids.filter(|id| has(*id, variable)) {
+            // It may have ended.
+            let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
+        }
+    }
+
+    /// Whether a process was started with the variable; false for one of another user.
+    fn has(id: i32, variable: &str) -> bool {
+        let variables = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        variables.split(|byte| *byte == 0).any(|word| word == variable.as_bytes())
+    }
+}
+
 /// What has happened to a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {

@@ -1,7 +1,7 @@
 // The runner for `redlatch explore`: what is found with it, and what its runs leave to each other, which is nothing.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -18,24 +18,46 @@ const FRAMEWORKS = {
     one: (name) => ["vitest", "--config", "explored/vitest.config.js", "-t", name],
     nothing: ["vitest", "--config", "explored/vitest.config.js", "nothing.js"],
     complaint: "No test files found",
+    kept: "kept.js",
+    runKept: (folder) => ["npx", "vitest", "run", "--root", folder, "--config", path.resolve("explored/kept.config.js")],
   },
   jest: {
     one: (name) => ["jest", "--config", "explored/jest.config.json", "-t", name],
     nothing: ["jest", "--config", "explored/jest.config.json", "nothing.cjs"],
     complaint: "No tests found",
+    kept: "kept.cjs",
+    runKept: (folder) => ["npx", "jest", "--rootDir", folder, "--config", '{"testMatch": ["<rootDir>/kept.cjs"]}'],
   },
   node: {
     one: (name) => ["node", `--test-name-pattern=${name}`, "explored/node.js"],
     nothing: ["node", "nothing.js"],
     complaint: "Cannot find module",
+    kept: "kept.mjs",
+    runKept: (folder) => [process.execPath, "--test", path.join(folder, "kept.mjs")],
   },
 };
 
-describe.each(Object.entries(FRAMEWORKS))("%s", (_, { one, nothing, complaint }) => {
+describe.each(Object.entries(FRAMEWORKS))("%s", (_, { one, nothing, complaint, kept, runKept }) => {
   test("a lock that is deleted without a look is found", { timeout: TIMEOUT }, () => {
-    const done = explore(one("wrong"), ["--case", "paused@SET:1"]);
+    const done = explore(one("wrong"), ["--format", "json", "--case", "paused@SET:1"]);
     expect(done.status, done.stderr).toBe(1);
     expect(JSON.parse(done.stdout)).toMatchObject({ finding: "foreign-delete", case: "paused@SET:1", came: 3 });
+  });
+
+  test("the test that is printed fails until the bug is mended", { timeout: TIMEOUT }, () => {
+    const folder = mkdtempSync(path.resolve("kept-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const { stdout } = explore(one("wrong"), ["--format", "json", "--case", "delayed@DEL:1"]);
+    writeFileSync(path.join(folder, kept), JSON.parse(stdout).test);
+    // As npm runs a script: the packages' programs are in the search path.
+    const env = { ...plainEnvironment(), PATH: `${path.dirname(RUNNER)}${path.delimiter}${process.env.PATH}` };
+    const [program, ...words] = runKept(folder);
+    const run = (more) => spawnSync(program, words, { encoding: "utf8", env: { ...env, ...more } });
+    const before = run({});
+    expect(before.status).not.toBe(0);
+    expect(before.stdout + before.stderr).toContain("foreign-delete with delayed@DEL:1: ");
+    const after = run({ MENDED: "1" });
+    expect(after.status, after.stdout + after.stderr).toBe(0);
   });
 
   test("each run begins anew, and nothing is found in a test that is right", { timeout: TIMEOUT }, () => {
@@ -107,12 +129,12 @@ test("without a framework, or with a line of another form, the runner says so in
 });
 
 /** Explores what the runner runs with these arguments. */
-function explore(words, options) {
+function explore(words, options = ["--format", "json"]) {
   return spawnSync(findBinary(), commandFor(words, options), { encoding: "utf8", env: plainEnvironment() });
 }
 
 function commandFor(words, options = []) {
-  return ["explore", "--runner", "--format", "json", ...options, "--", RUNNER, ...words];
+  return ["explore", "--runner", ...options, "--", RUNNER, ...words];
 }
 
 /** What the runner answers to a line for each of these sets of variables. */

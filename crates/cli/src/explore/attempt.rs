@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use redlatch_core::testing::{Event, Finding, check};
+use redlatch_platform::command::kill_all_with;
 use redlatch_server::Server;
 use tokio::time::{interval, sleep_until};
 
@@ -14,7 +15,7 @@ use super::super::exit::Failure;
 use super::case::Case;
 use super::program::{Ending, Program, Runners, Variables};
 use super::servers::Servers;
-use super::{COULD_NOT_RUN, Options};
+use super::{COULD_NOT_RUN, INJECTED_VARIABLE, Options};
 
 /// What a run was.
 #[derive(Debug)]
@@ -49,6 +50,7 @@ impl Attempt {
         for injection in case.map_or(&[][..], |case| &case.injections) {
             unmet.push((injection, injection.arm(&server).await?));
         }
+        let _daemons = Daemons { urls: urls(&server) };
         let begin = Instant::now();
         let mut program = Program::run(options, runners, variables(options, &server, case))
             .await
@@ -79,22 +81,41 @@ impl Attempt {
     }
 }
 
+/// What a run has started and its process group has not any more. It ends when this is dropped.
+struct Daemons {
+    /// The value of [`URLS_VARIABLE`], which no other run has.
+    urls: String,
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        kill_all_with(URLS_VARIABLE, &self.urls);
+    }
+}
+
+/// The URLs of all servers, with commas.
+fn urls(server: &Server) -> String {
+    let urls: Vec<String> = server.node_addrs().iter().map(|address| format!("redis://{address}")).collect();
+    urls.join(",")
+}
+
 /// What tells the program where its servers are, and what happens in its run.
 fn variables(options: &Options, server: &Server, case: Option<&Case>) -> Variables {
-    let addresses = server.node_addrs();
-    let urls: Vec<String> = addresses.iter().map(|address| format!("redis://{address}")).collect();
+    let address = server.node_addrs()[0];
     let injected = case.map(|case| format!("{case}: {}", case.sentences()));
     let fixed = [
-        ("REDIS_HOST", addresses[0].ip().to_string()),
-        ("REDIS_PORT", addresses[0].port().to_string()),
-        ("REDIS_URLS", urls.join(",")),
-        ("REDLATCH_INJECTED", injected.unwrap_or_default()),
+        ("REDIS_HOST", address.ip().to_string()),
+        ("REDIS_PORT", address.port().to_string()),
+        (URLS_VARIABLE, urls(server)),
+        (INJECTED_VARIABLE, injected.unwrap_or_default()),
     ];
     let fixed = fixed.map(|(name, value)| (name.to_owned(), value));
-    let named = options.variables.iter().map(|name| (name.clone(), urls[0].clone()));
+    let named = options.variables.iter().map(|name| (name.clone(), format!("redis://{address}")));
     fixed.into_iter().chain(named).collect()
 }
 
+/// The variable with the URLs of all servers.
+const URLS_VARIABLE: &str = "REDIS_URLS";
 /// How often is looked whether a failure has been met.
 const LOOK: Duration = Duration::from_millis(1);
 /// Real time without a request after which a clock that runs by itself goes to the next deadline.

@@ -1,12 +1,15 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands.
 //!
-//! Belongs here  the order of the runs, and how findings are told. [`case`] makes the failures, [`pairs`] joins them,
-//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written.
+//! Belongs here  the order of the runs. [`point`] finds the lock commands, [`case`] makes the failures, [`pairs`] joins them,
+//!               [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written, and
+//!               [`kept`] which test keeps it.
 //! Rule          findings go to the standard output, progress to the standard error.
 
 mod attempt;
 mod case;
+mod kept;
 mod pairs;
+mod point;
 mod program;
 mod report;
 mod rival;
@@ -21,8 +24,9 @@ use std::time::{Duration, Instant};
 use super::exit::{self, Failure};
 use super::{print, signals, warn};
 use attempt::Attempt;
-use case::{AND, Case, Kind, Point};
+use case::{AND, Case, Kind};
 use pairs::{Single, Trace};
+use point::Point;
 use program::{Ending, Runners};
 use report::{Finding, Report, Tried};
 pub(super) use servers::Servers;
@@ -66,6 +70,8 @@ pub(super) enum Format {
 
 /// The variable in which a command finds its URL unless it is told otherwise.
 pub(super) const URL_VARIABLE: &str = "REDIS_URL";
+/// The variable that tells a command what happens in its run. A runner's own is empty.
+const INJECTED_VARIABLE: &str = "REDLATCH_INJECTED";
 /// How long one run may take unless it is told otherwise.
 pub(super) const TIMEOUT: &str = "60s";
 /// The exit code of a search that has found something.
@@ -82,6 +88,13 @@ pub(super) fn kinds() -> Vec<&'static str> {
 
 /// Explores; returns the exit code.
 pub(super) fn run(options: Options) -> u8 {
+    if std::env::var_os(INJECTED_VARIABLE).is_some() {
+        // A test that keeps a finding is part of the tests that are explored.
+        warn(&format!(
+            "{INJECTED_VARIABLE} is set: this is a run of another search, in which nothing is explored"
+        ));
+        return 0;
+    }
     exit::run(async move {
         // What runs when a signal comes is ended, as after any run.
         let mut signals = signals()?;
@@ -108,28 +121,16 @@ impl Search {
     async fn begin(options: Options) -> Result<Arc<Self>, Failure> {
         let (begun, runners) = (Instant::now(), Runners::default());
         let attempt = Attempt::make(&options, &runners, None).await?;
-        let could_not =
-            |fault: &str| Err(Failure(COULD_NOT_RUN, format!("{fault}\n{}", attempt.output.trim_end())));
-        match attempt.ending {
-            Ending::Hung => return could_not("the command hangs without any failure; its output:"),
-            Ending::Exited(_) | Ending::Killed | Ending::Failed => {
-                return could_not("the command fails without any failure; its output:");
-            }
-            Ending::Passed if attempt.events.is_empty() => {
-                return could_not("the command does not connect to the server of REDIS_URL; see --env");
-            }
-            Ending::Passed => {}
-        }
         let points = Point::all(&attempt.events);
-        if points.is_empty() {
-            return could_not("the command takes no lock");
+        if let Some(fault) = why_not_explored(&attempt, &points) {
+            return Err(Failure(COULD_NOT_RUN, fault));
         }
         let mut cases = Case::all(&points, options.servers);
         if let Some(wanted) = &options.case {
             // A pair is compared with each of its failures alone. There may be no second command without the first failure.
             let names: Vec<_> = wanted.split(AND).collect();
-            cases.retain(|case| names.contains(&&*case.to_string()));
-            if !cases.iter().any(|case| case.to_string() == names[0]) {
+            cases.retain(|case| names.iter().any(|name| case.is_named(name)));
+            if !cases.iter().any(|case| case.is_named(names[0])) {
                 return Err(is_no_case(wanted));
             }
         }
@@ -177,7 +178,7 @@ impl Search {
             return Err(is_no_case(&unknown));
         }
         tell(&report.end())?;
-        let Report { met, found, .. } = report;
+        let (met, found) = (report.met, report.found.len());
         warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
         Ok(if found > 0 { FOUND } else { 0 })
     }
@@ -254,6 +255,21 @@ impl Search {
     }
 }
 
+/// Why there is nothing to explore after a run without failures; none if there is.
+fn why_not_explored(attempt: &Attempt, points: &[Point]) -> Option<String> {
+    let output = attempt.output.trim_end();
+    match attempt.ending {
+        Ending::Hung => Some(format!("the command hangs without any failure; its output:\n{output}")),
+        Ending::Exited(_) | Ending::Killed | Ending::Failed => {
+            Some(format!("the command fails without any failure; its output:\n{output}"))
+        }
+        Ending::Passed if attempt.events.is_empty() => {
+            Some(format!("the command does not connect to the server of REDIS_URL; see --env\n{output}"))
+        }
+        Ending::Passed => points.is_empty().then(|| format!("the command takes no lock\n{output}")),
+    }
+}
+
 /// The cases that are told.
 #[derive(Clone)]
 struct Wanted {
@@ -266,12 +282,11 @@ struct Wanted {
 impl Wanted {
     /// Whether a case is told. It is asked for each in their order.
     fn has(&mut self, case: &Case) -> bool {
-        let name = case.to_string();
-        if self.after.as_ref() == Some(&name) {
+        if self.after.as_ref().is_some_and(|after| case.is_named(after)) {
             self.after = None;
             return false;
         }
-        self.after.is_none() && self.case.as_ref().is_none_or(|wanted| *wanted == name)
+        self.after.is_none() && self.case.as_ref().is_none_or(|wanted| case.is_named(wanted))
     }
 }
 

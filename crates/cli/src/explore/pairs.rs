@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redlatch_core::testing::{Event, EventKind};
 
-use super::case::{Case, Injection, Point};
+use super::case::{Case, Injection};
+use super::point::Point;
 use super::servers::Servers;
 
 /// A failure that was tried alone.

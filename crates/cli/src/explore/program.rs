@@ -20,7 +20,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Options;
+use super::{INJECTED_VARIABLE, Options};
 
 /// Variables of a run, and their values.
 pub(super) type Variables = Vec<(String, String)>;
@@ -95,7 +95,7 @@ impl Program {
         let (name, arguments) = options.command.split_first().expect("a command has a name");
         let mut command = Command::new(name);
         let is_runner = variables.is_none();
-        command.args(arguments).envs(variables.unwrap_or_default());
+        command.args(arguments).env(INJECTED_VARIABLE, "").envs(variables.unwrap_or_default());
         command.stdin(if is_runner { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = Group::start(command)?;

@@ -1,4 +1,5 @@
 //! How findings are told: as text, as JSON, one in a line, as a page, and as the XML of JUnit, with a test for each case.
+//! Behind the text and on the page is the test that keeps them; a line of JSON has its own.
 //!
 //! Rule    of the pairs that show one problem at the same lock commands, the first is told whole; the others name it.
 
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use super::attempt::Attempt;
 use super::case::{AND, Case};
+use super::kept::Framework;
 use super::pairs::Trace;
 use super::program::Ending;
 use super::verdict::Problem;
@@ -46,15 +48,15 @@ pub(super) struct Report<'o> {
     tried: usize,
     /// Cases whose failures were met.
     pub(super) met: usize,
-    /// Findings, without those that are like an earlier one.
-    pub(super) found: usize,
+    /// The case of each finding, by its lasting name, without those that are like an earlier one.
+    pub(super) found: Vec<String>,
     /// Problems of pairs and the lock commands at which they came, with the first case of each.
     firsts: BTreeMap<(&'static str, String), String>,
 }
 
 impl<'o> Report<'o> {
     pub(super) fn new(options: &'o Options) -> Self {
-        Self { options, body: String::new(), tried: 0, met: 0, found: 0, firsts: BTreeMap::new() }
+        Self { options, body: String::new(), tried: 0, met: 0, found: Vec::new(), firsts: BTreeMap::new() }
     }
 
     /// What is printed now that a case was tried.
@@ -63,7 +65,9 @@ impl<'o> Report<'o> {
         self.met += usize::from(tried.is_met);
         let finding = tried.finding.as_ref();
         let like = finding.and_then(|finding| self.like(case, finding));
-        self.found += usize::from(finding.is_some() && like.is_none());
+        if finding.is_some() && like.is_none() {
+            self.found.push(case.lasting_name());
+        }
         match (self.options.format, finding, &like) {
             (Format::Junit, ..) => self.body += &self.test(case, tried.took, finding, like.as_deref()),
             (_, None, _) => {}
@@ -85,7 +89,8 @@ impl<'o> Report<'o> {
     pub(super) fn end(&self) -> String {
         let Self { tried, met, found, body, .. } = self;
         match self.options.format {
-            Format::Text | Format::Json => String::new(),
+            Format::Json => String::new(),
+            Format::Text => self.kept().map_or(String::new(), |(title, test)| format!("{title}:\n\n{test}")),
             Format::Junit => format!(
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
                  <testsuite name=\"redlatch explore\" tests=\"{tried}\" failures=\"{}\">\n{body}</testsuite>\n",
@@ -93,11 +98,36 @@ impl<'o> Report<'o> {
             ),
             Format::Html => {
                 let (head, command) = (html_head("redlatch explore"), escaped(&self.command()));
-                format!(
-                    "{head}<p><code>{command}</code></p>\n<p>{met} failures met, {found} findings.</p>\n{body}{HTML_END}"
-                )
+                let sum = format!("{met} failures met, {} findings.", found.len());
+                let kept = self.kept().map_or(String::new(), |(title, test)| {
+                    format!("<h2>{title}</h2>\n<pre>{}</pre>\n", escaped(&test))
+                });
+                format!("{head}<p><code>{command}</code></p>\n<p>{sum}</p>\n{body}{kept}{HTML_END}")
             }
         }
+    }
+
+    /// The test that keeps all findings, with its title; none for a single case, which such a test may have asked for.
+    fn kept(&self) -> Option<(String, String)> {
+        if self.found.is_empty() || self.options.case.is_some() {
+            return None;
+        }
+        let (framework, test) = self.test_of(&self.found)?;
+        Some((
+            format!(
+                "A test for {}, which fails as long as one of these failures shows a bug",
+                framework.name()
+            ),
+            test,
+        ))
+    }
+
+    /// The test that fails as long as one of these cases finds anything; none if the framework is not known.
+    fn test_of(&self, cases: &[String]) -> Option<(Framework, String)> {
+        let words = self.options.command.iter().map(|word| word.to_string_lossy().into_owned());
+        let command: Vec<_> = words.collect();
+        let framework = Framework::of(&command)?;
+        Some((framework, framework.test(&self.repeated_options(), &command, cases)))
     }
 
     /// The earlier pair that has shown the same problem at the same lock commands.
@@ -168,33 +198,41 @@ impl<'o> Report<'o> {
         let Finding { problem, came, runs, attempt } = finding;
         let injected = case.told_in(&attempt.events);
         let injected = injected.map(|(command, what)| json!({ "command": command, "what": what }));
+        let test = self.test_of(&[case.lasting_name()]).map(|(_, test)| test);
         let line = json!({
             "finding": problem.name, "text": problem.text, "case": case.to_string(),
             "injected": injected.collect::<Vec<_>>(), "ending": attempt.ending.text(), "lines": problem.lines,
             "came": came, "runs": runs, "like": like, "again": self.repeat(case),
+            "test": test,
         });
         format!("{line}\n")
     }
 
     /// The line that repeats a case.
     fn repeat(&self, case: &Case) -> String {
-        let Options { servers, variables, expects, timeout, is_clock_auto, is_runner, .. } = self.options;
-        let variables =
-            variables.iter().filter(|name| *name != URL_VARIABLE).map(|name| format!(" --env {name}"));
-        let expects = expects.iter().map(|kind| format!(" --expect {kind}"));
-        // Another time may tell another thing: what takes longer hangs.
-        let timeout = (duration::read(TIMEOUT).as_ref() != Ok(timeout))
-            .then(|| format!(" --timeout {}ms", timeout.as_millis()));
-        let clock = is_clock_auto.then(|| " --clock auto".to_owned());
-        let runner = is_runner.then(|| " --runner".to_owned());
-        let options: String = variables
-            .chain(expects)
-            .chain(servers.option())
-            .chain(timeout)
-            .chain(clock)
-            .chain(runner)
-            .collect();
+        let options: String = self.repeated_options().iter().map(|word| format!(" {word}")).collect();
         format!("redlatch explore{options} --case '{case}' -- {}", self.command())
+    }
+
+    /// The options without which a case would be another one.
+    fn repeated_options(&self) -> Vec<String> {
+        let Options { servers, variables, expects, timeout, is_clock_auto, is_runner, .. } = self.options;
+        let named = |option: &str, value: &str| [option.to_owned(), value.to_owned()];
+        let variables = variables.iter().filter(|name| *name != URL_VARIABLE);
+        let mut options: Vec<_> = variables.flat_map(|name| named("--env", name)).collect();
+        options.extend(expects.iter().flat_map(|kind| named("--expect", kind)));
+        options.extend(servers.options());
+        // Another time may tell another thing: what takes longer hangs.
+        if duration::read(TIMEOUT).as_ref() != Ok(timeout) {
+            options.extend(named("--timeout", &format!("{}ms", timeout.as_millis())));
+        }
+        if *is_clock_auto {
+            options.extend(named("--clock", "auto"));
+        }
+        if *is_runner {
+            options.push("--runner".to_owned());
+        }
+        options
     }
 
     /// The command as a shell reads it.

@@ -38,12 +38,12 @@ impl Servers {
         matches!(self, Self::Stores(2..))
     }
 
-    /// The option that asks for these, with a space in front; none for the default.
-    pub(super) fn option(self) -> Option<String> {
+    /// The options that ask for these; none for the default.
+    pub(super) fn options(self) -> Vec<String> {
         match self {
-            Self::Stores(1) => None,
-            Self::Stores(count) => Some(format!(" --nodes {count}")),
-            Self::Cluster => Some(" --cluster".to_owned()),
+            Self::Stores(1) => Vec::new(),
+            Self::Stores(count) => vec!["--nodes".to_owned(), count.to_string()],
+            Self::Cluster => vec!["--cluster".to_owned()],
         }
     }
 }

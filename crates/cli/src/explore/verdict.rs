@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use redlatch_core::testing::{Event, EventKind, Finding, shown};
 
 use super::attempt::Attempt;
-use super::case::{Case, Deed, Injection, Kind};
+use super::case::{Case, Injection, Kind};
+use super::point::Deed;
 use super::program::Ending;
 use super::rival;
 use super::servers::Servers;

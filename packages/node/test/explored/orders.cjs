@@ -11,7 +11,10 @@ const TRIES = 20_000;
 
 let runs = 0;
 
-exports.wrong = () =>
+/** With the variable MENDED it is right. */
+exports.wrong = () => (process.env.MENDED ? exports.right() : pay());
+
+const pay = () =>
   connected(async (client) => {
     assert.equal(await client.sendCommand(TAKE), "OK");
     await client.incr("paid");

@@ -17,12 +17,14 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The runner for {@code redlatch explore}: what is found with it, and what its runs leave to each other, which is nothing. */
 class ExploreTest {
     private static final String CLASSES = System.getProperty("java.class.path");
+    private static final String BINARY = System.getenv().getOrDefault("REDLATCH_BINARY", "redlatch");
     private static final String EMPTY_RUN = "{\"env\":{}}\n";
 
     @TempDir
@@ -36,6 +38,25 @@ class ExploreTest {
                 .anyMatch(line -> line.contains("\"foreign-delete\"") && line.contains("\"paused@SET:1\""));
         assertTrue(isFound, run.output);
         assertTrue(run.error.contains("19 failures met"), run.error);
+    }
+
+    @Test
+    void theTestThatIsPrintedFailsUntilTheBugIsMended() throws Exception {
+        List<String> command = new ArrayList<>(List.of(BINARY, "explore", "--runner", "--"));
+        command.addAll(runner(CLASSES, "examples.Explored#wrong"));
+        String test = run("", command).output.split("shows a bug:\\R\\R")[1];
+        Path file = Files.writeString(folder.resolve("LocksSurviveTest.java"), test);
+        String[] options = {"-cp", CLASSES, "-d", folder.toString(), file.toString()};
+        assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, options));
+        Files.createSymbolicLink(folder.resolve("redlatch"), Path.of(BINARY).toAbsolutePath());
+
+        List<String> keeps = runner(folder + File.pathSeparator + CLASSES, "LocksSurviveTest");
+        String path = folder + File.pathSeparator + System.getenv("PATH");
+        Run before = run(EMPTY_RUN, keeps, Map.of("PATH", path));
+        assertTrue(before.output.startsWith("{\"passed\":false,"), before.output + before.error);
+        assertTrue(before.output.contains("1 failures met, 1 findings, "), before.output);
+        Run after = run(EMPTY_RUN, keeps, Map.of("PATH", path, "MENDED", "1"));
+        assertTrue(after.output.startsWith("{\"passed\":true,"), after.output + after.error);
     }
 
     @Test
@@ -126,8 +147,7 @@ class ExploreTest {
     }
 
     private Run explore(String test) throws Exception {
-        String binary = System.getenv().getOrDefault("REDLATCH_BINARY", "redlatch");
-        List<String> command = new ArrayList<>(List.of(binary, "explore", "--runner", "--format", "json", "--"));
+        List<String> command = new ArrayList<>(List.of(BINARY, "explore", "--runner", "--format", "json", "--"));
         command.addAll(runner(CLASSES, test));
         return run("", command);
     }
@@ -140,11 +160,18 @@ class ExploreTest {
     }
 
     private Run run(String input, List<String> command) throws IOException, InterruptedException {
+        return run(input, command, Map.of());
+    }
+
+    private Run run(String input, List<String> command, Map<String, String> variables)
+            throws IOException, InterruptedException {
         Path output = folder.resolve("output");
         Path error = folder.resolve("error");
         Path lines = Files.writeString(folder.resolve("lines"), input);
-        Process process = new ProcessBuilder(command).redirectInput(lines.toFile()).redirectOutput(output.toFile())
-                .redirectError(error.toFile()).start();
+        ProcessBuilder builder = new ProcessBuilder(command).redirectInput(lines.toFile())
+                .redirectOutput(output.toFile()).redirectError(error.toFile());
+        builder.environment().putAll(variables);
+        Process process = builder.start();
         int status = process.waitFor();
         return new Run(status, text(output), text(error));
     }
