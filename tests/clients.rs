@@ -32,6 +32,9 @@ mod support;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clients::identity::Identity;
@@ -60,7 +63,7 @@ fn main() -> ExitCode {
     if is_set("REDLATCH_INSTALL_CLIENTS") {
         install_ahead(&chosen);
     }
-    let verdicts: Vec<Verdict> = chosen.iter().map(|client| report(client)).collect();
+    let verdicts = report_all(&chosen);
 
     let failed = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Failed(_))).count();
     let skipped = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Skipped(_))).count();
@@ -77,7 +80,20 @@ fn main() -> ExitCode {
 fn install_ahead(chosen: &[&'static Client]) {
     let mut projects: Vec<&'static str> = chosen.iter().map(|client| client.project.as_str()).collect();
     projects.dedup();
-    std::thread::spawn(move || projects.into_iter().for_each(|project| drop(Installer::open(project))));
+    thread::spawn(move || projects.into_iter().for_each(|project| drop(Installer::open(project))));
+}
+
+/// Runs the clients, some beside each other, because they wait for leases most of the time.
+fn report_all(chosen: &[&'static Client]) -> Vec<Verdict> {
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let reporter = || {
+        while let Some(client) = chosen.get(next.fetch_add(1, Relaxed)) {
+            let verdict = report(client);
+            verdicts.lock().expect("no reporter panics with it").push(verdict);
+        }
+    };
+    thread::scope(|scope| (0..CLIENTS_AT_ONCE).for_each(|_| drop(scope.spawn(&reporter))));
+    verdicts.into_inner().expect("a reporter that panics ends the program")
 }
 
 /// Runs one client and prints its result.
@@ -142,7 +158,7 @@ fn run_on_servers(client: &Client, program: &[String], installer: &Installer) ->
     if client.nodes > 1 {
         more.extend([format!("--nodes={}", client.nodes), "--enable-test-commands=local".to_owned()]);
     }
-    let http_port = installer.dir().join(format!("http-port-{}", std::process::id()));
+    let http_port = installer.dir().join(format!("http-port-{}", client.name));
     if client.has_http {
         let file = http_port.display().to_string();
         more.extend(["--http-port=auto", "--http-admin=yes", "--lock-lint=yes"].map(str::to_owned));
@@ -247,4 +263,6 @@ impl Selection {
 
 /// A client's checks take a few seconds, Redisson's half a minute; a machine under load is given many times that.
 const CLIENT_TIME_MAX: Duration = Duration::from_secs(300);
+/// Two fill two cores; with more, clients that wait for a moment of their own clock would be late.
+const CLIENTS_AT_ONCE: usize = 2;
 const LINES_SHOWN: usize = 40;
