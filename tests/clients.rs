@@ -92,7 +92,7 @@ fn report_all(chosen: &[&'static Client]) -> Vec<Verdict> {
             verdicts.lock().expect("no reporter panics with it").push(verdict);
         }
     };
-    thread::scope(|scope| (0..CLIENTS_AT_ONCE).for_each(|_| drop(scope.spawn(&reporter))));
+    thread::scope(|scope| (0..CLIENTS_AT_ONCE).for_each(|_| drop(scope.spawn(reporter))));
     verdicts.into_inner().expect("a reporter that panics ends the program")
 }
 
