@@ -9,7 +9,8 @@ use redis::{Client, Connection, RedisResult, cmd};
 const LEASE_MS: u64 = 30_000;
 const RELEASE: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
-const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
+const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return \
+                      redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 const LOST: &str = "the lock was lost";
 
 /// The service, with its bug.
