@@ -50,12 +50,8 @@ const BANNED_WORDS: &[(&str, &str)] = &[
 const BANNED_PHRASES: &[&str] = &["the same, but", "what is to be"];
 /// Files whose tests must wait for real time: that of a real server or of a client library.
 const REAL_CLOCKS: &[&str] = &[
-    "tests/support/nodes.rs",
-    "tests/support/real.rs",
-    "tests/clients/",
-    "tests/cluster/",
-    "tests/explore/libraries/",
-    "tests/mutex/",
+    "tests/support/nodes.rs", "tests/support/real.rs", "tests/clients/", "tests/cluster/",
+    "tests/explore/libraries/", "tests/mutex/",
 ];
 /// Modules that sum and scale what clients have stored, for replies that anybody may ask for. One number must not end them
 /// all, so clippy refuses arithmetic there that could overflow. A folder's `mod.rs` stands for the folder.
