@@ -75,6 +75,26 @@ fn each_planted_bug_is_found_and_nothing_else() {
     }
 }
 
+/// A command that cannot be told of the server starts its own: the program is the `redis-server` of its search path.
+#[cfg(unix)]
+#[test]
+fn a_redis_server_that_the_command_starts_is_the_explored_one() {
+    let directory = Directory::new();
+    std::os::unix::fs::symlink(redlatch().get_program(), directory.path("redis-server")).unwrap();
+    let own = std::env::current_exe().unwrap();
+    let test = "explore::programs::deletes_the_lock_in_a_server_of_its_own";
+    let output = redlatch()
+        .env("PATH", directory.path(""))
+        .args(["explore", "--format", "json", "--case", "delayed@DEL:1", "--"])
+        .arg(own)
+        .args(["--exact", test, "--include-ignored"])
+        .output()
+        .unwrap();
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{progress}");
+    assert_eq!(findings_of(output.stdout), [("foreign-delete".to_owned(), "delayed@DEL:1".to_owned())]);
+}
+
 #[test]
 fn a_message_that_is_missed_in_another_order_of_two_clients_is_found() {
     let program = "listens_after_it_was_refused_and_does_not_look_again";

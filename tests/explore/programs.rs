@@ -2,11 +2,13 @@
 //!
 //! Rule    they are tests, so that this program can run itself. Without a server in REDIS_URL they do nothing.
 
-use std::io;
+use std::io::{self, BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use crate::support::bare::RELEASE;
+use crate::support::real::free_port;
 use crate::support::wire::Link;
 
 const KEY: &str = "orders";
@@ -119,6 +121,30 @@ impl Cluster {
     }
 }
 
+/// The process of a server that a program has started.
+struct Started(Child);
+
+impl Started {
+    /// Starts the `redis-server` of the search path, as fixtures do. Returns its address, too.
+    fn redis() -> (Self, String) {
+        let port = free_port();
+        let mut command = Command::new("redis-server");
+        let server = command.args(["--port", &port.to_string(), "--save", ""]).stdout(Stdio::piped()).spawn();
+        let mut server = Self(server.unwrap());
+        let log = BufReader::new(server.0.stdout.take().unwrap());
+        let is_ready = |line: io::Result<String>| line.unwrap().contains("Ready to accept connections");
+        assert!(log.lines().any(is_ready), "it does not become ready");
+        (server, format!("redis://127.0.0.1:{port}"))
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Runs a program, if there is a server because it is explored.
 fn if_explored(program: impl FnOnce()) {
     if std::env::var("REDIS_URL").is_ok() && std::env::var("REDLATCH_INJECTED").is_ok() {
@@ -172,6 +198,18 @@ fn forgets_a_lock_whose_reply_is_lost() {
 fn deletes_the_lock_of_the_next_holder() {
     if_explored(|| {
         let mut client = take_or_clean_up(&owner()).unwrap();
+        client.work().unwrap();
+        client.0.ask(&["DEL", KEY]).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "a program that the tests of explore run"]
+fn deletes_the_lock_in_a_server_of_its_own() {
+    if_explored(|| {
+        let (_server, url) = Started::redis();
+        let mut client = Client::to(&url).unwrap();
+        assert!(client.take(&owner()).unwrap());
         client.work().unwrap();
         client.0.ask(&["DEL", KEY]).unwrap();
     });

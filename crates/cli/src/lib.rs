@@ -16,6 +16,7 @@ mod duration;
 mod exit;
 mod explore;
 mod explore_flags;
+mod explored;
 mod fence;
 mod file;
 mod flags;
@@ -127,7 +128,10 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
                 let inherited = inherited?;
                 let process =
                     serve::Process { program: &program, flags, request: &request, inherited, log, exporter };
-                serve::serve(process, settings)
+                match explored::server(&program) {
+                    Some(server) => explored::serve(&process, &settings, server),
+                    None => serve::serve(process, settings),
+                }
             });
             return served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"));
         }

@@ -309,14 +309,19 @@ fn reread_etcd(server: &Served, request: &Request) {
     }
 }
 
+/// The name of the server that a harness thinks it has started by this name of the program, if that is another one.
+pub(super) fn name_of_peer(program: &str) -> Option<&'static str> {
+    match Path::new(program).file_name()?.to_str()? {
+        "redis-server" => Some("Redis"),
+        "valkey-server" => Some("Valkey"),
+        _ => None,
+    }
+}
+
 /// Logs the banner that harnesses wait for, in the name of the program that they think they started, and the ignored
 /// directives.
-fn log_start(program: &str, ignored: &[String]) {
-    let name = match Path::new(program).file_name().and_then(|name| name.to_str()) {
-        Some("redis-server") => "Redis",
-        Some("valkey-server") => "Valkey",
-        _ => "redlatch",
-    };
+pub(super) fn log_start(program: &str, ignored: &[String]) {
+    let name = name_of_peer(program).unwrap_or("redlatch");
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     tracing::info!(version, pid, "oO0OoO0OoO0Oo {name} is starting oO0OoO0OoO0Oo");
     if !ignored.is_empty() {

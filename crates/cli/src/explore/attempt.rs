@@ -12,6 +12,7 @@ use redlatch_server::Server;
 use tokio::time::{interval, sleep_until};
 
 use super::super::exit::Failure;
+use super::super::explored::SERVER_VARIABLE;
 use super::case::Case;
 use super::program::{Ending, Program, Runners, Variables};
 use super::servers::Servers;
@@ -108,6 +109,7 @@ fn variables(options: &Options, server: &Server, case: Option<&Case>) -> Variabl
         ("REDIS_PORT", address.port().to_string()),
         (URLS_VARIABLE, urls(server)),
         (INJECTED_VARIABLE, injected.unwrap_or_default()),
+        (SERVER_VARIABLE, address.to_string()),
     ];
     let fixed = fixed.map(|(name, value)| (name.to_owned(), value));
     let named = options.variables.iter().map(|name| (name.clone(), format!("redis://{address}")));

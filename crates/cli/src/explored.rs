@@ -1,0 +1,70 @@
+//! A `redis-server` that an explored command starts: its clients are those of the explored server.
+//!
+//! Owns    the port that the command expects, and a connection to the explored server for each client.
+//! Rule    bytes pass as they are, and so does the end of a connection: every failure is one of the explored server.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use redlatch_core::state::settings::Settings;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::serve::{self, Process};
+use super::sources::Configuration;
+use super::{Fault, runtime, signals};
+
+/// The variable of an explored run with the address of its first server.
+pub(super) const SERVER_VARIABLE: &str = "REDLATCH_EXPLORED";
+
+/// The server of the search that this process is part of, if it was started as one of Redis.
+pub(super) fn server(program: &str) -> Option<SocketAddr> {
+    serve::name_of_peer(program)?;
+    std::env::var(SERVER_VARIABLE).ok()?.parse().ok()
+}
+
+/// Passes on what comes to the port until the process is to end. Only `port` counts of the settings.
+///
+/// # Errors
+/// The reason why nobody can connect.
+pub(super) fn serve(
+    process: &Process<'_>,
+    configuration: &Configuration,
+    to: SocketAddr,
+) -> Result<ExitCode, Fault> {
+    process.flags.check()?;
+    let settings = Settings::default();
+    serve::configured(configuration, &settings)?;
+    // `auto` is any free port.
+    let port = settings.text("port").parse().unwrap_or(0);
+    serve::log_start(process.program, &configuration.ignored);
+    runtime()?.block_on(async {
+        let mut signals = signals()?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let listener = listener.map_err(|error| format!("port '{port}': {error}"))?;
+        let tcp = listener.local_addr().map_err(|error| format!("port '{port}': {error}"))?;
+        tracing::info!(%tcp, "Ready to accept connections");
+        tokio::select! {
+            ended = accept(&listener, to) => ended.map_err(|error| format!("port '{port}': {error}"))?,
+            _ = process.flags.reason_to_end() => {}
+            () = signals.end() => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Accepts clients for ever.
+async fn accept(listener: &TcpListener, to: SocketAddr) -> std::io::Result<()> {
+    loop {
+        let (client, _) = listener.accept().await?;
+        tokio::spawn(pass(client, to));
+    }
+}
+
+/// Passes bytes between a client and the server until one of both closes, or cannot be reached.
+async fn pass(mut client: TcpStream, to: SocketAddr) -> std::io::Result<()> {
+    let mut server = TcpStream::connect(to).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    copy_bidirectional(&mut client, &mut server).await.map(drop)
+}
