@@ -113,7 +113,7 @@ fn a_password_is_asked_for_where_lock_clients_need_one() {
         ("default:secret", 200),
         (":secret", 200),
         ("operator:spanner", 200),
-        ("worker:shovel", 401),
+        ("worker:shovel", 403),
         ("guest:", 401),
         ("operator:secret", 401),
         ("nobody:secret", 401),

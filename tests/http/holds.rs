@@ -428,9 +428,9 @@ fn a_user_of_some_keys_holds_those_locks_and_sees_no_others() {
     // What has every lock is for users with all permissions.
     let mut client = HttpClient::to(server.http_addr());
     for path in ["/api/locks", "/api/lock?key=worker:a", "/metrics"] {
-        assert_eq!(client.ask("GET", path, &worker).status, 401, "{path}");
+        assert_eq!(client.ask("GET", path, &worker).status, 403, "{path}");
     }
-    assert_eq!(status("/api/break", &worker, &json!({ "key": "worker:a", "token": 2 })), 401);
+    assert_eq!(status("/api/break", &worker, &json!({ "key": "worker:a", "token": 2 })), 403);
     assert!(server.keys().get("lock:a").is_none());
 }
 

@@ -1,7 +1,7 @@
 //! A `redis-server` that an explored command starts: its clients are those of the explored server.
 //!
 //! Owns    the port that the command expects, and a connection to the explored server for each client.
-//! Rule    bytes pass as they are, and so does the end of a connection: every failure is one of the explored server.
+//! Rule    bytes pass as they are, and when one side closes, the other one is closed. A reset arrives as an end.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ pub(super) fn server(program: &str) -> Option<SocketAddr> {
     std::env::var(SERVER_VARIABLE).ok()?.parse().ok()
 }
 
-/// Passes on what comes to the port until the process is to end. Only `port` counts of the settings.
+/// Passes on what comes to the port until a signal ends the process. Only `port` counts of the settings.
 ///
 /// # Errors
 /// The reason why nobody can connect.
@@ -35,8 +35,12 @@ pub(super) fn serve(
     process.flags.check()?;
     let settings = Settings::default();
     serve::configured(configuration, &settings)?;
-    // `auto` is any free port.
-    let port = settings.text("port").parse().unwrap_or(0);
+    let port = settings.text("port");
+    if port == "0" {
+        return Err("port '0': where a command is explored, its clients come to a port".to_owned());
+    }
+    // `auto` is any free one.
+    let port = port.parse().unwrap_or(0);
     serve::log_start(process.program, &configuration.ignored);
     runtime()?.block_on(async {
         let mut signals = signals()?;

@@ -30,11 +30,11 @@ impl Framework {
             "cargo" => Self::Cargo,
             "go" => Self::Go,
             name if name.ends_with(GO_TEST) => Self::Go,
-            _ if command[0].contains(RUST_TESTS) => Self::Cargo,
             name if has("pytest") || name.starts_with("python") => Self::Pytest,
             _ if has("vitest") => Self::Vitest,
             _ if has("jest") => Self::Jest,
             _ if has("node") => Self::Node,
+            _ if is_of_cargo(&command[0]) => Self::Cargo,
             _ => return None,
         })
     }
@@ -79,8 +79,8 @@ impl Framework {
     /// The word of the command that the test finds by itself, and how.
     fn own(self, command: &[String]) -> Option<(usize, &'static str)> {
         match self {
-            Self::Go if command[0].ends_with(GO_TEST) => Some((0, "os.Args[0]")),
-            Self::Cargo if command[0].contains(RUST_TESTS) => Some((0, "std::env::current_exe().unwrap()")),
+            Self::Go if base_name(&command[0]).ends_with(GO_TEST) => Some((0, "os.Args[0]")),
+            Self::Cargo if is_of_cargo(&command[0]) => Some((0, "std::env::current_exe().unwrap()")),
             Self::Junit => {
                 let option = command.iter().position(|word| CLASS_PATHS.contains(&word.as_str()))?;
                 Some((option + 1, "System.getProperty(\"java.class.path\")"))
@@ -117,15 +117,20 @@ fn base_name(word: &str) -> &str {
     word.rsplit(['/', '\\']).next().unwrap_or(word).trim_end_matches(".exe")
 }
 
+/// Whether Cargo has built this program of tests.
+fn is_of_cargo(program: &str) -> bool {
+    program.replace('\\', "/").contains("/deps/")
+}
+
 /// The package whose tests are this program, if that has the name which Go gives it.
 fn go_package(program: &str) -> &str {
-    base_name(program).trim_end_matches(GO_TEST)
+    let name = base_name(program).trim_end_matches(GO_TEST);
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.bytes().all(is_name) { name } else { "main" }
 }
 
 /// How the program ends that `go test -c` builds.
 const GO_TEST: &str = ".test";
-/// Where Cargo builds the programs of tests.
-const RUST_TESTS: &str = "/deps/";
 /// Options of Java before a class path.
 const CLASS_PATHS: &[&str] = &["-cp", "-classpath", "--class-path"];
 /// Stands for a case in a template.

@@ -70,7 +70,7 @@ fn is_own_host(host: &str, names: &[String]) -> bool {
 /// Checks that the request may have a route with this access. Returns its user; none for an open route.
 ///
 /// # Errors
-/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Delayed`].
+/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Permissions`], [`Refusal::Delayed`].
 pub(super) fn check_access<B>(
     context: &HttpContext,
     access: Access,
@@ -113,7 +113,7 @@ pub(super) fn check_access<B>(
 /// Checks that the request may see what readers see. Returns its user.
 ///
 /// # Errors
-/// [`Refusal::CrossSite`], [`Refusal::Authentication`].
+/// [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Permissions`].
 pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<Bytes, Refusal> {
     check_user(shared, request, true)
 }
@@ -124,7 +124,7 @@ fn check_user<B>(shared: &Shared, request: &Request<B>, must_be_unlimited: bool)
     if is_cross_site(request) && origin_of_page(request.headers(), shared.cluster.as_deref()).is_none() {
         return Err(Refusal::CrossSite);
     }
-    user_of(shared, shown(request), must_be_unlimited).ok_or(Refusal::Authentication)
+    user_of(shared, shown(request), must_be_unlimited)
 }
 
 /// Whether a page of another site has sent the request. Browsers tell the origin of every request that is no GET.
@@ -148,48 +148,61 @@ pub(super) fn shown<B>(request: &Request<B>) -> Option<&HeaderValue> {
 
 /// Whether this is what the server asks of readers: nothing, unless a token or a password is set.
 pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> bool {
-    user_of(shared, shown, true).is_some()
+    user_of(shared, shown, true).is_ok()
 }
 
 /// The user that a request comes from, if it shows what the server asks for.
-fn user_of(shared: &Shared, shown: Option<&HeaderValue>, must_be_unlimited: bool) -> Option<Bytes> {
+///
+/// # Errors
+/// [`Refusal::Authentication`], [`Refusal::Permissions`].
+fn user_of(shared: &Shared, shown: Option<&HeaderValue>, must_be_unlimited: bool) -> Result<Bytes, Refusal> {
     let token = shared.settings.text("http-token");
     // HTTP shows every lock: a user who needs no password must have all permissions, too.
     if token.is_empty() && shared.access.acl.is_open() && shared.access.acl.default_account().is_unlimited() {
-        return Some(Bytes::from_static(DEFAULT));
+        return Ok(Bytes::from_static(DEFAULT));
     }
-    let by_token = || Some(Bytes::from_static(TOKEN_USER));
+    let by_token = || Ok(Bytes::from_static(TOKEN_USER));
     let is_token = |shown: &[u8]| {
         let is_equal = Digest::of(shown).is(&Digest::of(token.as_bytes()));
         !token.is_empty() && bool::from(is_equal)
     };
     let shown = shown.and_then(|shown| shown.to_str().ok());
     match shown.and_then(|shown| shown.split_once(' ')) {
-        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => {
-            is_token(shown.trim().as_bytes()).then(by_token)?
+        Some((scheme, shown))
+            if scheme.eq_ignore_ascii_case("bearer") && is_token(shown.trim().as_bytes()) =>
+        {
+            by_token()
         }
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case("basic") => {
-            let pair = STANDARD.decode(shown.trim()).ok()?;
-            let colon = pair.iter().position(|byte| *byte == b':')?;
+            let pair = STANDARD.decode(shown.trim()).map_err(|_| Refusal::Authentication)?;
+            let colon = pair.iter().position(|byte| *byte == b':').ok_or(Refusal::Authentication)?;
             let (name, password) = (&pair[..colon], &pair[colon + 1..]);
             // Browsers ask for a name and a password, so the token is a password as well.
             if is_token(password) { by_token() } else { named(shared, name, password, must_be_unlimited) }
         }
-        _ => None,
+        _ => Err(Refusal::Authentication),
     }
 }
 
 /// The user whose password this is; without a name, the default user.
-fn named(shared: &Shared, name: &[u8], password: &[u8], must_be_unlimited: bool) -> Option<Bytes> {
+///
+/// # Errors
+/// [`Refusal::Authentication`]; [`Refusal::Permissions`] for a user without all permissions that must have them.
+fn named(shared: &Shared, name: &[u8], password: &[u8], must_be_unlimited: bool) -> Result<Bytes, Refusal> {
     let name = if name.is_empty() { DEFAULT } else { name };
-    let account = shared.access.acl.authenticate(name, password)?;
-    // A user without a password has shown nothing. HTTP shows readers every lock.
-    let may = !account.user().needs_none() && (account.is_unlimited() || !must_be_unlimited);
-    may.then(|| account.name().clone())
+    // A user without a password has shown nothing.
+    let account =
+        shared.access.acl.authenticate(name, password).filter(|account| !account.user().needs_none());
+    let account = account.ok_or(Refusal::Authentication)?;
+    // HTTP shows readers every lock.
+    if must_be_unlimited && !account.is_unlimited() {
+        return Err(Refusal::Permissions);
+    }
+    Ok(account.name().clone())
 }
 
 /// Who shows the token. A user of the ACL has no space in its name.
-const TOKEN_USER: &[u8] = b"HTTP token";
+pub(super) const TOKEN_USER: &[u8] = b"HTTP token";
 
 #[cfg(test)]
 mod tests {

@@ -35,7 +35,7 @@ async fn changed(context: &HttpContext, request: &Request<Bytes>) -> Result<(Sta
         _ => None,
     };
     let requester = request.extensions().get::<Requester>().cloned().unwrap_or_default();
-    let client = LockClient::connect(context, &requester);
+    let client = LockClient::connect(context, &requester)?;
     let mut change = Change { context, client, asked: &asked };
 
     match &asked.action {

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
+use super::access::TOKEN_USER;
 use super::questions::ApiError;
 use super::sampler::BYTES_MAX;
 use super::{HttpContext, json};
@@ -33,20 +34,26 @@ pub(super) struct LockClient {
 
 impl LockClient {
     /// Connects in the name of the peer that has sent the HTTP request.
-    pub(super) fn connect(context: &HttpContext, requester: &Requester) -> Self {
+    ///
+    /// # Errors
+    /// Its user has been removed since.
+    pub(super) fn connect(context: &HttpContext, requester: &Requester) -> Result<Self, ApiError> {
         let (server, peer) = (&context.server, &requester.peer);
+        let account = account_of(server.engine.shared(), &requester.user);
+        let gone = || ApiError::Refused(StatusCode::FORBIDDEN, "the user has been removed".to_owned());
+        let account = account.ok_or_else(gone)?;
         let address = peer.parse::<SocketAddr>().ok();
         let is_local = address.is_none_or(|address| address.ip().to_canonical().is_loopback());
         let enter = || {
             let mut session = listener::enter(server, peer.clone(), String::new(), address.is_none());
-            session.enter_as(account_of(server.engine.shared(), &requester.user), true);
+            session.enter_as(account, true);
             session.protocol = Protocol::Resp3;
             session.client.set_protocol(Protocol::Resp3);
             LIBRARY.clone_into(&mut session.client.names.lock().library);
             session
         };
         let stream = open_stream_as(server, &context.workers, is_local, enter);
-        Self { stream, received: Vec::new() }
+        Ok(Self { stream, received: Vec::new() })
     }
 
     /// The reply to a command that answers at once, as JSON.
@@ -97,12 +104,15 @@ impl LockClient {
     }
 }
 
-/// The account of who has sent the request. The token is no user of the ACL: its name gets no space, because CLIENT LIST
-/// separates its fields by spaces.
-fn account_of(shared: &Shared, user: &Bytes) -> Arc<Account> {
+/// The account of who has sent the request; none for a user who has been removed since. The token is no user of the ACL: its
+/// name gets no space, because CLIENT LIST separates its fields by spaces.
+fn account_of(shared: &Shared, user: &Bytes) -> Option<Arc<Account>> {
     let acl = &shared.access.acl;
-    let name = || user.iter().map(|byte| if *byte == b' ' { b'-' } else { *byte }).collect();
-    acl.find(user).unwrap_or_else(|| acl.trusted_account_of(&name()))
+    if user == TOKEN_USER {
+        let name = user.iter().map(|byte| if *byte == b' ' { b'-' } else { *byte }).collect();
+        return Some(acl.trusted_account_of(&name));
+    }
+    acl.find(user)
 }
 
 /// What it means for an HTTP request that the engine refuses a command with this text.
@@ -143,7 +153,7 @@ mod tests {
         let server = builder.start().await.unwrap();
         let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
         let requester = Requester { user: Bytes::from_static(user), peer: "127.0.0.1:9".to_owned() };
-        let client = LockClient::connect(&context, &requester);
+        let client = LockClient::connect(&context, &requester).unwrap();
         (server, client)
     }
 
@@ -174,8 +184,11 @@ mod tests {
         let list = first.call(&[b"CLIENT", b"LIST"]).await.unwrap();
         assert!(list.as_str().is_some_and(|list| list.contains(" user=HTTP-token ")), "{list}");
         let context = HttpContext::new(server.context().clone(), Arc::clone(&server.workers), Vec::new());
-        let mut second = LockClient::connect(&context, &Requester::default());
+        let requester = |user| Requester { user: Bytes::from_static(user), ..Requester::default() };
+        let mut second = LockClient::connect(&context, &requester(TOKEN_USER)).unwrap();
         assert_eq!(second.call(&[b"PING"]).await, Err(ended()));
+        let removed = LockClient::connect(&context, &requester(b"removed")).unwrap_err();
+        assert!(matches!(removed, ApiError::Refused(StatusCode::FORBIDDEN, _)), "and no trusted one");
     }
 
     #[test]

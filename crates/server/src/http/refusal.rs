@@ -29,6 +29,8 @@ pub(super) enum Refusal {
     NoHost,
     /// There is no such path.
     NoRoute,
+    /// Its user does not have all permissions.
+    Permissions,
     /// Its body did not arrive in time.
     SlowBody,
 }
@@ -57,6 +59,7 @@ impl Refusal {
             Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "the path has another method"),
             Self::NoHost => (StatusCode::BAD_REQUEST, "the request must have one Host header"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "there is no such path"),
+            Self::Permissions => (StatusCode::FORBIDDEN, "this is for users with all permissions"),
             Self::SlowBody => (StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time"),
         };
         let mut response = text(status, line);
