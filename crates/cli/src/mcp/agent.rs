@@ -4,7 +4,8 @@
 //! Rule    a call that is cancelled, or whose client has gone, leaves the queue, and gives a lock back that it was granted in
 //!         that moment. Nothing else is released unless it is asked for.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(super) struct Agent {
     made: OnceLock<Vec<u8>>,
     pub(super) holds: Arc<Holds>,
     /// The locks that are being taken.
-    taking: Mutex<HashSet<Id>>,
+    taking: Mutex<Taking>,
     /// The last calls that were granted a lock, each with its token, until another call names that lock.
     granted: Mutex<VecDeque<(RequestId, Id, Option<u64>)>>,
     closed: watch::Receiver<bool>,
@@ -109,14 +110,7 @@ impl Agent {
         let wait = arguments.time("wait").unwrap_or_default();
         let request = self.request(Step::Take { terms, wait }, arguments, context)?;
         let id = (request.key.clone(), request.owner.clone());
-        let Some(_alone) = Alone::enter(&self.taking, &id) else {
-            let [key, owner] = [&id.0, &id.1].map(|bytes| texts::readable(bytes));
-            let fault = format!(
-                "{owner} is taking {key} already, by another call: if you are another agent, say who you are \
-                 by 'agent'"
-            );
-            return Err(Failure(FAILED, fault));
-        };
+        let alone = Alone::enter(&self.taking, &id).await?;
 
         let taker = ForAgent::new(&id, Locks::at(self.server.0.clone(), self.server.1.clone()), context);
         let answer = tokio::select! {
@@ -125,6 +119,7 @@ impl Agent {
             answer = request.answered(&self.server, &taker) => Some(answer?),
         };
         let Some(answer) = answer else {
+            alone.ends();
             // It is given up after a while: the lock ends with its lease then.
             let _ = timeout(GIVE_BACK_MAX, self.give_back(&id, &taker)).await;
             return Err(cancelled());
@@ -326,13 +321,34 @@ impl Outcome {
     }
 }
 
+/// The locks that are being taken, each with whether its call has been cancelled and gives back what it was granted.
+type Taking = HashMap<Id, bool>;
+
 /// A lock that is being taken, by one call at a time.
-struct Alone<'a>(&'a Mutex<HashSet<Id>>, Id);
+struct Alone<'a>(&'a Mutex<Taking>, Id);
 
 impl<'a> Alone<'a> {
-    /// `None` if another call takes it.
-    fn enter(taking: &'a Mutex<HashSet<Id>>, id: &Id) -> Option<Self> {
-        taking.lock().insert(id.clone()).then(|| Self(taking, id.clone()))
+    /// Waits for a call that has been cancelled.
+    ///
+    /// # Errors
+    /// Another call takes it.
+    async fn enter(taking: &'a Mutex<Taking>, id: &Id) -> Result<Self, Failure> {
+        loop {
+            match taking.lock().entry(id.clone()) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(false);
+                    return Ok(Self(taking, id.clone()));
+                }
+                Entry::Occupied(call) if !*call.get() => return Err(taken_by_another_call(id)),
+                Entry::Occupied(_) => {}
+            }
+            sleep(GIVE_BACK_PAUSE).await;
+        }
+    }
+
+    /// The call has been cancelled.
+    fn ends(&self) {
+        self.0.lock().insert(self.1.clone(), true);
     }
 }
 
@@ -340,6 +356,14 @@ impl Drop for Alone<'_> {
     fn drop(&mut self) {
         self.0.lock().remove(&self.1);
     }
+}
+
+fn taken_by_another_call((key, owner): &Id) -> Failure {
+    let [key, owner] = [key, owner].map(|bytes| texts::readable(bytes));
+    let fault = format!(
+        "{owner} is taking {key} already, by another call: if you are another agent, say who you are by 'agent'"
+    );
+    Failure(FAILED, fault)
 }
 
 /// What the owner held before its request.
