@@ -80,9 +80,11 @@ export class Keeper {
     hold.isReleased = false;
     hold.renews = false;
     hold.next = Infinity;
-    if (hold.terms.isSession) return hold.lose("session");
+    if (hold.terms.isSession) hold.lose("session");
+    // Only the first loss takes it out, which may have been before.
+    if (hold.isOver) return;
     this.#server.holds.add(hold);
-    return this.#wakeFor(hold);
+    this.#wakeFor(hold);
   }
 
   async extend(hold, lease) {

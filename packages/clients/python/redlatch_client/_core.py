@@ -176,8 +176,11 @@ class Hold:
         self._is_released, self._renews, self._next = False, False, math.inf
         if self._session:
             self._lose("session")
-        else:
-            self._server.holds.add(self)
+            return
+        self._server.holds.add(self)
+        # Only the first loss takes it out, which may have been before.
+        if self._why_lost():
+            self._server.holds.discard(self)
 
     @property
     def _is_over(self) -> bool:

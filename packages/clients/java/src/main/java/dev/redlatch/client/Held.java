@@ -165,8 +165,7 @@ public final class Held implements AutoCloseable {
      */
     public void leave(Duration rest) {
         mustHaveLease();
-        isRenewed = false;
-        next = Time.NEVER;
+        renewNoMore();
         extendBy(Math.max(Time.nanos(rest), Time.ofMillis(1)));
         synchronized (this) {
             isReleased = true;
@@ -310,16 +309,33 @@ public final class Held implements AutoCloseable {
         deadline = lease == Time.NEVER ? Time.NEVER : sent + lease;
     }
 
+    /** It is renewed then at the latest, if it is renewed at all. */
+    synchronized void renewAt(long moment) {
+        if (isRenewed) {
+            next = Math.min(next, moment);
+        }
+    }
+
     /** It ends with its lease, or with the connection of its session, which is not kept any more. */
     private void keepUnreleased() {
-        isReleased = false;
-        isRenewed = false;
-        next = Time.NEVER;
+        synchronized (this) {
+            isReleased = false;
+            renewNoMore();
+        }
         if (session != null) {
             lose("session", null);
-        } else {
-            locks.keep(this);
+            return;
         }
+        locks.keep(this);
+        // Only the first loss takes it out, which may have been before.
+        if (isLost()) {
+            locks.forget(this);
+        }
+    }
+
+    private synchronized void renewNoMore() {
+        isRenewed = false;
+        next = Time.NEVER;
     }
 
     private void mustHaveLease() {
