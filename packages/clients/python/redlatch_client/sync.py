@@ -141,8 +141,8 @@ class Held(Hold):
         self._server.holds.discard(self)
         try:
             return self._locks._run(_core.release(self))
-        except BaseException:
-            self._release_has_failed()
+        except BaseException as failure:
+            self._release_has_failed(failure)
             self._locks._background.wake_for(self)
             raise
 

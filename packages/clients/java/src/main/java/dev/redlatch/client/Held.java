@@ -22,6 +22,8 @@ public final class Held implements AutoCloseable {
     volatile long next;
     /** False while a session has no connection. Guarded by {@link #extending}, but for the end of a connection. */
     volatile boolean isAttached = true;
+    /** A release that has failed may have given it back: one of its keys was, or an answer was lost. */
+    volatile boolean mayBeReleased;
 
     private final Locks locks;
     private final Long token;
@@ -316,7 +318,7 @@ public final class Held implements AutoCloseable {
         }
     }
 
-    /** It ends with its lease, or with the connection of its session, which is not kept any more. */
+    /** It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection. */
     private void keepUnreleased() {
         synchronized (this) {
             isReleased = false;
@@ -325,6 +327,9 @@ public final class Held implements AutoCloseable {
         if (session != null) {
             lose("session", null);
             return;
+        }
+        if (mayBeReleased) {
+            lose("not-held", null);
         }
         locks.keep(this);
         // Only the first loss takes it out, which may have been before.
