@@ -17,6 +17,9 @@ type Held struct {
 	lost      chan struct{}
 	// Requests that extend go one after the other: they may name leases of different length.
 	extending chan struct{}
+	// A release that has failed may have given it back: one of its keys was, or an answer was lost. Its release alone
+	// uses it.
+	mayBeReleased bool
 
 	guard    sync.Mutex
 	lease    time.Duration
@@ -205,6 +208,9 @@ func (held *Held) Release(ctx context.Context) (bool, error) {
 	if err != nil {
 		held.isReleased = false
 		held.endSession()
+		if held.mayBeReleased {
+			held.setLost(NotHeld, "")
+		}
 		held.keepUnreleased()
 		return false, err
 	}

@@ -224,6 +224,7 @@ func (server *server) release(ctx context.Context, held *Held) (bool, error) {
 			return false, err
 		}
 		wasHeld = wasHeld && isReleased
+		held.mayBeReleased = true
 	}
 	return wasHeld, nil
 }
@@ -236,6 +237,8 @@ func (server *server) releaseKey(ctx context.Context, held *Held, key string) (b
 			// A request whose answer was lost may have released it.
 			return count == 1 || trying.failures > 0 && !held.isLost(), nil
 		}
+		var refused *replyError
+		held.mayBeReleased = held.mayBeReleased || !errors.As(err, &refused)
 		if err := trying.after(ctx, err); err != nil {
 			return false, err
 		}

@@ -241,7 +241,10 @@ async function attach(hold, io) {
 /** Releases every key. False if not all of them were held. */
 export async function release(hold, io) {
   let wasHeld = true;
-  for (const key of hold.terms.keys) wasHeld = (await releaseKey(hold, key, io)) && wasHeld;
+  for (const key of hold.terms.keys) {
+    wasHeld = (await releaseKey(hold, key, io)) && wasHeld;
+    hold.mayBeReleased = true;
+  }
   return wasHeld;
 }
 
@@ -253,6 +256,7 @@ async function releaseKey(hold, key, io) {
       // A request whose answer was lost may have released it.
       return answer === 1 || (patience.failures > 0 && hold.whyLost() === null);
     } catch (error) {
+      if (!(error instanceof ErrorReply)) hold.mayBeReleased = true;
       await io.pause(patience.after(error));
     }
   }

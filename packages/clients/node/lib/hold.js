@@ -28,6 +28,8 @@ export class Hold {
     this.isReleased = false;
     /** False once its session is not to be kept any more. */
     this.isKept = true;
+    /** A release that has failed may have given it back: one of its keys was, or an answer was lost. */
+    this.mayBeReleased = false;
     /** Until when the lock is certainly held if nobody breaks it. */
     this.deadline = grant.begun + this.lease;
     /** When the next renewal is due. */

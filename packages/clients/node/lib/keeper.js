@@ -75,14 +75,17 @@ export class Keeper {
     }
   }
 
-  /** It ends with its lease, or with the connection of its session, which is not kept any more. */
+  /** It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection. */
   #keepUnreleased(hold) {
     hold.isReleased = false;
     hold.renews = false;
     hold.next = Infinity;
-    if (hold.terms.isSession) return hold.lose("session");
+    if (hold.terms.isSession) hold.lose("session");
+    else if (hold.mayBeReleased) hold.lose("not-held");
+    // Only the first loss takes it out, which may have been before.
+    if (hold.isOver) return;
     this.#server.holds.add(hold);
-    return this.#wakeFor(hold);
+    this.#wakeFor(hold);
   }
 
   async extend(hold, lease) {

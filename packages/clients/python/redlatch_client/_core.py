@@ -123,6 +123,8 @@ class Hold:
         self._is_released = False
         #: False once its session is not to be kept any more: not before its release is done.
         self._is_kept = True
+        #: A release that has failed may have given it back: one of its keys was, or an answer was lost.
+        self._may_be_released = False
         #: The fencing token: higher than that of every grant before. None from a server without LOCK commands.
         self.token = grant.token
         #: Until when the lock is certainly held if nobody breaks it, in seconds of `time.monotonic()`.
@@ -171,13 +173,17 @@ class Hold:
         self._next = sent + min(lease, self._lease) / 3 if self._renews else math.inf
         self._lease, self.deadline = lease, sent + lease
 
-    def _release_has_failed(self) -> None:
-        """It ends with its lease, or with the connection of its session, which is not kept any more."""
+    def _release_has_failed(self, failure: BaseException) -> None:
+        """It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection."""
         self._is_released, self._renews, self._next = False, False, math.inf
         if self._session:
             self._lose("session")
-        else:
-            self._server.holds.add(self)
+        elif self._may_be_released or not isinstance(failure, Refused):
+            self._lose("not-held")
+        self._server.holds.add(self)
+        # Only the first loss takes it out, which may have been before.
+        if self._why_lost():
+            self._server.holds.discard(self)
 
     @property
     def _is_over(self) -> bool:
@@ -410,6 +416,7 @@ def release(hold: Hold) -> Steps[bool]:
     was_held = True
     for key in hold._terms.keys:
         was_held &= yield from _release_key(hold, key)
+        hold._may_be_released = True
     hold._is_kept = False
     return was_held
 
@@ -427,6 +434,7 @@ def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
             # A request whose answer was lost may have released it.
             return bool(answer == 1 or patience.failures and not hold._reason)
         except CONNECTION_OR_REPLY as error:
+            hold._may_be_released |= not isinstance(error, redis_errors.ResponseError)
             yield patience.after(error)
 
 

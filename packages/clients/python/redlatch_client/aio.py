@@ -226,18 +226,25 @@ class Held(Hold):
         try:
             return await self._locks._run(_core.release(self))
         except asyncio.CancelledError:
+            self._may_be_released = True
             self._locks._spawn(self._release_later())
             raise
-        except BaseException:
-            self._release_has_failed()
-            self._locks._wake_for(self)
+        except BaseException as failure:
+            self._release_has_failed(failure)
             raise
 
     async def _release_later(self) -> None:
         try:
             await self._locks._run(_core.release(self))
-        except LockError as failure:
+        except BaseException as failure:
+            self._release_has_failed(failure)
+            if not isinstance(failure, LockError):
+                raise
             logger.warning("%s is not released, and ends with its lease: %s", self.key, failure)
+
+    def _release_has_failed(self, failure: BaseException) -> None:
+        super()._release_has_failed(failure)
+        self._locks._wake_for(self)
 
     async def extend(self, lease: Optional[float] = None) -> None:
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""

@@ -141,8 +141,9 @@ class Held(Hold):
         self._server.holds.discard(self)
         try:
             return self._locks._run(_core.release(self))
-        except BaseException:
-            self._release_has_failed()
+        except BaseException as failure:
+            self._release_has_failed(failure)
+            self._locks._background.wake_for(self)
             raise
 
     def extend(self, lease: Optional[float] = None) -> None:
@@ -329,14 +330,20 @@ class Background:
             elif not self._renews:
                 self._renews = True
                 self._start(self._renew)
-            self._wake_for(held)
+            self._plan(held)
             if held.token is not None and not self._listens:
                 self._listens = True
                 self._start(self._listen)
 
-    def _wake_for(self, hold: Hold) -> None:
-        if hold._next < self._wakes_at:
-            self._wakes_at = hold._next
+    def wake_for(self, hold: Hold) -> None:
+        """Wakes when the lock is to be renewed, or its deadline has passed."""
+        with self._changed:
+            self._plan(hold)
+
+    def _plan(self, hold: Hold) -> None:
+        at = min(hold._next, hold.deadline)
+        if at < self._wakes_at:
+            self._wakes_at = at
             self._changed.notify()
 
     def end(self) -> None:
@@ -353,7 +360,7 @@ class Background:
         with ThreadPoolExecutor(RENEWALS_MAX, "redlatch-client-renewal") as workers, self._changed:
             while not self.has_ended:
                 now = time.monotonic()
-                leased = [hold for hold in self._server.holds.copy() if not hold._session]
+                leased = [hold for hold in self._server.holds.copy() if not hold._session and not hold._is_over]
                 for hold in leased:
                     if hold._next <= now:
                         hold._next = math.inf
@@ -363,15 +370,14 @@ class Background:
                             return  # The interpreter ends.
                 # What has been planned is not put off, also if its lock is gone: else each new lock would have to wake this thread.
                 planned = self._wakes_at if self._wakes_at > now else math.inf
-                self._wakes_at = min((hold._next for hold in leased), default=math.inf)
+                self._wakes_at = min((min(hold._next, hold.deadline) for hold in leased), default=math.inf)
                 self._wakes_at = min(self._wakes_at, planned)
-                self._changed.wait(None if self._wakes_at == math.inf else self._wakes_at - now)
+                self._changed.wait(min(self._wakes_at - now, threading.TIMEOUT_MAX))
 
     def _renew_one(self, hold: Held) -> None:
         with hold._extending:
             run(_core.renew(hold), self._connections)
-        with self._changed:
-            self._wake_for(hold)
+        self.wake_for(hold)
 
     def _keep_session(self, held: Held, session: Session) -> None:
         try:

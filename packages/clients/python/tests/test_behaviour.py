@@ -179,6 +179,17 @@ def test_a_hold_that_was_released_is_neither_extended_nor_lost(locks):
     assert not held.lost.wait(0.1) and held.remaining() == 0
 
 
+def test_a_hold_whose_release_was_refused_is_forgotten_at_its_deadline(locks, namespace):
+    namespace.faults.error("NOPERM not now", command="LOCK.RELEASE")
+    # Nor is it told.
+    namespace.faults.error("NOPERM not now", command="PSUBSCRIBE")
+    held = locks.lock("k", lease=0.5).acquire()
+    with pytest.raises(rc.Refused):
+        held.release()
+    # Nobody asks whether it is lost.
+    await_until(lambda: not locks._server.holds)
+
+
 def test_a_session_lasts_until_its_release_is_done(locks, namespace):
     held = locks.lock("k", session=True).acquire()
     # Longer than a session waits for messages at once.
@@ -268,6 +279,27 @@ def test_a_release_that_is_cancelled_is_done_all_the_same(namespace):
             await asyncio.sleep(0)
             releasing.cancel()
             await asyncio.wait([releasing])
+            while await locks.locked_by("k"):
+                await asyncio.sleep(0.005)
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("options, reason", [({"lease": 3}, "not-held"), ({"session": True}, "session")])
+def test_a_release_that_is_cancelled_and_then_refused_is_told(namespace, options, reason):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            namespace.faults.error("NOPERM not now", command="LOCK.RELEASE")
+            held = await locks.lock("k", **options).acquire()
+            releasing = asyncio.create_task(held.release())
+            await asyncio.sleep(0)
+            releasing.cancel()
+            await asyncio.wait([releasing])
+            await asyncio.wait_for(held.lost.wait(), PATIENCE)
+            assert held.lost.reason == reason
+            # The connection of a session is closed.
             while await locks.locked_by("k"):
                 await asyncio.sleep(0.005)
             await locks.aclose()

@@ -90,8 +90,10 @@ final class Background implements Driver.Losses {
     @Override
     public void subscribed() {
         for (Held held : server.holds) {
-            if (held.next != Time.NEVER) {
-                held.next = 0;
+            synchronized (held) {
+                if (held.next != Time.NEVER) {
+                    held.next = 0;
+                }
             }
         }
         wakeFor(0);
@@ -152,7 +154,7 @@ final class Background implements Driver.Losses {
             try {
                 Steps.of(driver, server).extend(held, 0);
             } catch (Failure failure) {
-                held.next = Math.min(held.next, Time.now() + Math.min(held.lease() / 30, RETRY_MAX));
+                held.renewAt(Time.now() + Math.min(held.lease() / 30, RETRY_MAX));
             }
         }
         wakeFor(held.due());

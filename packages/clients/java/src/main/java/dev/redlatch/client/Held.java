@@ -22,6 +22,8 @@ public final class Held implements AutoCloseable {
     volatile long next;
     /** False while a session has no connection. Guarded by {@link #extending}, but for the end of a connection. */
     volatile boolean isAttached = true;
+    /** A release that has failed may have given it back: one of its keys was, or an answer was lost. */
+    volatile boolean mayBeReleased;
 
     private final Locks locks;
     private final Long token;
@@ -165,8 +167,7 @@ public final class Held implements AutoCloseable {
      */
     public void leave(Duration rest) {
         mustHaveLease();
-        isRenewed = false;
-        next = Time.NEVER;
+        renewNoMore();
         extendBy(Math.max(Time.nanos(rest), Time.ofMillis(1)));
         synchronized (this) {
             isReleased = true;
@@ -310,16 +311,36 @@ public final class Held implements AutoCloseable {
         deadline = lease == Time.NEVER ? Time.NEVER : sent + lease;
     }
 
-    /** It ends with its lease, or with the connection of its session, which is not kept any more. */
+    /** It is renewed then at the latest, if it is renewed at all. */
+    synchronized void renewAt(long moment) {
+        if (isRenewed) {
+            next = Math.min(next, moment);
+        }
+    }
+
+    /** It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection. */
     private void keepUnreleased() {
-        isReleased = false;
-        isRenewed = false;
-        next = Time.NEVER;
+        synchronized (this) {
+            isReleased = false;
+            renewNoMore();
+        }
         if (session != null) {
             lose("session", null);
-        } else {
-            locks.keep(this);
+            return;
         }
+        if (mayBeReleased) {
+            lose("not-held", null);
+        }
+        locks.keep(this);
+        // Only the first loss takes it out, which may have been before.
+        if (isLost()) {
+            locks.forget(this);
+        }
+    }
+
+    private synchronized void renewNoMore() {
+        isRenewed = false;
+        next = Time.NEVER;
     }
 
     private void mustHaveLease() {

@@ -206,6 +206,7 @@ final class Steps {
         boolean wasHeld = true;
         for (byte[] key : held.terms.keys) {
             wasHeld &= releaseKey(held, key);
+            held.mayBeReleased = true;
         }
         return wasHeld;
     }
@@ -227,6 +228,7 @@ final class Steps {
                 // A request whose answer was lost may have released it.
                 return isReleased || patience.failures > 0 && !held.isLost();
             } catch (Failure failure) {
+                held.mayBeReleased |= !failure.isReply();
                 pause(patience.after(failure));
             }
         }
