@@ -320,14 +320,11 @@ const BY_SOCKET: &str = "*:*";
 /// a lease.
 const OVERTAKEN: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_secs(3_600);
+
 #[cfg(test)]
 mod tests {
+    use super::super::point::tests::event;
     use super::*;
-
-    fn event(id: u64, kind: EventKind, command: &str, request: Option<u64>) -> Event {
-        let command = (!command.is_empty()).then(|| command.into());
-        Event { id, command, request, ..Event::new(kind) }
-    }
 
     #[test]
     fn each_lock_command_gets_the_failures_that_fit_it() {

@@ -189,12 +189,12 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const WORD_CHARS_MAX: usize = 40;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::case::Case;
     use super::super::servers::Servers;
     use super::*;
 
-    fn event(id: u64, kind: EventKind, command: &str, request: Option<u64>) -> Event {
+    pub(crate) fn event(id: u64, kind: EventKind, command: &str, request: Option<u64>) -> Event {
         let command = (!command.is_empty()).then(|| command.into());
         Event { id, command, request, ..Event::new(kind) }
     }
