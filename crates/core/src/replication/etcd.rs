@@ -94,6 +94,15 @@ pub trait Etcd: Debug + Send + Sync {
     /// [`EtcdError`]
     fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError>;
 
+    /// Carries out a transaction that writes a part of a log, perhaps in one call with those of other logs: each has its own
+    /// conditions and its own answer.
+    ///
+    /// # Errors
+    /// [`EtcdError`]
+    fn commit(&self, transaction: Transaction) -> Result<Answer, EtcdError> {
+        self.transact(&transaction)
+    }
+
     /// Forgets what keys were before that revision of the store. Nobody reads it.
     ///
     /// # Errors

@@ -265,7 +265,7 @@ impl Term {
         let put = |key, value| Operation::Put { key, value };
         let read = |key| Operation::Read { key, end: None, limit: 1 };
         let next = Compare::Value { key: keys.head(), value: head_text(head) };
-        let answer = self.0.etcd.transact(&Transaction {
+        let answer = self.0.etcd.commit(Transaction {
             conditions: vec![self.is_mine(), next],
             then: vec![put(keys.head(), head_text(head + 1)), put(keys.log(head), value)],
             otherwise: vec![read(keys.epoch()), read(keys.head())],

@@ -25,6 +25,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::commits::Commits;
 use super::endpoint::{Connection, Endpoint};
 use super::rpc::{self, Call, CompactionRequest, Failure, TxnRequest, WatchRequest};
 
@@ -57,6 +58,7 @@ struct Inner {
     /// How long an endpoint may take to answer. etcd itself gives up after seven seconds; another endpoint may be quicker.
     answer_max: Duration,
     patience: Patience,
+    commits: Commits,
     /// With the endpoint that it leads to.
     connection: Mutex<Option<(Endpoint, Connection)>>,
 }
@@ -118,6 +120,7 @@ impl EtcdClient {
             token: Mutex::default(),
             answer_max,
             patience: Patience::default(),
+            commits: Commits::default(),
             connection: Mutex::default(),
         };
         Self { inner: Arc::new(inner), runtime: Handle::current() }
@@ -159,7 +162,7 @@ impl EtcdClient {
             // The caller waits for ever, or its runtime is gone.
             let _ = answered.send(call.await);
         });
-        answer.blocking_recv().unwrap_or_else(|_| Err(EtcdError::Unknown("the process ends".to_owned())))
+        answer.blocking_recv().unwrap_or_else(|_| Err(ended()))
     }
 }
 
@@ -167,6 +170,15 @@ impl Etcd for EtcdClient {
     fn transact(&self, transaction: &Transaction) -> Result<Answer, EtcdError> {
         let (client, transaction) = (self.clone(), transaction.clone());
         self.wait_for(async move { client.transaction(&transaction).await })
+    }
+
+    fn commit(&self, transaction: Transaction) -> Result<Answer, EtcdError> {
+        let (answer, is_sender) = self.inner.commits.add(transaction);
+        if is_sender {
+            let inner = Arc::clone(&self.inner);
+            self.runtime.spawn(async move { inner.commits.send(|call| inner.answer(call)).await });
+        }
+        answer.blocking_recv().unwrap_or_else(|_| Err(ended()))
     }
 
     fn compact(&self, revision: i64) -> Result<(), EtcdError> {
@@ -336,6 +348,11 @@ impl Inner {
     fn go_on(&self) {
         self.current.fetch_add(1, Relaxed);
     }
+}
+
+/// What a call is told whose runtime is gone.
+fn ended() -> EtcdError {
+    EtcdError::Unknown("the process ends".to_owned())
 }
 
 fn unknown(reason: impl fmt::Display) -> EtcdError {

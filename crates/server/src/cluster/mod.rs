@@ -5,6 +5,7 @@
 //! Rule    etcd is asked by one client, whose requests run in the runtime of the node.
 
 mod client;
+mod commits;
 mod endpoint;
 mod leader;
 mod listen;

@@ -60,6 +60,8 @@ struct RequestOp {
     put: Option<PutRequest>,
     #[prost(message, optional, tag = "3")]
     delete: Option<DeleteRangeRequest>,
+    #[prost(message, optional, tag = "4")]
+    txn: Option<TxnRequest>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -111,6 +113,8 @@ struct ResponseHeader {
 struct ResponseOp {
     #[prost(message, optional, tag = "1")]
     range: Option<RangeResponse>,
+    #[prost(message, optional, tag = "4")]
+    txn: Option<TxnResponse>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -195,6 +199,23 @@ impl From<&Transaction> for TxnRequest {
             success: from.then.iter().map(RequestOp::from).collect(),
             failure: from.otherwise.iter().map(RequestOp::from).collect(),
         }
+    }
+}
+
+impl TxnRequest {
+    /// Several transactions in one: each has its own conditions, and no two write the same key.
+    pub(super) fn of_all<'a>(transactions: impl Iterator<Item = &'a Transaction>) -> Self {
+        let nested = |from| RequestOp { txn: Some(Self::from(from)), ..RequestOp::default() };
+        Self { success: transactions.map(nested).collect(), ..Self::default() }
+    }
+}
+
+impl TxnResponse {
+    /// The answers to the transactions of [`TxnRequest::of_all`], in their order. The header of the call is that of each.
+    pub(super) fn into_all(self) -> Vec<Answer> {
+        let header = self.header;
+        let nested = self.responses.into_iter().filter_map(|response| response.txn);
+        nested.map(|answer| Self { header: header.clone(), ..answer }.into()).collect()
     }
 }
 
@@ -332,6 +353,17 @@ mod tests {
             Answer { etcd: u64::MAX, revision: 12, has_succeeded: true, reads: vec![vec![found], vec![]] };
         assert_eq!(TxnResponse::decode(&bytes[..]).map(Answer::from), Ok(expected));
         assert_eq!(TxnResponse::decode(&b""[..]).map(Answer::from), Ok(Answer::default()));
+    }
+
+    #[test]
+    fn transactions_in_one_are_written_as_etcd_reads_them() {
+        let put = |value| Transaction {
+            then: vec![Operation::Put { key: Bytes::from_static(b"a"), value: Bytes::from_static(value) }],
+            ..Transaction::default()
+        };
+        let written = TxnRequest::of_all([put(b"1"), put(b"2")].iter());
+        let nested = |value| [&b"\x12\x0c\x22\x0a\x12\x08\x12\x06\x0a\x01a\x12\x01"[..], value].concat();
+        assert_eq!(written.encode_to_vec(), [nested(&b"1"[..]), nested(b"2")].concat());
     }
 
     #[test]
