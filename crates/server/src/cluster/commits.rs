@@ -1,7 +1,7 @@
 //! The commits of all groups that a node leads: those that come while others are on their way share a call.
 //!
 //! Owns    the commits that have not been sent.
-//! Rule    a commit is sent at once unless [`CALLS_MAX`] calls are on their way. Then it goes with the others that wait by then.
+//! Rule    a commit is sent at once unless [`CALLS_MAX`] calls are on their way, then with all that wait when one ends.
 //! Rule    in a call, each commit is a transaction with its own conditions and its own answer: one that fails keeps none of
 //!         the others from being carried out. A call that etcd refuses is sent again as one for each commit.
 //! Why     each call costs the node and etcd a third of a millisecond, however little it carries.
@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 
 use super::rpc::{TxnRequest, TxnResponse};
 
-/// How many calls are on their way at most. With one, a large commit keeps all groups waiting; docs/cluster.md has the times with one,
-/// two and any number.
+/// How many calls are on their way at most. With one, a large commit keeps all groups waiting. docs/cluster.md has the times
+/// with one, two and any number.
 const CALLS_MAX: usize = 2;
 /// How many commits share a call at most: half of what etcd takes unless it is told otherwise, `--max-txn-ops`.
 const COMMITS_MAX: usize = 64;
