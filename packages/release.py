@@ -11,7 +11,7 @@ the target (`rustup target add x86_64-unknown-linux-musl`) and a C compiler for 
 already, each for the platform that its head names; --features then says with which features.
 
 --npm      the package for Node, and one for each platform. That around a static program is the one for musl.
---wheel    the wheel of each platform. Its program is built by the profile `wheel`, with the default features, unless --binary has it.
+--wheel    the wheel of each platform. Its program is built by the profile `wheel`, with Lua and TLS, unless --binary has it.
 --jar      the jar with the program of each platform, for Maven, beside that of packages/java. That for Linux has the static program.
 --deb, --rpm, --image
            of static programs: packages with the units for systemd; the image as an OCI layout, for all processors in one file.
@@ -123,7 +123,7 @@ def pack_program(release: Release, made: Program, host: pathlib.Path, features: 
 
 def pack_wheels(release: Release, options: argparse.Namespace, triples: list[str], programs: list[Program]) -> list[pathlib.Path]:
     """The wheels: around smaller programs if they are built here."""
-    features = options.features if options.binary else "default"
+    features = options.features if options.binary else build.WHEEL_FEATURES
     small = programs if options.binary else programs_of(options, triples, build.WHEEL, features)
     return [wheel.pack(release, each, bill_of(each, features, release)) for each in small]
 

@@ -15,6 +15,8 @@ from .targets import Target, machine_here
 # Profiles of Cargo.toml: their folders below cargo's target directory have the same name.
 RELEASE = "release"
 WHEEL = "wheel"
+# What the program of a wheel has: as little as tests of locks need. The step `lint` of .ci/run compiles it.
+WHEEL_FEATURES = "cli,lua,tls"
 # Older ones Rust does not build for.
 MACOS_OLDEST = {"x86_64": "10.12", "aarch64": "11.0"}
 FRAMEWORKS = {
