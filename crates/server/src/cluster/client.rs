@@ -173,10 +173,10 @@ impl Etcd for EtcdClient {
     }
 
     fn commit(&self, transaction: Transaction) -> Result<Answer, EtcdError> {
-        let (answer, is_sender) = self.inner.commits.add(transaction);
-        if is_sender {
+        let (answer, turn) = self.inner.commits.add(transaction);
+        if let Some(turn) = turn {
             let inner = Arc::clone(&self.inner);
-            self.runtime.spawn(async move { inner.commits.send(|call| inner.answer(call)).await });
+            self.runtime.spawn(async move { turn.send(|call| inner.answer(call)).await });
         }
         answer.blocking_recv().unwrap_or_else(|_| Err(ended()))
     }

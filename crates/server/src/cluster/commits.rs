@@ -7,6 +7,7 @@
 //! Why     each call costs the node and etcd a third of a millisecond, however little it carries.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redlatch_core::replication::etcd::{Answer, EtcdError, Operation, Transaction};
@@ -21,9 +22,9 @@ const CALLS_MAX: usize = 2;
 /// How many commits share a call at most: half of what etcd takes unless it is told otherwise, `--max-txn-ops`.
 const COMMITS_MAX: usize = 64;
 
-/// The commits that wait.
-#[derive(Debug, Default)]
-pub(super) struct Commits(Mutex<State>);
+/// The commits that wait. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Commits(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -38,22 +39,33 @@ struct Commit {
     answered: oneshot::Sender<Result<Answer, EtcdError>>,
 }
 
+/// One of the calls that may be on their way. If it is dropped before it is over, its runtime is gone, and so is what waits.
+#[derive(Debug)]
+pub(super) struct Turn {
+    commits: Commits,
+    is_over: bool,
+}
+
 impl Commits {
-    /// Adds a commit. Returns where its answer arrives, and whether the caller is to run [`Commits::send`] for it.
+    /// Adds a commit. Returns where its answer arrives, and the turn to [`Turn::send`] it in, unless all are taken.
     pub(super) fn add(
         &self,
         transaction: Transaction,
-    ) -> (oneshot::Receiver<Result<Answer, EtcdError>>, bool) {
+    ) -> (oneshot::Receiver<Result<Answer, EtcdError>>, Option<Turn>) {
         let (answered, answer) = oneshot::channel();
         let mut state = self.0.lock();
         state.waiting.push_back(Commit { transaction, answered });
-        let is_free = state.calls < CALLS_MAX;
-        state.calls += usize::from(is_free);
-        (answer, is_free)
+        if state.calls == CALLS_MAX {
+            return (answer, None);
+        }
+        state.calls += 1;
+        (answer, Some(Turn { commits: self.clone(), is_over: false }))
     }
+}
 
+impl Turn {
     /// Sends what waits by `call`, one call after the other, until nothing does.
-    pub(super) async fn send<F>(&self, call: impl Fn(TxnRequest) -> F)
+    pub(super) async fn send<F>(mut self, call: impl Fn(TxnRequest) -> F)
     where
         F: Future<Output = Result<TxnResponse, EtcdError>>,
     {
@@ -82,9 +94,9 @@ impl Commits {
         }
     }
 
-    /// The commits of the next call. `None`: none waits, and the call that the caller has made is over.
-    fn next(&self) -> Option<Vec<Commit>> {
-        let mut state = self.0.lock();
+    /// The commits of the next call. `None`: none waits, and the turn is over.
+    fn next(&mut self) -> Option<Vec<Commit>> {
+        let mut state = self.commits.0.lock();
         let (mut count, mut bytes) = (0, 0);
         for commit in state.waiting.iter().take(COMMITS_MAX) {
             bytes += commit.bytes();
@@ -95,9 +107,20 @@ impl Commits {
         }
         if count == 0 {
             state.calls -= 1;
+            self.is_over = true;
             return None;
         }
         Some(state.waiting.drain(..count).collect())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.commits.0.lock();
+            state.calls -= 1;
+            state.waiting.clear();
+        }
     }
 }
 
@@ -135,30 +158,28 @@ mod tests {
         Transaction { then: vec![put], ..Transaction::default() }
     }
 
-    /// Commits of these sizes, which have come while all calls were taken.
-    fn waiting(sizes: &[usize]) -> (Commits, Vec<Waiting>) {
+    /// Commits of these sizes, of which the first has a turn, and the others have come while all were taken.
+    fn waiting(sizes: &[usize]) -> (Turn, Vec<Waiting>) {
         let commits = Commits::default();
-        commits.0.lock().calls = CALLS_MAX;
-        let add = |bytes: &usize| {
-            let (answer, is_free) = commits.add(commit(*bytes));
-            assert!(!is_free);
-            answer
-        };
-        let answers = sizes.iter().map(add).collect();
-        (commits, answers)
+        commits.0.lock().calls = CALLS_MAX - 1;
+        let (mut turns, mut answers) = (Vec::new(), Vec::new());
+        for bytes in sizes {
+            let (answer, turn) = commits.add(commit(*bytes));
+            turns.extend(turn);
+            answers.push(answer);
+        }
+        assert_eq!(turns.len(), 1);
+        (turns.remove(0), answers)
     }
 
-    /// Runs a call, and then those that wait. Returns what was sent; `answer` says what etcd says to each.
-    async fn sent(
-        commits: &Commits,
-        answer: impl Fn(usize) -> Result<TxnResponse, EtcdError>,
-    ) -> Vec<TxnRequest> {
-        let sent = RefCell::new(Vec::new());
+    /// What is sent in a turn; `answer` says what etcd says to each.
+    async fn sent(turn: Turn, answer: impl Fn(usize) -> Result<TxnResponse, EtcdError>) -> Vec<TxnRequest> {
+        let (sent, commits) = (RefCell::new(Vec::new()), turn.commits.clone());
         let call = |request| {
             sent.borrow_mut().push(request);
             ready(answer(sent.borrow().len()))
         };
-        commits.send(call).await;
+        turn.send(call).await;
         assert_eq!(commits.0.lock().calls, CALLS_MAX - 1);
         sent.into_inner()
     }
@@ -177,12 +198,12 @@ mod tests {
 
     #[tokio::test]
     async fn commits_that_wait_share_a_call_and_each_has_its_own_answer() {
-        let (commits, mut answers) = waiting(&[1, 2, 3]);
+        let (turn, mut answers) = waiting(&[1, 2, 3]);
         let header = b"\x0a\x04\x08\x07\x18\x09";
         let (succeeded, failed) = (b"\x1a\x04\x22\x02\x10\x01", b"\x1a\x02\x22\x00");
         let bytes = [&header[..], b"\x10\x01", succeeded, failed].concat();
         let answer = |_| Ok(TxnResponse::decode(&bytes[..]).unwrap());
-        assert_eq!(sent(&commits, answer).await, [of_all(&[1, 2, 3])]);
+        assert_eq!(sent(turn, answer).await, [of_all(&[1, 2, 3])]);
         let common = Answer { etcd: 7, revision: 9, ..Answer::default() };
         assert_eq!(answers[0].try_recv(), Ok(Ok(Answer { has_succeeded: true, ..common.clone() })));
         assert_eq!(answers[1].try_recv(), Ok(Ok(common)));
@@ -191,31 +212,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_carries_no_more_than_etcd_takes() {
-        let (commits, _answers) = waiting(&[ENTRY_BYTES_MAX, 1, ENTRY_BYTES_MAX - 1, 2]);
+        let (turn, _answers) = waiting(&[ENTRY_BYTES_MAX, 1, ENTRY_BYTES_MAX - 1, 2]);
         let answer = |_| Ok(TxnResponse::default());
         let expected = [alone(ENTRY_BYTES_MAX), of_all(&[1, ENTRY_BYTES_MAX - 1]), alone(2)];
-        assert_eq!(sent(&commits, answer).await, expected);
-        let (commits, _answers) = waiting(&[1; COMMITS_MAX + 1]);
-        assert_eq!(sent(&commits, answer).await, [of_all(&[1; COMMITS_MAX]), alone(1)]);
+        assert_eq!(sent(turn, answer).await, expected);
+        let (turn, _answers) = waiting(&[1; COMMITS_MAX + 1]);
+        assert_eq!(sent(turn, answer).await, [of_all(&[1; COMMITS_MAX]), alone(1)]);
     }
 
     #[tokio::test]
     async fn a_refused_call_is_sent_again_for_each_commit() {
-        let (commits, mut answers) = waiting(&[1, 2]);
+        let (turn, mut answers) = waiting(&[1, 2]);
         let answer = |number| match number {
             1 | 3 => Err(refused()),
             _ => Ok(TxnResponse::default()),
         };
-        assert_eq!(sent(&commits, answer).await, [of_all(&[1, 2]), alone(1), alone(2)]);
+        assert_eq!(sent(turn, answer).await, [of_all(&[1, 2]), alone(1), alone(2)]);
         assert_eq!(answers[0].try_recv(), Ok(Ok(Answer::default())));
         assert_eq!(answers[1].try_recv(), Ok(Err(refused())));
     }
 
     #[tokio::test]
     async fn nobody_knows_whether_a_lost_call_was_carried_out() {
-        let (commits, mut answers) = waiting(&[1, 2]);
+        let (turn, mut answers) = waiting(&[1, 2]);
         let lost = EtcdError::Unknown("no answer in time".to_owned());
-        assert_eq!(sent(&commits, |_| Err(lost.clone())).await, [of_all(&[1, 2])]);
+        assert_eq!(sent(turn, |_| Err(lost.clone())).await, [of_all(&[1, 2])]);
         assert_eq!(answers[0].try_recv(), Ok(Err(lost.clone())));
         assert_eq!(answers[1].try_recv(), Ok(Err(lost)));
     }
@@ -223,7 +244,18 @@ mod tests {
     #[test]
     fn a_commit_goes_at_once_while_few_calls_are_on_their_way() {
         let commits = Commits::default();
-        let is_sent = |_| commits.add(commit(1)).1;
-        assert_eq!([1, 2, 3].map(is_sent), [true, true, false]);
+        let added = [1, 2, 3].map(|_| commits.add(commit(1)));
+        assert_eq!(added.map(|(_, turn)| turn.is_some()), [true, true, false]);
+    }
+
+    #[test]
+    fn what_waits_is_told_when_the_runtime_of_the_calls_ends() {
+        let (turn, mut answers) = waiting(&[1, 2]);
+        let commits = turn.commits.clone();
+        drop(turn.send(|_| ready(Ok(TxnResponse::default()))));
+        for answer in &mut answers {
+            assert_eq!(answer.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        }
+        assert_eq!(commits.0.lock().calls, CALLS_MAX - 1);
     }
 }
