@@ -427,7 +427,7 @@ def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
         try:
             if hold._is_plain:
                 answer = yield from _run_script(RELEASE, key, terms.owner)
-            elif terms.is_reentrant and patience.failures and (yield from _permits(terms)) < hold._server.times_held(terms) + 1:
+            elif terms.is_reentrant and hold._may_be_released and (yield from _permits(terms)) < hold._server.times_held(terms) + 1:
                 answer = 1
             else:
                 answer = yield Ask(("LOCK.RELEASE", key, terms.owner, "TOKEN", hold.token or 0), key, ANSWER_MAX)

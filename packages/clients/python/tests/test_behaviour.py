@@ -286,6 +286,29 @@ def test_a_release_that_is_cancelled_is_done_all_the_same(namespace):
     asyncio.run(main())
 
 
+def test_a_release_of_a_reentrant_lock_that_is_cancelled_counts_once(namespace):
+    async def main():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            one, other = [await locks.lock("k", owner="a", reentrant=True).acquire() for _ in range(2)]
+            tasks = len(locks._tasks)
+            with namespace.faults.stall(300, command="LOCK.RELEASE", times=1):
+                releasing = asyncio.create_task(one.release())
+                while (await locks.locked_by("k")).permits == 2:
+                    await asyncio.sleep(0.005)
+                # It was carried out, and nobody has told so.
+                releasing.cancel()
+                await asyncio.wait([releasing])
+            while len(locks._tasks) > tasks:
+                await asyncio.sleep(0.005)
+            assert (await locks.locked_by("k")).permits == 1
+            assert await other.release()
+            assert await locks.locked_by("k") is None
+            await locks.aclose()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("options, reason", [({"lease": 3}, "not-held"), ({"session": True}, "session")])
 def test_a_release_that_is_cancelled_and_then_refused_is_told(namespace, options, reason):
     async def main():
