@@ -75,11 +75,17 @@ fn acquire(port: u16, lock: &str) -> Option<i64> {
     token_in(&answer)
 }
 
+/// What CLUSTER INFO says at a port of the field of this name. Empty: nothing, or nobody is there.
+fn info(port: u16, name: &str) -> String {
+    let info = ask(port, &["CLUSTER", "INFO"]);
+    let info = info.as_ref().and_then(|info| info.as_str()).unwrap_or_default();
+    let field = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    field.unwrap_or_default().trim().to_owned()
+}
+
 /// The term of the leader at a port.
 fn epoch(port: u16) -> String {
-    let info = ask(port, &["CLUSTER", "INFO"]);
-    let info = info.as_ref().and_then(|info| info.as_str()).unwrap_or_default().to_owned();
-    info.lines().find(|line| line.starts_with("cluster_current_epoch")).unwrap_or_default().to_owned()
+    info(port, "cluster_current_epoch")
 }
 
 #[test]
@@ -135,12 +141,9 @@ fn calls(etcd: &Etcd) -> u64 {
     metrics.lines().filter(of_transactions).filter_map(count).sum()
 }
 
-/// How many commits the leader at a port counts.
-fn commits(port: u16) -> u64 {
-    let info = ask(port, &["CLUSTER", "INFO"]).expect("a leader");
-    let info = info.as_str().expect("text");
-    let count = info.lines().find_map(|line| line.strip_prefix("cluster_commits:"));
-    count.and_then(|count| count.trim().parse().ok()).expect("a number")
+/// How many commits the leaders at these ports count together.
+fn commits(ports: &[u16]) -> u64 {
+    ports.iter().map(|port| info(*port, "cluster_commits").parse::<u64>().expect("a number")).sum()
 }
 
 /// In one call of etcd, the commits of a group whose epoch is gone fail, and those of the others do not.
@@ -155,8 +158,7 @@ fn commits_of_groups_share_calls_and_a_group_that_is_deposed_keeps_none_from_its
     let [deposed, others @ ..] = &ports[..] else { panic!("a port for each group") };
     let epochs = || others.iter().map(|port| epoch(*port)).collect::<Vec<_>>();
     let (before, was) = (epochs(), epoch(*deposed));
-    let (calls_before, commits_before) =
-        (calls(&etcd), others.iter().map(|port| commits(*port)).sum::<u64>());
+    let (calls_before, commits_before) = (calls(&etcd), commits(others));
     std::thread::scope(|scope| {
         for (port, lock) in ports.iter().zip(lock_of_each(GROUPS)) {
             let mut link = Link::to(([127, 0, 0, 1], *port).into()).expect("a leader");
@@ -175,7 +177,7 @@ fn commits_of_groups_share_calls_and_a_group_that_is_deposed_keeps_none_from_its
     });
     assert_eq!(epochs(), before);
     wait_until("another term of the group", || ![&was, ""].contains(&epoch(*deposed).as_str()));
-    let commits = others.iter().map(|port| commits(*port)).sum::<u64>() - commits_before;
+    let commits = commits(others) - commits_before;
     let calls = calls(&etcd) - calls_before;
     assert!(calls < commits, "{calls} calls for {commits} commits");
 }
