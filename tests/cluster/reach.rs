@@ -1,12 +1,18 @@
 //! A leader that clients do not reach, an address of another node, and a leader that is asked to hand over.
 
+use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
+use std::io::Read;
+use std::net::SocketAddr;
+
 use nix::sys::signal::Signal;
 use redis_protocol::resp2::types::OwnedFrame;
 
 use super::harness::{Etcd, Host, Node, wait_until};
 use super::partitions::{LEADER, STANDBY, World};
 use super::takeover::pair;
-use crate::support::binary::redlatch;
+use crate::support::binary::{Directory, redlatch};
+use crate::support::http::{HttpClient, get};
+use crate::support::wire::Link;
 use crate::support::words::info_field;
 
 fn info(node: &Node, field: &str) -> Option<u64> {
@@ -98,4 +104,35 @@ fn a_leader_hands_over_when_it_is_asked_to() {
     wait_until("a list of two nodes", || ask(&leader).status.success());
     leader.wait_for("This node leads");
     assert_eq!(standby.acquire("lock", "me"), Some(token));
+}
+
+/// Threads serve the terms of all groups, and outlive them: what a term has served ends with it nevertheless.
+#[test]
+#[ignore = "needs etcd"]
+fn connections_end_with_the_term_of_their_leader() {
+    let (etcd, directory) = (Etcd::start_one(&[]), Directory::new());
+    let file = directory.path("http-port");
+    let mut leader = Node::start(&etcd, &["--http-port", "auto", "--http-port-file", &file]);
+    leader.wait_for("This node leads");
+    let mut standby = Node::start(&etcd, &[]);
+    let port = std::fs::read_to_string(&file).expect("the port of its page").trim().parse().expect("a port");
+    let http = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut page = HttpClient::to(http);
+    page.send(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut waits = Link::to(leader.address()).expect("a leader");
+    waits.send(&["BLPOP", "nothing", "0"]).expect("a leader that reads");
+
+    wait_until("a node to hand over to", || {
+        leader.ask(&["SENTINEL", "FAILOVER", "mymaster"]) == Some(OwnedFrame::SimpleString(b"OK".to_vec()))
+    });
+    standby.wait_for("This node leads");
+    leader.wait_for("This node has handed over");
+    // Its events would go on for ever.
+    let mut events = Vec::new();
+    let ended = page.0.read_to_end(&mut events);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ConnectionReset));
+    assert!(events.starts_with(b"HTTP/1.1 200 OK"));
+    let end = std::iter::repeat_with(|| waits.next()).find_map(Result::err).expect("an end");
+    assert!(matches!(end.kind(), UnexpectedEof | ConnectionReset), "{end}");
+    assert_eq!(get(http, "/readyz").status, 503, "a standby answers now");
 }

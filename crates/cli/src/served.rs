@@ -149,7 +149,7 @@ impl Served {
     pub(super) fn join(self) {
         match self {
             Self::Alone(server) => server.join(),
-            // The threads of a term end with it.
+            // Threads of a node end with the handle.
             Self::Node(_) => {}
         }
     }

@@ -20,6 +20,7 @@ mod server;
 mod sockets;
 mod splice;
 mod standby_http;
+mod term_workers;
 
 pub use moving::{Moved, export, import};
 pub(super) use node::check;

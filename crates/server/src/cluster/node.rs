@@ -1,7 +1,7 @@
 //! A node of a cluster: it leads, or it is a standby, in each group of slots by itself. It keeps its sockets in both roles.
 //!
 //! Owns    the sockets, the client of etcd, and by group the server of a term.
-//! Rule    the server of a term has threads of its own, and ends with the term. What it has not committed is never answered.
+//! Rule    the server of a term and its connections end with the term. What it has not committed is never answered.
 //! Rule    a standby never gives up: while etcd does not answer it asks again, and says so once in the log.
 //! Time    the monotonic clock of the process.
 
@@ -40,6 +40,7 @@ use super::place::EtcdPlace;
 use super::reach;
 use super::sockets::{self, Sockets};
 use super::splice::Splices;
+use super::term_workers::{self, TermWorkers, Worker};
 use crate::clock::SystemClock;
 use crate::http::standby::Standby;
 use crate::probe::SystemProbe;
@@ -87,7 +88,7 @@ pub struct Node {
 struct Common {
     builder: Arc<Builder>,
     settings: Arc<Settings>,
-    threads: usize,
+    workers: Arc<TermWorkers>,
     on_lead: Arc<OnLead>,
     etcd: EtcdClient,
     balance: Arc<Balance>,
@@ -126,8 +127,8 @@ struct Inner {
 }
 
 impl Node {
-    /// Joins the cluster that the settings name, and begins to serve clients in the runtime that is entered. A term has
-    /// `threads` threads.
+    /// Joins the cluster that the settings name, and begins to serve clients in the runtime that is entered. `threads`
+    /// serve each term, and perhaps those of other groups.
     ///
     /// # Errors
     /// A setting cannot be used, an address cannot be listened on, or etcd refuses this node.
@@ -144,7 +145,7 @@ impl Node {
             builder: Arc::new(builder),
             etcd: client(&settings).map_err(StartError::Unusable)?,
             settings: Arc::new(settings),
-            threads,
+            workers: Arc::new(TermWorkers::start(threads, usize::from(count))?),
             on_lead: Arc::new(on_lead),
             balance: Arc::new(Balance::new(count)),
             stop: watch::Sender::new(false),
@@ -512,7 +513,9 @@ impl Inner {
         // What an earlier term was asked for has been done.
         self.members.facts.takes_hand_over();
         let (node, of_server) = (Arc::clone(self), term.clone());
-        let mut starting = spawn_blocking(move || node.server(of_server));
+        let workers = self.common.workers.of_a_term();
+        let starting = workers.clone();
+        let mut starting = spawn_blocking(move || node.server(of_server, &starting));
         let beats_every = millis(&self.common.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;
         let started = loop {
             tokio::select! {
@@ -550,6 +553,8 @@ impl Inner {
             false => server.stop(),
         }
         server.finished().await;
+        server.cut_all("another node may lead");
+        drop(workers);
         self.keep_in_mind(&server, &term);
         self.note_leader(None);
         self.leader.send_replace(Leader::default());
@@ -621,15 +626,14 @@ impl Inner {
     }
 
     /// The server of a term, which goes on from the log.
-    fn server(&self, term: Term) -> Result<Server, StartError> {
+    fn server(&self, term: Term, workers: &[Worker]) -> Result<Server, StartError> {
         let place = EtcdPlace { term };
         // The ports are those of the node, which has written their files.
         let files = ["port-file", "tls-port-file", "http-port-file"];
         let builder = files.iter().fold(self.common.builder.again(), |builder, name| builder.set(*name, ""));
         let builder = builder.inherited(self.sockets.shared()?);
-        let server = builder
-            .replicated(Box::new(place), Arc::clone(&self.members.facts))
-            .start_on_threads(self.common.threads)?;
+        let builder = builder.replicated(Box::new(place), Arc::clone(&self.members.facts));
+        let server = term_workers::start_on(workers, builder)?;
         (self.common.on_lead)(&server);
         Ok(server)
     }

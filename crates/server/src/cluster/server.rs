@@ -46,6 +46,12 @@ impl Server {
         self.stop();
     }
 
+    /// Ends the connections that are left at its end.
+    pub(super) fn cut_all(&self, reason: &'static str) {
+        let clients = self.context().engine.shared().registries.clients.all();
+        clients.iter().for_each(|client| client.cut(reason));
+    }
+
     /// How many bytes clients have sent.
     pub(super) fn received_bytes(&self) -> u64 {
         self.context().engine.shared().stats.metrics.input_bytes.get()
