@@ -15,7 +15,7 @@ mod jumps;
 mod namespaces;
 mod nodes;
 
-use redlatch::Server;
+use redlatch::{EventKind, Server};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 

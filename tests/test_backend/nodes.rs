@@ -30,6 +30,21 @@ async fn a_node_that_crashes_resets_its_clients_and_loses_its_keys() {
 }
 
 #[tokio::test]
+async fn a_lock_that_a_crash_loses_is_granted_to_none_who_waited_for_it() {
+    let server = server(2).await;
+    let (mut holder, mut waiter) = (client(&server, 2).await, client(&server, 2).await);
+    assert_eq!(holder.ask(&["SET", "lock", "a", "NX", "PX", "60000"]).await, "+OK");
+    waiter.say(&["LOCK.ACQUIRE", "lock", "b", "LEASE", "60000", "WAIT", "60000"]).await;
+    until_blocked(&mut holder, 1).await;
+    server.nodes().crash(2, false).await;
+    assert_eq!(waiter.0.read_u8().await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    let events = server.history().events();
+    let granted = events.iter().filter(|event| event.kind == EventKind::Granted);
+    assert_eq!(granted.count(), 1);
+    assert_eq!(server.history().check(), []);
+}
+
+#[tokio::test]
 async fn a_node_that_starts_at_once_after_its_crash_has_reset_its_clients() {
     let server = server(1).await;
     for keeps_keys in [true, false] {

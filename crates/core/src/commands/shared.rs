@@ -281,7 +281,7 @@ impl Shared {
         self.scripts.libraries.flush();
         if !keeps_keys {
             let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
-            view.whole().clear_all();
+            view.whole().lose_all();
             view.finish(&self.registries);
         }
     }

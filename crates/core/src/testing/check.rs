@@ -71,6 +71,8 @@ struct Checker<'e> {
     waits: BTreeSet<(u64, &'e Bytes)>,
     /// The reply to each request.
     replies: BTreeMap<u64, &'e Event>,
+    /// The end of the connection of each request that got no reply before it.
+    gone: BTreeMap<u64, &'e Event>,
     /// The locks that have moved with their slots.
     moved: BTreeSet<&'e Bytes>,
     /// The replicas that have taken over, each with the node that it has taken over from.
@@ -90,13 +92,14 @@ impl<'e> Checker<'e> {
         let requests = of(EventKind::Request).map(|event| (event.id, event)).collect();
         let waits = of(EventKind::Waits).filter_map(|event| event.request.zip(event.key.as_ref())).collect();
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
+        let gone = gone_without_reply(events, &replies);
         let moved: BTreeSet<_> =
             events.iter().filter(|event| moves(event)).filter_map(|event| event.key.as_ref()).collect();
         let failovers =
             events.iter().filter_map(|event| Some((event.node, event.failed_master()?))).collect();
         let (held, nodes, steps, findings) = Default::default();
         let mut checker =
-            Self { events, requests, waits, replies, moved, failovers, held, nodes, steps, findings };
+            Self { events, requests, waits, replies, gone, moved, failovers, held, nodes, steps, findings };
         for event in of(EventKind::Granted) {
             if let Some(key) = &event.key {
                 let (_, node) = checker.place(event, key);
@@ -353,9 +356,13 @@ impl<'e> Checker<'e> {
         if holds.into_iter().flatten().any(|held| held.end.is_none()) {
             return;
         }
+        // A crash makes nothing free for those who wait there: they are gone, too.
+        if event.request.is_none() && event.text.as_deref() == Some(EndReason::Flushed.name()) {
+            return;
+        }
         let waiting: Vec<&'e Event> = self.waiting(event, key);
         for request in waiting {
-            let reply = self.replies.get(&request.id).copied();
+            let reply = self.end_of(request);
             let Some(last) = reply.or(self.events.last()) else { continue };
             let until = last.id;
             let is_taken = self.events.iter().any(|other| {
@@ -376,7 +383,7 @@ impl<'e> Checker<'e> {
     fn waiting(&self, event: &'e Event, key: &Bytes) -> Vec<&'e Event> {
         let earlier = self.requests.range(..event.id).rev();
         let blocked = earlier.filter(|(id, request)| {
-            let is_open = self.replies.get(id).is_none_or(|reply| reply.id > event.id);
+            let is_open = self.end_of(request).is_none_or(|end| end.id > event.id);
             let waits_itself = self.waits.contains(&(**id, key));
             let is_pop = request.command.as_deref().is_some_and(|command| BLOCKING.contains(&command));
             is_open
@@ -384,6 +391,11 @@ impl<'e> Checker<'e> {
                 && (waits_itself || (is_pop && self.was_refused(request, key)))
         });
         blocked.map(|(_, request)| *request).collect()
+    }
+
+    /// The reply to a request, or the end of its connection.
+    fn end_of(&self, request: &Event) -> Option<&'e Event> {
+        self.replies.get(&request.id).or_else(|| self.gone.get(&request.id)).copied()
     }
 
     /// Whether the client was refused this lock when it asked for it last, before this request.
@@ -410,6 +422,27 @@ impl<'e> Checker<'e> {
             self.check_lease(granted, has_had_lease);
         }
     }
+}
+
+/// The requests that have no reply, each with the end of its connection.
+fn gone_without_reply<'e>(
+    events: &'e [Event],
+    replies: &BTreeMap<u64, &'e Event>,
+) -> BTreeMap<u64, &'e Event> {
+    let (mut open, mut gone) = (BTreeMap::<_, Vec<u64>>::new(), BTreeMap::new());
+    for event in events.iter().filter(|event| event.client.is_some()) {
+        let connection = (event.node, event.client);
+        match event.kind {
+            EventKind::Request if !replies.contains_key(&event.id) => {
+                open.entry(connection).or_default().push(event.id);
+            }
+            EventKind::Disconnect => {
+                gone.extend(open.remove(&connection).into_iter().flatten().map(|request| (request, event)));
+            }
+            _ => {}
+        }
+    }
+    gone
 }
 
 /// Whether two events are about one client: one connection, or connections with one name.

@@ -18,7 +18,7 @@ import (
 // place is a server, as the client reaches it and as what the scenario does to it.
 type place struct {
 	client redis.UniversalClient
-	beside *redis.Client
+	beside redis.UniversalClient
 	// Restarts the server.
 	restart func()
 }
@@ -69,7 +69,7 @@ func TestEachScenarioIsRunSomewhere(t *testing.T) {
 	if err != nil || len(all) < 40 {
 		t.Fatal(len(all), err)
 	}
-	known := []string{"plain", "redlatch", "redlatch-replicated", "redlatch-with-journal"}
+	known := []string{"plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
 	names := map[string]bool{}
 	for _, scenario := range all {
 		if names[scenario.Name] || len(scenario.Steps) == 0 || len(scenario.Servers) == 0 {
@@ -139,22 +139,55 @@ func TestKilledAndStartedAgain(t *testing.T) {
 func TestCluster(t *testing.T) {
 	on(t, "redlatch", "cluster", func(t *testing.T, limits limits) place {
 		namespace := cluster.Namespace(t)
-		var addresses []string
-		for _, url := range namespace.URLs() {
-			addresses = append(addresses, url[strings.LastIndex(url, "@")+1:])
-		}
-		client := redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: addresses, Password: namespace.Password(), ReadTimeout: limits.readTimeout,
-		})
+		options := clusterOptionsOf(namespace)
+		options.ReadTimeout = limits.readTimeout
+		client := redis.NewClusterClient(options)
 		// What the scenario does, it does to the node of its keys.
-		node, err := client.MasterForKey(context.Background(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
 		beside := optionsOf(namespace)
-		beside.Addr = node.Options().Addr
+		beside.Addr = masterOfK(t, client)
 		return place{client: client, beside: redis.NewClient(beside)}
 	})
+}
+
+func TestClusterWhoseMastersCrash(t *testing.T) {
+	cluster, err := redlatchtest.Start(
+		redlatchtest.Nodes(6), redlatchtest.Flags("--cluster-enabled", "yes", "--cluster-replicas", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Stop)
+	on(t, "redlatch-cluster", "", func(t *testing.T, _ limits) place {
+		namespace := cluster.Namespace(t)
+		options := clusterOptionsOf(namespace)
+		beside := redis.NewClusterClient(options)
+		crashMaster := func() {
+			namespace.Nodes().Crash(slices.Index(options.Addrs, masterOfK(t, beside)) + 1)
+			namespace.Clock().Advance(clusterNodeTimeout + time.Millisecond)
+			beside.ReloadState(context.Background())
+		}
+		return place{redis.NewClusterClient(options), beside, crashMaster}
+	})
+}
+
+// The default of cluster-node-timeout.
+const clusterNodeTimeout = 15 * time.Second
+
+func clusterOptionsOf(namespace *redlatchtest.Namespace) *redis.ClusterOptions {
+	var addresses []string
+	for _, url := range namespace.URLs() {
+		addresses = append(addresses, url[strings.LastIndex(url, "@")+1:])
+	}
+	return &redis.ClusterOptions{Addrs: addresses, Password: namespace.Password()}
+}
+
+// masterOfK is the address of the node of the key k, which all scenarios of clusters use.
+func masterOfK(t *testing.T, client *redis.ClusterClient) string {
+	t.Helper()
+	node, err := client.MasterForKey(context.Background(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node.Options().Addr
 }
 
 func TestSentinelOfRedis(t *testing.T) {

@@ -54,7 +54,7 @@ function scenarios(named, work) {
 }
 
 test("each scenario is run somewhere", () => {
-  const known = ["plain", "redlatch", "redlatch-replicated", "redlatch-with-journal"];
+  const known = ["plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"];
   expect(new Set(SCENARIOS.map((each) => each.name)).size).toBe(SCENARIOS.length);
   expect(SCENARIOS.length).toBeGreaterThanOrEqual(40);
   for (const each of SCENARIOS) {
@@ -82,17 +82,42 @@ describe.concurrent.each(libraries())("a cluster by %s", (_, library) => {
   scenarios(by("cluster", "redlatch"), async (scenario) => {
     await within(server.namespace(), async (namespace) => {
       const { host, password } = namespace;
-      // What is beside the client asks the node of the key `k`.
-      const slots = await namespace.call("CLUSTER", "SLOTS");
-      const port = slots.find(([first, last]) => first <= SLOT_OF_K && SLOT_OF_K <= last)[2][1];
-      const asker = await beside({ socket: { host, port }, password });
+      const asker = await beside({ socket: { host, port: await masterOfK(namespace) }, password });
       const open = (timeout) => library.cluster({ host, ports: server.ports, password, timeout });
       await run(library, scenario, open, (...words) => asker.sendCommand(words)).finally(() => asker.destroy());
     });
   });
 });
 
+describe.concurrent.each(libraries())("a cluster whose masters crash, by %s", (_, library) => {
+  let server;
+  beforeAll(async () => (server = await start({ nodes: 6, args: ["--cluster-enabled", "yes", "--cluster-replicas", "1"] })));
+  afterAll(() => server.stop());
+  scenarios(on("redlatch-cluster"), async (scenario) => {
+    await within(server.namespace(), async (namespace) => {
+      const { host, password } = namespace;
+      const open = (timeout) => library.cluster({ host, ports: server.ports, password, timeout });
+      const ask = async (...words) => {
+        const asker = await beside({ socket: { host, port: await masterOfK(namespace) }, password });
+        return asker.sendCommand(words).finally(() => asker.destroy());
+      };
+      await run(library, scenario, open, ask, async () => {
+        await namespace.nodes.crash(server.ports.indexOf(await masterOfK(namespace)) + 1);
+        await namespace.clock.advance(CLUSTER_NODE_TIMEOUT_MS + 1);
+      });
+    });
+  });
+});
+
+/** The port of the master of the key `k`, which all scenarios of clusters use. */
+async function masterOfK(namespace) {
+  const slots = await namespace.call("CLUSTER", "SLOTS");
+  return slots.find(([first, last]) => first <= SLOT_OF_K && SLOT_OF_K <= last)[2][1];
+}
+
 const SLOT_OF_K = 7629;
+/** The default of `cluster-node-timeout`. */
+const CLUSTER_NODE_TIMEOUT_MS = 15_000;
 
 for (const product of ["redis", "valkey"]) {
   mustHave(product, "REDLATCH_REQUIRE_CLIENTS");

@@ -47,11 +47,12 @@ class Begun(threading.Thread):
 
 
 class Runner:
-    """A run of one scenario. `locks`: the client; `server`: a connection of redis-py beside it; `restart` restarts the server."""
+    """A run of one scenario. `locks`: the client; `send` sends words to the server beside it, and returns what comes;
+    `restart` restarts the server."""
 
-    def __init__(self, locks, server, restart=None):
+    def __init__(self, locks, send, restart=None):
         self._locks = locks
-        self._server = server
+        self._send = send
         self._restart = restart
         self._holds = {}
         self._begun = {}
@@ -176,8 +177,7 @@ class Runner:
             time.sleep(0.005)
 
     def _ask(self, words):
-        self._server.send_command(*[self._filled(word) for word in words])
-        return self._server.read_response()
+        return self._send(*[self._filled(word) for word in words])
 
     def _filled(self, value):
         """`$a.token` stands for what the hold `a` has; `{"repeat": ...}` for a long text."""

@@ -52,6 +52,12 @@ def cluster():
 
 
 @pytest.fixture(scope="session")
+def cluster_with_replicas():
+    with redlatch.Server("--cluster-enabled", "yes", "--cluster-replicas", "1", nodes=6) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def plain_servers():
     """Redis and Valkey, by name; without the one that is not installed. REDLATCH_REQUIRE_CLIENTS: none may be missing."""
     programs = {"redis": servers.redis_program(), "valkey": servers.valkey_program()}

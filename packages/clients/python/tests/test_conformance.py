@@ -9,6 +9,9 @@ import redis.sentinel
 import servers
 from conformance import SCENARIOS, Runner
 
+# Seconds: the default of `cluster-node-timeout`.
+CLUSTER_NODE_TIMEOUT = 15
+
 
 def on(server):
     return [pytest.param(each, id=each["name"]) for each in SCENARIOS if server in each["servers"]]
@@ -26,13 +29,23 @@ def run(face, scenario, make, beside, restart=None):
     if isinstance(beside, dict):
         beside = redis.Redis(**beside, protocol=3, decode_responses=True)
     with contextlib.closing(beside):
-        connection = beside.connection_pool.get_connection()
-        Runner(locks, connection, restart).run(scenario["steps"])
-        connection.disconnect()
+        send = beside.execute_command if isinstance(beside, redis.RedisCluster) else on_one_connection(beside)
+        Runner(locks, send, restart).run(scenario["steps"])
+
+
+def on_one_connection(client):
+    """Sends words, and returns what comes as it is."""
+    connection = client.connection_pool.get_connection()
+
+    def send(*words):
+        connection.send_command(*words)
+        return connection.read_response()
+
+    return send
 
 
 def test_each_scenario_is_run_somewhere():
-    known = {"plain", "redlatch", "redlatch-replicated", "redlatch-with-journal"}
+    known = {"plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
     names = [scenario["name"] for scenario in SCENARIOS]
     assert len(set(names)) == len(names) >= 40
     assert all(scenario["steps"] and set(scenario["servers"]) <= known for scenario in SCENARIOS)
@@ -69,6 +82,19 @@ def test_cluster(face, scenario, cluster):
         node = redis.RedisCluster(**namespace.kwargs).get_node_from_key("k")
         beside = namespace.kwargs | {"port": node.port}
         run(face, scenario, lambda module, retry, more: module.cluster.RedisCluster(**namespace.kwargs, **more), beside)
+
+
+@pytest.mark.parametrize("scenario", on("redlatch-cluster"))
+def test_cluster_whose_masters_crash(face, scenario, cluster_with_replicas):
+    with cluster_with_replicas.namespace() as namespace:
+        beside = redis.RedisCluster(**namespace.kwargs, protocol=3, decode_responses=True)
+
+        def crash_master():
+            node = cluster_with_replicas.ports.index(beside.get_node_from_key("k").port) + 1
+            namespace.nodes.crash(node)
+            namespace.clock.advance(CLUSTER_NODE_TIMEOUT + 0.001)
+
+        run(face, scenario, lambda module, retry, more: module.cluster.RedisCluster(**namespace.kwargs, **more), beside, crash_master)
 
 
 def through(module, port, name, options):

@@ -174,11 +174,14 @@ impl<'v> ViewQueues<'v, '_> {
 
     /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
     pub fn serve_all_locks(&mut self) {
-        for database in 0..self.view.keyspace.databases() {
-            let changes = &mut self.view.changes;
-            self.view.locked.each(|_, held| {
-                held.queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
-            });
-        }
+        (0..self.view.keyspace.databases()).for_each(|database| self.serve_locks_of(database));
+    }
+
+    /// The same for the locks of one database.
+    pub fn serve_locks_of(&mut self, database: u16) {
+        let changes = &mut self.view.changes;
+        self.view.locked.each(|_, held| {
+            held.queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
+        });
     }
 }

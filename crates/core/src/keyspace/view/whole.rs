@@ -26,10 +26,17 @@ impl WholeKeyspace<'_, '_> {
     pub fn clear(&mut self, database: u16) {
         let tracked = self.empty(database);
         self.view.changes.flush(tracked);
+        self.view.queues().serve_locks_of(database);
     }
 
     /// Removes every key. The view must have locked all shards.
     pub fn clear_all(&mut self) {
+        self.lose_all();
+        self.view.queues().serve_all_locks();
+    }
+
+    /// Removes every key as a crash does: nobody who waits gets what has become free. The view must have locked all shards.
+    pub fn lose_all(&mut self) {
         let tracked = (0..self.view.keyspace.databases()).map(|database| self.empty(database)).sum();
         self.view.changes.flush(tracked);
         // No large value is left.
@@ -40,7 +47,7 @@ impl WholeKeyspace<'_, '_> {
     fn empty(&mut self, database: u16) -> usize {
         let (keyspace, changes, mut tracked) = (self.view.keyspace, &mut self.view.changes, 0);
         self.view.locked.each(|_, held| {
-            let ShardState { shard, observers, queues, .. } = held;
+            let ShardState { shard, observers, .. } = held;
             observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
             tracked += observers.forget_readers();
             for id in shard.locks_in(database) {
@@ -48,8 +55,6 @@ impl WholeKeyspace<'_, '_> {
                 life::end(shard, changes, id, place, EndReason::Flushed);
             }
             shard.clear(database);
-            // Commands that wait for a lock of the database may have it now.
-            queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
         });
         self.note_endless();
         self.view.changes.record(|| Mutation::<&[u8]>::Clear { database });

@@ -22,6 +22,7 @@ fn history(lines: &[&str]) -> Vec<Event> {
             "refused" => EventKind::Refused,
             "waits" => EventKind::Waits,
             "misses" => EventKind::Missed,
+            "disconnects" => EventKind::Disconnect,
             "<" => EventKind::Reply,
             _ => EventKind::Request,
         };
@@ -46,6 +47,7 @@ fn history(lines: &[&str]) -> Vec<Event> {
                 event.request = events.iter().rfind(own).map(|request| request.id);
                 event.reply = Some(rest[1].to_owned());
             }
+            EventKind::Disconnect => {}
             EventKind::Missed | EventKind::Refused | EventKind::Waits => {
                 event.request = last;
                 event.holder = Some(Bytes::copy_from_slice(rest[2].as_bytes()));
@@ -239,4 +241,19 @@ fn a_client_that_waits_for_a_free_lock_is_found() {
     let then = |more: &[&'static str]| rules(&[&queued[..], more].concat());
     assert_eq!(then(&["900 C PING"]), ["never-served"]);
     assert_eq!(then(&["101 B holds k 2 b 9", "900 C PING"]), NONE);
+    assert_eq!(then(&["500 B disconnects", "900 C PING"]), ["never-served"], "until it left");
+    let left = [queued[0], queued[1], queued[2], "50 B disconnects", begin[5], "900 C PING"];
+    assert_eq!(rules(&left), NONE, "it did not wait any more");
+}
+
+#[test]
+fn a_crash_leaves_nobody_waiting() {
+    let lines = ["0 A holds k 1 a 100", "1 B LOCK.ACQUIRE k b WAIT 999", "1 B waits k b", "2 A ends k 1 a"];
+    let mut events = history(&lines);
+    events.extend(history(&["9 B disconnects"]).into_iter().map(|event| Event { id: 5, ..event }));
+    events[3] = Event { request: None, text: Some("flushed".to_owned()), ..events[3].clone() };
+    assert_eq!(check(&events), []);
+    // A request would have made it free.
+    events[3].request = Some(2);
+    assert_eq!(check(&events).iter().map(|finding| finding.rule).collect::<Vec<_>>(), ["never-served"]);
 }

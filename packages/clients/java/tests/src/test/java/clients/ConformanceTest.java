@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.redlatch.junit.Redlatch;
 import dev.redlatch.junit.RedlatchServer;
+import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -28,22 +29,27 @@ class ConformanceTest {
     private static final List<Library> LIBRARIES = List.of(Library.LETTUCE_3, Library.JEDIS_2);
     private static RedlatchServer server;
     private static RedlatchServer cluster;
+    private static RedlatchServer clusterWithReplicas;
+    /** A bit more than the default of {@code cluster-node-timeout}. */
+    private static final Duration FAILOVER = Duration.ofMillis(15_001);
 
     @BeforeAll
     static void start() {
         server = RedlatchServer.start(1);
         cluster = RedlatchServer.start(3, "--cluster-enabled", "yes");
+        clusterWithReplicas = RedlatchServer.start(6, "--cluster-enabled", "yes", "--cluster-replicas", "1");
     }
 
     @AfterAll
     static void end() {
         server.close();
         cluster.close();
+        clusterWithReplicas.close();
     }
 
     @Test
     void eachScenarioIsRunSomewhere() {
-        Set<String> known = Set.of("plain", "redlatch", "redlatch-replicated", "redlatch-with-journal");
+        Set<String> known = Set.of("plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal");
         Set<String> names = Scenario.all().stream().map(Scenario::name).collect(Collectors.toSet());
         assertEquals(Scenario.all().size(), names.size());
         assertTrue(names.size() >= 40);
@@ -67,6 +73,20 @@ class ConformanceTest {
             try (Redlatch namespace = cluster.namespace()) {
                 Where where = Where.cluster(namespace);
                 run(library, scenario, where, new Beside(() -> nodeOfKey(where)), null);
+            }
+        })));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> clusterWhoseMastersCrash() {
+        Stream<Library> libraries = LIBRARIES.stream();
+        return libraries.flatMap(library -> Scenario.on("redlatch-cluster").map(scenario -> test(library, scenario, () -> {
+            try (Redlatch namespace = clusterWithReplicas.namespace()) {
+                Where where = Where.cluster(namespace);
+                run(library, scenario, where, new Beside(() -> nodeOfKey(where)), () -> {
+                    namespace.nodes().crash(1 + clusterWithReplicas.ports().indexOf(masterOfKey(where).getPort()));
+                    namespace.clock().advance(FAILOVER);
+                });
             }
         })));
     }
@@ -150,10 +170,13 @@ class ConformanceTest {
     }
 
     private static Connection nodeOfKey(Where where) {
+        return new Connection(masterOfKey(where), Beside.config(where).build());
+    }
+
+    private static HostAndPort masterOfKey(Where where) {
         Set<HostAndPort> known = Set.of(new HostAndPort(where.host(), where.port()));
-        DefaultJedisClientConfig config = Beside.config(where).build();
-        try (ClusterConnectionProvider found = new ClusterConnectionProvider(known, config)) {
-            return new Connection(found.getNode(JedisClusterCRC16.getSlot("k")), config);
+        try (ClusterConnectionProvider found = new ClusterConnectionProvider(known, Beside.config(where).build())) {
+            return found.getNode(JedisClusterCRC16.getSlot("k"));
         }
     }
 }
