@@ -54,8 +54,14 @@ final class Beside implements AutoCloseable {
     @Override
     public void close() {
         if (connection != null) {
-            connection.disconnect();
+            Connection ended = connection;
+            // It would connect again by itself, without its login.
             connection = null;
+            try {
+                ended.disconnect();
+            } catch (JedisConnectionException broken) {
+                // Its server has been killed.
+            }
         }
     }
 
