@@ -102,10 +102,10 @@ func (made *connections) ask(ctx context.Context, key string, limit time.Duratio
 
 // reloadAfter: another node of the cluster may serve the key by now.
 func (made *connections) reloadAfter(ctx context.Context, err error) {
-	var lost *connectionError
 	if made.cluster == nil || err == nil {
 		return
 	}
+	var lost *connectionError
 	if errors.As(err, &lost) || startsWith(err, "MOVED") || startsWith(err, "CLUSTERDOWN") {
 		made.cluster.ReloadState(ctx)
 	}

@@ -22,8 +22,8 @@ import (
 //	REDLATCH_MEASURE=1 go test -count=1 -v -run TestMeasure .
 
 const (
-	pairs  = 5000
-	rounds = 9
+	pairs  = 500
+	rounds = 101
 )
 
 func TestMeasure(t *testing.T) {
