@@ -362,8 +362,8 @@ impl<'e> Checker<'e> {
         }
         let waiting: Vec<&'e Event> = self.waiting(event, key);
         for request in waiting {
-            let reply = self.end_of(request);
-            let Some(last) = reply.or(self.events.last()) else { continue };
+            let end = self.end_of(request);
+            let Some(last) = end.or(self.events.last()) else { continue };
             let until = last.id;
             let is_taken = self.events.iter().any(|other| {
                 let is_grant = other.kind == EventKind::Granted && other.key.as_ref() == Some(key);
@@ -373,7 +373,7 @@ impl<'e> Checker<'e> {
             if !is_taken && waited > 0 {
                 let (who, name) = (request.who(), shown(key, 40));
                 let text = format!("{who} waits {waited} ms more for {name}, which is free");
-                let events: Vec<_> = [Some(request), Some(event), reply].into_iter().flatten().collect();
+                let events: Vec<_> = [Some(request), Some(event), end].into_iter().flatten().collect();
                 self.find(Rule::NeverServed, key, text, &events);
             }
         }
