@@ -9,8 +9,9 @@
 
 import { ANSWER_MAX, RETRY_MAX } from "./core.js";
 import { Closed, ErrorReply } from "./errors.js";
-import { LOST_CHANNEL } from "./hold.js";
+import { LOST_CHANNEL, now } from "./hold.js";
 import { slotOf } from "./slots.js";
+import { Timer } from "./timer.js";
 
 /** Idle connections for waits that are kept, for each node. */
 const IDLE_MAX = 8;
@@ -237,7 +238,8 @@ class Wire {
   #connection;
   #owner;
   #failure = null;
-  #pending = 0;
+  #requests = new Set();
+  #timer = new Timer(() => this.#endIfLate());
   #endings = [];
 
   constructor(connection, owner) {
@@ -254,13 +256,13 @@ class Wire {
   async call(words, limit, isBinary = false, signal = undefined) {
     signal?.throwIfAborted();
     if (this.hasEnded) throw this.#failure;
-    const timer = this.#begin(limit);
+    const request = this.#begin(limit);
     try {
       return await this.#connection.call(words, isBinary);
     } catch (error) {
       throw failureOf(error, this.#failure);
     } finally {
-      this.#settle(timer);
+      this.#settle(request);
     }
   }
 
@@ -273,6 +275,7 @@ class Wire {
     if (this.hasEnded) return;
     this.hasEnded = true;
     this.#failure = error ?? new Error("the connection has ended");
+    this.#timer.stop();
     this.#connection.destroy();
     for (const ending of this.#endings.splice(0)) ending(this.#failure);
   }
@@ -294,26 +297,38 @@ class Wire {
   /** Rejects at the limit, also where the library does not notice the end of the connection. */
   async #limited(limit, send) {
     if (this.hasEnded) throw this.#failure;
-    const timer = this.#begin(limit);
+    const request = this.#begin(limit);
     const ending = new Promise((_, reject) => this.onEnd(reject));
     try {
       return await Promise.race([send(), ending]);
     } catch (error) {
       throw failureOf(error, this.#failure);
     } finally {
-      this.#settle(timer);
+      this.#settle(request);
     }
   }
 
   #begin(limit) {
-    if (this.#pending++ === 0 && !this.#owner.isDetached) this.#connection.ref();
+    const request = { limit, until: now() + limit };
     // The connection keeps the process alive, or does not; so its timer need not.
-    return setTimeout(() => this.end(new Error(`the server has not answered for ${Math.round(limit)} ms`)), limit).unref();
+    if (this.#requests.size === 0 && !this.#owner.isDetached) this.#connection.ref();
+    this.#requests.add(request);
+    this.#timer.wakeBy(request.until);
+    return request;
   }
 
-  #settle(timer) {
-    clearTimeout(timer);
-    if (--this.#pending === 0) this.#connection.unref();
+  #settle(request) {
+    this.#requests.delete(request);
+    if (this.#requests.size === 0) this.#connection.unref();
+  }
+
+  #endIfLate() {
+    const at = now();
+    for (const { limit, until } of this.#requests) {
+      if (until <= at) return this.end(new Error(`the server has not answered for ${Math.round(limit)} ms`));
+      this.#timer.wakeBy(until);
+    }
+    return undefined;
   }
 }
 

@@ -6,16 +6,13 @@
 import { Connections } from "./connections.js";
 import { acquire, extendNow, giveUp, keepSession, leave, lockedBy, release, renew } from "./core.js";
 import { Hold, Server, now } from "./hold.js";
-
-/** The longest time that a timer of Node can wait. */
-const TIMER_MAX = 2 ** 31 - 1;
+import { Timer } from "./timer.js";
 
 export class Keeper {
   #connections;
   #server = new Server();
   #sessions = new Set();
-  #timer = null;
-  #wakesAt = Infinity;
+  #timer = new Timer(() => this.#wake());
   #hasWarned = false;
   #told;
 
@@ -150,21 +147,12 @@ export class Keeper {
     return turn;
   }
 
-  /**
-   * Wakes when the lock is to be renewed, or its deadline has passed. What is planned for locks that are gone stays planned:
-   * it is less than a timer for each lock.
-   */
+  /** Wakes when the lock is to be renewed, or its deadline has passed. */
   #wakeFor(hold) {
-    const at = hold.terms.isSession ? hold.deadline : Math.min(hold.next, hold.deadline);
-    if (at >= this.#wakesAt) return;
-    this.#wakesAt = at;
-    clearTimeout(this.#timer);
-    const left = Math.min(Math.max(Math.ceil(at - now()), 0), TIMER_MAX);
-    this.#timer = setTimeout(() => this.#wake(), left).unref();
+    this.#timer.wakeBy(hold.terms.isSession ? hold.deadline : Math.min(hold.next, hold.deadline));
   }
 
   #wake() {
-    this.#wakesAt = Infinity;
     for (const hold of [...this.#server.holds]) {
       if (hold.isOver) continue;
       if (!hold.terms.isSession && hold.next <= now()) {
