@@ -91,6 +91,15 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
     expect(await locks.lockedBy("k")).toBe(null);
   });
 
+  isolated("a request has its limit, also after others were answered in theirs", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, { ...whereIs(redlatch), timeout: 500 });
+    const held = await locks.lock("k").acquire();
+    await redlatch.call("TEST.FAULT", "ADD", "COMMAND", "LOCK.RELEASE", "DO", "STALL", "60000");
+    const failure = await held.release().catch((error) => error);
+    expect(failure).toBeInstanceOf(Unreachable);
+    expect(failure.message).toMatch(/has not answered for 500 ms/);
+  });
+
   isolated("a renewal does not wait for what the program waits for", async ({ redlatch }) => {
     const { client, locks } = await locksOf(library, whereIs(redlatch));
     const blocked = client.callBuffer ? client.blpop("list", 0) : client.sendCommand(["BLPOP", "list", "0"]);
