@@ -74,3 +74,19 @@ fn the_token_is_in_no_log() {
     assert!(log.contains("HTTP requests with a wrong password or token"), "{log}");
     assert!(!log.contains("-secret"), "{log}");
 }
+
+#[tokio::test]
+async fn a_start_that_fails_late_leaves_no_listener_in_the_runtime_of_its_caller() {
+    let directory = Directory::new();
+    let path = directory.path("redlatch.sock");
+    let settings = [("port", "0"), ("unixsocket", &path), ("http-port", "auto"), ("http-port-file", "/")];
+    let builder = settings
+        .iter()
+        .fold(redlatch::Server::builder(), |builder, (name, value)| builder.set(*name, *value));
+    let error = builder.start_here_and_on(0).unwrap_err();
+    assert!(error.to_string().contains("cannot write the port to '/'"), "{error}");
+    // It has been there: the file of the HTTP port is the last thing that a start writes.
+    while UnixStream::connect(&path).is_ok() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -31,17 +31,29 @@ async fn a_node_that_crashes_resets_its_clients_and_loses_its_keys() {
 
 #[tokio::test]
 async fn a_lock_that_a_crash_loses_is_granted_to_none_who_waited_for_it() {
-    let server = server(2).await;
-    let (mut holder, mut waiter) = (client(&server, 2).await, client(&server, 2).await);
-    assert_eq!(holder.ask(&["SET", "lock", "a", "NX", "PX", "60000"]).await, "+OK");
-    waiter.say(&["LOCK.ACQUIRE", "lock", "b", "LEASE", "60000", "WAIT", "60000"]).await;
-    until_blocked(&mut holder, 1).await;
-    server.nodes().crash(2, false).await;
-    assert_eq!(waiter.0.read_u8().await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
-    let events = server.history().events();
-    let granted = events.iter().filter(|event| event.kind == EventKind::Granted);
-    assert_eq!(granted.count(), 1);
-    assert_eq!(server.history().check(), []);
+    // A session ends with its connection, before those that are reset after it.
+    for take in [&["SET", "lock", "a", "NX", "PX", "60000"][..], &["LOCK.ACQUIRE", "lock", "a", "SESSION"]] {
+        for keeps_keys in [true, false] {
+            let server = server(2).await;
+            let (mut test, mut holder) = (client(&server, 2).await, client(&server, 2).await);
+            holder.ask(take).await;
+            let mut waiters = Vec::new();
+            for owner in ["b", "c", "d", "e"] {
+                let mut waiter = client(&server, 2).await;
+                waiter.say(&["LOCK.ACQUIRE", "lock", owner, "LEASE", "60000", "WAIT", "60000"]).await;
+                waiters.push(waiter);
+                until_blocked(&mut test, waiters.len()).await;
+            }
+            server.nodes().crash(2, keeps_keys).await;
+            for waiter in &mut waiters {
+                assert_eq!(waiter.0.read_u8().await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+            }
+            let events = server.history().events();
+            let granted = events.iter().filter(|event| event.kind == EventKind::Granted);
+            assert_eq!(granted.count(), 1, "{take:?} {keeps_keys}");
+            assert_eq!(server.history().check(), [], "{take:?} {keeps_keys}");
+        }
+    }
 }
 
 #[tokio::test]

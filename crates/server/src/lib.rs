@@ -375,20 +375,23 @@ impl Builder {
         let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
         let mut blueprint = Blueprint { tests, nodes, ..blueprint };
         let listeners = Listeners::open(&settings, nodes, inherited)?;
-        if manual_start.is_none() && tests.is_none() && nodes == 1 {
+        let (contexts, namespaces) = if manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
             if let Some(keeper) = context.keeper() {
                 Handle::current().spawn(Arc::clone(keeper).run(context.clone()));
             }
-            return listeners.serve(&[context], None, runtimes, threads);
-        }
-        if journal::wanted(&settings)?.is_some() {
-            return Err(StartError::Unusable(NO_JOURNAL_IN_TESTS.into()));
-        }
-        let namespaces = Namespaces::new(blueprint, manual_start)?;
-        let contexts: Vec<_> = namespaces.default().nodes().iter().map(|node| node.context.clone()).collect();
-        listeners.serve(&contexts, Some(namespaces), runtimes, threads)
+            (vec![context], None)
+        } else {
+            if journal::wanted(&settings)?.is_some() {
+                return Err(StartError::Unusable(NO_JOURNAL_IN_TESTS.into()));
+            }
+            let namespaces = Namespaces::new(blueprint, manual_start)?;
+            (namespaces.default().nodes().iter().map(|node| node.context.clone()).collect(), Some(namespaces))
+        };
+        let started = listeners.serve(&contexts, namespaces, runtimes, threads);
+        // What has begun ends: the runtimes may be of others, and go on.
+        started.inspect_err(|_| contexts.iter().for_each(ServerContext::stop))
     }
 }
 
@@ -447,7 +450,9 @@ impl Listeners {
         runtimes: &[Handle],
         threads: Option<Threads>,
     ) -> Result<Server, StartError> {
-        let workers = Arc::new(Workers::new(runtimes));
+        let (workers, threads) = (Arc::new(Workers::new(runtimes)), threads.unwrap_or_default());
+        // Before there is a client: the log has all of them.
+        audit_log::start(contexts, &threads)?;
         let context = contexts[0].clone();
         let shared = context.engine.shared();
         let (open, closed) = listener::tracked();
@@ -478,8 +483,6 @@ impl Listeners {
             let listener = Listener::Unix(listener, unix.file);
             listener.spawn(&context, &workers, &open);
         }
-        let threads = threads.unwrap_or_default();
-        audit_log::start(contexts, &threads)?;
         let http = self.http.serve(&context, &workers, &threads, &open)?;
         write_ports(&shared.settings.text("http-port-file"), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };

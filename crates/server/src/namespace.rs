@@ -387,6 +387,7 @@ impl Namespace {
                 node.status.last_crashed.fetch_max(last.unwrap_or(0), SeqCst);
                 // Before its connections and keys go, so that its replicas do not hear of their end.
                 self.tell_peers(node, number).await;
+                node.context.engine.shared().locks.waits.abandon();
                 self.wake_all();
                 // On a thread that may wait for a long script.
                 let engine = node.context.engine.clone();

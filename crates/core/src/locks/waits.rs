@@ -132,6 +132,13 @@ impl LockWaits {
         self.0.lock().by_number.values().cloned().collect()
     }
 
+    /// The connections of all that wait are about to end: none of them is granted a lock any more, also if one before it leaves.
+    pub fn abandon(&self) {
+        for waiter in self.all() {
+            waiter.wait.claim.take();
+        }
+    }
+
     /// The first requests of an owner that wait, `most` at most.
     fn of_owner(&self, owner: &[u8], most: usize) -> Vec<Arc<Waiter>> {
         let register = self.0.lock();

@@ -115,7 +115,8 @@ export class Connections {
   }
 
   #limit(timeout) {
-    const own = this.#replyTimeout;
+    // Of an address it is a text.
+    const own = Number(this.#replyTimeout);
     return own > 0 && own < timeout && timeout <= ANSWER_MAX ? own : timeout;
   }
 
