@@ -136,6 +136,12 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
 describe("with the newest libraries", () => {
   const library = LIBRARIES["ioredis 6"];
 
+  isolated("a time limit that the client was given as a text, as from an address, is one", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, { ...whereIs(redlatch), timeout: "2000" });
+    const held = await locks.lock("k").acquire();
+    expect(await held.release()).toBe(true);
+  });
+
   isolated("a wait is one request", async ({ redlatch }) => {
     const { locks } = await locksOf(library, whereIs(redlatch));
     const held = await locks.lock("k").acquire();
