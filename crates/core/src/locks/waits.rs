@@ -132,7 +132,8 @@ impl LockWaits {
         self.0.lock().by_number.values().cloned().collect()
     }
 
-    /// The connections of all that wait are about to end: none of them is granted a lock any more, also if one before it leaves.
+    /// The connections of all that wait are about to end: none of them is granted a lock any more, also if one that is ahead
+    /// leaves.
     pub fn abandon(&self) {
         for waiter in self.all() {
             waiter.wait.claim.take();
