@@ -32,11 +32,12 @@ async fn a_node_that_crashes_resets_its_clients_and_loses_its_keys() {
 #[tokio::test]
 async fn a_lock_that_a_crash_loses_is_granted_to_none_who_waited_for_it() {
     // A session ends with its connection, before those that are reset after it.
-    for take in [&["SET", "lock", "a", "NX", "PX", "60000"][..], &["LOCK.ACQUIRE", "lock", "a", "SESSION"]] {
+    let set = &["SET", "lock", "a", "NX", "PX", "60000"][..];
+    for (take, answer) in [(set, "+OK"), (&["LOCK.ACQUIRE", "lock", "a", "SESSION"], "*6")] {
         for keeps_keys in [true, false] {
             let server = server(2).await;
             let (mut test, mut holder) = (client(&server, 2).await, client(&server, 2).await);
-            holder.ask(take).await;
+            assert_eq!(holder.ask(take).await, answer);
             let mut waiters = Vec::new();
             for owner in ["b", "c", "d", "e"] {
                 let mut waiter = client(&server, 2).await;

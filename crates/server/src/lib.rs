@@ -391,7 +391,7 @@ impl Builder {
         };
         let started = listeners.serve(&contexts, namespaces, runtimes, threads);
         // What has begun ends: the runtimes may be of others, and go on.
-        started.inspect_err(|_| contexts.iter().for_each(ServerContext::stop))
+        started.inspect_err(|_| contexts[0].stop())
     }
 }
 

@@ -135,7 +135,7 @@ impl LockWaits {
     /// The connections of all that wait are about to end: none of them is granted a lock any more, also if one that is ahead
     /// leaves.
     pub fn abandon(&self) {
-        for waiter in self.all() {
+        for waiter in self.0.lock().by_number.values() {
             waiter.wait.claim.take();
         }
     }

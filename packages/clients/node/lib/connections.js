@@ -38,7 +38,8 @@ export class Connections {
   constructor(driver) {
     this.#driver = driver;
     this.isCluster = driver.isCluster;
-    this.#replyTimeout = driver.replyTimeout;
+    // Of an address it is a text.
+    this.#replyTimeout = Number(driver.replyTimeout);
     this.#single = this.#node("");
     driver.onClosed(() => this.#detach());
   }
@@ -115,8 +116,7 @@ export class Connections {
   }
 
   #limit(timeout) {
-    // Of an address it is a text.
-    const own = Number(this.#replyTimeout);
+    const own = this.#replyTimeout;
     return own > 0 && own < timeout && timeout <= ANSWER_MAX ? own : timeout;
   }
 
