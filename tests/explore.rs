@@ -473,6 +473,22 @@ fn a_daemon_that_the_command_has_started_ends_with_it() {
     assert_is_gone(&pid);
 }
 
+/// Between two programs a process does not tell its variables, by which a daemon is known.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_daemon_that_goes_from_program_to_program_ends_with_it() {
+    for _ in 0..20 {
+        let directory = Directory::new();
+        let (pid, daemon) = (directory.path("pid"), directory.path("daemon"));
+        let tell = format!("[ -e {pid} ] || {{ echo $$ > {pid}.new && mv {pid}.new {pid}; }}");
+        std::fs::write(&daemon, format!("{tell}\nexec sh {daemon}\n")).unwrap();
+        let script = format!("setsid sh {daemon} > /dev/null 2>&1 & until [ -e {pid} ]; do :; done");
+        let output = explore(&[], &["sh", "-c", &script]);
+        assert_eq!(output.status.code(), Some(2), "it takes no lock");
+        assert_is_gone(&pid);
+    }
+}
+
 /// The process whose number is in the file ends, or is about to be collected.
 fn assert_is_gone(file: &str) {
     let pid: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();

@@ -12,7 +12,7 @@ pub use unix::{Changes, Child, CommandSignals, Group, Passed, PassedSignal};
 pub use windows::{Changes, Child, CommandSignals, Group, Passed, PassedSignal};
 
 /// Ends each process that was started with this variable, as what a command has started may be that has left its process
-/// group. Only Linux tells the variables of processes.
+/// group, until there is none. Gives up after a hundred looks. Only Linux tells the variables of processes.
 pub fn kill_all_with(name: &str, value: &str) {
     #[cfg(target_os = "linux")]
     linux::kill_all_with(&format!("{name}={value}"));
@@ -23,24 +23,58 @@ pub fn kill_all_with(name: &str, value: &str) {
 #[cfg(target_os = "linux")]
 mod linux {
     use std::fs;
+    use std::io::ErrorKind::PermissionDenied;
+    use std::thread::sleep;
+    use std::time::Duration;
 
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
 
     pub(super) fn kill_all_with(variable: &str) {
-        let Ok(processes) = fs::read_dir("/proc") else { return };
-        let ids = processes.flatten().filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
-        for id in ids.filter(|id| has(*id, variable)) {
-            // It may have ended.
-            let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
+        // One that is killed may have started another since the others were looked at.
+        for _ in 0..LOOKS_MAX {
+            if !kill_those_with(variable) {
+                return;
+            }
+            sleep(PAUSE);
         }
     }
 
-    /// Whether a process was started with the variable; false for one of another user.
-    fn has(id: i32, variable: &str) -> bool {
-        let variables = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        variables.split(|byte| *byte == 0).any(|word| word == variable.as_bytes())
+    /// Whether there may be more of them.
+    fn kill_those_with(variable: &str) -> bool {
+        let Ok(processes) = fs::read_dir("/proc") else { return false };
+        let ids = processes.flatten().filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
+        let mut may_be_more = false;
+        for id in ids {
+            let variables = fs::read(format!("/proc/{id}/environ"));
+            if variables.as_ref().is_err_and(|error| error.kind() == PermissionDenied) {
+                continue;
+            }
+            let variables = variables.unwrap_or_default();
+            if variables.split(|byte| *byte == 0).any(|word| word == variable.as_bytes()) {
+                // It may have ended.
+                let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
+                may_be_more = true;
+            }
+            may_be_more |= !are_all(&variables, id);
+        }
+        may_be_more
     }
+
+    /// Whether these are all variables of a process: one that has gone to another program meanwhile has told a part of
+    /// them, or none.
+    fn are_all(variables: &[u8], id: i32) -> bool {
+        let status = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // The second field is the name, which may have any byte but ends with the last parenthesis.
+        let fields: Vec<&str> = status.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3).map_or(0, |field| field.parse().unwrap_or(0));
+        let (memory, begin, end): (usize, usize, usize) = (field(23), field(50), field(51));
+        // One that has ended has no memory, nor has one of the kernel.
+        memory == 0 || (end > 0 && end.saturating_sub(begin) == variables.len())
+    }
+
+    const LOOKS_MAX: usize = 100;
+    const PAUSE: Duration = Duration::from_millis(1);
 }
 
 /// What has happened to a command.
