@@ -57,6 +57,9 @@ check("and it is refused again", not lock.acquire(blocking=False))
 check("until it is released", native("LOCK.RELEASE", "stock", "heir") == 1 and lock.acquire(blocking=False))
 check("its lock is released by its value", native("LOCK.RELEASE", "stock", client.get("stock")) == 1)
 check("which it learns", refused(LockNotOwnedError, lock.release))
+fourth = native("LOCK.ACQUIRE", "stock", "fourth", "JUSTTOKEN")
+check("a grant may be its token alone", fourth > third, (third, fourth))
+check("with which it is released", native("LOCK.RELEASE", "stock", "fourth", "TOKEN", fourth) == 1)
 
 
 def mistakes():

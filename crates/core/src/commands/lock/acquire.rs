@@ -11,7 +11,7 @@ use redlatch_proto::resp::Reply;
 
 use super::asking::Asking;
 use super::reader::Reader;
-use super::replies::{answer_grant, answer_refusal, answer_unseen};
+use super::replies::ReplyForm;
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
 use crate::commands::{Args, Call, Outcome, Shared, quarantine};
@@ -29,19 +29,11 @@ const HOLDERS_TOLD_MAX: usize = 100;
 #[derive(Debug)]
 struct Options {
     term: TermOption,
-    if_held: IfHeld,
+    wait_ms: u64,
+    form: ReplyForm,
     kind: LockKind,
     permits: u32,
     meta: Box<[Bytes]>,
-}
-
-/// What a request asks for if the lock is held.
-#[derive(Clone, Copy, Debug, Default)]
-struct IfHeld {
-    /// How long it waits.
-    wait_ms: u64,
-    /// Whether its refusal says why.
-    says_why: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +46,12 @@ enum TermOption {
 impl Default for Options {
     fn default() -> Self {
         let (term, kind) = (TermOption::Absent, LockKind::Exclusive);
-        Self { term, if_held: IfHeld::default(), kind, permits: 1, meta: Box::default() }
+        let form = ReplyForm::default();
+        Self { term, wait_ms: 0, form, kind, permits: 1, meta: Box::default() }
     }
 }
 
-/// Reads LEASE, SESSION, WAIT and WHY. Returns false if the next word is another option.
+/// Reads LEASE, SESSION, WAIT, WHY and JUSTTOKEN. Returns false if the next word is another option.
 fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
     let has_term = !matches!(options.term, TermOption::Absent);
     if args.take("LEASE") && !has_term {
@@ -70,9 +63,11 @@ fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
         };
         options.term = TermOption::Session { delay_ms };
     } else if args.take("WAIT") {
-        options.if_held.wait_ms = millis_of(args.integer()?, 0, "wait")?;
-    } else if !options.if_held.says_why && args.take("WHY") {
-        options.if_held.says_why = true;
+        options.wait_ms = millis_of(args.integer()?, 0, "wait")?;
+    } else if !options.form.says_why && args.take("WHY") {
+        options.form.says_why = true;
+    } else if !options.form.is_just_token && args.take("JUSTTOKEN") {
+        options.form.is_just_token = true;
     } else {
         return Ok(false);
     }
@@ -135,14 +130,14 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     }
 
-    let if_held = options.if_held;
+    let (wait_ms, form) = (options.wait_ms, options.form);
     let request = request(call, owner, options);
     let keys = vec![key];
-    let granted = match waits_for_end(call, if_held.wait_ms)? {
+    let granted = match waits_for_end(call, wait_ms)? {
         true => None,
         false => attempt(call.view, &keys[0], &request, None)?,
     };
-    finish(call, keys, request, granted, if_held)
+    finish(call, keys, request, granted, (wait_ms, form))
 }
 
 pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -163,13 +158,13 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
 
     keys.sort_unstable();
     keys.dedup();
-    let if_held = options.if_held;
+    let (wait_ms, form) = (options.wait_ms, options.form);
     let request = request(call, owner, options);
-    let granted = match waits_for_end(call, if_held.wait_ms)? {
+    let granted = match waits_for_end(call, wait_ms)? {
         true => None,
         false => attempt_all(call.view, &keys, &request, None)?,
     };
-    finish(call, keys, request, granted, if_held)
+    finish(call, keys, request, granted, (wait_ms, form))
 }
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
@@ -206,7 +201,7 @@ fn finish(
     keys: Vec<Bytes>,
     request: LockRequest,
     granted: Option<Granted>,
-    if_held: IfHeld,
+    (wait_ms, form): (u64, ReplyForm),
 ) -> Result<Outcome, Refusal> {
     let asking = Asking::new(call.shared, call.session, call.now);
     if let Some(Granted { token, is_new }) = granted {
@@ -215,14 +210,13 @@ fn finish(
         }
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
         spans::grant(&keys, &request, token, None);
-        answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
+        form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
     }
-    if if_held.wait_ms == 0 || call.session.is_nested {
+    if wait_ms == 0 || call.session.is_nested {
         call.view.locks().count_refused(&keys[0]);
         asking.refused(call.view, &keys[0], Some(&request.owner));
-        let how = (if_held.says_why, &Reader::of(call.session));
-        answer_refusal(call.view, &keys, how, &mut call.reply);
+        form.refusal(call.view, &keys, &Reader::of(call.session), &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.lock_waiters_max();
@@ -232,19 +226,23 @@ fn finish(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
         )));
     }
-    Ok(park(call, keys, request, if_held))
+    Ok(park(call, keys, request, (wait_ms, form)))
 }
 
-fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held: IfHeld) -> Outcome {
+fn park(
+    call: &mut Call<'_, '_>,
+    keys: Vec<Bytes>,
+    request: LockRequest,
+    (wait_ms, form): (u64, ReplyForm),
+) -> Outcome {
     tell_contended(call, &keys);
     if call.view.wants_lock_events() {
         keys.iter().for_each(|key| call.view.note_unmet(Unmet::Waits, key, Some(&request.owner)));
     }
     let span = spans::wait(call.view, &keys, &request);
-    let IfHeld { wait_ms, says_why } = if_held;
     // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.
     let mut answer = Vec::new();
-    answer_unseen(says_why, &mut Reply::new(&mut answer, call.reply.protocol()));
+    form.unseen(&mut Reply::new(&mut answer, call.reply.protocol()));
     let place = (call.view.queues().lock_number(&keys, &request.owner), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
@@ -255,7 +253,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, if_held
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
         wait: Arc::clone(&wait),
         request,
-        says_why,
+        form,
         held_at: AtomicUsize::new(0),
         since,
         granted: OnceLock::new(),

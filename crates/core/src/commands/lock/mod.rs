@@ -38,6 +38,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             TERM.maybe(),
             WAIT.maybe(),
             WHY.maybe(),
+            JUST_TOKEN.maybe(),
             KIND.maybe(),
             META.maybe(),
         ]),
@@ -61,7 +62,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.MACQUIRE", SINCE, acquire::acquire_several)
         .summary("Takes several exclusive locks, all or none, or waits for them.")
         .flags(TAKING)
-        .args(&[key_count(), key("key").many(), text("owner"), TERM.maybe(), WAIT.maybe(), WHY.maybe()]),
+        .args(&[
+            key_count(),
+            key("key").many(),
+            text("owner"),
+            TERM.maybe(),
+            WAIT.maybe(),
+            WHY.maybe(),
+            JUST_TOKEN.maybe(),
+        ]),
     Row::new(Group::Lock, "LOCK.RELEASE", SINCE, release::release)
         .summary("Gives a lock back; returns 0 if the owner does not hold it.")
         .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT))
@@ -78,6 +87,7 @@ const EXTENSION: Arg = one_of("lease", &[LEASE, token("same", "SAME")]);
 const TOKEN: Arg = integer("token").after("TOKEN");
 const WAIT: Arg = integer("wait-milliseconds").after("WAIT");
 const WHY: Arg = token("why", "WHY");
+const JUST_TOKEN: Arg = token("just-token", "JUSTTOKEN");
 const SESSION: Arg =
     block("session", &[token("session", "SESSION"), integer("milliseconds").after("DELAY").maybe()]);
 const TERM: Arg = one_of("term", &[LEASE, SESSION]);

@@ -9,15 +9,48 @@ use crate::keyspace::View;
 use crate::locks::{HeldLock, Shown};
 use crate::state::clients::{ClientId, Names};
 
-/// The reply to a request that was granted.
-pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>, waited_ms: u64) {
-    reply.map(3);
-    reply.bulk(b"token");
-    reply.integer(number(token));
-    reply.bulk(b"lease");
-    maybe_integer(reply, lease_ms);
-    reply.bulk(b"waited");
-    reply.integer(number(waited_ms));
+/// What a request for locks asks for in its reply.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReplyForm {
+    /// A refusal says why.
+    pub(super) says_why: bool,
+    /// A grant is the token alone.
+    pub(super) is_just_token: bool,
+}
+
+impl ReplyForm {
+    /// The reply to a request that was granted.
+    pub(super) fn grant(self, reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>, waited_ms: u64) {
+        if self.is_just_token {
+            return reply.integer(number(token));
+        }
+        reply.map(3);
+        reply.bulk(b"token");
+        reply.integer(number(token));
+        reply.bulk(b"lease");
+        maybe_integer(reply, lease_ms);
+        reply.bulk(b"waited");
+        reply.integer(number(waited_ms));
+    }
+
+    /// The reply to a request that was refused: null, or with WHY a map of who holds the first of its locks that is held and
+    /// that the reader may see.
+    pub(super) fn refusal(self, view: &mut View<'_>, keys: &[Bytes], reader: &Reader, reply: &mut Reply<'_>) {
+        if !self.says_why {
+            return self.unseen(reply);
+        }
+        let seen = keys.iter().filter(|key| reader.may_learn(key));
+        let held = seen.into_iter().find_map(|key| view.locks().held_key(key, Shown::First(1)));
+        answer_why(held.as_ref().map(|held| (held, view.now())), reply);
+    }
+
+    /// Like [`Self::refusal`], where nobody has looked who holds the lock.
+    pub(super) fn unseen(self, reply: &mut Reply<'_>) {
+        match self.says_why {
+            true => answer_why(None, reply),
+            false => reply.null_array(),
+        }
+    }
 }
 
 /// A number, or null.
@@ -56,30 +89,6 @@ pub(super) fn answer_client(reply: &mut Reply<'_>, id: ClientId, peer: &str, nam
 /// A number of our own as RESP has it.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// The reply to a request that was refused: null, or with WHY a map of who holds the first of its locks that is held and that
-/// the reader may see.
-pub(super) fn answer_refusal(
-    view: &mut View<'_>,
-    keys: &[Bytes],
-    (says_why, reader): (bool, &Reader),
-    reply: &mut Reply<'_>,
-) {
-    if !says_why {
-        return answer_unseen(says_why, reply);
-    }
-    let seen = keys.iter().filter(|key| reader.may_learn(key));
-    let held = seen.into_iter().find_map(|key| view.locks().held_key(key, Shown::First(1)));
-    answer_why(held.as_ref().map(|held| (held, view.now())), reply);
-}
-
-/// Like [`answer_refusal`], where nobody has looked who holds the lock.
-pub(super) fn answer_unseen(says_why: bool, reply: &mut Reply<'_>) {
-    match says_why {
-        true => answer_why(None, reply),
-        false => reply.null_array(),
-    }
 }
 
 fn answer_why(held: Option<(&HeldLock, Now)>, reply: &mut Reply<'_>) {

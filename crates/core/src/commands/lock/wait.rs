@@ -12,7 +12,7 @@ use redlatch_proto::resp::Reply;
 use tracing::Span;
 
 use super::reader::Reader;
-use super::replies::{answer_grant, answer_refusal};
+use super::replies::ReplyForm;
 use super::{session, spans, watch};
 use crate::commands::Shared;
 use crate::keyspace::{Asker, Serve, View, Waiter};
@@ -40,8 +40,7 @@ pub(super) struct Waiting {
     /// In which nothing is granted.
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) request: LockRequest,
-    /// Whether a refusal says why.
-    pub(super) says_why: bool,
+    pub(super) form: ReplyForm,
     /// Which of its locks was found to be held last.
     pub(super) held_at: AtomicUsize,
     pub(super) since: LockTime,
@@ -79,7 +78,7 @@ impl Serve for Waiting {
         match granted {
             Ok(Some(granted)) => {
                 let waited_ms = view.now().lock.millis_since(self.since);
-                answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
+                self.form.grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
                 if granted.is_new {
                     view.locks().count_wait(&keys[0], self.since, Waited::Granted);
@@ -87,7 +86,7 @@ impl Serve for Waiting {
                 spans::grant(keys, &self.request, granted.token, Some(&self.span));
                 self.granted.get_or_init(|| granted);
             }
-            Ok(None) => answer_refusal(view, keys, (self.says_why, &self.reader()), &mut reply),
+            Ok(None) => self.form.refusal(view, keys, &self.reader(), &mut reply),
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
         view.answer(&self.client, answer);
@@ -102,7 +101,7 @@ impl Serve for Waiting {
         }
         let mut answer = Vec::new();
         let mut reply = Reply::new(&mut answer, self.client.protocol());
-        answer_refusal(view, &self.wait.keys, (self.says_why, &self.reader()), &mut reply);
+        self.form.refusal(view, &self.wait.keys, &self.reader(), &mut reply);
         Some(answer)
     }
 
