@@ -104,9 +104,12 @@ func termsOf(keys []string, options Options) (terms, error) {
 	return checked, nil
 }
 
-// anew is the terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant.
+// hasNewOwners: each acquisition has an owner of its own, and no other is granted a lock under it.
+func (asked *terms) hasNewOwners() bool { return !asked.hasOwnOwner && !asked.isReentrant }
+
+// anew is the terms of one acquisition.
 func (asked terms) anew() terms {
-	if !asked.hasOwnOwner && !asked.isReentrant {
+	if asked.hasNewOwners() {
 		asked.owner = randomOwner()
 	}
 	return asked
@@ -162,6 +165,8 @@ func (asked *terms) request(wait time.Duration) []any {
 	}
 	if wait > 0 {
 		words = append(words, "WAIT", (wait + time.Millisecond - 1).Milliseconds())
+	} else {
+		words = append(words, "JUSTTOKEN")
 	}
 	words = append(append(words, "WHY"), asked.kind...)
 	if len(asked.meta) > 0 {

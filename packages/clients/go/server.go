@@ -96,7 +96,8 @@ func (server *server) acquireNatively(ctx context.Context, on channel, asked *te
 		if err != nil {
 			return nil, err
 		}
-		if token := number(field(reply, "token"), 0); token != 0 {
+		// A request that does not wait is answered with the token alone.
+		if token := number(reply, number(field(reply, "token"), 0)); token != 0 {
 			// The lease began when the wait had ended.
 			begun := sent.Add(millis(max(number(field(reply, "waited"), 0)-1, 0)))
 			if now := time.Now(); begun.After(now) {
@@ -259,14 +260,18 @@ func (server *server) tryToRelease(ctx context.Context, held *Held, key string, 
 			return 1, nil
 		}
 	}
-	reply, err := server.ask(ctx, key, answerMax, "LOCK.RELEASE", key, asked.owner, "TOKEN", held.token)
+	words := []any{"LOCK.RELEASE", key, asked.owner}
+	if !asked.hasNewOwners() {
+		words = append(words, "TOKEN", held.token)
+	}
+	reply, err := server.ask(ctx, key, answerMax, words...)
 	return number(reply, 0), err
 }
 
 // giveUp releases what an acquisition that was cancelled may have been granted. Of an owner that others may know,
 // nothing is known to be this acquisition's.
 func (server *server) giveUp(ctx context.Context, asked *terms) {
-	if asked.hasOwnOwner || asked.isReentrant {
+	if !asked.hasNewOwners() {
 		return
 	}
 	for _, key := range asked.keys {

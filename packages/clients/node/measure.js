@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 // What a lock costs this process: acquire and release through the client, beside SET NX PX and EVALSHA by the library alone.
 //
-//   measure.js [--pairs 5000] [--rounds 7] [--url URL]
+//   measure.js [--pairs 100] [--rounds 201] [--url URL]
 //
-// Run it in a project that has redlatch-client, redlatch (or a URL), ioredis and redis: that of check.sh. Both in turn, one
-// lock at a time. Prints microseconds of CPU time of this process for a pair, the median of the rounds; and the requests of a
-// wait.
+// Run it in a project that has redlatch-client, redlatch (or a URL), ioredis and redis: that of check.sh. In turns of so many
+// pairs, one way after the other, so that the moods of a machine reach all of them alike; one lock at a time. Prints
+// microseconds of CPU time of this process for a pair, the median of the turns; and the requests of a wait.
 
 import { createHash, randomUUID } from "node:crypto";
 import { createRequire } from "node:module";
@@ -14,7 +14,7 @@ import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 
 const { values } = parseArgs({
-  options: { pairs: { type: "string", default: "5000" }, rounds: { type: "string", default: "7" }, url: { type: "string" } },
+  options: { pairs: { type: "string", default: "100" }, rounds: { type: "string", default: "201" }, url: { type: "string" } },
 });
 const pairs = Number(values.pairs);
 const project = createRequire(path.join(process.cwd(), "package.json"));
@@ -26,73 +26,46 @@ const { createClient } = await load("redis");
 const RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 const DIGEST = createHash("sha1").update(RELEASE).digest("hex");
 
-async function bareIoredis(url) {
-  const client = new Redis(url);
-  await client.script("LOAD", RELEASE);
-  const took = await timed(async () => {
-    const owner = randomUUID();
-    await client.set("lock:bare", owner, "PX", 30_000, "NX");
-    if ((await client.evalsha(DIGEST, 1, "lock:bare", owner)) !== 1) throw new Error("not held");
-  });
-  client.disconnect();
-  return took;
+async function bareIoredis(client) {
+  const owner = randomUUID();
+  await client.set("lock:bare", owner, "PX", 30_000, "NX");
+  if ((await client.evalsha(DIGEST, 1, "lock:bare", owner)) !== 1) throw new Error("not held");
 }
 
-async function bareNodeRedis(url) {
-  const client = await createClient({ url }).connect();
-  await client.scriptLoad(RELEASE);
-  const took = await timed(async () => {
-    const owner = randomUUID();
-    await client.set("lock:bare", owner, { condition: "NX", expiration: { type: "PX", value: 30_000 } });
-    if ((await client.evalSha(DIGEST, { keys: ["lock:bare"], arguments: [owner] })) !== 1) throw new Error("not held");
-  });
-  client.destroy();
-  return took;
+async function bareNodeRedis(client) {
+  const owner = randomUUID();
+  await client.set("lock:bare", owner, { condition: "NX", expiration: { type: "PX", value: 30_000 } });
+  if ((await client.evalSha(DIGEST, { keys: ["lock:bare"], arguments: [owner] })) !== 1) throw new Error("not held");
 }
 
-async function ours(client) {
-  const locks = new Locks(client);
-  const lock = locks.lock("lock:ours");
-  const took = await timed(async () => {
-    const held = await lock.acquire();
-    if (!(await held.release())) throw new Error("not held");
-  });
-  await locks.close();
-  return took;
+async function ours(lock) {
+  const held = await lock.acquire();
+  if (!(await held.release())) throw new Error("not held");
 }
-
-/** Microseconds of CPU for one call. */
-async function timed(pair) {
-  for (let n = 0; n < pairs / 5; n++) await pair();
-  const begun = process.cpuUsage();
-  for (let n = 0; n < pairs; n++) await pair();
-  const { user, system } = process.cpuUsage(begun);
-  return (user + system) / pairs;
-}
-
-const ways = {
-  ioredis: bareIoredis,
-  "redlatch-client on ioredis": async (url) => {
-    const client = new Redis(url);
-    const took = await ours(client);
-    client.disconnect();
-    return took;
-  },
-  "node-redis": bareNodeRedis,
-  "redlatch-client on node-redis": async (url) => {
-    const client = await createClient({ url }).connect();
-    const took = await ours(client);
-    client.destroy();
-    return took;
-  },
-};
 
 const server = values.url ? null : await (await load("redlatch")).start();
 const namespace = server?.namespace();
 const url = values.url ?? namespace.url;
+const ioredis = new Redis(url);
+const nodeRedis = await createClient({ url }).connect();
+await ioredis.script("LOAD", RELEASE);
+const locks = [new Locks(ioredis), new Locks(nodeRedis)];
+const [onIoredis, onNodeRedis] = locks.map((each) => each.lock("lock:ours"));
+const ways = {
+  ioredis: () => bareIoredis(ioredis),
+  "redlatch-client on ioredis": () => ours(onIoredis),
+  "node-redis": () => bareNodeRedis(nodeRedis),
+  "redlatch-client on node-redis": () => ours(onNodeRedis),
+};
+
 const took = Object.fromEntries(Object.keys(ways).map((name) => [name, []]));
 for (let round = 0; round < Number(values.rounds); round++) {
-  for (const [name, way] of Object.entries(ways)) took[name].push(await way(url));
+  for (const [name, pair] of Object.entries(ways)) {
+    const begun = process.cpuUsage();
+    for (let n = 0; n < pairs; n++) await pair();
+    const { user, system } = process.cpuUsage(begun);
+    took[name].push((user + system) / pairs);
+  }
 }
 const median = (all) => all.sort((one, other) => one - other)[Math.floor(all.length / 2)];
 for (const [name, all] of Object.entries(took)) {
@@ -100,6 +73,9 @@ for (const [name, all] of Object.entries(took)) {
   const ratio = (median(all) / median(took[library])).toFixed(2);
   console.log(`${name.padEnd(30)} ${median(all).toFixed(0).padStart(5)} us, ${ratio} of ${library}`);
 }
+for (const each of locks) await each.close();
+ioredis.disconnect();
+nodeRedis.destroy();
 if (namespace) await waits();
 await server?.stop();
 

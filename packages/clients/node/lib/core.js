@@ -41,7 +41,8 @@ class Patience {
   #signal;
   #pause = 0;
 
-  constructor(until, signal) {
+  /** `until`: it does not give up before. Without it, TRIES_MIN tries. */
+  constructor(until = 0, signal = undefined) {
     this.#until = until;
     this.#signal = signal;
   }
@@ -92,16 +93,22 @@ async function acquireNatively(terms, until, io) {
     const sent = now();
     const wait = Math.min(Math.max(until - sent, 0), WAIT_MAX);
     const answer = await io.ask(terms.request(wait), key, wait + ANSWER_MAX, { waits: wait > 0, signal: terms.signal });
-    const token = field(answer, "token");
-    if (token !== undefined) {
-      // The lease began when the wait had ended.
-      const begun = Math.min(sent + Math.max(number(field(answer, "waited")) - 1, 0), now());
-      return { token: number(token), begun, isPlain: false, session };
-    }
+    const granted = grantOf(answer, sent, session);
+    if (granted) return granted;
     if (wait < WAIT_MAX) {
       throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io));
     }
   }
+}
+
+/** What an answer grants, or null. A request that does not wait is answered with the token alone. */
+function grantOf(answer, sent, session) {
+  if (answer !== null && !Array.isArray(answer)) return { token: number(answer), begun: sent, isPlain: false, session };
+  const token = field(answer, "token");
+  if (token === undefined) return null;
+  // The lease began when the wait had ended.
+  const begun = Math.min(sent + Math.max(number(field(answer, "waited")) - 1, 0), now());
+  return { token: number(token), begun, isPlain: false, session };
 }
 
 async function reentered(terms, server, io) {
@@ -160,7 +167,7 @@ async function extendKey(hold, key, lease, io) {
 /** Like `extend`, for a caller that waits for it. */
 export async function extendNow(hold, io, lease) {
   mustHaveLease(hold);
-  const patience = new Patience(now());
+  const patience = new Patience();
   for (;;) {
     if (hold.isReleased) throw new LockLost(hold.key, hold.token, "released");
     throwIfLost(hold);
@@ -239,7 +246,12 @@ async function attach(hold, io) {
 }
 
 /** Releases every key. False if not all of them were held. */
-export async function release(hold, io) {
+export function release(hold, io) {
+  const { keys } = hold.terms;
+  return keys.length === 1 ? releaseKey(hold, keys[0], io) : releaseKeys(hold, io);
+}
+
+async function releaseKeys(hold, io) {
   let wasHeld = true;
   for (const key of hold.terms.keys) {
     wasHeld = (await releaseKey(hold, key, io)) && wasHeld;
@@ -249,12 +261,16 @@ export async function release(hold, io) {
 }
 
 async function releaseKey(hold, key, io) {
-  const patience = new Patience(now());
+  const patience = new Patience();
   for (;;) {
     try {
-      const answer = await releaseOnce(hold, key, io, patience.failures > 0);
+      const isRepeated = patience.failures > 0;
+      if (isRepeated && (await isReleasedOnce(hold, io))) return true;
+      const answer = await (hold.isPlain
+        ? run(RELEASE, key, [hold.terms.owner], io)
+        : io.ask(["lock.release", key, ...hold.named], key, ANSWER_MAX));
       // A request whose answer was lost may have released it.
-      return answer === 1 || (patience.failures > 0 && hold.whyLost() === null);
+      return number(answer) === 1 || (isRepeated && hold.whyLost() === null);
     } catch (error) {
       if (!(error instanceof ErrorReply)) hold.mayBeReleased = true;
       await io.pause(patience.after(error));
@@ -262,17 +278,14 @@ async function releaseKey(hold, key, io) {
   }
 }
 
-async function releaseOnce(hold, key, io, isRepeated) {
-  const { terms } = hold;
-  if (hold.isPlain) return run(RELEASE, key, [terms.owner], io);
-  // Of a reentrant lock each release counts.
-  if (isRepeated && terms.isReentrant && (await permitsOf(terms, io)) < hold.server.timesHeld(terms) + 1) return 1;
-  return number(await io.ask(["lock.release", key, terms.owner, "TOKEN", String(hold.token)], key, ANSWER_MAX));
+/** Of a reentrant lock, of which each release counts: whether a request that failed has released it. */
+async function isReleasedOnce({ terms, server }, io) {
+  return terms.isReentrant && (await permitsOf(terms, io)) <= server.timesHeld(terms);
 }
 
 /** Releases what an acquisition that was aborted may have been granted. Of others, nothing is known to be this owner's. */
 export async function giveUp(terms, server, io) {
-  if (terms.hasOwnOwner || terms.isReentrant) return;
+  if (!terms.hasNewOwners) return;
   for (const key of terms.keys) {
     try {
       if (server.isPlain) await run(RELEASE, key, [terms.owner], io);
@@ -285,7 +298,7 @@ export async function giveUp(terms, server, io) {
 
 /** Who holds a key; null if there is no such key. */
 export async function lockedBy(key, server, io) {
-  const patience = new Patience(now());
+  const patience = new Patience();
   for (;;) {
     try {
       if (server.isPlain) return await holderPlainly(key, io);

@@ -55,6 +55,12 @@ export class Hold {
     return text(this.#terms.keys[0]);
   }
 
+  /** The words that name it at its release: the owner, and the token if the owner may hold it anew. */
+  get named() {
+    const { owner, hasNewOwners } = this.#terms;
+    return hasNewOwners ? [owner] : [owner, "TOKEN", String(this.token)];
+  }
+
   get isOver() {
     return this.isReleased || this.whyLost() !== null;
   }

@@ -58,18 +58,16 @@ export class Keeper {
   }
 
   /** False if the lock was not held any more. */
-  async release(hold) {
-    if (hold.isReleased) return false;
+  release(hold) {
+    if (hold.isReleased) return Promise.resolve(false);
     hold.whyLost();
     hold.isReleased = true;
     this.#forget(hold);
     hold.releasing = release(hold, this.#connections);
-    try {
-      return await hold.releasing;
-    } catch (error) {
+    return hold.releasing.catch((error) => {
       this.#keepUnreleased(hold);
       throw error;
-    }
+    });
   }
 
   /** It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection. */

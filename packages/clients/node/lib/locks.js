@@ -51,8 +51,8 @@ export class Lock {
     this.#terms = terms;
   }
 
-  async acquire() {
-    return new Held(this.#keeper, await this.#keeper.acquire(this.#terms.anew()));
+  acquire() {
+    return this.#keeper.acquire(this.#terms.anew()).then((hold) => new Held(this.#keeper, hold));
   }
 
   async using(work) {

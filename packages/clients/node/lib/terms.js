@@ -59,10 +59,14 @@ export class Terms {
     return this.meta.length > 0 ? "meta" : null;
   }
 
-  /** The terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant. */
+  /** Whether each acquisition has an owner of its own: no other is granted a lock under it. */
+  get hasNewOwners() {
+    return !this.hasOwnOwner && !this.isReentrant;
+  }
+
+  /** The terms of one acquisition. */
   anew() {
-    if (this.hasOwnOwner || this.isReentrant) return this;
-    return new Terms(this, randomUUID());
+    return this.hasNewOwners ? new Terms(this, randomUUID()) : this;
   }
 
   /** The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. */
@@ -72,6 +76,7 @@ export class Terms {
     if (this.isSession) words.push("SESSION", "DELAY", String(this.delay));
     else words.push("LEASE", String(this.lease));
     if (wait > 0) words.push("WAIT", String(Math.ceil(wait)));
+    else words.push("JUSTTOKEN");
     words.push("WHY", ...this.kind);
     if (this.meta.length > 0) words.push("META", ...this.meta);
     return words;

@@ -276,7 +276,11 @@ def _acquire_natively(terms: Terms, until: float) -> Steps[Grant]:
     while True:
         wait = min(max(until - monotonic(), 0.0), WAIT_MAX)
         sent = monotonic()
-        answer = fields((yield Ask(terms.request(wait), key, wait + ANSWER_MAX)))
+        reply = yield Ask(terms.request(wait), key, wait + ANSWER_MAX)
+        if isinstance(reply, int):
+            # A request that does not wait is answered with the token alone.
+            return Grant(reply, sent, session=session)
+        answer = fields(reply)
         if answer.get(b"token") is not None:
             # The lease began when the wait had ended.
             begun = min(sent + max(answer[b"waited"] - 1, 0) / 1000, monotonic())
@@ -430,7 +434,8 @@ def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
             elif terms.is_reentrant and hold._may_be_released and (yield from _permits(terms)) < hold._server.times_held(terms) + 1:
                 answer = 1
             else:
-                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, "TOKEN", hold.token or 0), key, ANSWER_MAX)
+                token: tuple[Word, ...] = () if terms.has_new_owners else ("TOKEN", hold.token or 0)
+                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, *token), key, ANSWER_MAX)
             # A request whose answer was lost may have released it.
             return bool(answer == 1 or patience.failures and not hold._reason)
         except CONNECTION_OR_REPLY as error:
@@ -440,7 +445,7 @@ def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
 
 def give_up(terms: Terms, server: Server) -> Steps[None]:
     """Releases what an acquisition that was cancelled may have been granted. Of others, nothing is known to be this owner's."""
-    if terms.has_own_owner or terms.is_reentrant:
+    if not terms.has_new_owners:
         return
     for key in terms.keys:
         try:

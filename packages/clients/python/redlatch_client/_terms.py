@@ -66,9 +66,14 @@ class Terms:
     meta: tuple[str, ...] = ()
     delay_ms: Optional[int] = None
 
+    @property
+    def has_new_owners(self) -> bool:
+        """Whether each acquisition has an owner of its own: no other is granted a lock under it."""
+        return not self.has_own_owner and not self.is_reentrant
+
     def anew(self) -> Terms:
-        """The terms of one acquisition: with an owner of its own, unless one is given or the lock is reentrant."""
-        if self.has_own_owner or self.is_reentrant:
+        """The terms of one acquisition."""
+        if not self.has_new_owners:
             return self
         return Terms(self.keys, random_owner(), False, self.lease_ms, self.wait, self.kind, self.meta, self.delay_ms)
 
@@ -100,7 +105,7 @@ class Terms:
         term: tuple[Word, ...] = ("LEASE", self.lease_ms)
         if self.delay_ms is not None:
             term = ("SESSION", "DELAY", self.delay_ms)
-        waits: tuple[Word, ...] = ("WAIT", math.ceil(wait * 1000)) if wait else ()
+        waits: tuple[Word, ...] = ("WAIT", math.ceil(wait * 1000)) if wait else ("JUSTTOKEN",)
         meta = ("META", *self.meta) if self.meta else ()
         return (*head, self.owner, *term, *waits, "WHY", *self.kind, *meta)
 

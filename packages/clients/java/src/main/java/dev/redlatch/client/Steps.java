@@ -81,6 +81,10 @@ final class Steps {
             long sent = Time.now();
             long wait = Math.min(Math.max(until - sent, 0), WAIT_MAX);
             Object answer = ask(terms.request(wait));
+            if (answer instanceof Long) {
+                // A request that does not wait is answered with the token alone.
+                return new Grant((Long) answer, sent, session);
+            }
             Long token = (Long) Replies.field(answer, TOKEN);
             if (token != null) {
                 // The lease began when the wait had ended.
@@ -223,7 +227,8 @@ final class Steps {
                     isReleased = true;
                 } else {
                     Ask ask = new Ask(RELEASE, key).with(key).with(terms.owner);
-                    isReleased = ask(ask.with("TOKEN").with(held.token().getAsLong())).equals(1L);
+                    Ask named = terms.hasNewOwners() ? ask : ask.with("TOKEN").with(held.token().getAsLong());
+                    isReleased = ask(named).equals(1L);
                 }
                 // A request whose answer was lost may have released it.
                 return isReleased || patience.failures > 0 && !held.isLost();
@@ -236,7 +241,7 @@ final class Steps {
 
     /** Releases what an interrupted acquisition may have been granted. Of others, nothing is known to be this owner's. */
     void giveUp(Terms terms) {
-        if (terms.hasOwnOwner || terms.isReentrant()) {
+        if (!terms.hasNewOwners()) {
             return;
         }
         for (byte[] key : terms.keys) {

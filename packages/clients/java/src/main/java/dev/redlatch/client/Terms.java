@@ -91,6 +91,11 @@ final class Terms implements Cloneable {
         return kind.contains("REENTRANT");
     }
 
+    /** Whether each acquisition has an owner of its own: no other is granted a lock under it. */
+    boolean hasNewOwners() {
+        return !hasOwnOwner && !isReentrant();
+    }
+
     /** For how long the lock is certainly held after a sign of life. {@link Time#NEVER}: until the connection ends. */
     long held() {
         return !isSession ? lease : delay == 0 ? Time.NEVER : delay;
@@ -119,6 +124,8 @@ final class Terms implements Cloneable {
         if (wait > 0) {
             ask.with("WAIT").with(Time.millisUp(wait));
             ask.wait = wait;
+        } else {
+            ask.with("JUSTTOKEN");
         }
         ask.with("WHY");
         kind.forEach(ask::with);
