@@ -137,7 +137,7 @@ final class ReadWriteLocks {
         List<Future<Void>> reads = readers.stream().map(reader -> reader.<Void>begins(() -> {
             for (int round = 0; round < 20; round++) {
                 RLock reading = read(reader, "race");
-                reading.lock();
+                take(reading);
                 meetings.addAndGet(writers.get());
                 reading.unlock();
             }
@@ -145,7 +145,7 @@ final class ReadWriteLocks {
         })).toList();
         CHECKS.race(owners, (owner, critical) -> {
             RLock writing = write(owner, "race");
-            writing.lock();
+            take(writing);
             writers.incrementAndGet();
             critical.run();
             writers.decrementAndGet();
@@ -157,6 +157,16 @@ final class ReadWriteLocks {
         CHECKS.check("no reader meets a writer", meetings.get() == 0, meetings.get());
         owners.forEach(Owner::close);
         readers.forEach(Owner::close);
+    }
+
+    /**
+     * Asks again each second. The message of a writer lets those go who wait when it comes: one that is about to wait
+     * would sleep for the rest of the lease it has seen.
+     */
+    private static void take(RLock lock) throws InterruptedException {
+        while (!lock.tryLock(1, SECONDS)) {
+            // It is asked for again.
+        }
     }
 
     private static RLock read(Owner owner, String name) {
