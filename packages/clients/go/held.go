@@ -26,7 +26,6 @@ type Held struct {
 	deadline moment
 	// When it is to be renewed.
 	next       moment
-	timer      *time.Timer
 	renews     bool
 	isRenewing bool
 	isReleased bool
@@ -35,6 +34,10 @@ type Held struct {
 	// Done when it is lost, or was released. Made when it is asked for.
 	over    context.Context
 	endOver context.CancelCauseFunc
+
+	// When it is woken, and its place among those that are. The guard of the alarm is that of both.
+	wakesAt moment
+	place   int
 }
 
 func newHeld(locks *Locks, asked terms, granted *grant) *Held {
@@ -47,7 +50,7 @@ func newHeld(locks *Locks, asked terms, granted *grant) *Held {
 	held.next = held.renewalAfter(granted.begun, held.lease)
 	held.guard.Lock()
 	locks.keep(held)
-	held.timer = time.AfterFunc(held.wakesIn(), held.wake)
+	locks.alarm.set(held, held.wakesNext())
 	held.guard.Unlock()
 	if held.session != nil {
 		locks.run(held.keepSession)
@@ -222,7 +225,7 @@ func (held *Held) Release(ctx context.Context) (bool, error) {
 func (held *Held) keepUnreleased() {
 	if !held.isOverNow() {
 		held.locks.keep(held)
-		held.timer.Reset(held.wakesIn())
+		held.locks.alarm.set(held, held.wakesNext())
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// How a lock is kept in the background: renewed by a timer of its own, or, if it is of a session, by a goroutine that
+// How a lock is kept in the background: woken by the alarm and renewed, or, if it is of a session, by a goroutine that
 // has the session's connection.
 
-// wake is called by the timer, when the lock is to be renewed, or its deadline has come.
+// wake is called by the alarm, when the lock is to be renewed, or its deadline has come.
 func (held *Held) wake() {
 	held.guard.Lock()
 	defer held.guard.Unlock()
@@ -22,15 +22,15 @@ func (held *Held) wake() {
 		held.isRenewing = true
 		held.locks.run(held.renew)
 	}
-	held.timer.Reset(held.wakesIn())
+	held.locks.alarm.set(held, held.wakesNext())
 }
 
-// wakesIn is how long it is until the timer is needed. The caller has the guard.
-func (held *Held) wakesIn() time.Duration {
+// wakesNext is when the alarm is needed. The caller has the guard.
+func (held *Held) wakesNext() moment {
 	if held.session != nil || held.isRenewing {
-		return held.deadline.left()
+		return held.deadline
 	}
-	return earlier(held.next, held.deadline).left()
+	return earlier(held.next, held.deadline)
 }
 
 // isOverNow is true when it is lost, or was released. The caller has the guard.
@@ -61,7 +61,7 @@ func (held *Held) renew(ctx context.Context) {
 	if held.renews && held.next.IsZero() {
 		held.next = moment{time.Now().Add(min(held.lease/30, retryMax))}
 	}
-	held.timer.Reset(held.wakesIn())
+	held.locks.alarm.set(held, held.wakesNext())
 }
 
 // renewed takes note of a request that has extended the lock.
@@ -75,7 +75,7 @@ func (held *Held) renewed(sent time.Time, lease time.Duration) {
 	// An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
 	held.next = held.renewalAfter(sent, min(lease, held.lease))
 	held.lease, held.deadline = lease, after(sent, lease)
-	held.timer.Reset(held.wakesIn())
+	held.locks.alarm.set(held, held.wakesNext())
 }
 
 // renewalAfter is when a lease that has begun then is to be renewed.
@@ -97,14 +97,14 @@ func (held *Held) renewNow() {
 	if held.session != nil {
 		held.session.wake()
 	} else if !held.isRenewing {
-		held.timer.Reset(0)
+		held.locks.alarm.set(held, held.next)
 	}
 }
 
 // finish ends what keeps the lock. The caller has the guard.
 func (held *Held) finish(cause error) {
 	held.isFinished = true
-	held.timer.Stop()
+	held.locks.alarm.stop(held)
 	held.locks.forget(held)
 	if held.endOver != nil {
 		held.endOver(cause)

@@ -24,6 +24,7 @@ import (
 type Locks struct {
 	server
 	connections *connections
+	alarm       alarm
 	// Ends with Close. It is the context of all that runs in the background.
 	background context.Context
 	end        context.CancelFunc

@@ -374,6 +374,28 @@ func TestAHoldThatWasReleasedIsNeitherExtendedNorLost(t *testing.T) {
 	}
 }
 
+func TestEachOfManyLocksIsLostAtItsDeadline(t *testing.T) {
+	l := newLocks(t, server.Namespace(t))
+	var kept []*locks.Held
+	for number := range 40 {
+		key := strconv.Itoa(number)
+		// A later one has an earlier deadline, or a later one.
+		lease := time.Duration(300+(number*7%11)*40) * time.Millisecond
+		kept = append(kept, take(t, l, key, locks.Options{Lease: lease, NoRenewal: true}))
+		other := take(t, l, "other "+key, locks.Options{Lease: lease + 10*time.Second})
+		if wasHeld, err := other.Release(context.Background()); !wasHeld || err != nil {
+			t.Fatal(wasHeld, err)
+		}
+	}
+	for _, held := range kept {
+		deadline, _ := held.Deadline()
+		<-held.Lost()
+		if time.Now().Before(deadline) || !errors.Is(held.Err(), locks.ErrLost) {
+			t.Fatal(held.Key(), held.Err())
+		}
+	}
+}
+
 func TestASessionHasNoLeaseToExtend(t *testing.T) {
 	l := newLocks(t, server.Namespace(t))
 	held := take(t, l, "k", locks.Options{Session: true})
