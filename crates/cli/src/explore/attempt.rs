@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use redlatch_core::testing::{Event, Finding, check};
 use redlatch_platform::command::kill_all_with;
 use redlatch_server::Server;
+use tokio::task::spawn_blocking;
 use tokio::time::{interval, sleep_until};
 
 use super::super::exit::Failure;
@@ -51,7 +52,7 @@ impl Attempt {
         for injection in case.map_or(&[][..], |case| &case.injections) {
             unmet.push((injection, injection.arm(&server).await?));
         }
-        let _daemons = Daemons { urls: urls(&server) };
+        let daemons = Daemons { urls: urls(&server), are_gone: false };
         let begin = Instant::now();
         let mut program = Program::run(options, runners, variables(options, &server, case))
             .await
@@ -73,7 +74,9 @@ impl Attempt {
         let took = begin.elapsed();
         let is_met = unmet.iter().all(|(_, fault)| fault.hits() > 0);
         let output = program.end(ending, runners).await;
-        Ok(Self { ending, servers: options.servers, events: server.history().events(), is_met, output, took })
+        let events = server.history().events();
+        daemons.end().await;
+        Ok(Self { ending, servers: options.servers, events, is_met, output, took })
     }
 
     /// What the checker says of the locks.
@@ -86,11 +89,22 @@ impl Attempt {
 struct Daemons {
     /// The value of [`URLS_VARIABLE`], which no other run has.
     urls: String,
+    are_gone: bool,
+}
+
+impl Daemons {
+    /// Ends them while other runs go on.
+    async fn end(mut self) {
+        let urls = self.urls.clone();
+        self.are_gone = spawn_blocking(move || kill_all_with(URLS_VARIABLE, &urls)).await.is_ok();
+    }
 }
 
 impl Drop for Daemons {
     fn drop(&mut self) {
-        kill_all_with(URLS_VARIABLE, &self.urls);
+        if !self.are_gone {
+            kill_all_with(URLS_VARIABLE, &self.urls);
+        }
     }
 }
 
