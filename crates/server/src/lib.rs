@@ -532,13 +532,30 @@ fn numbered(name: &str, number: &str, behind: usize) -> Result<u16, StartError> 
     u16::try_from(first.saturating_add(behind)).map_err(|_| beyond())
 }
 
-/// Listens on a port of these addresses; port 0 is a free one. Those that may fail are left out if they do.
+/// Free ports that are tried in search of one that is free at all addresses.
+const FREE_PORTS_MAX: usize = 100;
+
+/// Listens on a port of these addresses; port 0 is one that is free at all of them. Addresses that may be missing are left out
+/// if they are.
 ///
 /// # Errors
-/// Another address cannot be listened on.
+/// Another address cannot be listened on, or the port is in use.
 fn listen(addresses: &[(IpAddr, bool)], port: u16) -> Result<Vec<std::net::TcpListener>, StartError> {
+    let mut left = if port == 0 { FREE_PORTS_MAX } else { 1 };
+    loop {
+        left -= 1;
+        match listen_once(addresses, port) {
+            Err(StartError::Listen { error, .. }) if left > 0 && error.kind() == io::ErrorKind::AddrInUse => {
+            }
+            listened => return listened,
+        }
+    }
+}
+
+/// The same; a free port is one that is free at the first address.
+fn listen_once(addresses: &[(IpAddr, bool)], port: u16) -> Result<Vec<std::net::TcpListener>, StartError> {
     let (mut port, mut listeners) = (port, Vec::new());
-    for (ip, may_fail) in addresses {
+    for (ip, may_be_missing) in addresses {
         // All addresses share the free port that the first one got.
         let address = SocketAddr::new(*ip, port);
         match listener::tcp(address) {
@@ -546,7 +563,8 @@ fn listen(addresses: &[(IpAddr, bool)], port: u16) -> Result<Vec<std::net::TcpLi
                 port = listener.local_addr()?.port();
                 listeners.push(listener);
             }
-            Err(_) if *may_fail => {}
+            // As in Redis, an address that is there counts.
+            Err(error) if *may_be_missing && error.kind() != io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(StartError::Listen { address: address.to_string(), error }),
         }
     }
@@ -606,4 +624,23 @@ fn fresh_id() -> [u8; 20] {
 fn system_entropy() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_port_is_free_at_every_address() {
+        // Without a second try, one of so many ports would be taken at the second address.
+        let taken: Vec<_> = (0..300).map(|_| std::net::TcpListener::bind("127.0.0.2:0").unwrap()).collect();
+        let taken_ports: Vec<u16> =
+            taken.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+        for _ in 0..300 {
+            let addresses = listener::addresses("127.0.0.1 127.0.0.2").unwrap();
+            let ports = listen(&addresses, 0).unwrap();
+            let ports: Vec<u16> = ports.iter().map(|port| port.local_addr().unwrap().port()).collect();
+            assert!(ports[0] == ports[1] && !taken_ports.contains(&ports[0]), "{ports:?}");
+        }
+    }
 }

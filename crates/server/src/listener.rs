@@ -270,7 +270,7 @@ pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_uni
 pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
     bind.split_whitespace()
         .map(|word| {
-            let (word, may_fail) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
+            let (word, may_be_missing) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
             let ip: IpAddr = match word {
                 "*" => IpAddr::from([0, 0, 0, 0]),
                 "::*" => IpAddr::from([0_u16; 8]),
@@ -279,7 +279,7 @@ pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
                     .parse()
                     .map_err(|_| format!("bind '{word}': must be IP addresses separated by spaces"))?,
             };
-            Ok((ip, may_fail))
+            Ok((ip, may_be_missing))
         })
         .collect()
 }

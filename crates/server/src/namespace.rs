@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use super::clock::{NodeClock, TIME_END, TestClock};
 use super::context::ServerContext;
 use super::namespaces::Namespaces;
+use super::recording;
 
 #[derive(Debug)]
 pub(super) struct Namespace {
@@ -372,22 +373,9 @@ impl Namespace {
         let node = &self.nodes[usize::from(number) - 1];
         match change {
             NodeChange::Crash { keeps_keys } => {
-                node.status.set(NodeState::Crashed);
-                // They end also if the node starts before they have noticed.
-                let last = node
-                    .context
-                    .engine
-                    .shared()
-                    .registries
-                    .clients
-                    .all()
-                    .iter()
-                    .map(|client| client.id)
-                    .max();
-                node.status.last_crashed.fetch_max(last.unwrap_or(0), SeqCst);
+                node.crash();
                 // Before its connections and keys go, so that its replicas do not hear of their end.
                 self.tell_peers(node, number).await;
-                node.context.engine.shared().locks.waits.abandon();
                 self.wake_all();
                 // On a thread that may wait for a long script.
                 let engine = node.context.engine.clone();
@@ -395,7 +383,10 @@ impl Namespace {
                 forgotten.await.expect("forgetting does not panic");
             }
             NodeChange::Pause => node.status.set(NodeState::Paused),
-            NodeChange::Start | NodeChange::Resume => node.status.set(NodeState::Up),
+            NodeChange::Start | NodeChange::Resume => {
+                node.context.engine.shared().recover();
+                node.status.set(NodeState::Up);
+            }
             NodeChange::Skew(millis) => {
                 let _moving = self.moving.lock().await;
                 self.settle().await;
@@ -457,6 +448,17 @@ async fn run_auto(namespace: Weak<Namespace>, idle: Duration) {
 }
 
 impl Node {
+    /// Its clients are gone for the locks and for the history before the first of their connections ends.
+    fn crash(&self) {
+        let shared = self.context.engine.shared();
+        shared.crash();
+        recording::crashed(&self.context.engine);
+        self.status.set(NodeState::Crashed);
+        // They end also if the node starts before they have noticed.
+        let last = shared.registries.clients.all().iter().map(|client| client.id).max();
+        self.status.last_crashed.fetch_max(last.unwrap_or(0), SeqCst);
+    }
+
     /// Does all due work. Returns the next time at which work is due, by the clock of the namespace.
     fn tick(&self) -> Option<LockTime> {
         let engine = &self.context.engine;

@@ -23,6 +23,13 @@ pub(super) fn disconnected(engine: &Engine, session: &Session) {
     }
 }
 
+/// Notes that the node has crashed: its clients have gone.
+pub(super) fn crashed(engine: &Engine) {
+    if let Some(testing) = &engine.shared().testing {
+        testing.recorder.crashed(now(engine, testing));
+    }
+}
+
 /// Notes a request, before it is carried out.
 pub(super) fn request(engine: &Engine, testing: &Testing, session: &Session, request: Request<'_>) {
     note_request(testing, &session.client, (engine.shared().clock.now(), wall_micros()), request);

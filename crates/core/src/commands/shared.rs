@@ -275,13 +275,26 @@ impl Shared {
         self.locks.quarantine.begin(until, reason);
     }
 
+    /// A test lets the server crash: from now on nobody who waits gets a lock, whatever becomes free.
+    pub fn crash(&self) {
+        self.locks.quarantine.crash();
+    }
+
+    /// The server starts again, if it has crashed. Those who waited then have lost their connections.
+    pub fn recover(&self) {
+        if self.locks.quarantine.has_crashed() {
+            self.locks.waits.abandon();
+            self.locks.quarantine.recover();
+        }
+    }
+
     /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.
     pub fn forget(&self, keeps_keys: bool) {
         self.scripts.cache.flush();
         self.scripts.libraries.flush();
         if !keeps_keys {
             let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
-            view.whole().lose_all();
+            view.whole().clear_all();
             view.finish(&self.registries);
         }
     }

@@ -132,8 +132,7 @@ impl LockWaits {
         self.0.lock().by_number.values().cloned().collect()
     }
 
-    /// The connections of all that wait are about to end: none of them is granted a lock any more, also if one that is ahead
-    /// leaves.
+    /// The connections of all that wait are about to end: none of them is granted a lock any more.
     pub fn abandon(&self) {
         for waiter in self.0.lock().by_number.values() {
             waiter.wait.claim.take();

@@ -1,6 +1,7 @@
 //! The quarantine: for a while after a start that may have forgotten locks, nothing is granted or extended.
 //!
-//! Owns    its end and its reason, the error of a disk that takes no writes, and whether the server is shutting down.
+//! Owns    its end and its reason, the error of a disk that takes no writes, and whether the server is shutting down, or has
+//!         crashed for a test.
 //! Time    comes in as an argument. The quarantine is over as soon as lock time is past its last millisecond.
 //! Rule    commands read one flag while there is neither a quarantine, nor an error, nor a shutdown.
 
@@ -20,6 +21,8 @@ pub struct Quarantine {
     until_ms: AtomicU64,
     /// Whether the server is shutting down. It stays set.
     is_stopping: AtomicBool,
+    /// Whether a test has let the server crash, and not start again yet.
+    has_crashed: AtomicBool,
     causes: Mutex<Causes>,
 }
 
@@ -64,6 +67,23 @@ impl Quarantine {
         self.is_stopping.load(SeqCst)
     }
 
+    /// A test lets the server crash: until [`Quarantine::recover`] nobody who waits is granted a lock.
+    pub fn crash(&self) {
+        let _causes = self.causes.lock();
+        self.has_crashed.store(true, SeqCst);
+        self.is_on.store(true, SeqCst);
+    }
+
+    /// The server starts again after a crash.
+    pub fn recover(&self) {
+        self.has_crashed.store(false, SeqCst);
+    }
+
+    /// Whether a test has let the server crash, and not start again yet.
+    pub fn has_crashed(&self) -> bool {
+        self.has_crashed.load(SeqCst)
+    }
+
     /// Whether grants are refused without a known end: the server shuts down, or the disk takes no writes.
     pub fn refuses(&self) -> bool {
         self.is_stopping() || self.disk_error().is_some()
@@ -73,13 +93,13 @@ impl Quarantine {
     /// that is past its end, so that no command still sees it.
     pub fn end(&self) -> Option<&'static str> {
         let causes = self.causes.lock();
-        if causes.disk_error.is_none() && !self.is_stopping() {
+        if causes.disk_error.is_none() && !self.is_stopping() && !self.has_crashed() {
             self.is_on.store(false, SeqCst);
         }
         (self.until_ms.swap(0, SeqCst) > 0).then_some(causes.reason)
     }
 
-    /// Whether there may be a quarantine, an error of the disk or a shutdown.
+    /// Whether there may be a quarantine, an error of the disk, a shutdown or a crash.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
@@ -101,10 +121,10 @@ impl Quarantine {
         self.causes.lock().disk_error.clone()
     }
 
-    /// Whether locks may not be granted now.
+    /// Whether locks may not be granted to those who wait for them now.
     #[inline]
     pub fn forbids_grants(&self, now: LockTime) -> bool {
-        self.is_on() && (self.until(now).is_some() || self.refuses())
+        self.is_on() && (self.until(now).is_some() || self.refuses() || self.has_crashed())
     }
 }
 
@@ -132,6 +152,18 @@ mod tests {
         quarantine.stop();
         assert_eq!(quarantine.end(), Some("another boot"));
         assert!(quarantine.is_stopping() && quarantine.refuses() && quarantine.forbids_grants(at(31)));
+    }
+
+    #[test]
+    fn a_crash_ends_with_the_next_start() {
+        let (quarantine, at) = (Quarantine::default(), LockTime::from_millis);
+        quarantine.crash();
+        assert_eq!(quarantine.end(), None);
+        assert!(quarantine.is_on() && quarantine.forbids_grants(at(31)) && !quarantine.refuses());
+        quarantine.recover();
+        assert!(!quarantine.forbids_grants(at(31)));
+        quarantine.end();
+        assert!(!quarantine.is_on());
     }
 
     #[test]

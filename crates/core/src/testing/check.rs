@@ -356,10 +356,6 @@ impl<'e> Checker<'e> {
         if holds.into_iter().flatten().any(|held| held.end.is_none()) {
             return;
         }
-        // A crash makes nothing free for those who wait there: they are gone, too.
-        if event.request.is_none() && event.text.as_deref() == Some(EndReason::Flushed.name()) {
-            return;
-        }
         let waiting: Vec<&'e Event> = self.waiting(event, key);
         for request in waiting {
             let end = self.end_of(request);

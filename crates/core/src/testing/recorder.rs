@@ -125,11 +125,15 @@ impl Recorder {
 
     /// A client has gone.
     pub fn disconnected(&self, moment: Moment, client: ClientId) {
+        self.0.lock().disconnected(moment, client);
+    }
+
+    /// A node has crashed: all its clients have gone, before anything that they had ends.
+    pub fn crashed(&self, moment: Moment) {
         let mut history = self.0.lock();
-        if history.clients.contains_key(&(moment.node, client)) {
-            history.push(moment, Some(client), Event::new(EventKind::Disconnect));
-            history.clients.remove(&(moment.node, client));
-        }
+        let clients = history.clients.keys().filter(|(node, _)| *node == moment.node);
+        let clients: Vec<ClientId> = clients.map(|(_, client)| *client).collect();
+        clients.into_iter().for_each(|client| history.disconnected(moment, client));
     }
 
     /// A client has sent a request, without passwords. A request that is tried again is not recorded again. A client
@@ -254,6 +258,14 @@ impl History {
             known.library = names.library.as_str().into();
         }
         known
+    }
+
+    /// A client has gone, if it was there.
+    fn disconnected(&mut self, moment: Moment, client: ClientId) {
+        if self.clients.contains_key(&(moment.node, client)) {
+            self.push(moment, Some(client), Event::new(EventKind::Disconnect));
+            self.clients.remove(&(moment.node, client));
+        }
     }
 
     /// The request of a client is not open any more.

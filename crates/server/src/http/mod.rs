@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn words_of_http_bind_that_are_no_addresses_are_host_names() {
         let (addresses, names) = addresses_and_names("127.0.0.1 -::1 Locks.example.com *");
-        let shown: Vec<String> = addresses.iter().map(|(ip, may_fail)| format!("{ip} {may_fail}")).collect();
+        let shown: Vec<String> =
+            addresses.iter().map(|(ip, may_be_missing)| format!("{ip} {may_be_missing}")).collect();
         assert_eq!(shown, ["127.0.0.1 false", "::1 true", "0.0.0.0 false"]);
         assert_eq!(names, ["locks.example.com"]);
     }

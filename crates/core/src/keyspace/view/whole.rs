@@ -31,16 +31,11 @@ impl WholeKeyspace<'_, '_> {
 
     /// Removes every key. The view must have locked all shards.
     pub fn clear_all(&mut self) {
-        self.lose_all();
-        self.view.queues().serve_all_locks();
-    }
-
-    /// Removes every key as a crash does: nobody who waits gets what has become free. The view must have locked all shards.
-    pub fn lose_all(&mut self) {
         let tracked = (0..self.view.keyspace.databases()).map(|database| self.empty(database)).sum();
         self.view.changes.flush(tracked);
         // No large value is left.
         self.view.keyspace.largest.forget();
+        self.view.queues().serve_all_locks();
     }
 
     /// Empties one database; returns how many keys of any database were tracked.

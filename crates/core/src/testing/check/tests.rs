@@ -245,15 +245,3 @@ fn a_client_that_waits_for_a_free_lock_is_found() {
     let left = [queued[0], queued[1], queued[2], "50 B disconnects", begin[5], "900 C PING"];
     assert_eq!(rules(&left), NONE, "it did not wait any more");
 }
-
-#[test]
-fn a_crash_leaves_nobody_waiting() {
-    let lines = ["0 A holds k 1 a 100", "1 B LOCK.ACQUIRE k b WAIT 999", "1 B waits k b", "2 A ends k 1 a"];
-    let mut events = history(&lines);
-    events.extend(history(&["9 B disconnects"]).into_iter().map(|event| Event { id: 5, ..event }));
-    events[3] = Event { request: None, text: Some("flushed".to_owned()), ..events[3].clone() };
-    assert_eq!(check(&events), []);
-    // A request would have made it free.
-    events[3].request = Some(2);
-    assert_eq!(check(&events).iter().map(|finding| finding.rule).collect::<Vec<_>>(), ["never-served"]);
-}

@@ -155,6 +155,24 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
 }
 
 #[test]
+fn all_clients_of_a_node_that_crashes_have_gone_before_their_locks_end() {
+    let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
+    let on_other_node = Moment { node: 2, ..moment(1) };
+    for (moment, id, name) in [(moment(1), 1, "a"), (moment(1), 2, "b"), (on_other_node, 3, "c")] {
+        recorder.request(moment, &client(id, name), "LOCK.ACQUIRE", &[b"k", b"x", b"WAIT", b"9"], &[b"k"]);
+    }
+    show(&recorder, &clock, &lock_event(LockChange::Granted, 1, (1, 1)));
+    recorder.crashed(moment(2));
+    show(&recorder, &clock, &ended(EndReason::Released, 1, (1, 0)));
+    // Their connections notice it later.
+    recorder.disconnected(moment(3), 1);
+    let events = all(&recorder);
+    let last: Vec<_> = events.iter().skip(7).map(|event| (event.kind, event.client, event.request)).collect();
+    let gone = |client| (EventKind::Disconnect, Some(client), None);
+    assert_eq!(last, [gone(1), gone(2), (EventKind::Released, Some(1), None)]);
+}
+
+#[test]
 fn a_request_that_changes_no_lock_says_what_it_asked_for() {
     let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
     recorder.request(moment(1), &client(2, "b"), "LOCK.EXTEND", &[b"k", b"mine"], &[b"k"]);
