@@ -535,8 +535,8 @@ fn numbered(name: &str, number: &str, behind: usize) -> Result<u16, StartError> 
 /// Free ports that are tried in search of one that is free at all addresses.
 const FREE_PORTS_MAX: usize = 100;
 
-/// Listens on a port of these addresses; port 0 is one that is free at all of them. Addresses that may be missing are left out
-/// if they are.
+/// Listens on a port of these addresses; port 0 is one that is free at all of them. Addresses that may be missing are left
+/// out if they are.
 ///
 /// # Errors
 /// Another address cannot be listened on, or the port is in use.
