@@ -68,9 +68,9 @@ mod linux {
         // The second field is the name, which may have any byte but ends with the last parenthesis.
         let fields: Vec<&str> = status.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).map_or(0, |field| field.parse().unwrap_or(0));
-        let (memory, begin, end): (usize, usize, usize) = (field(23), field(50), field(51));
-        // One that has ended has no memory, nor has one of the kernel.
-        memory == 0 || (end > 0 && end.saturating_sub(begin) == variables.len())
+        let [memory, code, begin, end]: [usize; 4] = [23, 26, 50, 51].map(field);
+        // One that has ended has no memory, nor has one of the kernel. Its code is told once its variables are.
+        memory == 0 || (code > 0 && end.saturating_sub(begin) == variables.len())
     }
 
     const LOOKS_MAX: usize = 100;
