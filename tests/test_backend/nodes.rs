@@ -58,6 +58,21 @@ async fn a_lock_that_a_crash_loses_is_granted_to_none_who_waited_for_it() {
 }
 
 #[tokio::test]
+async fn a_node_that_has_started_after_a_crash_grants_locks_to_those_who_wait() {
+    let server = server(2).await;
+    let (mut test, mut before) = (client(&server, 1).await, client(&server, 2).await);
+    before.ask(&["LOCK.ACQUIRE", "lock", "a", "LEASE", "60000"]).await;
+    test.ask(&["TEST.NODE", "CRASH", "2"]).await;
+    test.ask(&["TEST.NODE", "START", "2"]).await;
+    let (mut holder, mut waiter) = (client(&server, 2).await, client(&server, 2).await);
+    assert_eq!(holder.ask(&["LOCK.ACQUIRE", "lock", "b", "LEASE", "60000", "JUSTTOKEN"]).await, ":2");
+    waiter.say(&["LOCK.ACQUIRE", "lock", "c", "LEASE", "60000", "WAIT", "60000", "JUSTTOKEN"]).await;
+    until_blocked(&mut holder, 1).await;
+    assert_eq!(holder.ask(&["LOCK.RELEASE", "lock", "b"]).await, ":1");
+    assert_eq!(waiter.line().await, ":3");
+}
+
+#[tokio::test]
 async fn a_node_that_starts_at_once_after_its_crash_has_reset_its_clients() {
     let server = server(1).await;
     for keeps_keys in [true, false] {
