@@ -345,9 +345,9 @@ mod sockets {
     fn a_port_that_another_program_has_at_one_address_is_in_use() {
         let taken = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
         let port = taken.local_addr().unwrap().port().to_string();
-        for second in ["127.0.0.2", "-127.0.0.2"] {
+        for first in ["127.0.0.2", "-127.0.0.2"] {
             let said =
-                refusal(&redlatch().args(["--port", &port, "--bind", "127.0.0.1", second]).output().unwrap());
+                refusal(&redlatch().args(["--port", &port, "--bind", first, "127.0.0.1"]).output().unwrap());
             assert!(said.contains(&format!("127.0.0.2:{port}")) && said.contains("in use"), "{said}");
         }
     }
