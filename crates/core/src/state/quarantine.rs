@@ -3,7 +3,7 @@
 //! Owns    its end and its reason, the error of a disk that takes no writes, and whether the server is shutting down, or has
 //!         crashed for a test.
 //! Time    comes in as an argument. The quarantine is over as soon as lock time is past its last millisecond.
-//! Rule    commands read one flag while there is neither a quarantine, nor an error, nor a shutdown.
+//! Rule    commands read one flag while there is neither a quarantine, nor an error, nor a shutdown, nor a crash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};

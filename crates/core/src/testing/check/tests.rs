@@ -245,3 +245,15 @@ fn a_client_that_waits_for_a_free_lock_is_found() {
     let left = [queued[0], queued[1], queued[2], "50 B disconnects", begin[5], "900 C PING"];
     assert_eq!(rules(&left), NONE, "it did not wait any more");
 }
+
+#[test]
+fn a_crash_leaves_nobody_waiting() {
+    let lines = ["0 A holds k 1 a 100", "1 B LOCK.ACQUIRE k b WAIT 999", "1 B waits k b"];
+    let ends = ["2 A ends k 1 a - flushed"];
+    // The clients of a node that crashes have gone before their locks end.
+    let crash = [&lines[..], &["2 A disconnects", "2 B disconnects"], &ends, &["9 C PING"]].concat();
+    assert_eq!(rules(&crash), NONE);
+    // A request would have made it free.
+    let request = [&lines[..], &["2 C FLUSHALL"], &ends, &["9 B disconnects"]].concat();
+    assert_eq!(rules(&request), ["never-served"]);
+}
