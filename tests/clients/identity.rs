@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::certificates::Authority;
-use crate::support::server::free_port;
+use crate::support::ports::free_port;
 
 /// One server's. Its files go with it.
 pub(crate) struct Identity {
@@ -23,7 +23,7 @@ impl Identity {
     pub(crate) fn new(dir: &Path) -> Result<Self, String> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let port = if std::env::var_os("REDLATCH_SERVER").is_some() { Some(free_port()?) } else { None };
+        let port = std::env::var_os("REDLATCH_SERVER").map(|_| free_port());
         let files = dir.join(format!("certificates-{}-{number}", std::process::id()));
         let identity = Self { files, port };
         identity.write().map_err(|error| format!("certificates: {error}"))?;

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::binary::Directory;
-use crate::support::server::{Server, free_port};
+use crate::support::ports::free_port;
+use crate::support::server::Server;
 
 pub(crate) struct Pair {
     directories: [Directory; 2],
@@ -21,7 +22,7 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn start() -> Result<Self, String> {
         let directories = [Directory::new(), Directory::new()];
-        let start = |at: usize| start(at, free_port()?, &directories[at]);
+        let start = |at: usize| start(at, free_port(), &directories[at]);
         let servers = vec![start(0)?, start(1)?];
         Ok(Self { directories, servers })
     }

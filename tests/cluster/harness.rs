@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use crate::support::binary::{Directory, redlatch};
-use crate::support::server::{free_port, free_ports};
+use crate::support::ports::{free_port, free_ports};
 use crate::support::wire::Link;
 
 /// Where a process runs: on this machine, or in a network namespace with an address of its own.
@@ -52,7 +52,7 @@ impl Host {
 
     /// A port that nobody uses here.
     fn port(&self, in_namespace: u16) -> u16 {
-        if self.namespace.is_some() { in_namespace } else { free_port().expect("a free port") }
+        if self.namespace.is_some() { in_namespace } else { free_port() }
     }
 }
 
@@ -407,7 +407,7 @@ impl Node {
         }
         let groups = more.iter().skip_while(|word| **word != "--cluster-groups").nth(1);
         let port = match groups.and_then(|groups| groups.parse().ok()) {
-            Some(groups) if host.namespace.is_none() => free_ports(groups).expect("free ports"),
+            Some(groups) if host.namespace.is_none() => free_ports(groups),
             _ => host.port(6379),
         };
         let (process, log) = spawn(host, port, &args);
@@ -418,7 +418,7 @@ impl Node {
 
     /// Starts a node that may wait for etcd.
     pub(crate) fn spawn(args: &[&str]) -> Self {
-        let (host, port) = (Host::local(), free_port().expect("a free port"));
+        let (host, port) = (Host::local(), free_port());
         let args: Vec<_> = args.iter().map(|word| (*word).to_owned()).collect();
         let (process, log) = spawn(&host, port, &args);
         Self { host, port, args, process, log, said: Vec::new() }

@@ -17,7 +17,7 @@ use crate::mutex::client::FENCED;
 use crate::mutex::harness::{Told, python};
 use crate::support::binary::{Directory, redlatch};
 use crate::support::http;
-use crate::support::server::free_port;
+use crate::support::ports::free_port;
 
 /// What a node says that has found it.
 const FOUND: &str = "etcd was restored from an older state";
@@ -55,7 +55,7 @@ fn acquire_at_last(node: &Node, key: &str) -> (i64, Instant) {
 
 /// Locks are granted before and after a snapshot, which is restored. Nothing is granted before somebody accepts it.
 fn go_through(mut etcd: Etcd) {
-    let http_port = free_port().expect("a free port").to_string();
+    let http_port = free_port().to_string();
     let mut leader = Node::start(&etcd, &[&SETTINGS[..], &["--http-port", &http_port]].concat());
     leader.wait_for("This node leads");
     let mut standby = Node::start(&etcd, &SETTINGS);

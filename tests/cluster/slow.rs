@@ -10,7 +10,7 @@ use super::broken::{Fault, Proxy};
 use super::harness::{Etcd, Host, Node, wait_until};
 use crate::support::binary::Directory;
 use crate::support::http;
-use crate::support::server::free_port;
+use crate::support::ports::free_port;
 
 const TAKEOVER: Duration = Duration::from_millis(2_000);
 
@@ -49,7 +49,7 @@ fn etcd_may_take_nearly_the_whole_of_takeover() {
 fn a_node_opens_its_ports_before_etcd_answers() {
     let mut etcd = Etcd::start_one(&[]);
     etcd.signal(0, Signal::SIGKILL);
-    let http_port = free_port().expect("a free port").to_string();
+    let http_port = free_port().to_string();
     let more = ["--http-port", &http_port, "--cluster-failover-hold", "50"];
     let mut node = Node::start(&etcd, &more);
     let http: SocketAddr = format!("127.0.0.1:{http_port}").parse().expect("an address");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use crate::support::bare::RELEASE;
-use crate::support::real::free_port;
+use crate::support::ports::free_port;
 use crate::support::wire::Link;
 
 const KEY: &str = "orders";

@@ -36,9 +36,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::binary::Directory;
+use crate::support::ports::free_port;
 use crate::support::real::program;
 use crate::support::rng::number;
-use crate::support::server::{Server, free_port};
+use crate::support::server::Server;
 use broken::{Broken, FAULTS};
 use checker::{LATE_MS_MAX, Law, Verdict, check};
 use client::Orders;
@@ -129,7 +130,7 @@ mod killed {
 
     /// Runs clients on a server that is killed every second or so, and started again on its files and its port.
     fn try_with_kills(name: &str, program: &Path, more: &[String]) -> Verdict {
-        let (directory, port) = (Directory::new(), free_port().expect("a free port"));
+        let (directory, port) = (Directory::new(), free_port());
         let start = || Server::start_on(port, program, directory.root(), more);
         let mut server = Some(start().expect("a server that starts"));
         let mut kills = 0;

@@ -20,6 +20,7 @@ pub(crate) mod interpreter;
 #[allow(dead_code, reason = "only transcripts have several nodes")]
 pub(crate) mod nodes;
 pub(crate) mod pattern;
+pub(crate) mod ports;
 pub(crate) mod real;
 pub(crate) mod reply;
 pub(crate) mod rng;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch_proto::clock::WallTime;
 
-use super::real::{STARTS_MAX, free_port, program};
+use super::ports::free_port;
+use super::real::{STARTS_MAX, program};
 use super::reply::Reply;
 use super::target::{Heard, Link, Target, Wait};
 

@@ -13,16 +13,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::ports::free_port;
 use super::target::{Heard, Link, Target, Wait};
 
 /// How often a server is started whose port may be taken.
 pub(crate) const STARTS_MAX: usize = 5;
-
-/// A port that nobody listens on; another program may take it first.
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    listener.local_addr().expect("a listener has an address").port()
-}
 
 /// The process and the connections to it.
 pub(crate) struct RealServer {

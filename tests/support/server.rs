@@ -6,16 +6,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::binary::program;
+use super::ports::free_port;
 
 pub(crate) struct Server {
     child: Child,
@@ -36,7 +36,7 @@ impl Server {
     /// Starts a redis-server or valkey-server, as [`Server::start`] does.
     pub(crate) fn start_program(program: &Path, dir: &Path, more: &[String]) -> Result<Self, String> {
         let memory_alone = ["--save", "", "--appendonly", "no", "--daemonize", "no"].map(str::to_owned);
-        Self::start_on(free_port()?, program, dir, &[&memory_alone, more].concat())
+        Self::start_on(free_port(), program, dir, &[&memory_alone, more].concat())
     }
 
     /// Starts redlatch or another program on this port, with its files in `dir`, as [`Server::start`] does.
@@ -149,29 +149,5 @@ fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
         }
     });
 }
-
-/// A currently free port, for servers that cannot pick one. No other call in this process gets it, and no connection: it is
-/// below those that systems pick by themselves.
-pub(crate) fn free_port() -> Result<u16, String> {
-    free_ports(1)
-}
-
-/// The first of so many successive ports, each like that of [`free_port`].
-pub(crate) fn free_ports(count: u16) -> Result<u16, String> {
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    // Programs that run at the same time begin at different ports.
-    let start = std::process::id() * 61;
-    let mut firsts = (0..PORTS).map(|_| {
-        let number = start + u32::from(TRIED.fetch_add(count, Ordering::Relaxed));
-        FIRST_PORT + (number % u32::from(PORTS)) as u16
-    });
-    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-    let found = firsts.find(|first| (*first..*first + count).all(is_free));
-    found.ok_or_else(|| "no free port".to_owned())
-}
-
-/// The ports of [`free_port`]. Linux gives 32768 and higher ones to who asks for any, others 49152 and higher ones.
-const FIRST_PORT: u16 = 12_000;
-const PORTS: u16 = 20_000;
 
 const READY_TIME_MAX: Duration = Duration::from_secs(30);

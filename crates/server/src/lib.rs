@@ -412,6 +412,7 @@ struct Listeners {
 #[derive(Default)]
 struct Port {
     listeners: Vec<std::net::TcpListener>,
+    is_inherited: bool,
 }
 
 impl Listeners {
@@ -422,12 +423,12 @@ impl Listeners {
             return Err(StartError::Unusable(text.into()));
         }
         let tcp = match has_main {
-            true => vec![Port { listeners: inherited.tcp }],
+            true => vec![Port::inherited(inherited.tcp)],
             false => (0..nodes).map(|node| Port::open(settings, "port", node)).collect::<Result<_, _>>()?,
         };
         let tls = match inherited.tls.is_empty() {
             true => Port::open(settings, "tls-port", 0)?,
-            false => Port { listeners: inherited.tls },
+            false => Port::inherited(inherited.tls),
         };
         let tls = if tls.listeners.is_empty() {
             None
@@ -498,7 +499,12 @@ impl Port {
             number => numbered(name, number, node)?,
         };
         let addresses = listener::addresses(&settings.text("bind")).map_err(StartError::Unusable)?;
-        Ok(Self { listeners: listen(&addresses, number)? })
+        Ok(Self { listeners: listen(&addresses, number)?, is_inherited: false })
+    }
+
+    /// One that another program has opened.
+    fn inherited(listeners: Vec<std::net::TcpListener>) -> Self {
+        Self { listeners, is_inherited: true }
     }
 
     /// Accepts connections, inside TLS where `tls` is given.
@@ -512,7 +518,8 @@ impl Port {
         let listeners = self.listeners.iter();
         let addresses: Vec<_> = listeners.map(std::net::TcpListener::local_addr).collect::<Result<_, _>>()?;
         for listener in self.listeners {
-            let listener = Listener::Tcp(TcpListener::from_std(listener)?, tls.cloned());
+            let (socket, tls) = (TcpListener::from_std(listener)?, tls.cloned());
+            let listener = Listener::Tcp { socket, tls, is_inherited: self.is_inherited };
             listener.spawn(context, workers, open);
         }
         Ok(addresses)

@@ -3,7 +3,7 @@
 //! Rule    a port is bound exclusively, so that a second server on it fails.
 
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -45,7 +45,12 @@ pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 
 /// A socket that accepts connections.
 pub(super) enum Listener {
-    Tcp(TcpListener, Option<Arc<Tls>>),
+    /// `is_inherited`: another program has opened it, and may go on with it.
+    Tcp {
+        socket: TcpListener,
+        tls: Option<Arc<Tls>>,
+        is_inherited: bool,
+    },
     Unix(UnixListener, SocketFile),
 }
 
@@ -86,8 +91,8 @@ impl Listener {
 
     pub(super) async fn accept(&self) -> io::Result<Accepted> {
         Ok(match self {
-            Self::Tcp(listener, _) => {
-                let (stream, peer) = listener.accept().await?;
+            Self::Tcp { socket, .. } => {
+                let (stream, peer) = socket.accept().await?;
                 Accepted::Tcp(stream.into_std()?, peer)
             }
             Self::Unix(listener, _) => Accepted::Unix(listener.accept().await?.0.into_std()?),
@@ -109,7 +114,7 @@ impl Listener {
                 set_options(&SockRef::from(&stream), seconds);
                 let session = || enter(context, peer.to_string(), local, false);
                 match self {
-                    Self::Tcp(_, Some(tls)) => workers.spawn(|| {
+                    Self::Tcp { tls: Some(tls), .. } => workers.spawn(|| {
                         let stream = tls.accept(TcpStream::from_std(stream)?);
                         Ok(Connection::new(stream, context.clone(), session(), permit))
                     }),
@@ -131,13 +136,13 @@ impl Listener {
     pub(super) fn address(&self) -> String {
         match self {
             Self::Unix(_, file) => format!("{}:0", file.path().display()),
-            Self::Tcp(..) => String::new(),
+            Self::Tcp { .. } => String::new(),
         }
     }
 
     /// Sends the reason to a rejected peer, except on a TLS port, where that would take a handshake.
     fn refuse(&self, accepted: Accepted, why: &str) {
-        if !matches!(self, Self::Tcp(_, Some(_))) {
+        if !matches!(self, Self::Tcp { tls: Some(_), .. }) {
             accepted.refuse(why);
         }
     }
@@ -159,6 +164,17 @@ impl Listener {
         }
         tracing::debug!(%error, has_rejected, "accept failed");
         spare.recover(has_rejected).await;
+    }
+}
+
+/// Frees the port at once. A process that this one starts has a copy of the socket until its own program runs: if the socket
+/// were merely closed, it would listen until then.
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Tcp { socket, is_inherited: false, .. } = self {
+            // Linux alone does this to a socket that listens; elsewhere the port is free when the copy is gone.
+            drop(SockRef::from(&*socket).shutdown(Shutdown::Both));
+        }
     }
 }
 
@@ -330,5 +346,31 @@ mod tests {
     fn an_accepted_connection_is_probed_unless_the_setting_is_zero() {
         assert!(is_probed(&server("300")));
         assert!(!is_probed(&server("0")));
+    }
+
+    /// What a process that begins to start has of a listener, kept after the listener is dropped.
+    fn copy_of_dropped(is_inherited: bool) -> TcpListener {
+        let socket = tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let copy = TcpListener::from_std(socket.try_clone().unwrap()).unwrap();
+        let socket = TcpListener::from_std(socket).unwrap();
+        drop(Listener::Tcp { socket, tls: None, is_inherited });
+        copy
+    }
+
+    #[tokio::test]
+    async fn a_port_is_free_at_once_though_a_process_that_starts_has_a_copy_of_its_socket() {
+        let copy = copy_of_dropped(false);
+        let address = copy.local_addr().unwrap();
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let next = tcp(address).unwrap();
+        assert!(TcpStream::connect(address).is_ok());
+        drop((next, copy));
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_another_program_listens_after_the_server() {
+        let copy = copy_of_dropped(true);
+        let _client = TcpStream::connect(copy.local_addr().unwrap()).unwrap();
+        copy.accept().await.unwrap();
     }
 }

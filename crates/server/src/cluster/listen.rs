@@ -55,7 +55,8 @@ impl Acceptor {
         ];
         for (listeners, service) in all {
             for listener in listeners.iter().map(TcpListener::try_clone) {
-                let listener = Listener::Tcp(AsyncTcpListener::from_std(listener?)?, None);
+                let socket = AsyncTcpListener::from_std(listener?)?;
+                let listener = Listener::Tcp { socket, tls: None, is_inherited: true };
                 tokio::spawn(self.clone().run(listener, service));
             }
         }

@@ -53,6 +53,7 @@ use events::Viewers;
 /// The sockets that HTTP listens on; none if the settings do not ask for it.
 pub(super) struct Http {
     tcp: Vec<std::net::TcpListener>,
+    is_inherited: bool,
     unix: Option<unix::Bound>,
     names: Vec<String>,
 }
@@ -100,8 +101,9 @@ impl Http {
         inherited: Vec<std::net::TcpListener>,
     ) -> Result<Self, StartError> {
         let (_, names) = addresses_and_names(&settings.text("http-bind"));
+        let is_inherited = !inherited.is_empty();
         let tcp = listeners(settings, inherited, 0)?;
-        Ok(Self { tcp, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
+        Ok(Self { tcp, is_inherited, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
     }
 
     /// Serves HTTP until `server` has finished, or its handle is dropped. Returns the addresses of the port. Without a socket
@@ -127,7 +129,8 @@ impl Http {
         // A socket registers with the runtime that is entered.
         let entered = runtime.enter();
         for listener in self.tcp {
-            let listener = Listener::Tcp(TcpListener::from_std(listener)?, None);
+            let socket = TcpListener::from_std(listener)?;
+            let listener = Listener::Tcp { socket, tls: None, is_inherited: self.is_inherited };
             runtime.spawn(acceptor.clone().run(listener, open.clone()));
         }
         if let Some(bound) = self.unix {
