@@ -5,7 +5,8 @@
 //! Time    real; the caller gives the duration.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,6 +21,7 @@ use super::client::{Orders, now_ns};
 use super::history::{Answer, Ask, Call, Grants, read};
 use crate::support::binary::Directory;
 use crate::support::rng::Rng;
+use crate::support::stream::REPLY_TIMEOUT;
 use crate::support::wire::Link;
 
 /// Kills the server and starts it again at its address.
@@ -48,7 +50,7 @@ pub(crate) fn run(
     others: Vec<Command>,
     mut restart: Option<(Told, Restart<'_>)>,
 ) -> Result<Vec<Call>, String> {
-    let is_native = prepare(servers[0]).map_err(|error| format!("a server that answers: {error}"))?;
+    let is_native = prepare(servers[0])?;
     let (directory, rng) = (Directory::new(), Rng::new(seed));
     let (is_killed, is_told) = (restart.is_some(), matches!(restart, Some((Told::First, _))));
     let mut run = Run {
@@ -87,8 +89,20 @@ pub(crate) fn run(
     run.gather()
 }
 
-/// Removes the results of an earlier run. Returns whether the server has the commands `LOCK.*`.
-fn prepare(server: SocketAddr) -> std::io::Result<bool> {
+/// Removes the results of an earlier run. Returns whether the server has the commands `LOCK.*`. Nodes that have just started
+/// may still hand groups over to each other, which closes connections: then this begins again.
+fn prepare(server: SocketAddr) -> Result<bool, String> {
+    let started = Instant::now();
+    let is_cut = |error: &io::Error| matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof);
+    loop {
+        match prepare_once(server) {
+            Err(error) if is_cut(&error) && started.elapsed() < REPLY_TIMEOUT => {}
+            prepared => return prepared.map_err(|error| format!("a server that answers: {error}")),
+        }
+    }
+}
+
+fn prepare_once(server: SocketAddr) -> io::Result<bool> {
     let mut link = Link::to(server)?;
     link.ask(&["FLUSHALL"])?;
     let answer = link.ask(&["LOCK.TOKEN", "lock", "owner"])?;
