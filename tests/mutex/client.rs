@@ -388,6 +388,11 @@ fn address_in(moved: &str) -> io::Result<SocketAddr> {
     address.ok_or_else(|| io::Error::other(moved.to_owned()))
 }
 
+/// Whether a connection ended because the server has closed it.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// A connection that has logged in. `None` if the server has no place for it at present.
 fn log_in(server: SocketAddr) -> io::Result<Option<Link>> {
     let mut link = Link::from(HONEST_ADDRESS, server)?;
@@ -395,7 +400,7 @@ fn log_in(server: SocketAddr) -> io::Result<Option<Link>> {
         Ok(OwnedFrame::SimpleString(_)) => return Ok(Some(link)),
         Ok(OwnedFrame::Error(text)) if text.starts_with("ERR max number of clients") => {}
         // A connection without a place may be closed before its request arrives.
-        Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => {}
+        Err(error) if is_closed(&error) => {}
         Ok(other) => return Err(io::Error::other(format!("a login was answered {other:?}"))),
         Err(error) => return Err(error),
     }

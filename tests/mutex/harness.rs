@@ -5,7 +5,6 @@
 //! Time    real; the caller gives the duration.
 
 use std::fs;
-use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis_protocol::resp2::types::OwnedFrame;
 
-use super::client::{Orders, now_ns};
+use super::client::{Orders, is_closed, now_ns};
 use super::history::{Answer, Ask, Call, Grants, read};
 use crate::support::binary::Directory;
 use crate::support::rng::Rng;
@@ -93,10 +92,9 @@ pub(crate) fn run(
 /// may still hand groups over to each other, which closes connections: then this begins again.
 fn prepare(server: SocketAddr) -> Result<bool, String> {
     let started = Instant::now();
-    let is_cut = |error: &io::Error| matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof);
     loop {
         match prepare_once(server) {
-            Err(error) if is_cut(&error) && started.elapsed() < REPLY_TIMEOUT => {}
+            Err(error) if is_closed(&error) && started.elapsed() < REPLY_TIMEOUT => {}
             prepared => return prepared.map_err(|error| format!("a server that answers: {error}")),
         }
     }
