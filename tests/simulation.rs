@@ -11,6 +11,7 @@ mod crash_clients;
 mod crash_disk;
 mod crash_server;
 pub(crate) mod effects;
+mod late_timer;
 mod linearizable;
 mod lock_balance;
 mod lock_model;
@@ -142,6 +143,20 @@ mod replay {
         assert_caught(&[Fault::LosesDeadlines, Fault::LosesRecords, Fault::SwapsRecords], |seed, fault| {
             effects::run(seed, fault)
         });
+    }
+}
+
+mod timing {
+    use super::*;
+
+    #[test]
+    fn what_a_request_sees_depends_on_its_instant_and_not_on_the_timer_of_expiry() {
+        assert_lawful(|seed| late_timer::run(seed, Fault::None));
+    }
+
+    #[test]
+    fn every_server_whose_requests_see_another_instant_is_caught() {
+        assert_caught(&[Fault::AnswersOneLate, Fault::ExpiresOneEarly], late_timer::run);
     }
 }
 

@@ -254,8 +254,7 @@ fn add_one(keyspace: &Keyspace) {
         look.finish(&Registries::default());
 
         let mut exec = view(keyspace, &[&key]);
-        let is_broken = watching.watch.is_broken();
-        exec.unwatch(&watching);
+        let is_broken = exec.end_watch(&watching);
         if !is_broken {
             exec.entry(&key).put(&vec![b'x'; count + 1], redlatch_core::keyspace::Lease::Never);
         }

@@ -19,6 +19,8 @@ mod runner;
 mod scripts;
 mod words;
 
+pub(crate) use grammar::request;
+pub(crate) use relaxed::LEFT_OUT;
 use runner::{Newer, Runner};
 
 fn run(name: &'static str, newer: Newer, has_slots: bool) {

@@ -240,19 +240,23 @@ impl Engine {
 
     /// Checks a session whose command waits: if the wait is over, appends the answer and returns [`Flow::Next`].
     pub fn resume(&self, session: &mut Session, out: &mut Vec<u8>) -> Flow {
-        let now = self.shared.clock.now().lock;
+        let now = self.shared.clock.now();
         let Some(parked) = &session.parked else { return Flow::Next };
-        if !session.client.collect_answer(out) {
-            let is_over = parked.until.is_some_and(|until| until <= now);
-            // If the claim was taken by another thread, that thread is about to answer.
-            if !parked.is_unblocked() && (!is_over || !parked.claim.take()) {
-                return Flow::Wait;
-            }
-            let how = if parked.is_unblocked() { WaitEnd::Unblocked } else { WaitEnd::TimedOut };
-            self.end_wait(session, how, Some(out));
+        let is_over = parked.until.is_some_and(|until| until <= now.lock);
+        // The timer of a lease that has ended may be later than that of the wait.
+        if is_over && parked.kind == WaitFor::Locks && !self.is_paused() {
+            self.shared.keyspace.look_up(parked, now, self.shared.events(), &self.shared.registries);
+        }
+        if session.client.collect_answer(out) {
+            self.end_wait(session, WaitEnd::Answered, None);
             return Flow::Next;
         }
-        self.end_wait(session, WaitEnd::Answered, None);
+        // If the claim was taken by another thread, that thread is about to answer.
+        if !parked.is_unblocked() && (!is_over || !parked.claim.take()) {
+            return Flow::Wait;
+        }
+        let how = if parked.is_unblocked() { WaitEnd::Unblocked } else { WaitEnd::TimedOut };
+        self.end_wait(session, how, Some(out));
         Flow::Next
     }
 

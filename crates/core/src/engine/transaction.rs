@@ -127,10 +127,7 @@ impl Engine {
             view.announce_long_call();
         }
         view.on_behalf_of(session.client.id);
-        let is_broken = watching.as_ref().is_some_and(|watching| watching.watch.is_broken());
-        if let Some(watching) = &watching {
-            view.unwatch(watching);
-        }
+        let is_broken = watching.as_ref().is_some_and(|watching| view.end_watch(watching));
         let elsewhere =
             if session.is_half_way { self.check_locked(session, &steps, &mut view).err() } else { None };
         let flow = if is_broken {

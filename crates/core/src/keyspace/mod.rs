@@ -376,6 +376,18 @@ impl Keyspace {
         (0..self.cells.len()).fold(Counts::default(), each)
     }
 
+    /// Looks up the keys of a waiting command at `now`. A key that has expired is removed, which serves those that wait for
+    /// it. Does nothing while a long call holds the shards.
+    pub fn look_up(&self, wait: &Wait, now: Now, events: Events, registries: &Registries) {
+        let keys: SmallVec<[&[u8]; 4]> = wait.keys.iter().map(|key| &key[..]).collect();
+        if !wait.has_left()
+            && let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events)
+        {
+            keys.iter().for_each(|key| drop(view.entry(key)));
+            view.finish(registries);
+        }
+    }
+
     /// Removes a command from the queues of its keys, and serves those that it kept waiting. The claim of its wait has been
     /// taken. Returns what it answers if it has timed out, unless that is the answer of its [`Wait`]. While a long call holds
     /// the shards, the removal is postponed to the next tick. A command that was served is in no queue any more.

@@ -19,12 +19,19 @@ impl View<'_> {
         self.locked.held(index).observers.watch(database, key, watch);
     }
 
-    /// A transaction no longer watches its keys, all of which must be in shards that are locked.
-    pub fn unwatch(&mut self, watching: &Watching) {
+    /// Ends the watch of a transaction, whose keys must all be in locked shards. Returns whether one of them has changed; a
+    /// key that has expired by the instant of this call counts as changed, whether or not its timer has fired.
+    pub fn end_watch(&mut self, watching: &Watching) -> bool {
+        let selected = self.database;
         for (database, key) in &watching.keys {
+            self.database = *database;
+            // The lookup removes the key if it has expired, which breaks the watch.
+            let _ = self.entry(key);
             let index = self.keyspace.shard_of(self.keyspace.hash(key));
             self.locked.held(index).observers.unwatch(*database, key, &watching.watch);
         }
+        self.database = selected;
+        watching.watch.is_broken()
     }
 
     /// A client has read a key and keeps a copy of its value. Above `keys_max` tracked keys, some are no longer tracked; zero
