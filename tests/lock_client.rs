@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use redlatch::lock::{Error, Locks, Lost};
+use redlatch::lock::{Error, Guard, Hold, Locks, Lost};
 use redlatch::{Server, WallTime};
 use tokio::time::Instant;
 
@@ -315,6 +315,43 @@ mod guards {
         assert_eq!(guard.lost().await, Lost::Unrenewed);
         assert!(sent.elapsed() <= LEASE, "{:?}", sent.elapsed());
         assert!(guard.release().await.is_err());
+    }
+
+    /// Takes a lock as `job-7`, whose loss is not told: its connection ends before it is broken. Another process takes the
+    /// lock by the same name for an hour.
+    async fn succeeded(server: &Server, locks: &Locks) -> (Guard, Hold) {
+        let guard = locks.lock("a").acquire().owner("job-7").lease(LEASE).await.unwrap();
+        let mut operator = StreamClient::new(server.stream());
+        assert_ne!(operator.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await, ":0");
+        assert!(locks.break_lock("a", guard.token().unwrap(), None).await.unwrap());
+        let other = locks.lock("a").acquire().owner("job-7").lease(HOUR).hold().await.unwrap();
+        assert!(other.token > guard.token());
+        (guard, other)
+    }
+
+    /// The token, the lease and the session of the only holder.
+    async fn holder(locks: &Locks) -> (Option<u64>, Option<u64>, bool) {
+        let held = locks.who("a").await.unwrap().unwrap();
+        (held.holders[0].token, held.holders[0].lease_ms, held.holders[0].session)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_does_not_renew_the_lock_of_a_later_holder_with_its_name() {
+        let (server, locks) = manual().await;
+        let (guard, other) = succeeded(&server, &locks).await;
+        let lost = tokio::time::timeout(LEASE * 2, guard.lost()).await;
+        assert_eq!(lost.ok(), Some(Lost::NotHeld));
+        assert_eq!(holder(&locks).await, (other.token, Some(3_600_000), false));
+        assert!(!guard.release().await.unwrap());
+        assert_eq!(holder(&locks).await, (other.token, Some(3_600_000), false));
+    }
+
+    #[tokio::test]
+    async fn a_guard_does_not_leave_the_lock_of_a_later_holder_with_its_name() {
+        let (server, locks) = manual().await;
+        let (guard, other) = succeeded(&server, &locks).await;
+        assert!(!guard.leave(LEASE).await.unwrap());
+        assert_eq!(holder(&locks).await, (other.token, Some(3_600_000), false));
     }
 
     #[tokio::test(start_paused = true)]

@@ -79,6 +79,22 @@ fn a_name_that_is_given_holds_its_locks_in_the_next_process() {
 }
 
 #[test]
+fn a_lock_that_another_process_has_taken_by_the_same_name_since_is_left_alone() {
+    for tool in ["renew", "release"] {
+        let server = server();
+        let mut host = Host::begun(redlatch().args(["mcp", "--as", "ci-7", "--url", &server.url()]), "x");
+        host.done("take", json!({ "key": "db", "lease": "1h" }));
+        // Nothing tells this process of the loss.
+        server.ask("CLIENT KILL TYPE normal SKIPME yes");
+        assert_eq!(server.ask("LOCK.BREAK db TOKEN 1"), ":1\r\n");
+        server.ask("LOCK.ACQUIRE db ci-7 LEASE 3600000");
+        let answer = host.call(tool, json!({ "key": "db" }));
+        assert!(answer.is_error && answer.text.contains("ci-7 does not hold db with the token 1"), "{answer:?}");
+        assert_eq!(server.ask("LOCK.EXTEND db ci-7 SAME TOKEN 2"), "*4\r\n$5\r\ntoken\r\n:2\r\n$5\r\nlease\r\n:3600000\r\n");
+    }
+}
+
+#[test]
 fn agents_of_one_connection_are_told_apart_by_the_names_that_they_say() {
     let server = server();
     let mut host = Host::of(&server, "host");

@@ -165,7 +165,7 @@ impl Terms {
             // An earlier request of this owner may have been granted, and its reply lost. A key that is no lock refuses.
             let is_ours = std::mem::take(&mut is_first)
                 && !is_set
-                && matches!(self.extend(connection, Dialect::Plain, self.lease).await, Ok(true));
+                && matches!(self.extend(connection, Dialect::Plain, (None, self.lease)).await, Ok(true));
             if is_set || is_ours {
                 return Ok(Grant { dialect: Dialect::Plain, token: None, deadline: sent + self.lease });
             }
@@ -180,7 +180,8 @@ impl Terms {
         }
     }
 
-    /// Starts the lease anew, with another length. False if the owner does not hold every key.
+    /// Renews the lease of every key, with another length. With a token, a later hold of the same owner is left alone. False
+    /// if the owner does not hold every key with this token.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
@@ -188,13 +189,14 @@ impl Terms {
         &self,
         connection: &mut Connection,
         dialect: Dialect,
-        lease: Duration,
+        (token, lease): (Option<u64>, Duration),
     ) -> Result<bool, Error> {
-        let lease = millis(lease);
+        let (token, lease) = (token.map(text), millis(lease));
         for key in &self.keys {
             let is_held = match dialect {
                 Dialect::Native => {
-                    let words = [&b"LOCK.EXTEND"[..], key, &self.owner, b"LEASE", &lease];
+                    let mut words = vec![&b"LOCK.EXTEND"[..], key, &self.owner, b"LEASE", &lease];
+                    words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
                     connection.call(&words).await? != Reply::Null
                 }
                 Dialect::Plain => {
@@ -211,7 +213,7 @@ impl Terms {
         Ok(true)
     }
 
-    /// Leaves every key held for another `rest`. False if the owner does not hold every key.
+    /// Leaves every key held for another `rest`. False if the owner does not hold every key with this token.
     ///
     /// By LOCK commands, the keys belong to the session of this connection then, and last for `rest` after its end: a lock
     /// that ends so has not expired in the hands of its holder, and the server does not count it so.
@@ -224,42 +226,45 @@ impl Terms {
         dialect: Dialect,
         (token, rest): (Option<u64>, Duration),
     ) -> Result<bool, Error> {
-        if !self.extend(connection, dialect, rest).await? {
+        if !self.extend(connection, dialect, (token, rest)).await? {
             return Ok(false);
         }
         if dialect == Dialect::Plain {
             return Ok(true);
         }
         for key in &self.keys {
-            let mut words = vec![b"LOCK.ACQUIRE".to_vec(), key.clone(), self.owner.clone()];
-            words.extend([b"SESSION".to_vec(), b"DELAY".to_vec(), millis(rest)]);
-            words.extend(self.kind_and_meta());
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            match connection.call(&words).await {
-                // The lease that it has been given keeps it as long.
+            match self.hand_to_session(connection, key, (token, rest)).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                // The new lease keeps the lock just as long.
                 Err(Error::Refused(_)) => return Ok(true),
                 Err(error) => return Err(error),
-                Ok(reply) => {
-                    let granted = token_of(&reply);
-                    if granted != token {
-                        self.give_back(connection, key, granted).await?;
-                        return Ok(false);
-                    }
-                }
             }
         }
         Ok(true)
     }
 
-    /// Releases a key that was granted anew, because it had been lost.
-    async fn give_back(
+    /// Makes a key one of the session of this connection. False if it is not held with this token. LOCK.ACQUIRE names no
+    /// token: WATCH keeps it from a later grant to the same owner. If the key has changed, its lease stays.
+    async fn hand_to_session(
         &self,
         connection: &mut Connection,
         key: &[u8],
-        token: Option<u64>,
-    ) -> Result<(), Error> {
-        let Some(token) = token.map(text) else { return Ok(()) };
-        connection.call(&[b"LOCK.RELEASE", key, &self.owner, b"TOKEN", &token]).await.map(drop)
+        (token, rest): (Option<u64>, Duration),
+    ) -> Result<bool, Error> {
+        connection.call(&[b"WATCH", key]).await?;
+        let held = connection.call(&[b"LOCK.TOKEN", key, &self.owner]).await?.integer();
+        if held.and_then(|held| u64::try_from(held).ok()) != token {
+            return Ok(false);
+        }
+        let mut words = vec![b"LOCK.ACQUIRE".to_vec(), key.to_vec(), self.owner.clone()];
+        words.extend([b"SESSION".to_vec(), b"DELAY".to_vec(), millis(rest)]);
+        words.extend(self.kind_and_meta());
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        connection.call(&[b"MULTI"]).await?;
+        connection.call(&words).await?;
+        connection.call(&[b"EXEC"]).await?;
+        Ok(true)
     }
 
     /// Releases every key. With a token, a later hold of the same owner is left alone. False if the owner did not hold all
@@ -299,11 +304,6 @@ pub(crate) async fn held_plainly(connection: &mut Connection, key: &[u8]) -> Opt
     };
     let left = connection.call(&[b"PTTL", key]).await.ok()?.integer();
     Some(Held::plain(key, value, left.and_then(|left| u64::try_from(left).ok())))
-}
-
-/// The token of a grant; `None` if the reply is a refusal.
-fn token_of(reply: &Reply) -> Option<u64> {
-    reply.field("token").and_then(Reply::integer).and_then(|token| u64::try_from(token).ok())
 }
 
 fn text(number: impl ToString) -> Vec<u8> {

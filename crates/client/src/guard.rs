@@ -32,6 +32,8 @@ pub enum Lost {
     Flushed,
     /// The server no longer knows it, for a reason that it does not tell.
     NotHeld,
+    /// The guard was copied into this process by a fork: the lock is that of the process that took it.
+    OtherProcess,
     /// Its session has ended.
     Session,
     /// No renewal has succeeded in time. The server may still count it as held.
@@ -103,6 +105,7 @@ impl fmt::Display for Lost {
             Self::Expired => "its lease has ended",
             Self::Flushed => "all keys were removed",
             Self::NotHeld => "the server no longer knows it",
+            Self::OtherProcess => "it belongs to the process that took it",
             Self::Session => "its session has ended",
             Self::Unrenewed => "no renewal has succeeded in time",
         })
@@ -112,8 +115,19 @@ impl fmt::Display for Lost {
 /// A lock that is held. A task in the background renews it at each third of its lease; dropping the guard releases it
 /// as far as possible: the task sends the release if the runtime still runs and the server can be reached. Else the lock
 /// ends with its lease.
+///
+/// A guard belongs to the process that took the lock. In a child made by a fork it sends nothing, and says
+/// [`Lost::OtherProcess`]. It has no copy:
+///
+/// ```compile_fail,E0599
+/// # async fn copies(guard: redlatch::lock::Guard) {
+/// let _copy: redlatch::lock::Guard = guard.clone();
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Guard {
+    /// The id of the process that took the lock.
+    process: u32,
     owner: Vec<u8>,
     token: Option<u64>,
     dialect: Dialect,
@@ -136,12 +150,22 @@ struct Order {
 }
 
 impl Guard {
-    /// Begins to renew a lock that was granted.
+    /// Begins to renew a lock that was granted to this process.
     pub(super) fn new(connector: Connector, connection: Connection, terms: Terms, grant: Grant) -> Self {
+        Self::of_process(std::process::id(), connector, connection, (terms, grant))
+    }
+
+    fn of_process(
+        process: u32,
+        connector: Connector,
+        connection: Connection,
+        (terms, grant): (Terms, Grant),
+    ) -> Self {
         let (state, states) = watch::channel(State { deadline: grant.deadline, lost: None });
         let (order, orders) = oneshot::channel();
         let owner = terms.owner.clone();
         let keeper = Keeper {
+            process,
             connector,
             connection: Some(connection),
             dialect: grant.dialect,
@@ -152,7 +176,7 @@ impl Guard {
             state,
         };
         tokio::spawn(keeper.run(orders));
-        Self { owner, token: grant.token, dialect: grant.dialect, state: states, order: Some(order) }
+        Self { process, owner, token: grant.token, dialect: grant.dialect, state: states, order: Some(order) }
     }
 
     /// The fencing token. `None` from a server without LOCK commands.
@@ -173,10 +197,10 @@ impl Guard {
     /// For how long the lock is certainly held, if it is not broken by force. Zero once it is lost.
     pub fn remaining(&self) -> Duration {
         let state = self.state.borrow();
-        match state.lost {
-            Some(_) => Duration::ZERO,
-            None => state.deadline.saturating_duration_since(Instant::now()),
+        if is_other(self.process) || state.lost.is_some() {
+            return Duration::ZERO;
         }
+        state.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Resolves when the lock is lost.
@@ -187,6 +211,9 @@ impl Guard {
     /// Resolves when the lock is lost, or when no more than `margin` is left and no renewal has succeeded. What the lock
     /// protects can be ended in this time, before the server grants it to anybody else.
     pub async fn lost_within(&self, margin: Duration) -> Lost {
+        if is_other(self.process) {
+            return Lost::OtherProcess;
+        }
         let mut states = self.state.clone();
         loop {
             let State { deadline, lost } = states.borrow_and_update().clone();
@@ -201,7 +228,7 @@ impl Guard {
         }
     }
 
-    /// Releases the lock. Returns whether it was still held.
+    /// Releases the lock. Returns whether it was still held, by this process.
     ///
     /// # Errors
     /// The server cannot be asked: the lock ends with its lease.
@@ -219,6 +246,9 @@ impl Guard {
     }
 
     async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
+        if is_other(self.process) {
+            return Ok(false);
+        }
         let (done, answer) = oneshot::channel();
         let sent = self.order.take().is_some_and(|order| order.send(Order { leave, done }).is_ok());
         match (sent, answer.await) {
@@ -230,6 +260,8 @@ impl Guard {
 
 /// The task that renews a lock.
 struct Keeper {
+    /// The id of the process that took the lock.
+    process: u32,
     connector: Connector,
     /// `None` after it failed, until the next renewal.
     connection: Option<Connection>,
@@ -300,30 +332,86 @@ impl Keeper {
     }
 
     async fn extend(&mut self, lease: Duration) -> Result<bool, Error> {
-        let connection = connected(&mut self.connection, &self.connector, &self.terms).await?;
-        self.terms.extend(connection, self.dialect, lease).await
+        let (dialect, token) = (self.dialect, self.token);
+        let (connection, terms) = self.connected().await?;
+        terms.extend(connection, dialect, (token, lease)).await
     }
 
     async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
-        let connection = connected(&mut self.connection, &self.connector, &self.terms).await?;
+        let (dialect, token) = (self.dialect, self.token);
+        let (connection, terms) = self.connected().await?;
         match leave {
-            Some(rest) => self.terms.leave(connection, self.dialect, (self.token, rest)).await,
-            None => self.terms.release(connection, self.dialect, self.token).await,
+            Some(rest) => terms.leave(connection, dialect, (token, rest)).await,
+            None => terms.release(connection, dialect, token).await,
         }
+    }
+
+    /// A connection for a request about the lock, with the terms of that. None in a process that has not taken the lock: the
+    /// connection is that of another process, too.
+    async fn connected(&mut self) -> Result<(&mut Connection, &Terms), Error> {
+        if is_other(self.process) {
+            return Err(Error::Usage("the lock belongs to the process that took it"));
+        }
+        let open = match self.connection.take() {
+            Some(open) => open,
+            None => self.connector.connect_for(&self.terms.keys[0]).await?,
+        };
+        Ok((self.connection.insert(open), &self.terms))
     }
 }
 
-async fn connected<'c>(
-    connection: &'c mut Option<Connection>,
-    connector: &Connector,
-    terms: &Terms,
-) -> Result<&'c mut Connection, Error> {
-    let open = match connection.take() {
-        Some(open) => open,
-        None => connector.connect_for(&terms.keys[0]).await?,
-    };
-    Ok(connection.insert(open))
+/// Whether this process is not the one with this id, but a child of it that was made by a fork.
+fn is_other(process: u32) -> bool {
+    process != std::process::id()
 }
 
 /// The longest pause after a renewal that failed.
 const RETRY_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+mod tests {
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::target::Target;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    /// A guard as a child finds it after a fork, and the end of its connection at the server.
+    fn copied() -> (Guard, DuplexStream) {
+        let (client, server) = duplex(1024);
+        let connector =
+            Connector::over(|| async { Err::<DuplexStream, _>(std::io::Error::other("no server")) }, Target::default());
+        let grant = Grant { dialect: Dialect::Native, token: Some(7), deadline: Instant::now() + LEASE };
+        let terms = (Terms::new(vec![b"k".to_vec()]), grant);
+        let parent = std::process::id() + 1;
+        (Guard::of_process(parent, connector, Connection::over(Box::new(client), LEASE), terms), server)
+    }
+
+    async fn everything_sent(mut server: DuplexStream) -> Vec<u8> {
+        let mut sent = Vec::new();
+        server.read_to_end(&mut sent).await.unwrap();
+        sent
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_of_another_process_sends_nothing() {
+        for way in 0..4 {
+            let (guard, server) = copied();
+            assert_eq!(guard.lost().await, Lost::OtherProcess);
+            assert_eq!(guard.remaining(), Duration::ZERO);
+            match way {
+                0 => drop(guard),
+                1 => assert!(!guard.release().await.unwrap()),
+                2 => assert!(!guard.leave(LEASE).await.unwrap()),
+                _ => {
+                    // Time for its renewals.
+                    tokio::time::advance(LEASE * 2).await;
+                    drop(guard);
+                }
+            }
+            assert_eq!(everything_sent(server).await, b"", "{way}");
+        }
+    }
+}

@@ -187,7 +187,7 @@ async fn renew_plainly(
     let lease = lease.ok_or(Error::Unsupported("a renewal without a length"))?;
     let sent = Instant::now();
     let terms = Terms { owner: owner.to_vec(), ..Terms::new(vec![key.to_vec()]) };
-    let is_held = terms.extend(connection, Dialect::Plain, lease).await?;
+    let is_held = terms.extend(connection, Dialect::Plain, (None, lease)).await?;
     let hold = Hold { token: None, lease: Some(lease), is_native: false, deadline: Some(sent + lease) };
     Ok(is_held.then_some(hold))
 }

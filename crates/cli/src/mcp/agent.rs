@@ -187,27 +187,35 @@ impl Agent {
     }
 
     async fn renew(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
-        let step = Step::Renew { token: arguments.number("token"), lease: lease(arguments)? };
-        self.ask(&self.request(step, arguments, context)?).await
+        let lease = lease(arguments)?;
+        self.ask(|token| Step::Renew { token, lease }, arguments, context).await
     }
 
     async fn release(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {
-        let step = Step::Release { token: arguments.number("token") };
-        self.ask(&self.request(step, arguments, context)?).await
+        self.ask(|token| Step::Release { token }, arguments, context).await
     }
 
-    /// Renews or releases a lock.
-    async fn ask(&self, request: &Request) -> Result<Outcome, Failure> {
-        let id = (request.key.clone(), request.owner.clone());
+    /// Renews or releases a lock: the hold with the token that the agent names, or else the hold that this process knows.
+    /// Another process may have taken the lock by the same name since.
+    async fn ask(
+        &self,
+        step: impl FnOnce(Option<u64>) -> Step,
+        arguments: &Arguments,
+        context: &Context,
+    ) -> Result<Outcome, Failure> {
+        let id = (key(arguments), self.owner(arguments, context)?);
+        let known = self.holds.token(&id).flatten();
+        let token = arguments.number("token").or(known);
+        let request = self.request(step(token), arguments, context)?;
         self.is_known(&id);
         let answer = request.answered(&self.server, &NoTaker).await?;
-        match (&answer, &request.step) {
-            (Answer::Taken(hold), _) => self.holds.renewed(&id, hold),
-            // Another hold of this owner may go on.
-            (Answer::Lost(_), Step::Release { token: Some(_) } | Step::Renew { token: Some(_), .. }) => {}
+        match &answer {
+            Answer::Taken(hold) => self.holds.renewed(&id, hold),
+            // The hold that this process knows may go on.
+            _ if token != known => {}
             _ => self.holds.ended(&id),
         }
-        Ok(outcome(request, &answer))
+        Ok(outcome(&request, &answer))
     }
 
     async fn list(&self, arguments: &Arguments, context: &Context) -> Result<Outcome, Failure> {

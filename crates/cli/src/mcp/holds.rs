@@ -87,9 +87,9 @@ impl Holds {
         was_held
     }
 
-    /// The lease of a lock has begun anew.
+    /// The lease of a lock has begun anew. A hold with another token was taken by another process.
     pub(super) fn renewed(&self, id: &Id, hold: &Hold) {
-        if let Some(known) = self.held.lock().get(id) {
+        if let Some(known) = self.held.lock().get(id).filter(|known| known.token == hold.token) {
             known.deadline.send_replace(deadline(hold));
         }
     }

@@ -10,13 +10,14 @@ Time    `time.monotonic()`, seconds. A lease counts from the moment its request 
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha1
 from time import monotonic
-from typing import Any, Optional, TypeVar, Union
+from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
@@ -109,11 +110,15 @@ class Holder:
 
 
 class Hold:
-    """A lock that was granted: what is known of it, without the requests that keep it."""
+    """A lock that was granted: what is known of it, without the requests that keep it.
+
+    It belongs to the process that took it. A child that was made by a fork has a copy, which sends nothing.
+    """
 
     def __init__(self, terms: Terms, grant: Grant, server: Server, renews: bool) -> None:
         self._terms = terms
         self._server = server
+        self._pid = os.getpid()
         self._lease = terms.lease
         self._is_plain = grant.is_plain
         self._session = grant.session
@@ -147,13 +152,26 @@ class Hold:
         return 0.0 if is_over else max(0.0, self.deadline - monotonic())
 
     def raise_if_lost(self) -> None:
-        """Raises `LockLost` once the lock is lost. Put it before each step that needs the lock."""
+        """Raises `LockLost` once the lock is lost, and in a process that has not taken it. Put it before each step that needs the lock."""
         reason = self._why_lost()
         if reason:
             raise LockLost(self.key, self.token, reason, self._text)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a hold cannot be pickled or copied: it belongs to the process that took the lock")
+
+    @property
+    def _is_of_other_process(self) -> bool:
+        """Whether this is a copy that a fork has made."""
+        return self._pid != os.getpid()
+
     def _why_lost(self) -> Optional[str]:
-        if not self._reason and not self._is_released and monotonic() >= self.deadline:
+        if self._reason or self._is_released:
+            return self._reason
+        if self._is_of_other_process:
+            # Nobody is woken: what wakes them may have been locked at the moment of the fork.
+            return "forked"
+        if monotonic() >= self.deadline:
             self._lose("unrenewed")
         return self._reason
 
@@ -434,8 +452,7 @@ def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
             elif terms.is_reentrant and hold._may_be_released and (yield from _permits(terms)) < hold._server.times_held(terms) + 1:
                 answer = 1
             else:
-                token: tuple[Word, ...] = () if terms.has_new_owners else ("TOKEN", hold.token or 0)
-                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, *token), key, ANSWER_MAX)
+                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, "TOKEN", hold.token or 0), key, ANSWER_MAX)
             # A request whose answer was lost may have released it.
             return bool(answer == 1 or patience.failures and not hold._reason)
         except CONNECTION_OR_REPLY as error:

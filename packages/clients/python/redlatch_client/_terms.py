@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Generic, Optional, TypeVar, Union
 
 Word = Union[str, bytes, int]
@@ -65,6 +66,7 @@ class Terms:
     kind: tuple[Word, ...] = ()
     meta: tuple[str, ...] = ()
     delay_ms: Optional[int] = None
+    pid: int = field(default_factory=os.getpid)
 
     @property
     def has_new_owners(self) -> bool:
@@ -73,9 +75,12 @@ class Terms:
 
     def anew(self) -> Terms:
         """The terms of one acquisition."""
-        if not self.has_new_owners:
-            return self
-        return Terms(self.keys, random_owner(), False, self.lease_ms, self.wait, self.kind, self.meta, self.delay_ms)
+        if self.has_new_owners:
+            return replace(self, owner=random_owner())
+        if self.is_reentrant and not self.has_own_owner and self.pid != os.getpid():
+            # A reentrant lock that a fork has copied is one of another owner than that of the parent.
+            return replace(self, owner=b"%s-%d" % (self.owner, os.getpid()))
+        return self
 
     @property
     def is_reentrant(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from time import monotonic
@@ -31,7 +32,7 @@ class Locks(Builder["Lock"]):
     """The locks of a server, over a client that you have: `redis.asyncio.Redis`, `RedisCluster`, or a Sentinel's `master_for`.
 
     Requests take connections from the pool of that client, each for its time only, and a wait for all of it. One connection more
-    listens for losses.
+    listens for losses. May be made before a fork, and used after it, but not both before and after.
     """
 
     def __init__(self, client: Union[redis.Redis, redis.RedisCluster]) -> None:
@@ -42,6 +43,8 @@ class Locks(Builder["Lock"]):
         self._wakes_at = math.inf
         self._listens = False
         self._has_ended = False
+        #: The process that has taken the first lock.
+        self._pid: Optional[int] = None
 
     def _lock(self, terms: Terms, renew: bool) -> Lock:
         return Lock(self, terms, renew)
@@ -53,6 +56,8 @@ class Locks(Builder["Lock"]):
     async def aclose(self) -> None:
         """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
         self._has_ended = True
+        if self._is_of_other_process:
+            return
         for hold in self._server.holds.copy():
             hold._next = math.inf
         while self._tasks:
@@ -64,6 +69,9 @@ class Locks(Builder["Lock"]):
     async def _acquire(self, terms: Terms, renew: bool) -> Held:
         if self._has_ended:
             raise RuntimeError("these locks are closed")
+        self._pid = self._pid or os.getpid()
+        if self._is_of_other_process:
+            raise RuntimeError("these locks are those of another process, as its event loop is: make a client and `Locks` after the fork")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
         try:
             grant = await self._run(_core.acquire(terms, self._server), session)
@@ -82,6 +90,11 @@ class Locks(Builder["Lock"]):
             self._listens = True
             self._spawn(self._listen())
         return held
+
+    @property
+    def _is_of_other_process(self) -> bool:
+        """Whether this is a copy that a fork has made, with an event loop that does not run here."""
+        return self._pid not in (None, os.getpid())
 
     async def _run(self, steps: Steps[T], session: Optional[Session] = None) -> T:
         return await run(steps, self._connections, session)
@@ -182,7 +195,10 @@ class Lock:
         return held
 
     async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], at: Optional[TracebackType]) -> None:
-        """Releases. Raises `LockLost` if the lock was lost in the block, unless that ends with an exception of its own."""
+        """Releases. Raises `LockLost` if the lock was lost in the block, unless that ends with an exception of its own. A child that
+        was made by a fork in the block does nothing: its parent has the lock."""
+        if self._locks._is_of_other_process:
+            return
         task = asyncio.current_task()
         mine = self._entered[task]
         held = mine.pop()
@@ -217,8 +233,9 @@ class Held(Hold):
         self.lost = Lost(self)
 
     async def release(self) -> bool:
-        """Gives the lock back. False if it was not held any more. Raises `Unreachable` or `Refused`: then it ends with its lease."""
-        if self._is_released:
+        """Gives the lock back. False if it was not held any more, or not by this process. Raises `Unreachable` or `Refused`: then it
+        ends with its lease."""
+        if self._is_released or self._is_of_other_process:
             return False
         self._why_lost()
         self._is_released = True
@@ -248,12 +265,14 @@ class Held(Hold):
 
     async def extend(self, lease: Optional[float] = None) -> None:
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
+        self.raise_if_lost()
         async with self._extending:
             await self._locks._run(_core.extend_now(self, lease))
         self._locks._wake_for(self)
 
     async def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
+        self.raise_if_lost()
         async with self._extending:
             await self._locks._run(_core.leave(self, rest))
         self._server.holds.discard(self)
@@ -263,6 +282,8 @@ class Held(Hold):
 
         connection: as of `redlatch_client.Held.fenced`, or a connection or cursor of psycopg for asyncio.
         """
+        if self._is_of_other_process:
+            self.raise_if_lost()
         with fence(self.token) as token:
             answer = token.check(connection, name or self.key)
             if isawaitable(answer):
@@ -299,7 +320,7 @@ class Lost:
 
     async def wait(self) -> bool:
         """Waits for the loss."""
-        return await self._event.wait()
+        return self.is_set() or await self._event.wait()
 
     @property
     def reason(self) -> Optional[str]:

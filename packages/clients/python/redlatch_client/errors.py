@@ -38,7 +38,8 @@ class LockLost(LockError):
         self.key = key
         self.token = token
         #: `broken`, `deleted`, `expired`, `flushed`, `session`: as the server tells it. `not-held`: the server does not know the lock.
-        #: `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held.
+        #: `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held. `forked`: this process is a
+        #: child of the one that took the lock, which may still hold it.
         self.reason = reason
         #: The REASON of LOCK.BREAK, if there is one.
         self.text = text
@@ -85,6 +86,7 @@ REASONS = {
     "deleted": "its key was deleted or overwritten",
     "expired": "its lease has ended",
     "flushed": "all keys were removed",
+    "forked": "it belongs to the process that took it, which has made this one by a fork",
     "released": "it was released",
     "not-held": "the server no longer knows it",
     "session": "its session has ended",

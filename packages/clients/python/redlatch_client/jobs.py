@@ -36,7 +36,8 @@ def once(locks: Locks, key: Key, *, at_least: float = 0.0, **options: Any) -> Ca
             begun = monotonic()
             try:
                 result = job(*arguments, **named)
-                held.raise_if_lost()
+                if not held._is_of_other_process:
+                    held.raise_if_lost()
                 return result
             finally:
                 rest = begun + at_least - monotonic()

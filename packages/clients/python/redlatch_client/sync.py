@@ -39,8 +39,9 @@ class Locks(Builder["Lock"]):
     def __init__(self, client: Union[redis.Redis, redis.RedisCluster]) -> None:
         self._connections = Connections(client)
         self._server = Server()
-        self._background = Background(self._server, self._connections)
-        weakref.finalize(self, self._background.end)
+        #: That of this process, by its id. After a fork there is one of the parent, whose threads are not here.
+        self._backgrounds: dict[int, Background] = {}
+        weakref.finalize(self, end_of_this_process, self._backgrounds)
 
     def _lock(self, terms: Terms, renew: bool) -> Lock:
         return Lock(self, terms, renew)
@@ -51,14 +52,22 @@ class Locks(Builder["Lock"]):
 
     def close(self) -> None:
         """Ends the threads. Locks that are held are not renewed any more, and sessions end. The client stays open."""
-        self._background.end()
+        self._background().end()
+
+    def _background(self) -> Background:
+        """That of this process. Several threads may be the first to ask for it: one of them makes it."""
+        pid = os.getpid()
+        found = self._backgrounds.get(pid)
+        if found:
+            return found
+        for hold in self._server.holds.copy():
+            if hold._pid != pid:
+                self._server.holds.discard(hold)
+        return self._backgrounds.setdefault(pid, Background(self._server, self._connections))
 
     def _acquire(self, terms: Terms, renew: bool) -> Held:
-        if self._background.pid != os.getpid():
-            # After a fork the threads are those of the parent, and so are its locks.
-            self._server.holds.clear()
-            self._background = Background(self._server, self._connections)
-        if self._background.has_ended:
+        background = self._background()
+        if background.has_ended:
             raise RuntimeError("these locks are closed")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
         try:
@@ -70,11 +79,17 @@ class Locks(Builder["Lock"]):
                 self._run(_core.give_up(terms, self._server))
             raise
         held = Held(self, terms, grant, renew)
-        self._background.keep(held, session)
+        background.keep(held, session)
         return held
 
     def _run(self, steps: Steps[T], session: Optional[Session] = None) -> T:
         return run(steps, self._connections, session)
+
+
+def end_of_this_process(backgrounds: dict[int, Background]) -> None:
+    found = backgrounds.get(os.getpid())
+    if found:
+        found.end()
 
 
 class Lock:
@@ -105,11 +120,14 @@ class Lock:
         return held
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], at: Optional[TracebackType]) -> None:
-        """Releases. Raises `LockLost` if the lock was lost in the block, unless that ends with an exception of its own."""
+        """Releases. Raises `LockLost` if the lock was lost in the block, unless that ends with an exception of its own. A child that
+        was made by a fork in the block does nothing: its parent has the lock."""
         mine = self._entered[threading.get_ident()]
         held = mine.pop()
         if not mine:
             del self._entered[threading.get_ident()]
+        if held._is_of_other_process:
+            return
         was_lost, is_gone = held.lost.is_set(), False
         try:
             is_gone = not held._is_released and not held.release()
@@ -133,8 +151,9 @@ class Held(Hold):
         self.lost = Lost(self)
 
     def release(self) -> bool:
-        """Gives the lock back. False if it was not held any more. Raises `Unreachable` or `Refused`: then it ends with its lease."""
-        if self._is_released:
+        """Gives the lock back. False if it was not held any more, or not by this process. Raises `Unreachable` or `Refused`: then it
+        ends with its lease."""
+        if self._is_released or self._is_of_other_process:
             return False
         self._why_lost()
         self._is_released = True
@@ -143,16 +162,19 @@ class Held(Hold):
             return self._locks._run(_core.release(self))
         except BaseException as failure:
             self._release_has_failed(failure)
-            self._locks._background.wake_for(self)
+            self._locks._background().wake_for(self)
             raise
 
     def extend(self, lease: Optional[float] = None) -> None:
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
+        # In a child that was made by a fork, the turn may never come.
+        self.raise_if_lost()
         with self._extending:
             self._locks._run(_core.extend_now(self, lease))
 
     def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
+        self.raise_if_lost()
         with self._extending:
             self._locks._run(_core.leave(self, rest))
         self._server.holds.discard(self)
@@ -163,8 +185,11 @@ class Held(Hold):
         connection: a connection or cursor of sqlite3, psycopg, psycopg2, PyMySQL or mysqlclient, or a connection or session of
         SQLAlchemy. The database has what `redlatch fence sql` prints. name: that of the lock there. Default: the key.
 
-        Raises `StaleToken`, and `NotSupported` without a token; other errors of the database as they are.
+        Raises `StaleToken`, `NotSupported` without a token, and `LockLost` in a process that has not taken the lock; other errors of the
+        database as they are.
         """
+        if self._is_of_other_process:
+            self.raise_if_lost()
         with fence(self.token) as token:
             token.check(connection, name or self.key)
 
@@ -311,7 +336,6 @@ class Background:
     """Renews locks, and hears of those that are lost."""
 
     def __init__(self, server: Server, connections: Connections) -> None:
-        self.pid = os.getpid()
         self._server = server
         self._connections = connections
         self._changed = threading.Condition()

@@ -1,4 +1,4 @@
-"""What the scenarios do not say: many threads and tasks at once, cancellation, forks, rights, the ends of blocks."""
+"""What the scenarios do not say: many threads and tasks at once, cancellation, rights, the ends of blocks."""
 
 import asyncio
 import logging
@@ -230,25 +230,6 @@ def test_a_user_who_may_not_subscribe_finds_losses_out_by_renewal(caplog):
                 assert held.lost.wait(PATIENCE) and held.lost.reason == "not-held"
             locks.close()
         operator.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_takes_locks_of_its_own(locks):
-    with locks.lock("parent", lease=6) as held:
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                with locks.lock("child", lease=6) as mine:
-                    is_refused = isinstance(failure_of(locks.lock("parent").acquire), rc.LockHeld)
-                    # Its threads renew.
-                    await_until(lambda: mine.remaining() < 4.4)
-                    await_until(lambda: mine.remaining() > 4.5)
-                status = 0 if is_refused else 2
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
-        assert not held.lost.is_set()
 
 
 def test_a_cancelled_wait_leaves_the_queue(namespace):
