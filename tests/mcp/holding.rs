@@ -89,8 +89,14 @@ fn a_lock_that_another_process_has_taken_by_the_same_name_since_is_left_alone() 
         assert_eq!(server.ask("LOCK.BREAK db TOKEN 1"), ":1\r\n");
         server.ask("LOCK.ACQUIRE db ci-7 LEASE 3600000");
         let answer = host.call(tool, json!({ "key": "db" }));
-        assert!(answer.is_error && answer.text.contains("ci-7 does not hold db with the token 1"), "{answer:?}");
-        assert_eq!(server.ask("LOCK.EXTEND db ci-7 SAME TOKEN 2"), "*4\r\n$5\r\ntoken\r\n:2\r\n$5\r\nlease\r\n:3600000\r\n");
+        assert!(
+            answer.is_error && answer.text.contains("ci-7 does not hold db with the token 1"),
+            "{answer:?}"
+        );
+        assert_eq!(
+            server.ask("LOCK.EXTEND db ci-7 SAME TOKEN 2"),
+            "*4\r\n$5\r\ntoken\r\n:2\r\n$5\r\nlease\r\n:3600000\r\n"
+        );
     }
 }
 

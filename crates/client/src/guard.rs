@@ -381,8 +381,10 @@ mod tests {
     /// A guard as a child finds it after a fork, and the end of its connection at the server.
     fn copied() -> (Guard, DuplexStream) {
         let (client, server) = duplex(1024);
-        let connector =
-            Connector::over(|| async { Err::<DuplexStream, _>(std::io::Error::other("no server")) }, Target::default());
+        let connector = Connector::over(
+            || async { Err::<DuplexStream, _>(std::io::Error::other("no server")) },
+            Target::default(),
+        );
         let grant = Grant { dialect: Dialect::Native, token: Some(7), deadline: Instant::now() + LEASE };
         let terms = (Terms::new(vec![b"k".to_vec()]), grant);
         let parent = std::process::id() + 1;

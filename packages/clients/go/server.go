@@ -260,11 +260,7 @@ func (server *server) tryToRelease(ctx context.Context, held *Held, key string, 
 			return 1, nil
 		}
 	}
-	words := []any{"LOCK.RELEASE", key, asked.owner}
-	if !asked.hasNewOwners() {
-		words = append(words, "TOKEN", held.token)
-	}
-	reply, err := server.ask(ctx, key, answerMax, words...)
+	reply, err := server.ask(ctx, key, answerMax, "LOCK.RELEASE", key, asked.owner, "TOKEN", held.token)
 	return number(reply, 0), err
 }
 

@@ -55,10 +55,9 @@ export class Hold {
     return text(this.#terms.keys[0]);
   }
 
-  /** The words that name it at its release: the owner, and the token if the owner may hold it anew. */
+  /** The words that name it in a request: another process may have the lock under the same owner. */
   get named() {
-    const { owner, hasNewOwners } = this.#terms;
-    return hasNewOwners ? [owner] : [owner, "TOKEN", String(this.token)];
+    return [this.#terms.owner, "TOKEN", String(this.token)];
   }
 
   get isOver() {

@@ -15,6 +15,7 @@ import dev.redlatch.junit.Redlatch;
 import dev.redlatch.junit.RedlatchServer;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.NotSerializableException;
 import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.time.Duration;
@@ -270,6 +271,19 @@ class BehaviourTest {
             Servers.awaitUntil(() -> renewals(place) >= 2);
             assertTrue(renewed.release());
             never.complete(null);
+        }
+    }
+
+    /** A hold belongs to its process. */
+    @ParameterizedTest
+    @EnumSource
+    void aHoldIsNotSerializedNorCloned(Library library) throws Exception {
+        try (Place place = new Place(library); Held held = place.locks.lock("k").acquire()) {
+            NotSerializableException refused = assertThrows(NotSerializableException.class, () -> copied(held));
+            assertEquals("dev.redlatch.client.Held", refused.getMessage());
+            assertThrows(NotSerializableException.class, () -> copied(new ArrayList<>(List.of(held))));
+            assertFalse(Cloneable.class.isAssignableFrom(Held.class));
+            assertEquals(held.token(), place.locks.lockedBy("k").orElseThrow().token());
         }
     }
 

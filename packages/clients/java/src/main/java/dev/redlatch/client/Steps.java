@@ -227,8 +227,7 @@ final class Steps {
                     isReleased = true;
                 } else {
                     Ask ask = new Ask(RELEASE, key).with(key).with(terms.owner);
-                    Ask named = terms.hasNewOwners() ? ask : ask.with("TOKEN").with(held.token().getAsLong());
-                    isReleased = ask(named).equals(1L);
+                    isReleased = ask(ask.with("TOKEN").with(held.token().getAsLong())).equals(1L);
                 }
                 // A request whose answer was lost may have released it.
                 return isReleased || patience.failures > 0 && !held.isLost();
