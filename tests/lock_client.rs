@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use redlatch::lock::{Error, Guard, Locks, Lost};
-use redlatch::{Server, WallTime};
+use redlatch::{Server, WallTime, When};
 use tokio::time::Instant;
 
 use crate::support::stream::StreamClient;
@@ -352,6 +352,26 @@ mod guards {
         let (guard, other) = succeeded(&server, &locks).await;
         assert!(!guard.leave(LEASE).await.unwrap());
         assert_eq!(holder(&locks).await, (other, Some(3_600_000), false));
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_lost_while_it_is_left_stays_that_of_the_later_holder() {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        let locks = server.locks();
+        let guard = locks.lock("a").acquire().owner("job-7").lease(LEASE).await.unwrap();
+        let token = guard.token().unwrap();
+        // The request that makes it a lock of the session comes late.
+        let late = Duration::from_secs(1);
+        let fault = server.faults().delay(late, When::command("LOCK.ACQUIRE").times(1)).unwrap();
+        let leaving = tokio::spawn(guard.leave(LEASE));
+        while fault.hits() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(locks.break_lock("a", token, None).await.unwrap());
+        let other = locks.lock("a").acquire().owner("job-7").lease(HOUR).hold().await.unwrap();
+        server.clock().advance(late).await;
+        leaving.await.unwrap().unwrap();
+        assert_eq!(holder(&locks).await, (other.token, Some(3_600_000), false));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Held is a lock that is held.
+// Held is a lock that is held by this process. It is not to be copied.
 type Held struct {
 	locks     *Locks
 	terms     terms

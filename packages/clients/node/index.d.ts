@@ -87,7 +87,7 @@ export class Lock {
   lockedBy(): Promise<Holder | null>;
 }
 
-/** A lock that is held, until `release()`. Renewals do not keep the process alive. */
+/** A lock that is held by this thread, until `release()`. Renewals do not keep the process alive. A clone of it is an empty object. */
 export class Held implements AsyncDisposable {
   private constructor();
   /** The first key, as the server has it. */

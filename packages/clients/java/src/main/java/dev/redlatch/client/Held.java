@@ -8,7 +8,7 @@ import java.util.Arrays;
 import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 
-/** A lock that is held. Closing it releases it. */
+/** A lock that is held by this process. Closing it releases it. It cannot be serialised. */
 public final class Held implements AutoCloseable {
     private static final System.Logger LOGGER = System.getLogger("dev.redlatch.client");
 
