@@ -215,17 +215,24 @@ def test_a_job_that_forks_leaves_the_lock_to_the_parent(locks):
 
 
 PROGRAM = """
-import os, sys
+import os, sys, threading
 import redis, redlatch_client
 client = redis.Redis.from_url(sys.argv[1])
 locks = redlatch_client.Locks(client)
-with locks.lock("k") as held:
-    # The thread that renews has this at the moment of the fork.
+is_locked, is_over = threading.Event(), threading.Event()
+def keep():
+    # As the thread that renews may have it at the moment of the fork.
     with locks._background()._changed:
-        child = os.fork()
+        is_locked.set()
+        is_over.wait()
+with locks.lock("k") as held:
+    threading.Thread(target=keep).start()
+    is_locked.wait()
+    child = os.fork()
     if child == 0:
         sys.exit(7)
     assert os.waitpid(child, 0)[1] == 7 << 8
+    is_over.set()
     assert locks.locked_by("k").token == held.token
     held.raise_if_lost()
 """
