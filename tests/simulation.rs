@@ -17,6 +17,8 @@ mod lock_balance;
 mod lock_model;
 mod lock_queues;
 mod locks;
+mod moves;
+mod moves_disk;
 mod panics;
 pub(crate) mod parts;
 mod replicated;
@@ -240,6 +242,35 @@ mod crashing {
     #[test]
     fn every_broken_recovery_is_caught() {
         assert_caught_once(DEFECTS, CANARY_RUNS, |seed, defect| crash::run(seed, defect).map(drop));
+    }
+}
+
+mod moving {
+    use super::*;
+    use moves::{DEFECTS, Order, Way};
+
+    /// Seeds of the law, each of which troubles every step, unless `MOVE_RUNS=100` says otherwise.
+    const RUNS: u64 = 8;
+    /// Seeds in which a canary must be caught once.
+    const CANARY_RUNS: u64 = 8;
+
+    #[test]
+    fn a_move_that_is_killed_at_any_step_leaves_one_copy_and_ends_when_it_is_run_again() {
+        for way in [Way::Export, Way::Import] {
+            let mut steps = 0;
+            for seed in seeds_of("MOVE_RUNS", RUNS) {
+                match moves::run(seed, way, Order::Sound) {
+                    Ok(of_run) => steps += of_run,
+                    Err(why) => panic!("replay with SEED={seed}: {why}"),
+                }
+            }
+            println!("{way:?}: {steps} steps");
+        }
+    }
+
+    #[test]
+    fn every_other_order_of_the_steps_is_caught() {
+        assert_caught_once(DEFECTS, CANARY_RUNS, |seed, (way, order)| moves::run(seed, way, order).map(drop));
     }
 }
 

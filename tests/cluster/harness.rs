@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -422,6 +423,19 @@ impl Node {
         let args: Vec<_> = args.iter().map(|word| (*word).to_owned()).collect();
         let (process, log) = spawn(&host, port, &args);
         Self { host, port, args, process, log, said: Vec::new() }
+    }
+
+    /// Starts a server or a node, and waits for a line of its log. `None`: it refuses to start.
+    pub(crate) fn try_spawn(args: &[&str], words: &str) -> Option<Self> {
+        let mut node = Self::spawn(args);
+        loop {
+            let line = node.log.recv_timeout(PATIENCE);
+            assert!(!matches!(line, Err(RecvTimeoutError::Timeout)), "no line with '{words}'");
+            node.said.push(line.ok()?);
+            if node.said.last().is_some_and(|line| line.contains(words)) {
+                return Some(node);
+            }
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -50,12 +50,20 @@ pub(super) fn run(way: Way, request: &Request) -> Result<ExitCode, Fault> {
             "Start one server on the directory. No node joins the cluster any more.",
         ),
     };
-    let Moved { keys, quarantine } = moved?;
+    let moved = moved?;
     runtime.shutdown_background();
+    print(said(moved, next).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a move that has succeeded says.
+fn said(moved: Option<Moved>, next: &str) -> String {
+    let Some(Moved { keys, quarantine }) = moved else {
+        return format!("An earlier call has moved them. {next}\n");
+    };
     let mut text = format!("Moved with functions, tokens and lock time: {keys} keys. {next}\n");
     if let Some((left, why)) = quarantine {
         text += &format!("Nothing is granted for another {} ms, because {why}.\n", left.as_millis());
     }
-    print(text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    text
 }

@@ -31,6 +31,30 @@ pub fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)
 }
 
+/// As [`create_private_directory`]; waits until all directories that were created are on the disk, as far as this process may
+/// read those above them.
+///
+/// # Errors
+/// The directory cannot be created, or a disk has failed.
+pub fn create_synced_directory(path: &Path) -> io::Result<()> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing = path.ancestors().take_while(is_missing).count();
+    create_private_directory(path)?;
+    sync_above(path, missing)
+}
+
+/// Waits until the path of a directory is on the disk, up to so many levels above it, as far as this process may read these.
+///
+/// # Errors
+/// A disk has failed.
+pub fn sync_above(path: &Path, levels: usize) -> io::Result<()> {
+    let sync = |above| match sync_directory(above) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    };
+    path.ancestors().skip(1).take(levels).try_for_each(sync)
+}
+
 /// Lets those read a new file who may read `known`, unless all may. Elsewhere than on Unix it has the rights of its
 /// directory.
 ///

@@ -79,13 +79,13 @@ pub struct Moved {
 
 /// # Errors
 /// Always.
-pub async fn import(_: Builder, settings: Settings) -> Result<Moved, String> {
+pub async fn import(_: Builder, settings: Settings) -> Result<Option<Moved>, String> {
     check(&settings)?;
     Err("cluster-etcd: names no endpoint".to_owned())
 }
 
 /// # Errors
 /// Always.
-pub async fn export(builder: Builder, settings: Settings) -> Result<Moved, String> {
+pub async fn export(builder: Builder, settings: Settings) -> Result<Option<Moved>, String> {
     import(builder, settings).await
 }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use redlatch_core::journal::log::Storage;
 use redlatch_core::journal::recovery::{Ending, Found};
 use redlatch_core::journal::{frame, item};
+use redlatch_core::replication::marks;
 use redlatch_platform::files;
 
 use super::journal::Place;
@@ -47,8 +48,6 @@ enum Doubt {
 const READ_BYTES: usize = 256 * 1024;
 /// The names of journal files begin so; their number follows.
 const PREFIX: &str = "journal-";
-/// The file that says that the locks of the journal are in a cluster now.
-pub(super) const MOVED: &str = "moved";
 /// How the identity begins; the version of the directory and the id follow.
 const IDENTITY: &str = "redlatch data 1\nid ";
 /// The name of the file that takes up room for a full disk, and its bytes: more than 10,000 releases.
@@ -61,26 +60,23 @@ impl Directory {
     /// # Errors
     /// A sentence that names the directory.
     pub(super) fn open(dir: &str, fresh_id: [u8; 20]) -> Result<Self, String> {
-        let directory = Self::open_moved(dir, fresh_id)?;
-        if directory.path.join(MOVED).exists() {
-            let path = directory.path.display();
-            return Err(format!(
-                "dir '{path}': its locks were moved to a cluster, by 'redlatch cluster import'"
-            ));
+        let directory = Self::open_marked(dir, fresh_id)?;
+        let path = &directory.path;
+        match marks::refusal(|name| path.join(name).exists()) {
+            Some(why) => Err(format!("dir '{}': {why}", path.display())),
+            None => Ok(directory),
         }
-        Ok(directory)
     }
 
-    /// As [`Directory::open`], also where the locks were moved to a cluster.
+    /// As [`Directory::open`], also where locks were moved, or a move has not ended.
     ///
     /// # Errors
     /// A sentence that names the directory.
-    pub(super) fn open_moved(dir: &str, fresh_id: [u8; 20]) -> Result<Self, String> {
+    pub(super) fn open_marked(dir: &str, fresh_id: [u8; 20]) -> Result<Self, String> {
         let path = Path::new(dir).join("data");
         let fault = |error: io::Error| format!("dir '{}': {error}", path.display());
         if !path.exists() {
-            let synced = || path.parent().map_or(Ok(()), files::sync_directory);
-            files::create_private_directory(&path).and_then(|()| synced()).map_err(fault)?;
+            files::create_synced_directory(&path).map_err(fault)?;
         }
         let lock = files::private(OpenOptions::new().create(true).write(true)).open(path.join("lock"));
         let lock = lock.map_err(fault)?;
@@ -101,6 +97,11 @@ impl Directory {
         };
         let server = known.unwrap_or(fresh_id);
         Ok(Self { path, lock, server, is_identified: known.is_some(), doubt })
+    }
+
+    /// The files of this directory were removed: a journal begins in it.
+    pub(super) fn emptied(self) -> Self {
+        Self { is_identified: false, doubt: None, ..self }
     }
 
     /// The path of the file of that number.
@@ -424,6 +425,25 @@ mod tests {
         assert_eq!(next.state.lock().unsynced.len(), 1);
         next.sync().unwrap();
         assert!(next.state.lock().unsynced.is_empty());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn nobody_opens_a_directory_whose_locks_were_moved_or_that_an_export_has_begun_with() {
+        let dir = std::env::temp_dir().join(format!("redlatch-marks-{}", std::process::id()));
+        let open = || Directory::open(dir.to_str().unwrap(), [1; 20]);
+        drop(open().unwrap());
+        for (mark, why) in [
+            (marks::EXPORTING, "an export to here has not ended: run 'redlatch cluster export' again"),
+            (marks::MOVED, "its locks were moved to a cluster, by 'redlatch cluster import'"),
+        ] {
+            fs::write(dir.join("data").join(mark), "").unwrap();
+            let refused = refused(&dir);
+            assert!(refused.starts_with(&format!("dir 'DIR/data': {why}")), "{refused}");
+            fs::remove_file(dir.join("data").join(mark)).unwrap();
+        }
+        fs::write(dir.join("data/exported"), "").unwrap();
+        drop(open().unwrap());
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -16,8 +16,11 @@ pub const VERSION: u32 = 1;
 const FIRST_LINE: &str = "redlatch cluster ";
 /// What `cluster` begins with while the journal of a server is being put there.
 pub(super) const ARRIVING: &str = "arriving ";
-/// What `cluster` begins with once its locks are on their way to the journal of a server.
+/// What `cluster` begins with once its locks are in the journal of a server.
 pub(super) const LEAVING: &str = "leaving ";
+/// Why no node joins a cluster then.
+pub(super) const LEFT: &str = "its locks were moved away, by 'redlatch cluster export': if that was interrupted, run \
+                               it again with the same 'dir'";
 /// The first line of an `epoch` that nobody owns.
 const RELEASED: &str = "released";
 
@@ -78,6 +81,11 @@ impl Keys {
     /// The entry of a node in the list of all nodes.
     pub fn node(&self, id: &str) -> Bytes {
         self.named(&format!("node/{id}"))
+    }
+
+    /// Whether the export with this id has ended: the locks are in its directory.
+    pub fn exported(&self, id: &str) -> Bytes {
+        self.named(&format!("exported/{id}"))
     }
 
     /// The first key of the list of all nodes, and the key behind the last.
@@ -238,11 +246,11 @@ impl Cluster {
     pub(super) fn parse(text: &[u8]) -> Result<([u8; 20], Agreed), JoinError> {
         if text.starts_with(ARRIVING.as_bytes()) {
             return Err(JoinError::Moving(
-                "the locks of a server are being moved here: 'redlatch cluster import' has not ended",
+                "the locks of a server are being moved here: 'redlatch cluster import' has not ended: run it again",
             ));
         }
         if text.starts_with(LEAVING.as_bytes()) {
-            return Err(JoinError::Moving("its locks were moved away, by 'redlatch cluster export'"));
+            return Err(JoinError::Moving(LEFT));
         }
         let shown = String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]).into_owned();
         let foreign = || JoinError::Foreign(format!("cluster is {shown:?}"));
@@ -270,7 +278,7 @@ impl Cluster {
 ///
 /// # Errors
 /// There is one; or etcd has not answered.
-fn find_overlap(etcd: &dyn Etcd, keys: &Keys) -> Result<(), JoinError> {
+pub(super) fn find_overlap(etcd: &dyn Etcd, keys: &Keys) -> Result<(), JoinError> {
     // Another node may have founded this one meanwhile.
     let own = keys.cluster();
     let is_cluster = |found: &&KeyValue| found.key != own && found.value.starts_with(FIRST_LINE.as_bytes());

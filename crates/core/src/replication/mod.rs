@@ -9,6 +9,7 @@
 pub mod balance;
 pub mod cluster;
 pub mod etcd;
+pub mod marks;
 pub mod moving;
 pub mod restored;
 pub mod standby;

@@ -344,6 +344,11 @@ impl Term {
         if answer.has_succeeded { Ok(answer) } else { Err(TermError::Deposed) }
     }
 
+    /// The etcd that the log is in.
+    pub(super) fn etcd(&self) -> &dyn Etcd {
+        &*self.0.etcd
+    }
+
     /// The cluster whose log this is.
     pub(super) fn cluster(&self) -> &Cluster {
         &self.0.cluster

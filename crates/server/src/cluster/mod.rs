@@ -7,6 +7,7 @@
 mod client;
 mod commits;
 mod endpoint;
+mod folder;
 mod leader;
 mod listen;
 mod members;

@@ -2,34 +2,31 @@
 //!
 //! Owns    the way of the keys: they are restored from where they are, as by a server that starts, and copied to where they
 //!         go, with functions, tokens, lock time and quarantine.
-//! Rule    the locks are in one place at a time. Where they have come from is marked before they can be used where they go: a
-//!         directory by its file `moved`, a cluster by its key `cluster`.
+//! Knows   the order of the steps, and what a move leaves that is interrupted, from `replication::moving`.
 
-use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redlatch_core::journal::log::Storage;
+use redlatch_core::journal::log::{Log, Storage};
 use redlatch_core::journal::recovery::{Found, Lacks, Machine};
-use redlatch_core::journal::{Mode, frame, item};
-use redlatch_core::replication::cluster::{Member, Part};
+use redlatch_core::journal::{Mode, frame};
+use redlatch_core::replication::cluster::Part;
 use redlatch_core::replication::etcd::Etcd;
-use redlatch_core::replication::moving::{self, Arrival};
-use redlatch_core::replication::restored::Memory;
-use redlatch_core::replication::standby::Standby;
-use redlatch_core::replication::term::Term;
+use redlatch_core::replication::marks::{EXPORTING, MOVED, UNFINISHED};
+use redlatch_core::replication::moving::{self, MoveError, Pace};
 use redlatch_core::state::settings::Settings;
 use redlatch_platform::{boot, files};
 use redlatch_proto::clock::Clock;
 use tokio::task::spawn_blocking;
 
+use super::folder::DataFolder;
 use super::node::{agreed, check, client, keys};
 use super::place::EtcdPlace;
 use crate::journal::{self, Place};
-use crate::journal_files::{Directory, MOVED, numbers};
+use crate::journal_files::{Directory, numbers};
 use crate::{Builder, fresh_id};
 
 /// What was moved.
@@ -41,135 +38,89 @@ pub struct Moved {
     pub quarantine: Option<(Duration, &'static str)>,
 }
 
-/// Moves the locks of the journal in `dir` to a cluster that is not there yet. Needs a runtime.
+/// Moves the locks of the journal in `dir` to a cluster that is not there yet. Needs a runtime. `None`: an earlier call has
+/// moved them.
 ///
 /// # Errors
-/// A sentence about a setting, the directory, or what is in etcd. Then the locks are where they were, unless etcd did not
-/// answer at the end: the same call tells, and goes on.
-pub async fn import(builder: Builder, settings: Settings) -> Result<Moved, String> {
-    check_movable(&settings)?;
-    let etcd: Arc<dyn Etcd> = Arc::new(client(&settings)?);
-    let moved = spawn_blocking(move || import_now(&builder, &settings, etcd)).await;
+/// A sentence about a setting, the directory, or what is in etcd. After a failure the same call goes on.
+pub async fn import(builder: Builder, settings: Settings) -> Result<Option<Moved>, String> {
+    let to = prefix(&settings)?;
+    let moved = spawn_blocking(move || import_now(&builder, &settings, to)).await;
     moved.map_err(|error| error.to_string())?
 }
 
-/// Checks the settings of a node that locks are moved to or from.
-fn check_movable(settings: &Settings) -> Result<(), String> {
+/// The cluster that locks are moved to or from.
+fn prefix(settings: &Settings) -> Result<moving::Prefix, String> {
     check(settings)?;
     match settings.integer("cluster-groups") {
-        1 => Ok(()),
+        1 => {}
         groups => {
-            Err(format!("cluster-groups '{groups}': locks are moved to and from a cluster of one group"))
+            return Err(format!(
+                "cluster-groups '{groups}': locks are moved to and from a cluster of one group"
+            ));
         }
     }
+    let etcd: Arc<dyn Etcd> = Arc::new(client(settings)?);
+    let (keys, agreed) = (keys(settings, Part::default()), agreed(settings, Part::default()));
+    Ok(moving::Prefix { etcd, keys, agreed })
 }
 
-fn import_now(builder: &Builder, settings: &Settings, etcd: Arc<dyn Etcd>) -> Result<Moved, String> {
+fn import_now(builder: &Builder, settings: &Settings, to: moving::Prefix) -> Result<Option<Moved>, String> {
     let dir = directory_of(settings)?;
-    if !Path::new(&dir).join("data").exists() {
+    let data = Path::new(&dir).join("data");
+    let has_journal = || numbers(&data).is_ok_and(|found| !found.is_empty());
+    if !has_journal() {
         return Err(format!("dir '{dir}': has no journal"));
     }
-    let from = Arc::new(Directory::open_moved(&dir, fresh_id())?);
-    let files = from.files().map_err(|error| format!("dir '{dir}': {error}"))?;
-    if files.is_empty() {
-        return Err(format!("dir '{dir}': has no journal"));
-    }
-    drop(files);
-    let (keys, id) = (keys(settings, Part::default()), fresh_id());
-    let of_prefix = |error| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
-    let image = Image::default();
-    let moved = copy(builder, settings, Way { from: from.clone(), to: Box::new(image.clone()) })?;
-    let arrival = Arrival::begin(etcd, keys, &agreed(settings, Part::default()), id).map_err(of_prefix)?;
-    let (number, bytes) = &*image.0.lock();
-    let head = arrival.put(*number, bytes).map_err(of_prefix)?;
-    mark_moved(&dir).map_err(|error| format!("dir '{dir}': {error}"))?;
-    arrival.end(head).map_err(of_prefix)?;
-    Ok(moved)
+    let from = Arc::new(Directory::open_marked(&dir, fresh_id())?);
+    let read = || {
+        let image = Image::default();
+        let (moved, _) = copy(builder, settings, Way { from: from.clone(), to: Box::new(image.clone()) })?;
+        let (number, bytes) = std::mem::take(&mut *image.0.lock());
+        Ok((moved, number, bytes))
+    };
+    moving::import(to, &DataFolder(data), fresh_id(), read).map_err(|error| sentence(error, settings, &dir))
 }
 
-/// Moves the locks of a cluster to a journal in `dir`, which has none yet. Needs a runtime.
+/// Moves the locks of a cluster to a journal in `dir`, which has none yet. Needs a runtime. `None`: an earlier call has moved
+/// them.
 ///
 /// # Errors
 /// A sentence about a setting, the directory, or what is in etcd; or a node leads. After a failure the same call goes on.
-pub async fn export(builder: Builder, settings: Settings) -> Result<Moved, String> {
-    check_movable(&settings)?;
-    let etcd: Arc<dyn Etcd> = Arc::new(client(&settings)?);
-    let moved = spawn_blocking(move || export_now(&builder, &settings, &etcd)).await;
+pub async fn export(builder: Builder, settings: Settings) -> Result<Option<Moved>, String> {
+    let from = prefix(&settings)?;
+    let moved = spawn_blocking(move || export_now(&builder, &settings, from)).await;
     moved.map_err(|error| error.to_string())?
 }
 
-fn export_now(builder: &Builder, settings: &Settings, etcd: &Arc<dyn Etcd>) -> Result<Moved, String> {
+fn export_now(builder: &Builder, settings: &Settings, from: moving::Prefix) -> Result<Option<Moved>, String> {
     let dir = directory_of(settings)?;
+    let to = Directory::open_marked(&dir, fresh_id())?;
     let data = Path::new(&dir).join("data");
-    has_no_journal(&dir)?;
-    if data.exists() {
-        return Err(format!("dir '{dir}': is in use, or was: name another one, or remove its 'data'"));
-    }
-    let of_dir = |error: io::Error| format!("dir '{dir}': {error}");
-    let draft = Path::new(&dir).join("moving");
-    if draft.exists() {
-        // What an earlier call has left that was interrupted.
-        fs::remove_dir_all(&draft).map_err(of_dir)?;
-    }
-    fs::create_dir_all(&draft).map_err(of_dir)?;
-    let to = Box::new(Directory::open(&draft.to_string_lossy(), fresh_id())?);
-
-    let keys = keys(settings, Part::default());
-    let of_prefix = |error: String| format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix"));
-    let agreed = agreed(settings, Part::default());
-    let pause = Duration::from_millis(agreed.takeover_ms) / LOOKS_PER_TAKEOVER;
-    let cluster = moving::find(&**etcd, keys, agreed).map_err(|error| of_prefix(error.to_string()))?;
-    let me = Member { id: item::id_text(&fresh_id()), addresses: Vec::new() };
-    let term = seize(Standby::new(cluster, me, Memory::default()), etcd, pause).map_err(of_prefix)?;
-    moving::leave(&term).map_err(|error| of_prefix(error.to_string()))?;
-    let moved = copy(builder, settings, Way { from: Arc::new(EtcdPlace { term: term.clone() }), to })?;
-    fs::rename(draft.join("data"), &data).map_err(of_dir)?;
-    fs::remove_dir(&draft).and_then(|()| files::sync_directory(dir.as_ref())).map_err(of_dir)?;
-    moving::forget(&term).map_err(|error| of_prefix(error.to_string()))?;
-    Ok(moved)
+    // A call that was interrupted may have made them, and not have synced them.
+    files::sync_above(&data, 2).map_err(|error| format!("dir '{dir}': {error}"))?;
+    let origin = Instant::now();
+    let look_every = Duration::from_millis(from.agreed.takeover_ms) / LOOKS_PER_TAKEOVER;
+    let pace = Pace { pause: || std::thread::sleep(look_every), now: || origin.elapsed() };
+    // The log has the directory locked until the export has ended.
+    let copied = moving::export(from, &DataFolder(data), [fresh_id(), fresh_id()], pace, |term| {
+        let from = Arc::new(EtcdPlace { term: term.clone() });
+        copy(builder, settings, Way { from, to: Box::new(to.emptied()) })
+    });
+    let copied = copied.map_err(|error| sentence(error, settings, &dir))?;
+    Ok(copied.map(|(moved, _)| moved))
 }
 
 /// How many times the log is looked at in the time of `cluster-takeover`.
 const LOOKS_PER_TAKEOVER: u32 = 10;
 
-/// Takes the epoch that no node has, or whose node has been silent for the time of a takeover.
-///
-/// # Errors
-/// A node leads, the log waits for `accept-restored`, or etcd does not answer.
-fn seize(mut standby: Standby, etcd: &Arc<dyn Etcd>, pause: Duration) -> Result<Term, String> {
-    let origin = Instant::now();
-    let mut seen = None;
-    loop {
-        let sight = standby.look(&**etcd, || origin.elapsed()).map_err(|error| error.to_string())?;
-        if sight.is_restored {
-            return Err(
-                "etcd was restored from an older state: 'redlatch cluster accept-restored' comes first"
-                    .into(),
-            );
-        }
-        let now = Some((sight.epoch, sight.head));
-        if seen.is_some() && seen != now {
-            let at = sight.leader.map(|leader| leader.addresses.join(", ")).unwrap_or_default();
-            return Err(format!("a node leads: stop all nodes first ({at})"));
-        }
-        seen = now;
-        if sight.is_due
-            && let Some(term) = standby.seize(Arc::clone(etcd)).map_err(|error| error.to_string())?
-        {
-            return Ok(term);
-        }
-        std::thread::sleep(pause);
+/// The error, with the setting that it is about.
+fn sentence(error: MoveError, settings: &Settings, dir: &str) -> String {
+    match error {
+        MoveError::Copy(why) => why,
+        MoveError::Elsewhere | MoveError::Folder(_) => format!("dir '{dir}': {error}"),
+        error => format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix")),
     }
-}
-
-/// From now on no server starts on the journal in `dir`: its locks are in a cluster.
-///
-/// # Errors
-/// The system's.
-fn mark_moved(dir: &str) -> io::Result<()> {
-    let data = Path::new(dir).join("data");
-    files::private(OpenOptions::new().create(true).write(true)).open(data.join(MOVED))?.sync_all()?;
-    files::sync_directory(&data)
 }
 
 /// Checks that `dir` has no journal, as that of a node whose journal is elsewhere must. Makes nothing there.
@@ -177,15 +128,19 @@ fn mark_moved(dir: &str) -> io::Result<()> {
 /// # Errors
 /// A sentence that names the directory.
 pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
-    let data = Path::new(dir).join("data");
+    if dir.is_empty() {
+        return Ok(());
+    }
+    let data: PathBuf = Path::new(dir).join("data");
     match numbers(&data) {
-        _ if dir.is_empty() => Ok(()),
-        Ok(found) if found.is_empty() || data.join(MOVED).exists() => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!("dir '{}': {error}", data.display())),
+        Ok(_) if data.join(MOVED).exists() => Ok(()),
+        Ok(_) if data.join(EXPORTING).exists() => Err(format!("dir '{dir}': {UNFINISHED}")),
+        Ok(found) if found.is_empty() => Ok(()),
         Ok(_) => Err(format!(
             "dir '{dir}': has the journal of a server by itself, whose locks a cluster does not know"
         )),
-        Err(error) => Err(format!("dir '{}': {error}", data.display())),
     }
 }
 
@@ -193,12 +148,12 @@ fn directory_of(settings: &Settings) -> Result<String, String> {
     Some(settings.text("dir")).filter(|dir| !dir.is_empty()).ok_or_else(|| "dir: must be set".to_owned())
 }
 
-/// Copies all live keys, with what belongs to them, and ends the copy in good order.
-fn copy(builder: &Builder, settings: &Settings, way: Way) -> Result<Moved, String> {
+/// Copies all live keys, with what belongs to them, and ends the copy in good order. Returns its log, too.
+fn copy(builder: &Builder, settings: &Settings, way: Way) -> Result<(Moved, Arc<Log>), String> {
     let mut keyspace = builder.again().blueprint().empty_keyspace(settings);
     let recovered = journal::recover(&mut keyspace, (Box::new(way), Mode::Always), settings);
     let recovered = recovered.map_err(|error| error.to_string())?;
-    let (log, now) = (&recovered.log, recovered.clock.now().lock);
+    let (log, now) = (recovered.log, recovered.clock.now().lock);
     if log.is_copying() {
         return Err(log.error().unwrap_or_else(|| "the keys were not all copied".to_owned()));
     }
@@ -207,7 +162,8 @@ fn copy(builder: &Builder, settings: &Settings, way: Way) -> Result<Moved, Strin
     let left = |until: redlatch_proto::clock::LockTime| {
         Duration::from_millis(until.as_millis().saturating_sub(now.as_millis()))
     };
-    Ok(Moved { keys, quarantine: recovered.quarantine.map(|(until, why)| (left(until), why)) })
+    let quarantine = recovered.quarantine.map(|(until, why)| (left(until), why));
+    Ok((Moved { keys, quarantine }, log))
 }
 
 /// A journal that is read in one place, and goes on in another.
