@@ -338,14 +338,16 @@ impl Etcd {
     pub(crate) fn leader(&self) -> usize {
         let until = Instant::now() + PATIENCE;
         loop {
-            let (_, status) = self.ctl(&["endpoint", "status", "--write-out", "simple"]);
-            // Endpoint, id, version, size, whether it leads.
-            let leads = |line: &str| line.split(", ").nth(4) == Some("true");
-            let line = status.lines().find(|line| leads(line)).map(str::to_owned);
-            let of = |member: &Member| self.url(member, member.client) + ",";
-            if let Some(number) =
-                line.and_then(|line| self.members.iter().position(|m| line.starts_with(&of(m))))
-            {
+            let (_, status) = self.ctl(&["endpoint", "status", "--write-out", "json"]);
+            // One that does not answer is left out, and all of them may be.
+            let answers: Vec<serde_json::Value> = serde_json::from_str(&status).unwrap_or_default();
+            let leads = |answer: &&serde_json::Value| {
+                let status = &answer["Status"];
+                status["leader"].as_u64() == status["header"]["member_id"].as_u64()
+            };
+            let leader = answers.iter().find(leads).and_then(|answer| answer["Endpoint"].as_str());
+            let is_leader = |member: &Member| leader == Some(&*self.url(member, member.client));
+            if let Some(number) = self.members.iter().position(is_leader) {
                 return number;
             }
             assert!(Instant::now() < until, "no member leads: {status}");
