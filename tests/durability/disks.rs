@@ -175,26 +175,37 @@ fn with_always_a_write_that_fits_nowhere_ends_the_process_and_was_answered_to_no
     assert_eq!(info(&server, "quarantine_active"), 0);
 }
 
-/// A library whose `fdatasync` fails once the file that `FAIL_SYNC` names exists.
+/// A library whose `fdatasync` fails once the file that `FAIL_SYNC` names exists. If `FAIL_WRITE` is set, writes to files
+/// fail then, too.
 const SHIM: &str = r#"
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static int fails(void) {
+    if (access(getenv("FAIL_SYNC"), F_OK) != 0)
+        return 0;
+    errno = EIO;
+    return 1;
+}
+
 int fdatasync(int fd) {
-    if (access(getenv("FAIL_SYNC"), F_OK) == 0) {
-        errno = EIO;
+    return fails() ? -1 : (int) syscall(SYS_fdatasync, fd);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+    struct stat file;
+    if (getenv("FAIL_WRITE") && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && fails())
         return -1;
-    }
-    return (int) syscall(SYS_fdatasync, fd);
+    return syscall(SYS_write, fd, bytes, count);
 }
 "#;
 
-#[test]
+/// Starts a server, and lets its syncs fail. Returns once it has ended.
 #[cfg(all(target_os = "linux", not(target_env = "musl")))]
-fn a_sync_that_fails_ends_the_process_and_the_next_start_waits() {
-    let directory = Directory::new();
+fn fails_to_sync(directory: &Directory, more: &[(&str, &str)]) {
     let source = directory.write("shim.c", SHIM);
     let (library, fails) = (directory.path("shim.so"), directory.path("fails"));
     // The compiler for the server's architecture, which may be emulated.
@@ -202,7 +213,9 @@ fn a_sync_that_fails_ends_the_process_and_the_next_start_waits() {
     let compiler = std::env::var_os(variable).unwrap_or_else(|| "cc".into());
     let built = Command::new(compiler).args(["-shared", "-fPIC", "-o", &library, &source]).status().unwrap();
     assert!(built.success());
-    let mut server = Running::start(command(&directory).env("LD_PRELOAD", &library).env("FAIL_SYNC", &fails));
+    let mut command = command(directory);
+    command.env("LD_PRELOAD", &library).env("FAIL_SYNC", &fails).envs(more.iter().copied());
+    let mut server = Running::start(&mut command);
     assert_eq!(server.ask("SET held me NX PX 30000\r\nINCR n"), "+OK\r\n:1\r\n");
     fs::write(&fails, "").unwrap();
     let mut peer = peer(&server);
@@ -210,7 +223,33 @@ fn a_sync_that_fails_ends_the_process_and_the_next_start_waits() {
     assert_eq!(String::from_utf8_lossy(&peer.rest()), "", "no reply");
     server.wait_for("the server ends");
     assert_eq!(server.end(), Some(74));
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(target_env = "musl")))]
+fn a_sync_that_fails_ends_the_process_and_the_next_start_waits() {
+    let directory = Directory::new();
+    // A file is no directory: only the journal takes the mark.
+    let nowhere = directory.write("file", "");
+    fails_to_sync(&directory, &[("RUNTIME_DIRECTORY", &nowhere)]);
     let server = start(&directory);
     assert!(info(&server, "quarantine_left_ms") > 0);
     assert_eq!(server.ask("GET held\r\nSET other me NX PX 1000"), "$2\r\nme\r\n$-1\r\n");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(target_env = "musl")))]
+fn a_sync_that_fails_on_a_disk_that_takes_no_mark_is_known_to_the_next_start() {
+    let (directory, runtime) = (Directory::new(), Directory::new());
+    let path = runtime.path("redlatch");
+    fails_to_sync(&directory, &[("RUNTIME_DIRECTORY", &path), ("FAIL_WRITE", "yes")]);
+    let marks = || fs::read_dir(&path).unwrap().count();
+    assert_eq!(marks(), 1);
+    let start = || Running::start(command(&directory).env("RUNTIME_DIRECTORY", &path));
+    let server = start();
+    assert!(info(&server, "quarantine_left_ms") > 0);
+    assert_eq!(server.ask("GET held\r\nSET other me NX PX 1000"), "$2\r\nme\r\n$-1\r\n");
+    assert_eq!(marks(), 0, "the journal says it now");
+    server.kill();
+    assert_eq!(info(&start(), "quarantine_active"), 1);
 }

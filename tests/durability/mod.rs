@@ -9,6 +9,7 @@
 mod disks;
 mod journal;
 mod kills;
+mod volumes;
 
 use std::net::SocketAddr;
 use std::process::Command;

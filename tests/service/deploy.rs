@@ -133,6 +133,9 @@ fn the_unit_checks_and_starts_the_program_that_is_there() {
         );
     }
     assert_eq!(values(&unit, "ExecReload="), ["/bin/kill -s HUP $MAINPID"]);
+    // The mark of a failed sync outlives the process.
+    assert_eq!(values(&unit, "RuntimeDirectory="), ["redlatch"]);
+    assert_eq!(values(&unit, "RuntimeDirectoryPreserve="), ["yes"]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A machine that crashes: the real engine, log and recovery on a disk in memory, with clients that go on believing.
 //!
 //! Faults  kills at any point, also inside a write, a sync or a start; losses of power with other boots; volumes that move
-//!         to another machine; clean stops; disks that are slow, full, broken or rotten; steps of the wall clock.
+//!         to another machine, and disks that are detached and attached again on the same boot, with a loss or without; clean
+//!         stops; disks that are slow, full, broken, dead or rotten; steps of the wall clock.
 //! Laws    those of [`super::crash_clients`]; what was acknowledged as durable is there after a restart; after a kill on
 //!         the same boot everything is there and nobody waits; a quarantine lasts no longer than the page says.
 //! Time    real time is an event queue. Lock time is what the server makes of it.
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use redlatch_core::commands::Shared;
 use redlatch_core::engine::Engine;
 use redlatch_core::journal::Mode;
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::{GRACE_MS, Log, Owed, SyncError};
 use redlatch_core::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
@@ -27,7 +29,7 @@ use redlatch_proto::clock::{Clock, LockTime};
 use redlatch_proto::resp::Request as Words;
 
 use super::crash_clients::{Client, Hold, LEASE_MS_MAX, Op, Register, Told};
-use super::crash_disk::{Disk, Files, Life};
+use super::crash_disk::{Disk, Files, Life, SyncEnd};
 use super::crash_server::{Connection, Defect, Server, ServerClock, resumed};
 use super::parts::{Grants, State, grants, layout, standing};
 use crate::support::interpreter::INTERPRETER;
@@ -69,9 +71,9 @@ enum Event {
 enum End {
     Stopped,
     Killed,
-    /// The machine was another, with the same disk.
+    /// The machine was another, with the same disk, or the disk was attached again.
     Moved,
-    /// The power was lost, or the disk has failed.
+    /// The power was lost, or the disk has failed or was torn off.
     PowerLost,
 }
 
@@ -99,8 +101,6 @@ struct Expected {
     quarantine_until: Option<LockTime>,
     /// Whether the end of a file cannot be read.
     is_torn: bool,
-    /// Whether a sync has failed. If its mark was not written, the end counts as damage on the same boot.
-    has_failed_sync: bool,
     /// Whether the disk has lost what was synced.
     is_rotten: bool,
 }
@@ -118,6 +118,8 @@ pub(super) struct World {
     boot: Option<[u8; 16]>,
     boot_since_ms: u64,
     boots: u8,
+    /// Whether a sync has failed on this boot, as a file in memory says.
+    is_marked: bool,
     mode: Mode,
     /// The process that runs, and what it serves once it has started.
     life: Option<Arc<Life>>,
@@ -157,9 +159,9 @@ pub(super) fn run(seed: u64, defect: Defect) -> Result<u64, String> {
     }
 }
 
-/// What happens while the disk syncs. Returns whether the sync works.
-fn during_sync(world: &Weak<Mutex<World>>, life: &Life) -> bool {
-    let Some(world) = world.upgrade() else { return true };
+/// What happens while the disk syncs.
+fn during_sync(world: &Weak<Mutex<World>>, life: &Life) -> SyncEnd {
+    let Some(world) = world.upgrade() else { return SyncEnd::Works };
     let end_ms = {
         let mut world = world.lock();
         let now_ms = world.now_ms();
@@ -173,11 +175,15 @@ fn during_sync(world: &Weak<Mutex<World>>, life: &Life) -> bool {
     loop {
         let mut world = world.lock();
         if life.is_over() || world.broken.is_some() {
-            return false;
+            return SyncEnd::Fails;
         }
         if world.next_ms().is_none_or(|at_ms| at_ms > end_ms) {
             world.real_ms.fetch_max(end_ms, SeqCst);
-            return !world.rng.one_in(250);
+            return match world.rng.below(500) {
+                0 => SyncEnd::Fails,
+                1 => SyncEnd::Dies,
+                _ => SyncEnd::Works,
+            };
         }
         world.step(true);
     }
@@ -227,7 +233,7 @@ fn stop(world: &WorldHandle) {
     match result {
         Ok(()) => {
             if world.rng.one_in(3) {
-                world.reboot();
+                world.change_machine();
             }
             world.process_ends(End::Stopped);
         }
@@ -238,7 +244,7 @@ fn stop(world: &WorldHandle) {
 
 /// A process starts as the server does: it reads the journal, begins a new file and syncs it before it serves.
 fn start(world: &WorldHandle) {
-    let (life, files, found_files, machine, terms, defect, real_ms) = {
+    let (life, files, found_files, mut machine, terms, defect, (is_marked, real_ms)) = {
         let mut locked = world.lock();
         let life = Life::new();
         locked.life = Some(Arc::clone(&life));
@@ -249,7 +255,7 @@ fn start(world: &WorldHandle) {
         let (handle, of_sync) = (Arc::downgrade(world), Arc::clone(&life));
         let files =
             Files::new(locked.disk.clone(), Arc::clone(&life), move || during_sync(&handle, &of_sync));
-        let machine = Machine { boot: locked.boot, boot_ms: locked.boot_ms() };
+        let machine = Machine { boot: locked.boot, boot_ms: locked.boot_ms(), volume: locked.disk.volume() };
         let terms = Terms {
             server: [7; 20],
             mode: locked.mode,
@@ -259,7 +265,7 @@ fn start(world: &WorldHandle) {
             lacks: None,
         };
         let (defect, real_ms) = (locked.defect, locked.now_ms());
-        (life, files, locked.disk.files(), machine, terms, defect, real_ms)
+        (life, files, locked.disk.files(), machine, terms, defect, (locked.is_marked, real_ms))
     };
     let mut keyspace = Keyspace::new(layout(None), || {});
     let mut replay = keyspace.replay();
@@ -274,7 +280,13 @@ fn start(world: &WorldHandle) {
             return;
         }
     };
-    found.settle(machine.boot, true);
+    if defect == Defect::TrustsTheBoot {
+        machine.volume = Volume::default();
+    }
+    if is_marked && defect != Defect::ForgetsFailedSyncs {
+        found.note_failed_sync();
+    }
+    found.settle(machine, true);
     {
         // A start that dies before it serves may have seen it, too, and have begun a quarantine.
         let expected = &mut world.lock().expected;
@@ -307,7 +319,11 @@ fn start(world: &WorldHandle) {
         log.remove_older().expect("the directory can be changed");
     }
     match synced {
-        Ok(()) => world.lock().serve(keyspace, log, clock, (&found, &resume, real_ms)),
+        Ok(()) => {
+            let mut world = world.lock();
+            world.is_marked = false;
+            world.serve(keyspace, log, clock, (&found, &resume, real_ms));
+        }
         Err(SyncError::Write(_) | SyncError::Delayed(_)) => world.lock().start_fails(&life),
         Err(SyncError::Sync(_)) => world.lock().fail(),
     }
@@ -323,6 +339,8 @@ impl World {
             _ => Mode::EverySecond,
         };
         let boot = (!rng.one_in(8)).then_some([0; 16]);
+        // Where the system says that a disk was attached again, the mark of a failed sync is not needed.
+        let is_attachment_known = !rng.one_in(4) && defect != Defect::ForgetsFailedSyncs;
         let expected = Expected {
             end: None,
             has_served: false,
@@ -331,7 +349,6 @@ impl World {
             time_ms: (0, 0),
             quarantine_until: None,
             is_torn: false,
-            has_failed_sync: false,
             is_rotten: false,
         };
         let mut world = Self {
@@ -341,10 +358,11 @@ impl World {
             wall_offset_ms: Arc::default(),
             events: BinaryHeap::new(),
             scheduled: 0,
-            disk: Disk::default(),
+            disk: Disk::new(is_attachment_known),
             boot,
             boot_since_ms: BEGIN_MS / 2,
             boots: 0,
+            is_marked: false,
             mode,
             life: None,
             server: None,
@@ -690,7 +708,7 @@ impl World {
         }
         self.rot();
         if end != End::Killed {
-            self.reboot();
+            self.change_machine();
         }
         self.process_ends(end);
     }
@@ -717,7 +735,8 @@ impl World {
         let Some(life) = &self.life else { return };
         life.end();
         self.server_ends(false);
-        (self.expected.is_torn, self.expected.has_failed_sync) = (true, true);
+        (self.expected.is_torn, self.is_marked) = (true, true);
+        self.disk.attach_again();
         self.process_ends(End::PowerLost);
     }
 
@@ -727,9 +746,18 @@ impl World {
         }
     }
 
+    /// The machine boots, another one takes its disk, or the disk is attached again on the same boot.
+    fn change_machine(&mut self) {
+        let is_seen = self.disk.attach_again() && self.boot.is_some();
+        if !is_seen || self.rng.one_in(2) {
+            self.reboot();
+        }
+    }
+
     /// The machine boots, or another one takes its disk.
     fn reboot(&mut self) {
         self.boots += 1;
+        self.is_marked = false;
         let (boots, age_ms) = (self.boots, self.rng.below_u64(40_000));
         self.boot = self.boot.map(|_| [boots; 16]);
         self.boot_since_ms = self.now_ms() - age_ms;
@@ -791,7 +819,6 @@ impl World {
         self.servers += 1;
         (self.expected.end, self.expected.has_served) = (None, true);
         (self.expected.is_torn, self.expected.is_rotten) = (false, false);
-        self.expected.has_failed_sync = false;
         let (number, delay_ms) = (self.servers, self.rng.below_u64(CRASH_MS_MAX));
         self.schedule(SYNC_EVERY_MS, Event::Keep(number, false));
         self.schedule(delay_ms, Event::Crash);

@@ -4,7 +4,7 @@
 //! Rule    a kill leaves everything that was written, and a part of what was being written. A loss of power leaves of each
 //!         file any prefix that has the synced bytes, sometimes with zeros or anything else in the rest, at its end or
 //!         with good bytes behind; new files may be missing, and removed ones may be back. A disk that rots changes a
-//!         byte that was synced.
+//!         byte that was synced. A disk that dies loses what was not synced, and takes nothing until it is attached again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 use redlatch_core::journal::frame;
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::Storage;
 
 use crate::support::rng::Rng;
@@ -32,6 +33,29 @@ struct Contents {
     /// Files whose removal the directory may not have yet.
     removed: BTreeMap<u64, File>,
     is_full: bool,
+    is_dead: bool,
+    /// How often it was attached, if the system tells.
+    attached: Option<u64>,
+}
+
+impl Contents {
+    fn refusal(&self) -> io::Result<()> {
+        match (self.is_dead, self.is_full) {
+            (true, _) => Err(io::Error::from_raw_os_error(5)),
+            (_, true) => Err(io::Error::from_raw_os_error(28)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How a sync ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum SyncEnd {
+    Works,
+    /// What was not synced is lost.
+    Fails,
+    /// And the disk takes nothing more.
+    Dies,
 }
 
 /// The disk of the machine.
@@ -43,6 +67,25 @@ impl Disk {
     pub(super) fn files(&self) -> Vec<(u64, Cursor<Vec<u8>>)> {
         let contents = self.0.lock();
         contents.files.iter().map(|(number, file)| (*number, Cursor::new(file.bytes.clone()))).collect()
+    }
+
+    /// A disk of which the system tells when it was attached, or not.
+    pub(super) fn new(is_attachment_known: bool) -> Self {
+        let attached = is_attachment_known.then_some(0);
+        Self(Arc::new(Mutex::new(Contents { attached, ..Contents::default() })))
+    }
+
+    /// What the system says of the disk.
+    pub(super) fn volume(&self) -> Volume {
+        Volume { file_system: self.0.lock().attached, ..Volume::default() }
+    }
+
+    /// The disk is attached again. Returns whether the system says so.
+    pub(super) fn attach_again(&self) -> bool {
+        let mut contents = self.0.lock();
+        contents.is_dead = false;
+        contents.attached = contents.attached.map(|times| times + 1);
+        contents.attached.is_some()
     }
 
     /// Whether writes fail for want of space.
@@ -131,8 +174,8 @@ pub(super) struct Files {
     life: Arc<Life>,
     /// The files that its next sync is for.
     unsynced: Mutex<BTreeSet<u64>>,
-    /// What happens while a sync runs. Returns whether the sync works.
-    during_sync: Box<dyn Fn() -> bool + Send + Sync>,
+    /// What happens while a sync runs.
+    during_sync: Box<dyn Fn() -> SyncEnd + Send + Sync>,
 }
 
 impl Files {
@@ -140,7 +183,7 @@ impl Files {
     pub(super) fn new(
         disk: Disk,
         life: Arc<Life>,
-        during_sync: impl Fn() -> bool + Send + Sync + 'static,
+        during_sync: impl Fn() -> SyncEnd + Send + Sync + 'static,
     ) -> Self {
         let found = disk.0.lock().files.keys().copied().collect();
         Self { disk, life, unsynced: Mutex::new(found), during_sync: Box::new(during_sync) }
@@ -161,9 +204,7 @@ impl Storage for Files {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.alive()?;
         let mut contents = self.disk.0.lock();
-        if contents.is_full {
-            return Err(io::Error::from_raw_os_error(28));
-        }
+        contents.refusal()?;
         let (number, newest) = contents.files.iter_mut().next_back().expect("a file was begun");
         let last_bytes = self.life.last_bytes.load(SeqCst);
         if last_bytes < usize::MAX {
@@ -183,13 +224,17 @@ impl Storage for Files {
             let files = contents.files.iter().filter(|(number, _)| unsynced.contains(number));
             files.map(|(number, file)| (*number, file.bytes.len())).collect()
         };
-        let works = (self.during_sync)();
+        let end = (self.during_sync)();
         self.alive()?;
         let mut contents = self.disk.0.lock();
-        if !works {
+        if end != SyncEnd::Works {
+            contents.is_dead = end == SyncEnd::Dies;
             // The system has thrown away what it could not write.
             for file in contents.files.values_mut() {
-                file.bytes[file.synced..].fill(0);
+                match end {
+                    SyncEnd::Dies => file.bytes.truncate(file.synced),
+                    _ => file.bytes[file.synced..].fill(0),
+                }
             }
             return Err(io::Error::other("the disk is broken"));
         }
@@ -207,9 +252,7 @@ impl Storage for Files {
     fn begin(&self, number: u64) -> io::Result<()> {
         self.alive()?;
         let mut contents = self.disk.0.lock();
-        if contents.is_full {
-            return Err(io::Error::from_raw_os_error(28));
-        }
+        contents.refusal()?;
         let is_listed = contents.files.get(&number).is_some_and(|file| file.is_listed);
         contents.files.insert(number, File { bytes: frame::first_line(), synced: 0, is_listed });
         self.unsynced.lock().insert(number);
@@ -223,5 +266,9 @@ impl Storage for Files {
         let removed = std::mem::replace(&mut contents.files, kept);
         contents.removed.extend(removed);
         Ok(())
+    }
+
+    fn volume(&self) -> Volume {
+        self.disk.volume()
     }
 }

@@ -26,12 +26,16 @@ pub(super) enum Defect {
     ExtendsInQuarantine,
     /// A start forgets the quarantine of the process before.
     ForgetsQuarantine,
+    /// A start does not look for the mark of a failed sync outside of the disk.
+    ForgetsFailedSyncs,
     /// Lock time jumps ahead at a reboot.
     JumpsAhead,
     /// A start does not know the horizon.
     NoHorizon,
     /// After a loss of power, tokens go on where the journal ends.
     RepeatsTokens,
+    /// A start does not mind that the disk was attached again on the same boot.
+    TrustsTheBoot,
     /// A start does not mind what a disk has lost that was synced.
     TrustsRottenDisks,
 }
@@ -41,9 +45,11 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect::AnswersBeforeWrite,
     Defect::ExtendsInQuarantine,
     Defect::ForgetsQuarantine,
+    Defect::ForgetsFailedSyncs,
     Defect::JumpsAhead,
     Defect::NoHorizon,
     Defect::RepeatsTokens,
+    Defect::TrustsTheBoot,
     Defect::TrustsRottenDisks,
 ];
 

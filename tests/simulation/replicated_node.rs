@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use redlatch_core::journal::Mode;
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::{Log, SyncError};
 use redlatch_core::journal::recovery::{self, Machine, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
@@ -94,7 +95,7 @@ pub(super) fn address_of(node: usize) -> String {
 /// Restores what the log has, and serves until another node leads or the node is to stop.
 fn lead(port: &Arc<Port>, term: &Term) {
     let Ok(files) = term.load() else { return };
-    let machine = Machine { boot: None, boot_ms: 0 };
+    let machine = Machine { boot: None, boot_ms: 0, volume: Volume::default() };
     let terms = Terms {
         server: [7; 20],
         mode: Mode::Always,

@@ -1,8 +1,9 @@
 //! The boot of the machine: lock time goes on with its clock over a restart of the server.
 //!
 //! Source  `/proc/sys/kernel/random/boot_id` and CLOCK_BOOTTIME of Linux, which counts on while the machine is suspended.
-//!         Other systems do not tell one boot from another.
+//!         Other systems do not tell one boot from another. `RUNTIME_DIRECTORY`: systemd.exec(5).
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,21 @@ pub fn millis() -> u64 {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let time = since_boot().unwrap_or_else(|| ORIGIN.elapsed());
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Directories in memory whose files outlive a process, but not the boot: that of the service, or else that of the system
+/// and that of the user. They need not exist. Where no boot is told from another, nobody needs them.
+pub fn runtime_directories() -> Vec<PathBuf> {
+    if !cfg!(target_os = "linux") {
+        return Vec::new();
+    }
+    let of_service = std::env::var_os("RUNTIME_DIRECTORY");
+    // A unit may have several, with colons between them.
+    if let Some(first) = of_service.and_then(|all| std::env::split_paths(&all).next()) {
+        return vec![first];
+    }
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(|user| PathBuf::from(user).join("redlatch"));
+    [Some(PathBuf::from("/run/redlatch")), of_user].into_iter().flatten().collect()
 }
 
 #[cfg(target_os = "linux")]

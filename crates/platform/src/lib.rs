@@ -32,6 +32,8 @@ pub mod texts;
 #[cfg(feature = "program")]
 pub mod timer;
 pub mod unix_socket;
+#[cfg(feature = "server")]
+pub mod volume;
 
 /// The error of something that this system does not have.
 #[cfg(not(unix))]

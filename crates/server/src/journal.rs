@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redlatch_core::commands::Shared;
 use redlatch_core::journal::Mode;
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::{Log, Storage};
 use redlatch_core::journal::recovery::{self, Ending, Found, Lacks, Machine, Resume, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
@@ -21,6 +22,7 @@ use redlatch_proto::clock::{Clock, LockTime};
 
 use super::clock::SystemClock;
 use super::journal_files::Directory;
+use super::sync_mark::SyncMark;
 use super::{StartError, clock};
 
 /// Where the files of a journal are.
@@ -56,9 +58,14 @@ pub(super) trait Place: Debug + Send + Sync {
     /// The system's.
     fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>>;
 
-    /// The machine whose clock is that of the files.
+    /// The machine whose clock is that of the files, and their storage.
     fn machine(&self) -> Machine {
-        Machine { boot: boot::id(), boot_ms: boot::millis() }
+        Machine { boot: boot::id(), boot_ms: boot::millis(), volume: Volume::default() }
+    }
+
+    /// Where a sync that has failed is marked beside the files, if that is done. `server` is the id in the files.
+    fn sync_mark(&self, _server: &[u8; 20]) -> Option<SyncMark> {
+        None
     }
 
     /// For how many milliseconds from now connections to the server before this one may be open.
@@ -179,7 +186,11 @@ pub(super) fn recover(
     });
     let mut found =
         found.map_err(|(number, why)| StartError::Unusable(format!("{}: {why}", place.name(number))))?;
-    found.settle(place.machine().boot, place.may_be_torn());
+    let mark = place.sync_mark(&found.opened.as_ref().map_or(terms.server, |opened| opened.server));
+    if mark.as_ref().is_some_and(SyncMark::is_set) {
+        found.note_failed_sync();
+    }
+    found.settle(place.machine(), place.may_be_torn());
     let is_doubtful = place.may_be_torn() && matches!(found.ending, Ending::Torn | Ending::Damaged);
     if let Some(doubt) = place.doubt(&found) {
         if terms.startup_guard_ms == 0 {
@@ -211,7 +222,10 @@ pub(super) fn recover(
         log.remove_older()?;
     }
     sync(&log, &clock)?;
-    report(&found, &resume, keyspace);
+    if let Some(mark) = mark {
+        mark.remove();
+    }
+    report(&found, machine, &resume, keyspace);
     Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed, cluster: None })
 }
 
@@ -220,7 +234,10 @@ fn sync(log: &Log, clock: &SystemClock) -> Result<(), StartError> {
     log.sync(clock.now().lock, boot::millis()).map_err(unusable)
 }
 
-fn report(found: &Found, resume: &Resume, keyspace: &Keyspace) {
+fn report(found: &Found, machine: Machine, resume: &Resume, keyspace: &Keyspace) {
+    if let Some(changed) = found.change_of_volume(machine) {
+        tracing::warn!(changed, "The disk of the journal was attached or mounted again since the last start");
+    }
     let keys: usize = (0..keyspace.databases()).map(|database| keyspace.size(database).0).sum();
     match found.ending {
         Ending::Nothing => tracing::info!("A new journal begins"),

@@ -5,6 +5,7 @@
 //!         synced, too.
 //! Rule    `identity` is written after the first journal file is synced. So one without the other says that something was
 //!         removed, or that a backup was restored.
+//! Rule    a sync that fails is marked outside of this directory, too: a disk that is gone takes no mark.
 //! Rule    the file `reserve` takes up room that the journal needs when the disk is full: it is removed then.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,13 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::Storage;
-use redlatch_core::journal::recovery::{Ending, Found};
+use redlatch_core::journal::recovery::{Ending, Found, Machine};
 use redlatch_core::journal::{frame, item};
 use redlatch_core::replication::marks;
-use redlatch_platform::files;
+use redlatch_platform::{boot, files, volume};
 
 use super::journal::Place;
+use super::sync_mark::SyncMark;
 
 /// The directory of a journal, locked by this process.
 #[derive(Debug)]
@@ -123,6 +126,12 @@ impl Directory {
         Ok(Files { directory: Mutex::new(self), state: Mutex::new(state) })
     }
 
+    /// What identifies the storage of the directory.
+    fn volume(&self) -> Volume {
+        let volume::Volume { device, disk, file_system, root_mount, mount } = volume::of(&self.path);
+        Volume { device, disk, file_system, root_mount, mount }
+    }
+
     fn write_identity(&self, name: &str) -> io::Result<()> {
         let text = format!("{IDENTITY}{}\n", item::id_text(&self.server));
         let mut file =
@@ -187,6 +196,15 @@ impl Place for Directory {
 
     fn into_storage(self: Box<Self>) -> io::Result<Box<dyn Storage>> {
         Ok(Box::new(self.into_files()?))
+    }
+
+    fn machine(&self) -> Machine {
+        let volume = self.volume();
+        Machine { boot: boot::id(), boot_ms: boot::millis(), volume }
+    }
+
+    fn sync_mark(&self, server: &[u8; 20]) -> Option<SyncMark> {
+        Some(SyncMark::of(server))
     }
 }
 
@@ -289,13 +307,8 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-impl Storage for Files {
-    fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let directory = self.directory.lock();
-        self.state.lock().append(bytes, &directory.path)
-    }
-
-    fn sync(&self) -> io::Result<()> {
+impl Files {
+    fn sync_all(&self) -> io::Result<()> {
         let (newest, unsynced, is_directory_changed, is_identified) = {
             let state = self.state.lock();
             let (newest, unsynced) = (state.newest.clone(), state.unsynced.clone());
@@ -324,6 +337,21 @@ impl Storage for Files {
         };
         state.is_directory_changed &= !is_same;
         Ok(())
+    }
+}
+
+impl Storage for Files {
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let directory = self.directory.lock();
+        self.state.lock().append(bytes, &directory.path)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let result = self.sync_all();
+        if result.is_err() {
+            SyncMark::of(&self.directory.lock().server).set();
+        }
+        result
     }
 
     fn begin(&self, number: u64) -> io::Result<()> {
@@ -369,6 +397,10 @@ impl Storage for Files {
     fn end_shortage(&self) {
         let directory = self.directory.lock();
         self.state.lock().make_reserve(&directory.path);
+    }
+
+    fn volume(&self) -> Volume {
+        self.directory.lock().volume()
     }
 
     fn is_in_place(&self) -> bool {

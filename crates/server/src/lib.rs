@@ -43,6 +43,7 @@ mod processor;
 mod recording;
 mod spare_descriptor;
 mod stored_files;
+mod sync_mark;
 mod test_handle;
 mod tested;
 mod ticker;

@@ -32,6 +32,8 @@ pub enum Item {
     Stopped(Horizon),
     /// A sync has failed: what was written since the last one may be lost.
     Tainted,
+    /// Where the file is stored. Journals before version 3 do not say it.
+    Volume(Volume),
 }
 
 /// How a file begins.
@@ -50,6 +52,38 @@ pub struct Opened {
     /// When replies leave. In memory mode the journal has horizons only. With [`Mode::Always`], what a loss of power takes
     /// was promised to nobody.
     pub mode: Mode,
+}
+
+/// What identifies the storage of a journal within one boot. `None`: the system does not say.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Volume {
+    /// The number of the block device.
+    pub device: Option<u64>,
+    /// The sequence number of the disk. A disk that is attached again has another one.
+    pub disk: Option<u64>,
+    /// The file system on that device. One that is mounted again has another number.
+    pub file_system: Option<u64>,
+    /// The root mount that the server sees. Another mount namespace has another one.
+    pub root_mount: Option<u64>,
+    /// The mount of the journal. One that is mounted again has another number, and each mount namespace has its own.
+    pub mount: Option<u64>,
+}
+
+impl Volume {
+    /// What has changed since `before`, if that says that the storage was attached or mounted again in between. An unknown
+    /// number says nothing, and neither does the mount of another mount namespace.
+    pub fn change_since(&self, before: &Self) -> Option<&'static str> {
+        let differs = |then: Option<u64>, now: Option<u64>| then.is_some() && now.is_some() && then != now;
+        let is_same_namespace = self.root_mount.is_some() && self.root_mount == before.root_mount;
+        [
+            ("device", differs(before.device, self.device)),
+            ("disk", differs(before.disk, self.disk)),
+            ("file system", differs(before.file_system, self.file_system)),
+            ("mount", is_same_namespace && differs(before.mount, self.mount)),
+        ]
+        .into_iter()
+        .find_map(|(name, has_changed)| has_changed.then_some(name))
+    }
 }
 
 /// A horizon, and the numbers that go on from it.
@@ -95,6 +129,7 @@ const FUNCTIONS: u8 = 4;
 const COPIED: u8 = 5;
 const STOPPED: u8 = 6;
 const TAINTED: u8 = 7;
+const VOLUME: u8 = 8;
 
 /// Appends a record.
 pub fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) {
@@ -132,6 +167,7 @@ impl Item {
             Self::Copied => out.push(COPIED),
             Self::Stopped(horizon) => horizon.encode(STOPPED, out),
             Self::Tainted => out.push(TAINTED),
+            Self::Volume(volume) => volume.encode(out),
         }
     }
 
@@ -171,8 +207,26 @@ impl Item {
             COPIED => Self::Copied,
             STOPPED => Self::Stopped(Horizon::decode(from)?),
             TAINTED => Self::Tainted,
+            VOLUME => Self::Volume(Volume::decode(from)?),
             _ => return Err(Damaged),
         })
+    }
+}
+
+impl Volume {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let Self { device, disk, file_system, root_mount, mount } = *self;
+        out.push(VOLUME);
+        for number in [device, disk, file_system, root_mount, mount] {
+            // Zero is unknown.
+            codec::put_number(out, number.map_or(0, |number| number.saturating_add(1)));
+        }
+    }
+
+    fn decode(from: &mut Bytes) -> Result<Self, DecodeError> {
+        let mut number = || codec::take_number(from).map(|number| number.checked_sub(1));
+        let [device, disk, file_system] = [number()?, number()?, number()?];
+        Ok(Self { device, disk, file_system, root_mount: number()?, mount: number()? })
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
 
-use super::item::{self, Horizon, Item, Opened};
+use super::item::{self, Horizon, Item, Opened, Volume};
 use super::recovery::Promised;
 use super::{Journal, Mode, Mutation, Mutations, Record, frame};
 use crate::sync::{AtomicBool, AtomicU64, Mutex};
@@ -77,6 +77,11 @@ pub trait Storage: Debug + Send + Sync {
     /// The system's, or another server has taken the place.
     fn remake(&self) -> io::Result<()> {
         Ok(())
+    }
+
+    /// What identifies the storage of the newest file.
+    fn volume(&self) -> Volume {
+        Volume::default()
     }
 
     /// Whether so much waits to be synced that a copy of the live keys waits, too.
@@ -251,7 +256,7 @@ impl Log {
             is_stopped: false,
             synced_at: LockTime::from_millis(0),
         };
-        state.begin_file(horizon);
+        state.begin_file(horizon, storage.volume());
         let believed_ms = storage.believed_ms();
         let log = Self {
             mode,
@@ -565,7 +570,7 @@ impl Log {
         // The durable horizon stays the one that counts until the next sync.
         let horizon = self.next_horizon(&mut state, now, boot_ms);
         let until = horizon.until.max(state.durable.until);
-        state.begin_file(Horizon { until, ..horizon });
+        state.begin_file(Horizon { until, ..horizon }, self.storage.volume());
         self.write_state(&mut state)
     }
 
@@ -719,9 +724,10 @@ impl Log {
 
 impl State {
     /// The first items of a file.
-    fn begin_file(&mut self, horizon: Horizon) {
+    fn begin_file(&mut self, horizon: Horizon, volume: Volume) {
         frame::body_start(&mut self.frame);
         Item::Opened(self.opened.clone()).encode(&mut self.frame);
+        Item::Volume(volume).encode(&mut self.frame);
         Item::Horizon(horizon).encode(&mut self.frame);
         if let Some(dump) = &self.functions {
             Item::Functions(dump.clone()).encode(&mut self.frame);

@@ -4,6 +4,8 @@
 //!         time, tokens and quarantine.
 //! Rule    what is restored is a prefix of what was written. Where the prefix may lack something that was promised, the
 //!         quarantine lasts until every such promise has ended.
+//! Rule    a storage that was attached or mounted again counts as a loss of power, also on the same boot. So does a sync that
+//!         has failed.
 //! Rule    a loss of power takes only what was not synced, and no reply has told of that but with a lease that ends before
 //!         the durable horizon. Two horizons behind what cannot be read say that it was synced: the first of them was
 //!         synced when the second was written. Then it is the disk that has lost something, and no horizon says enough.
@@ -15,7 +17,7 @@ use redlatch_proto::clock::LockTime;
 
 use super::codec::DecodeError;
 use super::frame::{self, Frames, Next, Unreadable};
-use super::item::{Horizon, Item, Opened};
+use super::item::{Horizon, Item, Opened, Volume};
 use super::log::{GRACE_MS, Start};
 use super::{Mode, Mutation};
 use crate::types::Seed;
@@ -52,6 +54,8 @@ pub struct Found {
     pub now: LockTime,
     /// The libraries of functions.
     pub functions: Option<Bytes>,
+    /// Where that file was stored.
+    volume: Volume,
     /// Whether a sync has failed.
     has_failed_sync: bool,
     /// Whether the newest file has a frame that cannot be read.
@@ -60,13 +64,33 @@ pub struct Found {
 
 impl Found {
     /// Takes an end that is torn for damage where nothing can have torn it. `may_be_torn`: a loss of power takes from these
-    /// files what was not synced. On the boot on which the newest file was begun, only a sync that fails changes its frames.
-    pub fn settle(&mut self, boot: Option<[u8; 16]>, may_be_torn: bool) {
-        let is_same_boot = boot.is_some() && self.opened.as_ref().is_some_and(|opened| opened.boot == boot);
-        let is_changed = is_same_boot && self.has_unreadable_frame && !self.has_failed_sync;
+    /// files what was not synced. On the boot on which the newest file was begun, only a sync that fails changes its frames,
+    /// and a storage that was attached or mounted again.
+    pub fn settle(&mut self, machine: Machine, may_be_torn: bool) {
+        let is_same = self.is_of_boot(machine) && self.change_of_volume(machine).is_none();
+        let is_changed = is_same && self.has_unreadable_frame && !self.has_failed_sync;
         if self.ending == Ending::Torn && (!may_be_torn || is_changed) {
             self.ending = Ending::Damaged;
         }
+    }
+
+    /// Notes that a sync of this journal has failed, as something else than the journal says. The end may be missing then,
+    /// however it reads.
+    pub fn note_failed_sync(&mut self) {
+        self.has_failed_sync = true;
+        if matches!(self.ending, Ending::Killed | Ending::Stopped) {
+            self.ending = Ending::Torn;
+        }
+    }
+
+    /// What has changed if the storage was attached or mounted again on the boot on which the newest file was begun.
+    pub fn change_of_volume(&self, machine: Machine) -> Option<&'static str> {
+        machine.volume.change_since(&self.volume).filter(|_| self.is_of_boot(machine))
+    }
+
+    /// Whether the newest file was begun on this boot.
+    fn is_of_boot(&self, machine: Machine) -> bool {
+        machine.boot.is_some() && self.opened.as_ref().is_some_and(|opened| opened.boot == machine.boot)
     }
 }
 
@@ -77,6 +101,8 @@ pub struct Machine {
     pub boot: Option<[u8; 16]>,
     /// The clock of the boot, in milliseconds.
     pub boot_ms: u64,
+    /// The storage of the journal.
+    pub volume: Volume,
 }
 
 /// What a server starts with.
@@ -141,6 +167,7 @@ pub struct Resume {
 }
 
 const TORN: &str = "the end of the journal is missing";
+const REMOUNTED: &str = "the disk of the journal was attached or mounted again";
 const DAMAGED: &str = "the journal is damaged";
 const RESTORED: &str = "the log was restored from an older state";
 /// How many tokens there are between two restores: more than a fast server gives out in a hundred days. There is room for
@@ -287,6 +314,7 @@ impl Default for Reader {
             horizon,
             now,
             functions,
+            volume: Volume::default(),
             has_failed_sync: false,
             has_unreadable_frame: false,
         };
@@ -316,7 +344,7 @@ impl Reader {
         if self.found.opened.is_none() && opened.previous_bytes > 0 {
             self.is_complete = false;
         }
-        self.found.opened = Some(opened);
+        (self.found.opened, self.found.volume) = (Some(opened), Volume::default());
         self.found.ending = Ending::Killed;
         self.take(std::mem::take(&mut part.first), &mut apply);
         self.found.bytes = frames.bytes;
@@ -379,6 +407,7 @@ impl Reader {
                     self.found.ending = Ending::Stopped;
                 }
                 Item::Tainted => (self.found.ending, self.found.has_failed_sync) = (Ending::Torn, true),
+                Item::Volume(volume) => self.found.volume = volume,
             }
         }
     }
@@ -395,8 +424,13 @@ impl Reader {
             let Some(frames) = &mut part.frames else { continue };
             let search = frames.search(|body| {
                 let items = items(body, seed).ok().flatten().unwrap_or_default();
-                horizons +=
-                    items.iter().filter(|item| matches!(item, Item::Horizon(_) | Item::Stopped(_))).count();
+                // The horizon with which a file begins is not that of a sync.
+                if !matches!(items.first(), Some(Item::Opened(_))) {
+                    horizons += items
+                        .iter()
+                        .filter(|item| matches!(item, Item::Horizon(_) | Item::Stopped(_)))
+                        .count();
+                }
                 has_failed_sync |= items.contains(&Item::Tainted);
             });
             search.map_err(|error| (part.number, error.into()))?;
@@ -463,12 +497,12 @@ fn resume_whole(found: &Found, machine: Machine, start: &Terms) -> Resume {
         return Resume { now: start.fresh, restores: false, quarantine, token };
     };
     let horizon = &found.horizon;
-    let is_same_boot =
-        machine.boot.is_some() && opened.boot == machine.boot && machine.boot_ms >= horizon.boot_ms;
+    let is_same_boot = found.is_of_boot(machine) && machine.boot_ms >= horizon.boot_ms;
+    let is_same_volume = found.change_of_volume(machine).is_none();
     let passed_ms = if is_same_boot { machine.boot_ms - horizon.boot_ms } else { 0 };
     let now = found.now.max(horizon.now + passed_ms);
-    let is_exact = !is_damaged
-        && (found.ending == Ending::Stopped || opened.mode == Mode::Always || (is_same_boot && !is_torn));
+    let is_kept = is_same_boot && is_same_volume && !is_torn;
+    let is_exact = !is_damaged && (found.ending == Ending::Stopped || opened.mode == Mode::Always || is_kept);
     let is_forgotten = start.mode == Mode::Memory || opened.mode == Mode::Memory;
     let mut until = horizon.quarantine_until;
     let mut reason = "an earlier quarantine has not ended";
@@ -478,6 +512,7 @@ fn resume_whole(found: &Found, machine: Machine, start: &Terms) -> Resume {
             (true, _) => DAMAGED,
             (_, true) => "the locks of the server before were not kept",
             _ if is_torn => TORN,
+            _ if is_same_boot => REMOUNTED,
             _ => "the machine was restarted",
         };
     }

@@ -27,6 +27,7 @@ use super::node::{agreed, check, client, keys};
 use super::place::EtcdPlace;
 use crate::journal::{self, Place};
 use crate::journal_files::{Directory, numbers};
+use crate::sync_mark::SyncMark;
 use crate::{Builder, fresh_id};
 
 /// What was moved.
@@ -204,6 +205,10 @@ impl Place for Way {
 
     fn machine(&self) -> Machine {
         self.from.machine()
+    }
+
+    fn sync_mark(&self, server: &[u8; 20]) -> Option<SyncMark> {
+        self.from.sync_mark(server)
     }
 
     fn session_grace_ms(&self) -> u64 {

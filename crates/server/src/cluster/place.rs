@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::Storage;
 use redlatch_core::journal::recovery::{Lacks, Machine};
 use redlatch_core::replication::term::Term;
@@ -34,7 +35,7 @@ impl Place for EtcdPlace {
 
     /// No machine: lock time goes on where the last commit has left it.
     fn machine(&self) -> Machine {
-        Machine { boot: None, boot_ms: 0 }
+        Machine { boot: None, boot_ms: 0, volume: Volume::default() }
     }
 
     /// The leader before closes the connections of sessions before this node takes over. If it is late with that, or a client

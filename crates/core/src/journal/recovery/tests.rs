@@ -18,6 +18,7 @@ struct Memory(Arc<Mutex<Disk>>);
 #[derive(Debug, Default)]
 struct Disk {
     files: BTreeMap<u64, Vec<u8>>,
+    volume: Option<Volume>,
     is_full: bool,
     fails_to_sync: bool,
 }
@@ -45,11 +46,18 @@ impl Storage for Memory {
         self.0.lock().files.retain(|file, _| *file >= number);
         Ok(())
     }
+
+    fn volume(&self) -> Volume {
+        self.0.lock().volume.unwrap_or(VOLUME)
+    }
 }
 
-const BOOT: Machine = Machine { boot: Some([1; 16]), boot_ms: 500 };
-const LATER: Machine = Machine { boot: Some([1; 16]), boot_ms: 2_500 };
-const OTHER_BOOT: Machine = Machine { boot: Some([2; 16]), boot_ms: 9 };
+const BOOT: Machine = Machine { boot: Some([1; 16]), boot_ms: 500, volume: VOLUME };
+const LATER: Machine = Machine { boot_ms: 2_500, ..BOOT };
+const OTHER_BOOT: Machine = Machine { boot: Some([2; 16]), boot_ms: 9, ..BOOT };
+/// The storage of [`Memory`].
+const VOLUME: Volume =
+    Volume { device: Some(7), disk: Some(0), file_system: Some(900), root_mount: Some(20), mount: Some(21) };
 const TERMS: Terms = Terms {
     server: [7; 20],
     mode: Mode::EverySecond,
@@ -355,15 +363,24 @@ fn an_unreadable_frame_on_the_boot_of_its_file_is_damage_unless_a_sync_has_faile
         memory.0.lock().fails_to_sync = fails;
         assert_eq!(log.sync(at(10_400), 900).is_err(), fails);
         memory.0.lock().files.get_mut(&1).unwrap()[start + 12] ^= 1;
-        for (boot, settled) in [(BOOT.boot, expected), (OTHER_BOOT.boot, Ending::Torn), (None, Ending::Torn)]
+        let unknown = Machine { boot: None, ..BOOT };
+        let again = Machine { volume: Volume { disk: Some(1), ..VOLUME }, ..LATER };
+        for (machine, settled) in
+            [(LATER, expected), (OTHER_BOOT, Ending::Torn), (unknown, Ending::Torn), (again, Ending::Torn)]
         {
             let (mut found, keys) = found(&memory);
             assert_eq!((found.ending, keys), (Ending::Torn, vec!["a".to_owned()]));
-            found.settle(boot, true);
-            assert_eq!(found.ending, settled, "a sync fails: {fails}, on boot {boot:?}");
+            found.settle(machine, true);
+            assert_eq!(found.ending, settled, "a sync fails: {fails}, on {machine:?}");
+            found.note_failed_sync();
+            assert_eq!(found.ending, settled, "what counts as damage already stays damage");
         }
+        let mut marked = found(&memory).0;
+        marked.note_failed_sync();
+        marked.settle(LATER, true);
+        assert_eq!(marked.ending, Ending::Torn, "a mark that is not in the journal");
         let mut found = found(&memory).0;
-        found.settle(OTHER_BOOT.boot, false);
+        found.settle(OTHER_BOOT, false);
         assert_eq!(found.ending, Ending::Damaged, "these files are never torn");
     }
 }
@@ -383,6 +400,18 @@ fn a_file_that_lost_its_first_line_is_refused_only_where_no_other_is_a_journal()
     memory.0.lock().files.remove(&1);
     let refused = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
     assert!(matches!(refused, (3, Unreadable::Foreign)), "{refused:?}");
+}
+
+#[test]
+fn a_start_that_lost_the_first_line_of_its_file_in_its_first_sync_leaves_a_torn_end() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.sync(at(10_200), 700).unwrap();
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    memory.0.lock().files.get_mut(&2).unwrap()[0] ^= 1;
+    let (found, keys) = found(&memory);
+    assert_eq!((found.ending, keys), (Ending::Torn, vec!["a".to_owned()]));
 }
 
 #[test]
@@ -618,4 +647,109 @@ fn what_only_an_earlier_program_could_keep_is_refused_by_name() {
     let (number, refused) = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
     let says = "holds a lease of a hash field (HEXPIRE), which this program does not have any more";
     assert_eq!((number, refused.to_string().as_str()), (1, says));
+}
+
+/// What a machine knows of the storage: each number as [`VOLUME`] has it, another one, or unknown.
+fn volumes() -> Vec<Volume> {
+    let choices = |number: Option<u64>| [number, number.map(|number| number + 1), None];
+    let all = (0..3_usize.pow(5)).map(|mut chosen| {
+        let mut choose = |number| {
+            let index = chosen % 3;
+            chosen /= 3;
+            choices(number)[index]
+        };
+        Volume {
+            device: choose(VOLUME.device),
+            disk: choose(VOLUME.disk),
+            file_system: choose(VOLUME.file_system),
+            root_mount: choose(VOLUME.root_mount),
+            mount: choose(VOLUME.mount),
+        }
+    });
+    all.collect()
+}
+
+#[test]
+fn every_combination_of_witnesses_says_whether_the_storage_was_attached_again() {
+    let is_other = |now: Option<u64>, then: Option<u64>| now.is_some() && now != then;
+    for volume in volumes() {
+        let mount = volume.root_mount == VOLUME.root_mount && is_other(volume.mount, VOLUME.mount);
+        let expected = [
+            (is_other(volume.device, VOLUME.device), "device"),
+            (is_other(volume.disk, VOLUME.disk), "disk"),
+            (is_other(volume.file_system, VOLUME.file_system), "file system"),
+            (mount, "mount"),
+        ];
+        let expected = expected.into_iter().find_map(|(is_other, name)| is_other.then_some(name));
+        assert_eq!(volume.change_since(&VOLUME), expected, "{volume:?}");
+        assert_eq!(VOLUME.change_since(&volume), expected, "{volume:?}");
+        assert_eq!(volume.change_since(&Volume::default()), None, "{volume:?}");
+    }
+}
+
+#[test]
+fn a_storage_that_was_attached_again_is_as_a_loss_of_power_in_each_mode() {
+    for mode in [Mode::EverySecond, Mode::Always] {
+        let memory = Memory::default();
+        let log = log(mode, &memory);
+        put(&log, "a", (10_100, 40_100));
+        log.sync(at(10_200), 700).unwrap();
+        let killed = found(&memory).0;
+        let until = killed.horizon.until;
+        for volume in volumes() {
+            let machine = Machine { volume, ..LATER };
+            let resume = resume(&killed, machine, &TERMS);
+            let is_lost = volume.change_since(&VOLUME).is_some() && mode == Mode::EverySecond;
+            let reason = "the disk of the journal was attached or mounted again";
+            assert_eq!(resume.quarantine, is_lost.then_some((until, reason)), "{mode:?}, {volume:?}");
+            assert_eq!(resume.token, if is_lost { killed.horizon.tokens_until } else { 3 }, "{volume:?}");
+            assert_eq!((resume.now, resume.restores), (at(12_000), true), "lock time goes on with the boot");
+        }
+        let mut marked = killed.clone();
+        marked.note_failed_sync();
+        let is_lost = mode == Mode::EverySecond;
+        assert_eq!(resume(&marked, LATER, &TERMS).quarantine, is_lost.then_some((until, TORN)), "{mode:?}");
+        log.stop(at(11_000), 1_500).unwrap();
+        let again = Machine { volume: Volume { disk: Some(9), ..VOLUME }, ..LATER };
+        let mut stopped = found(&memory).0;
+        assert_eq!(resume(&stopped, again, &TERMS).quarantine, None, "the end in good order was synced");
+        stopped.note_failed_sync();
+        assert_eq!(resume(&stopped, LATER, &TERMS).quarantine.is_some(), is_lost, "its sync has failed");
+    }
+}
+
+#[test]
+fn a_new_file_says_where_it_is_stored() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    let again = Volume { file_system: Some(901), ..VOLUME };
+    memory.0.lock().volume = Some(again);
+    log.begin_copy(at(10_200), 700).unwrap();
+    assert_eq!(found(&memory).0.change_of_volume(Machine { volume: again, ..LATER }), None);
+    assert_eq!(found(&memory).0.change_of_volume(LATER), Some("file system"));
+    assert_eq!(found(&memory).0.change_of_volume(OTHER_BOOT), None, "the boot says enough");
+}
+
+#[test]
+fn a_journal_of_a_version_without_a_volume_needs_no_quarantine() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    log.sync(at(10_200), 700).unwrap();
+    let newest = memory.0.lock().files[&1].clone();
+    let mut older = b"redlatch journal 2\n".to_vec();
+    let mut frames = frame::Frames::open(&newest[..]).unwrap().unwrap();
+    while let Next::Frame(body) = frames.read().unwrap() {
+        let mut buffer = Vec::new();
+        frame::body_start(&mut buffer);
+        let items = items(body, Seed::of(1)).unwrap().unwrap().into_iter();
+        items.filter(|item| !matches!(item, Item::Volume(_))).for_each(|item| item.encode(&mut buffer));
+        frame::seal(&mut buffer).unwrap();
+        older.extend_from_slice(&buffer);
+    }
+    assert!(older.len() < newest.len());
+    memory.0.lock().files.insert(1, older);
+    let (found, keys) = found(&memory);
+    assert_eq!((found.ending, keys), (Ending::Killed, vec!["a".to_owned()]));
+    assert_eq!(resume(&found, LATER, &TERMS).quarantine, None);
 }
