@@ -727,7 +727,9 @@ impl State {
     fn begin_file(&mut self, horizon: Horizon, volume: Volume) {
         frame::body_start(&mut self.frame);
         Item::Opened(self.opened.clone()).encode(&mut self.frame);
-        Item::Volume(volume).encode(&mut self.frame);
+        if volume != Volume::default() {
+            Item::Volume(volume).encode(&mut self.frame);
+        }
         Item::Horizon(horizon).encode(&mut self.frame);
         if let Some(dump) = &self.functions {
             Item::Functions(dump.clone()).encode(&mut self.frame);
