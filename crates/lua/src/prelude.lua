@@ -14,7 +14,6 @@ local replace_text, next_match, failed = rust.gsub, rust.next_match, rust.failed
 
 -- Values that one function may return: Lua's C stack has 8000 slots.
 local VALUES_MAX = 7950
-local INTEGER_MAX = 2147483647
 
 -- Stand-ins: empty tables that show another one, which scripts cannot write. `behind` gives the metatable of each, whose
 -- `__index` is the table that it stands for. `shown` is what `getmetatable` gives.
@@ -40,21 +39,21 @@ local function check_table(at, value, count)
     if type(value) ~= 'table' then bad(at, 'table expected, got ', value, count < at) end
 end
 
--- Argument `at` as an integer; what is beyond the range of C's `int` is just beyond it.
+-- What C makes of a number that it takes as an `int`, on x86-64: a whole number from -2^31 to 2^31 - 1, whatever it was.
+-- The difference of two such numbers is exact, so that `last - first` is negative only where there is nothing in between.
+local function c_int(number)
+    if not (number > -2 ^ 63 and number < 2 ^ 63) then return 0 end
+    number = number < 0 and -floor(-number) or floor(number)
+    if number >= -2 ^ 31 and number < 2 ^ 31 then return number end
+    number = number % 2 ^ 32
+    return number >= 2 ^ 31 and number - 2 ^ 32 or number
+end
+
+-- Argument `at` as an `int` of C.
 local function check_integer(at, value, count)
     local number = tonumber(value)
     if not number then bad(at, 'number expected, got ', value, count < at) end
-    -- Neither a number below the range nor NaN.
-    if not (number >= -INTEGER_MAX) then return -INTEGER_MAX - 1 end
-    if number > INTEGER_MAX then return INTEGER_MAX + 1 end
-    return number < 0 and -floor(-number) or floor(number)
-end
-
--- What C makes of a number that it takes as an `int`.
-local function c_int(number)
-    if not (number > -2 ^ 63 and number < 2 ^ 63) then return 0 end
-    number = (number < 0 and -floor(-number) or floor(number)) % 2 ^ 32
-    return number >= 2 ^ 31 and number - 2 ^ 32 or number
+    return c_int(number)
 end
 
 -- Errors. `reveal` makes of what was raised the value that a script sees, and tells whether the script has to end.
@@ -207,7 +206,7 @@ function table.insert(...)
         fail("wrong number of arguments to 'insert'")
     end
     writable(list)
-    if position < 1 or position > INTEGER_MAX then bad(2, 'position out of bounds') end
+    if position < 1 then bad(2, 'position out of bounds') end
     for at = length, position, -1 do raw_rawset(list, at + 1, raw_rawget(list, at)) end
     raw_rawset(list, position, value)
 end
@@ -356,8 +355,7 @@ function string.gsub(...)
     if limit == nil then
         limit = #subject + 1
     else
-        check_integer(4, limit, 4)
-        limit = c_int(tonumber(limit))
+        limit = check_integer(4, limit, 4)
     end
     local pieces, length, count, at, copied = {}, 0, 0, 0, 1
     local function replaced(from, to, next_at, first, ...)

@@ -11,19 +11,58 @@ fn ends(text: &str) -> Result<String, String> {
     result
 }
 
+/// CVE-2025-46817: the difference of two indices overflowed. Each number is what C makes of it, as in Redis.
 #[test]
 fn unpack_refuses_more_values_than_the_stack_has() {
-    for (first, last) in [
-        ("-2", "2147483647"),
-        ("-2147483648", "2147483647"),
-        ("0", "2147483647"),
-        ("-2147483647", "10"),
-        ("1", "1e300"),
+    for range in [
+        "-2, 2147483647",
+        "-2147483648, 2147483647",
+        "0, 2147483647",
+        "-2147483647, 10",
+        "-2147483648",
+        "2147483648",
+        "'2147483648'",
+        "2^31, 5",
+        "2^31 + 0.5",
+        "3e9",
+        "3e9, 5",
+        "-1e9",
+        "2^63 - 1024, 2^31 - 1",
+        "1/0, 2147483647",
+        "-1/0, 2147483647",
+        "0/0, 1e8",
+        "2147483648, 2147483647",
+        "2^32 - 9000, 5",
+        "1, 7951",
     ] {
-        let error = ends(&format!("return {{unpack({{1, 2, 3}}, {first}, {last})}}")).unwrap_err();
-        assert!(error.contains("too many results to unpack"), "{first} {last}: {error}");
+        for call in [format!("unpack({{}}, {range})"), format!("pcall(unpack, {{}}, {range})")] {
+            let error = ends(&format!("local _, why = {call} return {{err = why}}")).unwrap_err();
+            assert!(error.contains("too many results to unpack"), "{call}: {error}");
+        }
     }
-    assert_eq!(ends("return {unpack({1, 2, 3}, 2147483646, 2147483647)}").as_deref(), Ok("*0\r\n"));
+    for (range, expected) in [
+        ("2147483646, 2147483647", ":2"),
+        ("2147483647, 2147483647", ":1"),
+        ("-2147483648, -2147483648", ":1"),
+        ("2147483648, 2147483648", ":1"),
+        ("2147483647, 2147483648", ":0"),
+        ("5, 3e9", ":0"),
+        ("1, 1e300", ":0"),
+        ("2^53", ":1"),
+        ("2^63", ":1"),
+        ("2^63, 2^63", ":1"),
+        ("1/0", ":1"),
+        ("-1/0", ":1"),
+        ("0/0", ":1"),
+        ("'1e300'", ":1"),
+        ("2^32 + 1, 2^32 + 3", ":3"),
+        ("1.9, 3.9", ":3"),
+        ("1, 7950", ":7950"),
+        ("2", ":0"),
+    ] {
+        let text = format!("return select('#', unpack({{}}, {range}))");
+        assert_eq!(ends(&text).as_deref(), Ok(&*format!("{expected}\r\n")), "{range}");
+    }
     assert_eq!(ends("return {unpack({1, 2, 3}, 2)}").as_deref(), Ok("*2\r\n:2\r\n:3\r\n"));
     assert_eq!(ends("return {unpack({1, 2, 3}, 3, 1)}").as_deref(), Ok("*0\r\n"));
 }
