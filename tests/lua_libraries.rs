@@ -63,7 +63,7 @@ fn compare(library: fn(&mut Rng) -> Case) {
 #[test]
 #[ignore = "needs REDLATCH_REDIS_SERVER"]
 fn every_library_answers_as_in_redis() {
-    let libraries: [fn(&mut Rng) -> Case; 9] = [
+    let libraries: [fn(&mut Rng) -> Case; 10] = [
         cases::bit,
         cases::json_out,
         cases::json_in,
@@ -72,6 +72,7 @@ fn every_library_answers_as_in_redis() {
         cases::structs,
         cases::searches,
         cases::basics,
+        cases::places,
         misuse::misuse,
     ];
     libraries.into_iter().for_each(compare);

@@ -39,6 +39,10 @@ const FORBIDDEN: &[&str] = &[
     "string.rep('x', -1, 2^53):byte(2^53)()",
     "(function() local t = {} for i = 1, 300 do t[i] = i end return unpack(t, -2^31, 2^31 - 1) end)()",
     "(function() return unpack({}, 0, 1e9) end)()",
+    "{unpack({}, 2147483648)}",
+    "{unpack({}, '2147483648')}",
+    "{unpack({}, 3e9, 5)}",
+    "{unpack({}, 2147483648, 2147483647)}",
     "struct.pack('>I2147483648', 1)",
     "struct.unpack('c0', 'x', -2^31)",
     "cmsgpack.unpack('\\221\\255\\255\\255\\255')",
@@ -64,5 +68,39 @@ fn forbidden_globals_are_absent_from_the_sandbox() {
         );
         assert_eq!(peer.line(), "abab");
     }
+    fixture.goes_on();
+}
+
+/// CVE-2025-46817 by a user who may only run scripts: the script that Redis 7.0 refuses, in each way to send it.
+#[test]
+fn no_range_of_unpack_ends_the_server() {
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
+    assert_eq!(
+        peer.ask(b"ACL SETUSER runner on nopass ~lock:* +eval +eval_ro +evalsha +script|load\r\n"),
+        "+OK"
+    );
+    assert_eq!(peer.ask(b"AUTH runner any\r\n"), "+OK");
+    for command in ["EVAL", "EVAL_RO"] {
+        let text = format!("{command} \"return {{unpack({{}}, 2147483648)}}\" 0\r\n");
+        let answer = peer.ask(text.as_bytes());
+        assert!(answer.starts_with("-ERR user_script:1: too many results to unpack"), "{command}: {answer}");
+        let text = format!("{command} \"return select(2, pcall(unpack, {{}}, 3e9))\" 0\r\n");
+        assert_eq!(peer.ask(text.as_bytes()), "$26");
+        assert_eq!(peer.line(), "too many results to unpack");
+    }
+    fixture.goes_on();
+}
+
+/// CVE-2021-32672: the debugger of scripts read behind its buffer.
+#[test]
+fn there_is_no_debugger_for_scripts() {
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
+    for mode in ["YES", "SYNC", "NO"] {
+        let answer = peer.ask(format!("SCRIPT DEBUG {mode}\r\n").as_bytes());
+        assert!(answer.starts_with("-ERR unknown subcommand"), "{answer}");
+    }
+    assert_eq!(peer.ask(b"EVAL \"redis.breakpoint() redis.debug('x') return 1\" 0\r\n"), ":1");
     fixture.goes_on();
 }

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowed;
 mod args;
 mod bit;
 mod budget;
@@ -36,6 +37,7 @@ use redlatch_core::scripts::interpreter::{Commands, Failure, Host, Interpreter, 
 use redlatch_core::scripts::library::Loaded;
 use redlatch_proto::resp::{Reply, Words};
 
+pub use allowed::{ALLOWED, Row, Runs};
 use budget::Budget;
 use fault::{Fault, Stop};
 use functions::Functions;

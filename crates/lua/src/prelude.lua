@@ -8,7 +8,7 @@ local globals, rust = ...
 local error, type, tonumber, select, floor = error, type, tonumber, select, math.floor
 local raw_pcall, raw_xpcall, raw_next, raw_rawget, raw_rawset = pcall, xpcall, next, rawget, rawset
 local raw_unpack, raw_getmetatable, raw_concat, raw_resume = unpack, getmetatable, table.concat, coroutine.resume
-local create, raw_maxn = coroutine.create, table.maxn
+local create, raw_maxn, frexp, ldexp = coroutine.create, table.maxn, math.frexp, math.ldexp
 local bad, fail, reveal, set_metatable, compile = rust.bad, rust.fail, rust.reveal, rust.setmetatable, rust.compile
 local replace_text, next_match, failed = rust.gsub, rust.next_match, rust.failed
 
@@ -49,11 +49,20 @@ local function c_int(number)
     return number >= 2 ^ 31 and number - 2 ^ 32 or number
 end
 
--- Argument `at` as an `int` of C.
-local function check_integer(at, value, count)
+local function check_number(at, value, count)
     local number = tonumber(value)
     if not number then bad(at, 'number expected, got ', value, count < at) end
-    return c_int(number)
+    return number
+end
+
+-- Argument `at` as an `int` of C.
+local function check_integer(at, value, count)
+    return c_int(check_number(at, value, count))
+end
+
+local function check_string(at, value, count)
+    local kind = type(value)
+    if kind ~= 'string' and kind ~= 'number' then bad(at, 'string expected, got ', value, count < at) end
 end
 
 -- Errors. `reveal` makes of what was raised the value that a script sees, and tells whether the script has to end.
@@ -125,7 +134,61 @@ function coroutine.wrap(...)
     return function(...) return wrapped_results(raw_resume(thread, ...)) end
 end
 
+-- Numbers.
+
+function globals.tonumber(...)
+    local value, base = ...
+    if base == nil then
+        if value == nil and select('#', ...) < 1 then bad(1, 'value expected') end
+        return tonumber(value)
+    end
+    base = check_integer(2, base, 2)
+    if base == 10 then return tonumber(value) end
+    check_string(1, value, 2)
+    if base < 2 or base > 36 then bad(2, 'base out of range') end
+    return tonumber(value, base)
+end
+
+local math = globals.math
+
+function math.frexp(...)
+    local number = check_number(1, ..., select('#', ...))
+    -- What C stores as the exponent of these is not specified.
+    if number - number ~= 0 then return number, 0 end
+    return frexp(number)
+end
+
+function math.ldexp(...)
+    local number, exponent = ...
+    local count = select('#', ...)
+    number = check_number(1, number, count)
+    return ldexp(number, check_integer(2, exponent, count))
+end
+
 -- Tables.
+
+function globals.select(...)
+    local count, at = select('#', ...), ...
+    -- As in C, also what begins with the sign.
+    if at == '#' or type(at) == 'string' and globals.string.sub(at, 1, 1) == '#' then return count - 1 end
+    at = check_integer(1, at, count)
+    if at < 0 then at = count + at end
+    if at < 1 then bad(1, 'index out of range') end
+    if at >= count then return end
+    return select(at + 1, ...)
+end
+
+-- `at` is a double, not an `int` that C counts up.
+local function next_index(list, at)
+    at = at + 1
+    local value = raw_rawget(list, at)
+    if value ~= nil then return at, value end
+end
+
+function globals.ipairs(...)
+    check_table(1, ..., select('#', ...))
+    return next_index, ..., 0
+end
 
 function globals.unpack(...)
     local list, first, last = ...
@@ -134,6 +197,12 @@ function globals.unpack(...)
     if first == nil then first = 1 else first = check_integer(2, first, count) end
     if last == nil then last = #list else last = check_integer(3, last, count) end
     if last - first >= VALUES_MAX then fail('too many results to unpack') end
+    if last == 2 ^ 31 - 1 then
+        -- C would count beyond the last `int`.
+        local values, offset = {}, first - 1
+        for at = first, last do values[at - offset] = raw_rawget(list, at) end
+        list, first, last = values, 1, last - offset
+    end
     return raw_unpack(list, first, last)
 end
 
@@ -222,6 +291,24 @@ function table.remove(...)
     for at = position, length - 1 do raw_rawset(list, at, raw_rawget(list, at + 1)) end
     raw_rawset(list, length, nil)
     return removed
+end
+
+-- Without a place in front of the error: C called it.
+local function concatenated(is_fine, result)
+    if is_fine then return result end
+    result = caught(result)
+    if type(result) == 'string' then fail(result) end
+    error(result, 0)
+end
+
+function table.concat(...)
+    local list, separator, first, last = ...
+    local count = select('#', ...)
+    if separator ~= nil then check_string(2, separator, count) end
+    check_table(1, list, count)
+    if first == nil then first = 1 else first = check_integer(3, first, count) end
+    if last == nil then last = #list else last = check_integer(4, last, count) end
+    return concatenated(raw_pcall(raw_concat, list, separator, first, last))
 end
 
 function table.getn(...)

@@ -12,6 +12,7 @@ use mlua::{Error, Function, Lua, LuaString, Table, Value};
 use parking_lot::Mutex;
 use redlatch_core::scripts::interpreter::Host;
 
+use super::allowed::{ALLOWED, Runs};
 use super::args::{Library, type_name};
 use super::budget::Budget;
 use super::fault::{self, Fault, OUT_OF_MEMORY, PRELUDE_NAME, Place, Stopped, error_table, refused};
@@ -42,19 +43,6 @@ pub(super) struct Sandbox {
     /// How the run failed, if it did.
     failure: FailureSlot,
 }
-
-/// Lua's own functions that scripts may use. The prelude replaces some of them.
-const FUNCTIONS: &[&str] = &[
-    "assert", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "_VERSION",
-];
-/// Lua's own libraries that scripts may use, and what is left out of them: what makes bytecode, and what is replaced by
-/// the prelude or by Rust.
-const LIBRARIES: &[(&str, &[&str])] = &[
-    ("coroutine", &[]),
-    ("math", &[]),
-    ("string", &["dump", "find", "match", "gmatch", "gfind", "gsub", "rep"]),
-    ("table", &["foreach", "foreachi", "getn", "insert", "remove", "setn", "sort"]),
-];
 
 impl Sandbox {
     /// Builds it inside a fresh state, out of what Lua has put there.
@@ -116,18 +104,19 @@ impl Sandbox {
     }
 }
 
-/// The globals that scripts may use of those that Lua has.
+/// What scripts may use of Lua's own library, in tables of their own.
 fn allowed(lua: &Lua) -> mlua::Result<Table> {
     let (all, globals) = (lua.globals(), lua.create_table()?);
-    for name in FUNCTIONS {
-        globals.raw_set(*name, all.raw_get::<Value>(*name)?)?;
+    for library in ["coroutine", "math", "string", "table"] {
+        globals.raw_set(library, lua.create_table()?)?;
     }
-    for (name, refused) in LIBRARIES {
-        let library: Table = all.raw_get(*name)?;
-        for function in *refused {
-            library.raw_set(*function, Value::Nil)?;
-        }
-        globals.raw_set(*name, library)?;
+    for row in ALLOWED.iter().filter(|row| row.runs == Runs::C && !row.name.ends_with("()")) {
+        let (from, to, name) = match row.name.split_once('.') {
+            Some((library, name)) => (all.raw_get(library)?, globals.raw_get(library)?, name),
+            None => (all.clone(), globals.clone(), row.name),
+        };
+        let (from, to): (Table, Table) = (from, to);
+        to.raw_set(name, from.raw_get::<Value>(name)?)?;
     }
     Ok(globals)
 }

@@ -1,4 +1,4 @@
-//! The functions of `string` whose work is not in proportion to what they are given: searches, and `rep`.
+//! The functions of `string` that take places or sizes: searches, `byte`, `char`, `rep` and `sub`.
 //!
 //! Rule    each charges what it does, and reserves what it makes before it makes it.
 //! Source  Lua 5.1 reference manual, 5.4; order of checks and error texts as Lua 5.1.5 has them.
@@ -16,9 +16,17 @@ use super::patterns::{Broken, Capture, Captures, Matcher};
 /// prelude.
 pub(super) fn install(lua: &Lua, string: &Table, budget: &Arc<Budget>) -> Result<()> {
     let library = Library::new(lua, budget)?;
+    library.add("byte", byte)?;
+    library.add("char", char)?;
     library.add("find", |call| search(call, true))?;
     library.add("match", |call| search(call, false))?;
     library.add("rep", rep)?;
+    library.add("sub", |call| {
+        let text = call.string(1)?;
+        let text = text.as_bytes();
+        let range = range(&text, call.integer(2)?, call.integer_or(3, -1)?);
+        call.lua.create_string(&text[range])
+    })?;
     library.table.for_each(|name: Value, function: Value| string.raw_set(name, function))
 }
 
@@ -44,6 +52,31 @@ pub(super) fn add_helpers(library: &Library<'_>) -> Result<()> {
         values.push_front(span.0);
         Ok(values)
     })
+}
+
+/// `byte`
+fn byte(call: &Call<'_>) -> Result<MultiValue> {
+    let text = call.string(1)?;
+    let text = text.as_bytes();
+    let first = call.integer_or(2, 1)?;
+    let bytes = &text[range(&text, first, call.integer_or(3, first)?)];
+    if bytes.len() > VALUES_MAX {
+        return Err(call.error("stack overflow (string slice too long)"));
+    }
+    Ok(bytes.iter().map(|byte| Value::Integer(i64::from(*byte))).collect())
+}
+
+/// Values that one function may return: Lua's C stack has 8000 slots.
+const VALUES_MAX: usize = 7950;
+
+/// `char`
+fn char(call: &Call<'_>) -> Result<LuaString> {
+    let byte = |at| {
+        let number = call.integer(at)? as i32;
+        u8::try_from(number).map_err(|_| call.bad(at, "invalid value"))
+    };
+    let bytes: Result<Vec<u8>> = (1..=call.len()).map(byte).collect();
+    call.lua.create_string(bytes?)
 }
 
 /// `rep`
@@ -220,6 +253,14 @@ fn expand(
 fn begin(subject: &[u8], first: i64) -> usize {
     let first = if first < 0 { first.saturating_add_unsigned(subject.len() as u64 + 1) } else { first };
     usize::try_from(first.saturating_sub(1)).unwrap_or(0).min(subject.len())
+}
+
+/// The bytes from `first` to `last`, which count as in [`begin`]. Both are in the text, whatever the script has said.
+fn range(text: &[u8], first: i64, last: i64) -> Range<usize> {
+    let place = |at: i64| if at < 0 { at.saturating_add_unsigned(text.len() as u64 + 1) } else { at };
+    let start = usize::try_from(place(first).max(1) - 1).unwrap_or(usize::MAX).min(text.len());
+    let end = usize::try_from(place(last)).unwrap_or(0).min(text.len());
+    start..end.max(start)
 }
 
 /// Whether a pattern is anchored, and the rest of it.

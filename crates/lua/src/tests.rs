@@ -8,6 +8,7 @@ use redlatch_proto::resp::Protocol;
 
 use super::*;
 
+mod allowed;
 mod calls;
 mod endings;
 mod libraries;

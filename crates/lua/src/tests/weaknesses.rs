@@ -15,28 +15,13 @@ fn ends(text: &str) -> Result<String, String> {
 #[test]
 fn unpack_refuses_more_values_than_the_stack_has() {
     for range in [
-        "-2, 2147483647",
-        "-2147483648, 2147483647",
-        "0, 2147483647",
-        "-2147483647, 10",
-        "-2147483648",
-        "2147483648",
-        "'2147483648'",
-        "2^31, 5",
-        "2^31 + 0.5",
-        "3e9",
-        "3e9, 5",
-        "-1e9",
-        "2^63 - 1024, 2^31 - 1",
-        "1/0, 2147483647",
-        "-1/0, 2147483647",
-        "0/0, 1e8",
-        "2147483648, 2147483647",
-        "2^32 - 9000, 5",
-        "1, 7951",
+        "-2, 2147483647", "-2147483648, 2147483647", "0, 2147483647", "-2147483647, 10", "-2147483648",
+        "2147483648", "'2147483648'", "2^31, 5", "2^31 + 0.5", "3e9", "3e9, 5", "-1e9",
+        "2^63 - 1024, 2^31 - 1", "1/0, 2147483647", "-1/0, 2147483647", "0/0, 1e8", "2147483648, 2147483647",
+        "2^32 - 9000, 5", "1, 7951",
     ] {
         for call in [format!("unpack({{}}, {range})"), format!("pcall(unpack, {{}}, {range})")] {
-            let error = ends(&format!("local _, why = {call} return {{err = why}}")).unwrap_err();
+            let error = ends(&format!("local _, why = {call} error(why, 0)")).unwrap_err();
             assert!(error.contains("too many results to unpack"), "{call}: {error}");
         }
     }
@@ -65,6 +50,100 @@ fn unpack_refuses_more_values_than_the_stack_has() {
     }
     assert_eq!(ends("return {unpack({1, 2, 3}, 2)}").as_deref(), Ok("*2\r\n:2\r\n:3\r\n"));
     assert_eq!(ends("return {unpack({1, 2, 3}, 3, 1)}").as_deref(), Ok("*0\r\n"));
+}
+
+/// The replies of Redis 7.0.15 on x86-64. Redis names the line in front of an error, and so does redlatch.
+#[test]
+fn numbers_at_the_edge_are_what_c_makes_of_them() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for (expression, expected) in [
+        ("select(2147483648, 'a')", "bad argument #1 to 'select' (index out of range) nil"),
+        ("select(-2147483648, 'a')", "bad argument #1 to 'select' (index out of range) nil"),
+        ("select(2^32 + 2, 'a', 'b')", "b nil"),
+        ("select('-1', 'a', 'b')", "b nil"),
+        ("select(1/0, 'a')", "bad argument #1 to 'select' (index out of range) nil"),
+        ("select('#', 1/0)", "1 nil"),
+        ("select(1e300, 'a')", "bad argument #1 to 'select' (index out of range) nil"),
+        ("select(2147483647, 'a')", "nil nil"),
+        ("select(1.9, 'a', 'b')", "a b"),
+        ("tonumber('zz', 2^32 + 36)", "1295 nil"),
+        ("tonumber('11', 1/0)", "bad argument #2 to 'tonumber' (base out of range) nil"),
+        ("tonumber('11', -2147483648)", "bad argument #2 to 'tonumber' (base out of range) nil"),
+        ("tonumber('11', 0/0)", "bad argument #2 to 'tonumber' (base out of range) nil"),
+        ("tonumber('11', '2')", "3 nil"),
+        ("tonumber('ffffffffffffffffff', 16)", "1.844674407371e+19 nil"),
+        ("tonumber('-1', 16)", "1.844674407371e+19 nil"),
+        ("tonumber('1e309')", "inf nil"),
+        ("string.byte('abc', 2^31)", "nil nil"),
+        ("string.byte('abc', -2^63, 2^63)", "nil nil"),
+        ("string.byte('abc', 1/0, 3)", "97 98"),
+        ("string.byte('abc', 2^63 - 1024)", "nil nil"),
+        ("string.byte('abc', -1)", "99 nil"),
+        ("string.byte('abc', 0/0, 1)", "97 nil"),
+        ("string.sub('abc', 2^53)", " nil"),
+        ("string.sub('abc', 2^63)", "abc nil"),
+        ("string.sub('abc', -2^63, 2^62)", "abc nil"),
+        ("string.sub('abc', 2, -2^53)", " nil"),
+        ("string.sub('abc', -1/0, 1/0)", " nil"),
+        ("string.sub('abc', 2.9, '2')", "b nil"),
+        ("string.char(2^32 + 97)", "a nil"),
+        ("string.char(-2147483648)", "bad argument #1 to 'char' (invalid value) nil"),
+        ("string.char(255.9):byte()", "255 nil"),
+        (
+            "table.concat({1, 2, 3}, ',', 2147483648, 2)",
+            "invalid value (nil) at index -2147483648 in table for 'concat' nil",
+        ),
+        (
+            "table.concat({1, 2, 3}, ',', 2147483647, 2147483647)",
+            "invalid value (nil) at index 2147483647 in table for 'concat' nil",
+        ),
+        (
+            "table.concat({1, 2, 3}, ',', -2147483648, 2147483647)",
+            "invalid value (nil) at index -2147483648 in table for 'concat' nil",
+        ),
+        ("table.concat({1, 2, 3}, ',', 2, 2^32 + 3)", "2,3 nil"),
+        ("table.concat({1, 2, 3}, ',', 1/0, 0)", "invalid value (nil) at index 0 in table for 'concat' nil"),
+        ("table.concat({1, 2, 3}, ',', 1, 0/0)", " nil"),
+        ("ipairs({})({7}, '0')", "1 7"),
+        ("math.ldexp(1, 2147483647)", "inf nil"),
+        ("math.ldexp(1, 2147483648)", "0 nil"),
+        ("math.ldexp(1, 2^32 + 3)", "8 nil"),
+        ("math.ldexp(1, 1/0)", "1 nil"),
+        ("math.frexp(1/0)", "inf 0"),
+        ("math.frexp(-1/0)", "-inf 0"),
+        ("math.frexp(5e-324)", "0.5 -1073"),
+        ("math.frexp(2^1023)", "0.5 1024"),
+        ("string.format('%d', 2^53)", "9007199254740992 nil"),
+        ("string.format('%d', -2^63)", "-9223372036854775808 nil"),
+        ("string.format('%x', 2^32)", "100000000 nil"),
+        ("string.format('%99.99f', -1e308):len()", "410 nil"),
+        ("string.format('%5.1f', 1/0)", "  inf nil"),
+        ("string.format('%c', 2^31 + 65)", " nil"),
+        ("string.rep('x', 2^32 + 2)", "xx nil"),
+        ("string.rep('x', -2147483648)", " nil"),
+        ("string.rep('x', 1/0)", " nil"),
+        ("string.find('abc', 'b', -2^63)", "2 2"),
+        ("string.find('abc', 'b', 2^53)", "nil nil"),
+        ("string.find('abc', '', 1/0)", "1 0"),
+        ("string.gsub('aaa', 'a', 'b', 2^32 + 1)", "baa 1"),
+        ("string.gsub('aaa', 'a', {a = 'b'}, -1/0)", "aaa 0"),
+        ("table.remove({1, 2, 3}, 2^32 + 1)", "1 nil"),
+        ("table.remove({1, 2, 3}, 2147483648)", "nil nil"),
+        ("table.remove({1, 2, 3}, 1/0)", "nil nil"),
+        ("error('x', 2147483648)", "x nil"),
+        ("error('x', -1/0)", "x nil"),
+        ("ipairs({})({7}, 2147483647)", "nil nil"),
+        ("ipairs({})({7}, 1/0)", "nil nil"),
+        ("select('#', math.frexp(0/0))", "2 nil"),
+        ("string.char(1/0):byte()", "0 nil"),
+    ] {
+        let text = format!(
+            "local _, a, b = pcall(function() local a, b = {expression} return a, b end) \
+                return (tostring(a):gsub('^user_script:1: ', '')) .. ' ' .. tostring(b)"
+        );
+        let expected = format!("${}\r\n{expected}\r\n", expected.len());
+        assert_eq!(run(&mut interpreter, &text).as_deref(), Ok(&*expected), "{expression}");
+    }
 }
 
 #[test]
@@ -149,7 +228,21 @@ fn bytecode_is_neither_made_nor_run() {
     assert!(error.starts_with("ERR Error compiling script (new function): user_script:1:"), "{error}");
 }
 
-/// CVE-2018-11218, CVE-2018-11219, CVE-2022-24834, CVE-2024-31449: `cmsgpack`, `struct`, `cjson` and `bit` were C.
+/// CVE-2022-24736: a text that closed the function in which Redis had put it.
+#[test]
+fn a_text_is_compiled_as_it_is() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for text in
+        ["return 1 end function f() return 2", "end", "return 1 end", "f_0123456789 = nil end return 1"]
+    {
+        let error = run(&mut interpreter, text).unwrap_err();
+        assert!(error.starts_with("ERR Error compiling script (new function): user_script:1:"), "{error}");
+        let text = format!("return {{loadstring('{text}')}}");
+        assert_eq!(run(&mut interpreter, &text).as_deref(), Ok("*0\r\n"));
+    }
+}
+
+/// CVE-2015-8080, CVE-2018-11218, CVE-2018-11219, CVE-2020-14147, CVE-2022-24834, CVE-2024-31449: `cmsgpack`, `struct`, `cjson` and `bit` were C.
 #[test]
 fn libraries_that_were_c_hold_against_edges() {
     let mut interpreter = interpreter(16 << 20);
@@ -222,7 +315,7 @@ fn what_leads_out_of_the_sandbox_is_not_there() {
     assert_eq!(run(&mut interpreter, text).as_deref(), Ok(":1\r\n"));
 }
 
-/// CVE-2025-46818: a script that changes what the next script, of another user, finds.
+/// CVE-2022-24735, CVE-2025-46818: a script that changes what the next script, of another user, finds.
 #[test]
 fn metatables_and_libraries_cannot_be_changed() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
