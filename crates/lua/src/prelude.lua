@@ -43,21 +43,16 @@ end
 -- The difference of two such numbers is exact, so that `last - first` is negative only where there is nothing in between.
 local function c_int(number)
     if not (number > -2 ^ 63 and number < 2 ^ 63) then return 0 end
-    number = number < 0 and -floor(-number) or floor(number)
-    if number >= -2 ^ 31 and number < 2 ^ 31 then return number end
-    number = number % 2 ^ 32
+    number = (number < 0 and -floor(-number) or floor(number)) % 2 ^ 32
     return number >= 2 ^ 31 and number - 2 ^ 32 or number
-end
-
-local function check_number(at, value, count)
-    local number = tonumber(value)
-    if not number then bad(at, 'number expected, got ', value, count < at) end
-    return number
 end
 
 -- Argument `at` as an `int` of C.
 local function check_integer(at, value, count)
-    return c_int(check_number(at, value, count))
+    local number = tonumber(value)
+    if not number then bad(at, 'number expected, got ', value, count < at) end
+    if number % 1 == 0 and number >= -2 ^ 31 and number < 2 ^ 31 then return number end
+    return c_int(number)
 end
 
 local function check_string(at, value, count)
@@ -151,6 +146,11 @@ end
 
 local math = globals.math
 
+-- A number in place of a text that reads as one.
+local function check_number(at, value, count)
+    return tonumber(value) or bad(at, 'number expected, got ', value, count < at)
+end
+
 function math.frexp(...)
     local number = check_number(1, ..., select('#', ...))
     -- What C stores as the exponent of these is not specified.
@@ -168,14 +168,18 @@ end
 -- Tables.
 
 function globals.select(...)
-    local count, at = select('#', ...), ...
-    -- As in C, also what begins with the sign.
-    if at == '#' or type(at) == 'string' and globals.string.sub(at, 1, 1) == '#' then return count - 1 end
+    local at = ...
+    if at == '#' then return select('#', ...) - 1 end
+    local number = tonumber(at)
+    -- Without a fraction it is an `int` of C already, for which there is no error.
+    if number and number >= 1 and number < 2 ^ 31 then return select(...) end
+    local count = select('#', ...)
+    -- As in C, whatever begins with the sign.
+    if type(at) == 'string' and globals.string.sub(at, 1, 1) == '#' then return count - 1 end
     at = check_integer(1, at, count)
     if at < 0 then at = count + at end
     if at < 1 then bad(1, 'index out of range') end
-    if at >= count then return end
-    return select(at + 1, ...)
+    if at < count then return select(at + 1, ...) end
 end
 
 -- `at` is a double, not an `int` that C counts up.

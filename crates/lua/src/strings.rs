@@ -24,8 +24,7 @@ pub(super) fn install(lua: &Lua, string: &Table, budget: &Arc<Budget>) -> Result
     library.add("sub", |call| {
         let text = call.string(1)?;
         let text = text.as_bytes();
-        let range = range(&text, call.integer(2)?, call.integer_or(3, -1)?);
-        call.lua.create_string(&text[range])
+        made(call, &text[range(&text, call.integer(2)?, call.integer_or(3, -1)?)])
     })?;
     library.table.for_each(|name: Value, function: Value| string.raw_set(name, function))
 }
@@ -54,6 +53,14 @@ pub(super) fn add_helpers(library: &Library<'_>) -> Result<()> {
     })
 }
 
+/// A string of Lua. A short one is made without the memory limit, which costs a protected call.
+fn made(call: &Call<'_>, bytes: &[u8]) -> Result<LuaString> {
+    let _limit = (bytes.len() <= SHORT_BYTES).then(|| call.budget.lift(call.lua));
+    call.lua.create_string(bytes)
+}
+
+const SHORT_BYTES: usize = 1024;
+
 /// `byte`
 fn byte(call: &Call<'_>) -> Result<MultiValue> {
     let text = call.string(1)?;
@@ -76,7 +83,7 @@ fn char(call: &Call<'_>) -> Result<LuaString> {
         u8::try_from(number).map_err(|_| call.bad(at, "invalid value"))
     };
     let bytes: Result<Vec<u8>> = (1..=call.len()).map(byte).collect();
-    call.lua.create_string(bytes?)
+    made(call, &bytes?)
 }
 
 /// `rep`

@@ -152,6 +152,8 @@ fn no_script_holds_more_memory_than_it_may() {
         "local t, x = {}, ('x'):rep(20) while true do t[#t + 1] = #t .. x end",
         "local s = ('x'):rep(2^20) local t = {} for i = 1, 100 do t[i] = s end return #table.concat(t)",
         "local s = ('x'):rep(2^20) return #s:gsub('x', ('y'):rep(1000))",
+        "local s = ('x'):rep(2^22) local t = s:sub(2) return #t + #s:sub(3)",
+        "local t, s = {}, ('x'):rep(1020) for i = 1, 100000 do t[i] = (s .. i):sub(2) end",
         "local s = ('x'):rep(2^20) return #s:gsub('x', function() return ('y'):rep(1000) end)",
         "local t = {} while true do t[#t + 1] = coroutine.create(function() end) end",
         "local t = {} while true do t[#t + 1] = function() return t end end",
