@@ -1,4 +1,4 @@
-//! Calls of everything that a script can reach, with numbers at the edges: none may break memory or leave the interpreter broken.
+//! Calls of everything that a script can reach, with numbers at the edges: none may break memory or the interpreter.
 //!
 //! Rule    each byte of an input is a choice. What a call answers does not matter here; a sanitizer around Lua's C looks on.
 //! Knows   the names from the interpreter's own allow-list.

@@ -35,8 +35,8 @@ const fn row(runs: Runs, name: &'static str, numbers: &'static str) -> Row {
 const DOUBLES: &str = "doubles: any; nothing is converted";
 /// A number without its fraction, modulo 2^32, as a C compiler for x86-64 makes an `int` of it.
 const INT: &str = "an int of C, by the conversion of the prelude or of Rust";
-/// A number without its fraction, as a C compiler for x86-64 makes a `long` of it.
-const LONG: &str = "a long of C, by a saturating conversion";
+/// A number without its fraction, as a C compiler for x86-64 makes a `long` of it. Rust compares it with lengths.
+const LONG: &str = "a long of C, the least one for what does not fit";
 /// A number modulo 2^32.
 const WORD: &str = "words of 32 bits";
 

@@ -22,5 +22,5 @@ fn no_call_breaks_the_interpreter() {
         made.set(made.get() + calls::check(&mut **interpreter.borrow_mut(), bytes));
     });
     println!("{} calls", made.get());
-    assert!(made.get() > 5 * CASES as usize, "{} calls", made.get());
+    assert!(made.get() > 100, "{} calls", made.get());
 }

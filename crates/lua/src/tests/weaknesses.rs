@@ -242,7 +242,8 @@ fn a_text_is_compiled_as_it_is() {
     }
 }
 
-/// CVE-2015-8080, CVE-2018-11218, CVE-2018-11219, CVE-2020-14147, CVE-2022-24834, CVE-2024-31449: `cmsgpack`, `struct`, `cjson` and `bit` were C.
+/// CVE-2015-8080, CVE-2018-11218, CVE-2018-11219, CVE-2020-14147, CVE-2022-24834, CVE-2024-31449: `cmsgpack`, `struct`,
+/// `cjson` and `bit` were C.
 #[test]
 fn libraries_that_were_c_hold_against_edges() {
     let mut interpreter = interpreter(16 << 20);
