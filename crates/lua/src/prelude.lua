@@ -161,8 +161,9 @@ end
 function math.ldexp(...)
     local number, exponent = ...
     local count = select('#', ...)
-    number = check_number(1, number, count)
-    return ldexp(number, check_integer(2, exponent, count))
+    -- The last argument first, as in Redis.
+    exponent = check_integer(2, exponent, count)
+    return ldexp(check_number(1, number, count), exponent)
 end
 
 -- Tables.
