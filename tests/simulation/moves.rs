@@ -16,6 +16,7 @@ use std::time::Duration;
 use redlatch_core::commands::Shared;
 use redlatch_core::engine::Engine;
 use redlatch_core::journal::Mode;
+use redlatch_core::journal::item::Volume;
 use redlatch_core::journal::log::{Log, Storage};
 use redlatch_core::journal::recovery::{self, Ending, Machine, Resume, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace};
@@ -406,7 +407,7 @@ fn restore(
     copies: bool,
     real_ms: &Arc<AtomicU64>,
 ) -> Result<Restored, String> {
-    let machine = Machine { boot: None, boot_ms: 0 };
+    let machine = Machine { boot: None, boot_ms: 0, volume: Volume::default() };
     let mut terms = Terms {
         server,
         mode: Mode::Always,

@@ -383,7 +383,9 @@ impl Keyspace {
         if !wait.has_left()
             && let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events)
         {
-            keys.iter().for_each(|key| drop(view.entry(key)));
+            for key in &keys {
+                let _ = view.entry(key);
+            }
             view.finish(registries);
         }
     }
