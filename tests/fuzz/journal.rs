@@ -57,7 +57,8 @@ pub(crate) fn real(records: usize) -> (Vec<u8>, Vec<Vec<Mutation>>) {
             _ => Mutation::Put { database: 0, key, value: Bytes::from(vec![b'v'; 9]), deadline: None },
         };
         let mutations = vec![mutation];
-        log.append(&Record { now, lasts_until: now + 500, mutations: &mutations.iter().collect() });
+        let (lasts_until, changes) = (now + 500, &mutations.iter().collect());
+        log.append(&Record { now, lasts_until, ends_at: lasts_until, mutations: changes });
         log.write();
         written.push(mutations);
         if number % 4 == 3 {

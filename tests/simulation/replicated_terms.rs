@@ -366,7 +366,8 @@ fn a_log_that_etcd_does_not_take_refuses_writes_and_goes_on() {
     let put = || {
         let (value, key) = (Bytes::from(value.clone()), Bytes::from_static(b"key"));
         let mutations = [Mutation::Put { database: 0, key, value, deadline: None }];
-        log.append(&Record { now: at(1), lasts_until: at(2), mutations: &mutations.iter().collect() });
+        let mutations = &mutations.iter().collect();
+        log.append(&Record { now: at(1), lasts_until: at(2), ends_at: at(2), mutations });
         log.write();
     };
     (0..=BUFFERED_BYTES_MAX / value.len() + 1).for_each(|_| put());

@@ -155,9 +155,9 @@ impl Item {
                 out.push(u8::from(opened.mode == Mode::Always));
             }
             Self::Record { now, mutations } => {
-                let (now, lasts_until) = (*now, LockTime::MAX);
+                let (now, lasts_until, ends_at) = (*now, LockTime::MAX, LockTime::MAX);
                 let mutations = &mutations.iter().collect();
-                encode_record(&Record { now, lasts_until, mutations }, out);
+                encode_record(&Record { now, lasts_until, ends_at, mutations }, out);
             }
             Self::Horizon(horizon) => horizon.encode(HORIZON, out),
             Self::Functions(dump) => {

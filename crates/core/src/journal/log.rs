@@ -308,7 +308,7 @@ impl Log {
     pub fn hold_reply(&self, now: LockTime) {
         let mut state = self.state.lock();
         // A record without effects: the reply waits for it as for any other.
-        let record = Record { now, lasts_until: now, mutations: &Mutations::default() };
+        let record = Record { now, lasts_until: now, ends_at: now, mutations: &Mutations::default() };
         item::encode_record(&record, &mut state.frame);
         self.append_one(true, true);
     }
@@ -698,20 +698,22 @@ impl Log {
     /// Whether the reply of this record waits until it is on the disk. Notes what the record promises.
     fn waits_for_disk(&self, state: &mut State, record: &Record<'_>) -> bool {
         state.token = state.token.max(record.mutations.token);
-        let lease_ms = record.lasts_until.millis_since(record.now);
+        // What is forgotten in any case does not come back, so that only what there is now is promised.
+        let lasts_until = if self.mode == Mode::Memory { record.ends_at } else { record.lasts_until };
+        let lease_ms = lasts_until.millis_since(record.now);
         let is_lease = lease_ms > 0 && lease_ms <= self.lease_ms_max;
         if is_lease {
             state.leases.note(lease_ms, record.now);
         }
         let limit = state.syncing.map_or(state.durable, |next| next.earlier(state.durable));
-        let is_covered = record.lasts_until <= limit.until
+        let is_covered = lasts_until <= limit.until
             && state.token <= limit.tokens_until
             && (lease_ms == 0 || is_lease && record.now.millis_since(state.synced_at) <= GRACE_MS);
         if is_lease {
-            state.promised_until = state.promised_until.max(record.lasts_until);
+            state.promised_until = state.promised_until.max(lasts_until);
         }
-        if record.lasts_until < LockTime::MAX {
-            state.leased_until = state.leased_until.max(record.lasts_until);
+        if lasts_until < LockTime::MAX {
+            state.leased_until = state.leased_until.max(lasts_until);
         }
         match self.mode {
             Mode::Always => true,

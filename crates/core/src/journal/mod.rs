@@ -205,6 +205,8 @@ pub struct Record<'a> {
     /// The latest moment at which a key that it changes ends, by its state before the record or after it. The beginning of
     /// time for a key that does not exist; the end of time for a key without a deadline, a counter, and a whole database.
     pub lasts_until: LockTime,
+    /// The same by the state after the record alone.
+    pub ends_at: LockTime,
     /// The effects, in order.
     pub mutations: &'a Mutations,
 }

@@ -331,8 +331,8 @@ impl Changes {
         }
     }
 
-    /// The recorded effects, if there are any, and until when the changed keys last.
-    pub(crate) fn recorded(&self) -> Option<(LockTime, &Mutations)> {
+    /// The recorded effects, if there are any, and until when the changed keys last: before the call or after it, and after it.
+    pub(crate) fn recorded(&self) -> Option<((LockTime, LockTime), &Mutations)> {
         let Effects { mutations, ends, .. } = self.some_effects()?;
         (!mutations.is_empty()).then(|| (ends.latest(), mutations))
     }

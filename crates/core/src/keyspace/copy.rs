@@ -52,7 +52,7 @@ impl Keyspace {
         }
         if !mutations.is_empty() {
             // A copy changes nothing, so no reply has to wait for it.
-            self.record(now, LockTime::from_millis(0), &mutations);
+            self.record(now, Default::default(), &mutations);
         }
         if cursor.shard >= self.shards() { Copied::All } else { Copied::Some }
     }

@@ -1,7 +1,7 @@
 //! Until when the keys that a call changes last: what a record tells the journal.
 //!
-//! Owns    the number of [`Record::lasts_until`](crate::journal::Record): the latest end of a changed key, by its state
-//!         before the call or after it. States in between do not count: a script may set a lock, and then its lease.
+//! Owns    both ends of a [`Record`](crate::journal::Record): the latest end of a changed key, by its state before the call
+//!         or after it, and by that after it alone. States in between do not count: a script may set a lock, and then its lease.
 //! Rule    too late an end is safe and costs a wait for the disk. A key that does not exist has ended at the beginning
 //!         of time, and a key without a deadline never ends.
 
@@ -15,8 +15,10 @@ use crate::types::{Object, Shape};
 /// The ends of the keys that a call has changed so far.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
-    /// The latest end, without the present ends of recent keys.
-    latest_ms: u64,
+    /// The latest end before the call.
+    before_ms: u64,
+    /// The latest present end, without recent keys.
+    after_ms: u64,
     /// The keys that were changed last, each with its present end.
     recent: SmallVec<[Recent; RECENT_KEYS]>,
 }
@@ -38,22 +40,23 @@ impl Ends {
             recent.end_ms = after_ms;
             return;
         }
-        self.latest_ms = self.latest_ms.max(before_ms);
+        self.before_ms = self.before_ms.max(before_ms);
         if self.recent.len() == RECENT_KEYS {
             let oldest = self.recent.remove(0);
-            self.latest_ms = self.latest_ms.max(oldest.end_ms);
+            self.after_ms = self.after_ms.max(oldest.end_ms);
         }
         self.recent.push(Recent { hash, database, end_ms: after_ms });
     }
 
     /// Something has changed that never ends.
     pub(super) fn note_endless(&mut self) {
-        self.latest_ms = u64::MAX;
+        self.after_ms = u64::MAX;
     }
 
-    /// The latest end of all changed keys.
-    pub(super) fn latest(&self) -> LockTime {
-        LockTime::from_millis(self.recent.iter().fold(self.latest_ms, |latest, key| latest.max(key.end_ms)))
+    /// The latest end of all changed keys, before the call or after it, and after it alone.
+    pub(super) fn latest(&self) -> (LockTime, LockTime) {
+        let after_ms = self.recent.iter().fold(self.after_ms, |latest, key| latest.max(key.end_ms));
+        (LockTime::from_millis(after_ms.max(self.before_ms)), LockTime::from_millis(after_ms))
     }
 }
 
@@ -93,13 +96,13 @@ mod tests {
     use crate::types::{Hash, Lock, Set};
     use redlatch_proto::clock::{LockTime, Now};
 
-    /// The ends of all records, in milliseconds.
+    /// Both ends of all records, in milliseconds.
     #[derive(Debug, Default)]
-    struct Log(Mutex<Vec<u64>>);
+    struct Log(Mutex<Vec<(u64, u64)>>);
 
     impl Journal for Log {
         fn append(&self, record: &Record<'_>) {
-            self.0.lock().push(record.lasts_until.as_millis());
+            self.0.lock().push((record.lasts_until.as_millis(), record.ends_at.as_millis()));
         }
     }
 
@@ -129,6 +132,11 @@ mod tests {
 
     /// The end that the record of `act` has at this moment, after a record of `before`.
     fn end_of(before: Act, act: Act, at_ms: u64) -> u64 {
+        ends_of(before, act, at_ms).0
+    }
+
+    /// Both ends of that record.
+    fn ends_of(before: Act, act: Act, at_ms: u64) -> (u64, u64) {
         let log = Arc::new(Log::default());
         let journal: Arc<dyn Journal> = log.clone();
         let layout = Layout { shards: 4, databases: 2, seed: 7, journal: Some(journal) };
@@ -323,6 +331,19 @@ mod tests {
         ];
         for (name, before, act, end_ms) in table {
             assert_eq!(end_of(*before, *act, 50), *end_ms, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_record_says_when_its_keys_end_after_it() {
+        let shorten: Act = |view| {
+            view.entry(b"k").put(b"v", until(100));
+        };
+        let remove: Act = |view| {
+            view.remove(b"k");
+        };
+        for (act, ends_ms) in [(shorten, (300, 100)), (remove, (300, 0)), (endless, (u64::MAX, u64::MAX))] {
+            assert_eq!(ends_of(leased, act, 50), ends_ms);
         }
     }
 

@@ -573,9 +573,9 @@ impl Keyspace {
     }
 
     /// Appends the effects of a finished call to the journal. The shards are still locked.
-    fn record(&self, now: LockTime, lasts_until: LockTime, mutations: &Mutations) {
+    fn record(&self, now: LockTime, (lasts_until, ends_at): (LockTime, LockTime), mutations: &Mutations) {
         if let Some(journal) = &self.journal {
-            journal.append(&Record { now, lasts_until, mutations });
+            journal.append(&Record { now, lasts_until, ends_at, mutations });
         }
     }
 

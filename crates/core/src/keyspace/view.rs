@@ -222,8 +222,8 @@ impl<'k> View<'k> {
             if self.changes.has_ready() {
                 self.queues().serve_waiting();
             }
-            if let Some((lasts_until, mutations)) = self.changes.recorded() {
-                self.keyspace.record(self.now.lock, lasts_until, mutations);
+            if let Some((ends, mutations)) = self.changes.recorded() {
+                self.keyspace.record(self.now.lock, ends, mutations);
             }
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);

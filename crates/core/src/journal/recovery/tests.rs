@@ -87,7 +87,7 @@ fn log_from(mode: Mode, memory: &Memory, horizon: Horizon) -> Log {
 
 fn append(log: &Log, (now, until): (u64, u64), mutations: &[Mutation]) {
     let (mutations, now, lasts_until) = (&mutations.iter().collect(), at(now), at(until));
-    log.append(&Record { now, lasts_until, mutations });
+    log.append(&Record { now, lasts_until, ends_at: lasts_until, mutations });
 }
 
 /// A key `key` is set until `until` at `now`.
@@ -182,6 +182,17 @@ fn after_an_end_in_good_order_another_boot_goes_on_exactly() {
     assert_eq!(found.ending, Ending::Stopped);
     let resume = resume(&found, OTHER_BOOT, &TERMS);
     assert_eq!((resume.now, resume.restores, resume.quarantine, resume.token), (at(11_000), true, None, 3));
+}
+
+#[test]
+fn in_memory_mode_a_lease_that_is_shortened_is_promised_though_the_one_before_was_too_long() {
+    let memory = Memory::default();
+    let log = log(Mode::Memory, &memory);
+    append(&log, (10_500, 90_000), &[]);
+    let mutations = &Mutations::default();
+    log.append(&Record { now: at(10_600), lasts_until: at(90_000), ends_at: at(15_000), mutations });
+    log.stop(at(11_000), 1_500).unwrap();
+    assert_eq!(found(&memory).0.horizon.until, at(15_000));
 }
 
 #[test]
@@ -642,7 +653,7 @@ fn what_only_an_earlier_program_could_keep_is_refused_by_name() {
     // The field `f` of the hash `k` gets a deadline.
     let mutations =
         &Mutations { bytes: vec![2, 0, 1, b'k', 1, 1, b'f', 1, 9], count: 1, ..Mutations::default() };
-    log.append(&Record { now: at(10_001), lasts_until: at(10_001), mutations });
+    log.append(&Record { now: at(10_001), lasts_until: at(10_001), ends_at: at(10_001), mutations });
     log.sync(at(10_002), 501).unwrap();
     let (number, refused) = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
     let says = "holds a lease of a hash field (HEXPIRE), which this program does not have any more";
