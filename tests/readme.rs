@@ -148,7 +148,7 @@ mod readme {
         let text = read("README.md");
         for (command, step) in [("cargo run --release", "release"), ("cargo test", "newcomer")] {
             assert!(text.lines().any(|line| line.trim_end() == command), "README.md gives `{command}`");
-            let runs = read(&format!(".ci/steps/{step}"));
+            let runs = read(format!(".ci/steps/{step}"));
             assert!(runs.lines().any(|line| line.contains(command)), "the step {step} runs `{command}`");
         }
     }

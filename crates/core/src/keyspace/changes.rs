@@ -331,7 +331,7 @@ impl Changes {
         }
     }
 
-    /// The recorded effects, if there are any, and until when the changed keys last: before the call or after it, and after it.
+    /// The recorded effects, if there are any, and the ends of the changed keys: see [`Record`](crate::journal::Record).
     pub(crate) fn recorded(&self) -> Option<((LockTime, LockTime), &Mutations)> {
         let Effects { mutations, ends, .. } = self.some_effects()?;
         (!mutations.is_empty()).then(|| (ends.latest(), mutations))

@@ -1,7 +1,8 @@
 //! Until when the keys that a call changes last: what a record tells the journal.
 //!
 //! Owns    both ends of a [`Record`](crate::journal::Record): the latest end of a changed key, by its state before the call
-//!         or after it, and by that after it alone. States in between do not count: a script may set a lock, and then its lease.
+//!         or after it, and by that after it alone. States in between do not count: a script may set a lock, and then its
+//!         lease.
 //! Rule    too late an end is safe and costs a wait for the disk. A key that does not exist has ended at the beginning
 //!         of time, and a key without a deadline never ends.
 
