@@ -119,14 +119,7 @@ impl Pair {
             return self.pass(0).map(|()| "no time passes".to_owned());
         }
         let words = fill(line, rng, self.machines[0].wall_ms());
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let replies = [0, 1].map(|at| {
-            let mut batch = self.machines[at].engine.batch();
-            let reply = self.machines[at].offer(&mut self.waiters[at], &mut batch, &words);
-            self.machines[at].engine.end_batch(&mut self.waiters[at], batch);
-            reply
-        });
-        agreed(&words, &replies)
+        Self::send((&self.machines, &mut self.waiters), &words)
     }
 
     fn carry_out(&mut self, line: &str, rng: &mut Rng) -> Result<String, String> {
@@ -144,13 +137,23 @@ impl Pair {
         Ok(done.join("; "))
     }
 
-    /// One request to both.
+    /// A request of the first client to both servers.
     fn ask(&mut self, words: &[String]) -> Result<String, String> {
+        let done = Self::send((&self.machines, &mut self.clients), words)?;
+        assert!(self.clients[0].parked.is_none(), "{words:?}: this command must not block");
+        Ok(done)
+    }
+
+    /// One request to both servers. The reply of one that waits is empty.
+    fn send(
+        (machines, sessions): (&[Machine; 2], &mut [Session; 2]),
+        words: &[String],
+    ) -> Result<String, String> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let replies = [0, 1].map(|at| {
-            let mut batch = self.machines[at].engine.batch();
-            let reply = self.machines[at].call(&mut self.clients[at], &mut batch, &words);
-            self.machines[at].engine.end_batch(&mut self.clients[at], batch);
+            let mut batch = machines[at].engine.batch();
+            let reply = machines[at].offer(&mut sessions[at], &mut batch, &words);
+            machines[at].engine.end_batch(&mut sessions[at], batch);
             reply
         });
         agreed(&words, &replies)
