@@ -103,6 +103,7 @@ impl Directory {
     }
 
     /// The files of this directory were removed: a journal begins in it.
+    #[cfg(feature = "etcd")]
     pub(super) fn emptied(self) -> Self {
         Self { is_identified: false, doubt: None, ..self }
     }
