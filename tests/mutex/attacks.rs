@@ -22,6 +22,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     ("scripts that loop", loop_in_scripts),
     #[cfg(feature = "lua")]
     ("scripts that need all memory", fill_scripts),
+    #[cfg(feature = "lua")]
+    ("scripts with numbers beyond those of C", cross_edges),
     ("scripts that ask for undeclared keys", ask_for_undeclared_keys),
     ("requests for a thousand locks, and a circle", wait_for_locks),
     ("connections up to maxclients, and half of a login", flood),
@@ -97,6 +99,24 @@ fn fill_scripts(server: SocketAddr) -> Outcome {
         "return string.rep('x', 1e10)",
     ] {
         expect(&mut link, &["EVAL", script, "0"], |frame| matches!(frame, OwnedFrame::Error(_)))?;
+    }
+    Ok(vec![link])
+}
+
+/// Ranges and sizes that wrap around as a number of C. The answers are for the tests of scripts: here the server goes on.
+#[cfg(feature = "lua")]
+fn cross_edges(server: SocketAddr) -> Outcome {
+    let mut link = break_in(server)?;
+    for edge in
+        ["2147483647", "2147483648", "3e9", "2^53", "2^63", "1/0", "0/0", "'2147483648'", "-2147483648"]
+    {
+        for call in
+            ["unpack({}, N)", "unpack({}, N, 5)", "unpack({}, 0, N)", "('x'):rep(N)", "('x'):sub(N, -N)"]
+        {
+            let script = format!("return {{pcall(function() return {} end)}}", call.replace('N', edge));
+            link.ask(&["EVAL", &script, "0"])?;
+            link.ask(&["EVAL_RO", &script, "0"])?;
+        }
     }
     Ok(vec![link])
 }
