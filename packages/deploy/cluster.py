@@ -62,11 +62,14 @@ class Connection:
 
 
 def ask(port: int, *words: object):
-    """Asks on a connection of its own, again and again while connections break."""
+    """Asks on a connection of its own, again and again while connections break or no node leads."""
     until = time.monotonic() + PATIENCE_SECS
     while True:
         try:
-            return Connection(port).ask(*words)
+            answer = Connection(port).ask(*words)
+            if not str(answer).startswith("MASTERDOWN"):
+                return answer
+            raise ConnectionError(answer)
         except OSError:
             if time.monotonic() > until:
                 raise
