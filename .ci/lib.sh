@@ -17,7 +17,19 @@ readonly DEPLOY_CHECKERS=("cyclonedx-python-lib[json-validation]==11.12.0" helm-
 readonly NO_URL=https://example.invalid/redlatch
 # Everything is built once, from nothing: what speeds up the next build of the same crate only costs.
 export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
+# What a nightly run gives its steps: how long one repeats its checks, and the first seed.
+export NIGHTLY_SECONDS="${NIGHTLY_SECONDS:-60}" NIGHTLY_SEED="${NIGHTLY_SEED:-$EPOCHSECONDS}"
 mkdir -p "$SHOP"
+
+# rounds COMMAND: with a seed more each time, for NIGHTLY_SECONDS, and at least once.
+rounds() {
+    local begun=$SECONDS seed=$NIGHTLY_SEED
+    until [ "$seed" -gt "$NIGHTLY_SEED" ] && [ $((SECONDS - begun)) -ge "$NIGHTLY_SECONDS" ]; do
+        echo "seed $seed"
+        "$1" "$seed"
+        seed=$((seed + 1))
+    done
+}
 
 # need NAME ...: installs what is missing of these.
 need() {

@@ -306,9 +306,10 @@ mod running {
     use std::collections::BTreeSet;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpStream;
-    use std::time::Duration;
 
     use redlatch::Server;
+
+    use crate::support::waits::PATIENCE;
 
     const PAIRS: usize = 4;
     const ELEMENTS: usize = 400;
@@ -317,7 +318,7 @@ mod running {
     /// A connection that fails the test instead of waiting for ever.
     fn connect(server: &Server) -> BufReader<TcpStream> {
         let stream = TcpStream::connect(server.addr()).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit can be set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit can be set");
         BufReader::new(stream)
     }
 

@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::ports::free_port;
 use crate::support::stream::{Peer, StreamClient};
+use crate::support::waits::wait_until_async;
 
 /// The start time of manual clocks: a moment in November 2023.
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
@@ -236,9 +237,8 @@ async fn dropping_the_handle_ends_connections_and_frees_the_port() {
     let end = client.0.read_to_end(&mut rest).await;
     assert!(end.is_err() || rest.is_empty(), "the connection is closed without another word");
     // The listener is closed by a task of the runtime; every attempt lets the task run.
-    while tokio::net::TcpStream::connect(address).await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    wait_until_async("the port is closed", async || tokio::net::TcpStream::connect(address).await.is_err())
+        .await;
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ mod programs;
 
 use std::collections::BTreeSet;
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 use crate::support::binary::{Directory, redlatch, signal};
+use crate::support::waits::wait_until;
 
 /// A pair of failures: at a command, and at its retry.
 const LOST_TWICE: &str = "lost-reply@SET:1+lost-reply@SET:2";
@@ -435,9 +435,7 @@ fn a_search_that_is_interrupted_ends_what_runs() {
         let mut search = redlatch();
         let mut search =
             search.arg("explore").args(options).args(["--", "sh", "-c", &script]).spawn().unwrap();
-        while !std::path::Path::new(&pid).exists() {
-            std::thread::yield_now();
-        }
+        wait_until("the program runs", || std::path::Path::new(&pid).exists());
         signal(&search, "TERM");
         assert_eq!(search.wait().unwrap().code(), Some(143));
         assert_is_gone(&pid);
@@ -498,9 +496,5 @@ fn assert_is_gone(file: &str) {
         matches!(state, None | Some("Z" | "X"))
     };
     // The signal that ends it has been sent.
-    let begin = Instant::now();
-    while !is_gone() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "process {pid} is still there");
-        std::thread::yield_now();
-    }
+    wait_until(&format!("process {pid} ends"), is_gone);
 }

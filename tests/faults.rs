@@ -11,6 +11,7 @@ use std::time::Duration;
 use redlatch::{Server, When};
 
 use crate::support::stream::{Peer, StreamClient};
+use crate::support::waits::wait_until;
 
 /// A server with a frozen clock, and the connection that its test gives orders on.
 struct Bench {
@@ -78,9 +79,7 @@ impl Bench {
 
     /// Waits until the fault has acted.
     fn await_hit(&mut self, id: usize) {
-        while self.counts(id).1 == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("the fault acts", || self.counts(id).1 > 0);
     }
 }
 

@@ -8,6 +8,7 @@ mod history {
     use redlatch::Server;
 
     use crate::support::binary::{self, Directory};
+    use crate::support::waits::wait_until;
     use crate::support::wire::Link;
 
     fn server() -> Server {
@@ -117,7 +118,7 @@ mod history {
         a.ask("TEST.CLOCK FREEZE");
         a.ask("LOCK.ACQUIRE lock a LEASE 30000");
         b.send("LOCK.ACQUIRE lock b LEASE 30000 WAIT 60000");
-        while text(&a.ask("LOCK.WAITERS lock")).is_empty() {}
+        wait_until("somebody waits", || !text(&a.ask("LOCK.WAITERS lock")).is_empty());
         a.ask("LOCK.RELEASE lock a");
         b.0.next().unwrap();
         let seen = b.history(" COMMAND LOCK.ACQUIRE");
@@ -257,7 +258,7 @@ mod history {
         b.ask("SET lock b NX PX 30000");
         a.ask("LOCK.ACQUIRE queue a LEASE 60000");
         b.send("LOCK.ACQUIRE queue b LEASE 60000 WAIT 90000");
-        while text(&a.ask("LOCK.WAITERS queue")).is_empty() {}
+        wait_until("somebody waits", || !text(&a.ask("LOCK.WAITERS queue")).is_empty());
         a.ask("TEST.CLOCK ADVANCE 30001");
         a.ask("GET lock");
         a.ask("LOCK.RELEASE queue a");

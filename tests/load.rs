@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::mutex::broken::{Broken, Fault};
 use crate::support::binary::{self, Directory, Running, ask, ended, redlatch};
 use crate::support::real::RealServer;
+use crate::support::waits::wait_until;
 
 fn plan(urls: &[&str], dialect: Dialect) -> Plan {
     let nodes = urls.iter().map(|url| Node::new(url, Trust::default()).unwrap()).collect();
@@ -337,7 +338,7 @@ mod endings {
             });
             calls.sum::<u64>()
         };
-        while made() < 200 {}
+        wait_until("many requests are made", || made() >= 200);
     }
 
     fn start(socket: &str) -> Running {
@@ -375,7 +376,7 @@ mod endings {
                 ["--url", &url, "--dialect", dialect, "--clients", "1", "--keys", "lock:a", "--hold", "10m"];
             let is_held_at_end = || {
                 let loading = Loading::start(&one);
-                while ask_on(&socket, "EXISTS lock:a") == ":0\r\n" {}
+                wait_until("the lock is held", || ask_on(&socket, "EXISTS lock:a") != ":0\r\n");
                 let owner = ask_on(&socket, "GET lock:a");
                 let owner = owner.lines().last().unwrap().to_owned();
                 let listed = ask_on(&socket, "LOCK.LIST");

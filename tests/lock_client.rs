@@ -12,6 +12,7 @@ use redlatch::{Server, WallTime, When};
 use tokio::time::Instant;
 
 use crate::support::stream::StreamClient;
+use crate::support::waits::wait_until_async;
 
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 const LEASE: Duration = Duration::from_secs(30);
@@ -154,11 +155,11 @@ mod acquisitions {
         let (_server, locks) = manual().await;
         let guard = locks.lock("a").acquire().await.unwrap();
         let first = tokio::spawn(locks.lock("a").acquire().wait(HOUR).into_future());
-        while locks.waiters("a").await.unwrap().is_empty() {}
+        wait_until_async("one waits", async || !locks.waiters("a").await.unwrap().is_empty()).await;
         let second = tokio::spawn(locks.lock("a").acquire().wait_forever().into_future());
-        while locks.waiters("a").await.unwrap().len() < 2 {}
+        wait_until_async("two wait", async || locks.waiters("a").await.unwrap().len() >= 2).await;
         first.abort();
-        while locks.waiters("a").await.unwrap().len() > 1 {}
+        wait_until_async("one waits", async || locks.waiters("a").await.unwrap().len() <= 1).await;
         assert!(guard.release().await.unwrap());
         assert!(second.await.unwrap().unwrap().release().await.unwrap());
     }
@@ -254,9 +255,7 @@ mod guards {
         let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
         for _ in 0..10 {
             tokio::time::advance(LEASE / 3).await;
-            while guard.remaining() < LEASE {
-                tokio::task::yield_now().await;
-            }
+            wait_until_async("it is renewed", async || guard.remaining() >= LEASE).await;
             server.clock().advance(LEASE / 3).await;
         }
         assert!(guard.release().await.unwrap());
@@ -364,9 +363,7 @@ mod guards {
         let late = Duration::from_secs(1);
         let fault = server.faults().delay(late, When::command("LOCK.ACQUIRE").times(1)).unwrap();
         let leaving = tokio::spawn(guard.leave(LEASE));
-        while fault.hits() == 0 {
-            tokio::task::yield_now().await;
-        }
+        wait_until_async("the request is late", async || fault.hits() > 0).await;
         assert!(locks.break_lock("a", token, None).await.unwrap());
         let other = locks.lock("a").acquire().owner("job-7").lease(HOUR).hold().await.unwrap();
         server.clock().advance(late).await;
@@ -381,9 +378,7 @@ mod guards {
         let mut operator = crate::support::stream::StreamClient::new(server.stream());
         assert_ne!(operator.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await, ":0");
         tokio::time::advance(LEASE / 3).await;
-        while guard.remaining() < LEASE {
-            tokio::task::yield_now().await;
-        }
+        wait_until_async("it is renewed", async || guard.remaining() >= LEASE).await;
         assert!(guard.release().await.unwrap());
     }
 }

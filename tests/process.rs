@@ -14,6 +14,7 @@ use std::process::Stdio;
 
 use crate::support::binary::{Directory, Running, ask, redlatch, refusal};
 use crate::support::stream::Peer;
+use crate::support::waits::wait_until;
 use crate::support::words::resident_kib;
 
 const DATABASES: &str = "*2\r\n$9\r\ndatabases\r\n$1\r\n";
@@ -701,7 +702,7 @@ mod subcommands {
             let mut server = Running::start(redlatch().args(arguments));
             let mut author = server.connect();
             author.write_all(b"EVAL 'while true do end' 0\r\n").unwrap();
-            while !server.ask("FUNCTION STATS").starts_with("-BUSY") {}
+            wait_until("the server is busy", || server.ask("FUNCTION STATS").starts_with("-BUSY"));
             if threshold == "1" {
                 let sha1 = "694a5fe1ddb97a4c6a1bf299d9537c7d3d0f84e7";
                 let line = server.wait_for("Slow script detected");
@@ -720,7 +721,7 @@ mod subcommands {
                 let health = redlatch().args(["health", &url]).output().unwrap();
                 assert!(health.status.success(), "{health:?}");
             }
-            while server.ask("SCRIPT KILL") != "+OK\r\n" {}
+            wait_until("a script runs", || server.ask("SCRIPT KILL") == "+OK\r\n");
             server.wait_for("The running script is killed");
         }
     }

@@ -11,15 +11,17 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The steps of a list of .ci/run.
+fn list(name: &str) -> BTreeSet<String> {
+    let (text, head) = (read(".ci/run"), format!("readonly {name}=("));
+    let (_, rest) = text.split_once(&head).expect("a list of steps");
+    rest.split_once(')').expect("its end").0.split_whitespace().map(str::to_owned).collect()
+}
+
 /// The steps of .ci/run: its files, each of which is in a list or on demand.
 fn steps() -> BTreeSet<String> {
-    let text = read(".ci/run");
-    let list = |head| {
-        let (_, rest) = text.split_once(head).expect("a list of steps");
-        rest.split_once(')').expect("its end").0.split_whitespace().map(str::to_owned)
-    };
-    let lists = ["readonly FAST=(", "readonly WHOLE=(", "readonly ON_DEMAND=("];
-    let steps: BTreeSet<String> = lists.into_iter().flat_map(list).collect();
+    let steps: BTreeSet<String> =
+        ["FAST", "WHOLE", "NIGHTLY", "ON_DEMAND"].into_iter().flat_map(list).collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/steps");
     let files = std::fs::read_dir(folder).expect("the folder of steps");
     let files = files.map(|file| file.expect("a step").file_name().display().to_string());
@@ -55,7 +57,7 @@ fn the_changelog_has_the_version_of_the_manifest_and_names_tests_that_are_there(
 }
 
 #[test]
-fn the_guide_explains_every_step_and_a_forge_runs_each_once() {
+fn the_guide_explains_every_step_and_a_forge_runs_each() {
     let guide = read("CONTRIBUTING.md");
     let rows = guide.lines().filter(|line| line.starts_with("| `"));
     let explained: BTreeSet<&str> = rows.filter_map(|row| row.split('|').nth(1)).flat_map(quoted).collect();
@@ -68,9 +70,23 @@ fn the_guide_explains_every_step_and_a_forge_runs_each_once() {
     let run: Vec<&str> = jobs.flat_map(str::split_whitespace).collect();
     let set: BTreeSet<String> = run.iter().map(|step| (*step).to_owned()).collect();
     assert_eq!(set.len(), run.len(), "no step is run by two jobs");
-    // A sample is a part of another step.
-    let whole: BTreeSet<String> = steps().into_iter().filter(|step| !step.starts_with("sample-")).collect();
-    assert_eq!(set, whole, "each step is run by one job");
+    let expected: BTreeSet<String> = list("WHOLE").union(&list("ON_DEMAND")).cloned().collect();
+    assert_eq!(set, expected, "each step is run by one job");
+    let nightly = read(".github/workflows/nightly.yml");
+    assert!(nightly.contains(".ci/run nightly") && nightly.contains("cron:"), "the others at night");
+}
+
+#[test]
+fn the_history_of_nightly_runs_can_be_read() {
+    for line in read("benches/history.jsonl").lines() {
+        let run: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        for name in ["operations", "seeds", "inputs", "faults", "violations", "seed"] {
+            assert!(run[name].is_u64(), "{name} in {line}");
+        }
+        let parts = run["parts"].as_object().expect("the steps");
+        assert!(parts.values().all(|part| part["passed"].is_boolean()), "{line}");
+        assert!(run["revision"].is_string() && run["date"].is_string(), "{line}");
+    }
 }
 
 #[test]

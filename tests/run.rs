@@ -19,6 +19,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use crate::support::binary::{Running, ended, redlatch, signal};
 use crate::support::real::RealServer;
 use crate::support::stream::Peer;
+use crate::support::waits::wait_until;
 use crate::support::words::request;
 
 fn server() -> Running {
@@ -241,7 +242,7 @@ mod holding {
         let mut second = run(&server.url(), &["lock:a", "--", "echo", "ran"]);
         let mut second = second.stdout(Stdio::piped()).spawn().unwrap();
         // It has connected, and caught its signals before.
-        while server.ask("LOCK.WAITERS lock:a") == "*0\r\n" {}
+        wait_until("somebody waits", || server.ask("LOCK.WAITERS lock:a") != "*0\r\n");
         signal(&second, "TERM");
         assert_eq!(second.wait().unwrap().code(), Some(143));
         assert_eq!(first.end().0, Some(0));
@@ -270,7 +271,7 @@ mod holding {
             let options = [&["--min-hold", "1s"], options, &["--", "true"]].concat();
             assert_eq!(ended(run(&server.url(), &options)).0, Some(0), "{options:?}");
         }
-        while server.ask("EXISTS lock:a lock:b lock:c lock:d") != ":0\r\n" {}
+        wait_until("the locks are free", || server.ask("EXISTS lock:a lock:b lock:c lock:d") == ":0\r\n");
         let counted = server.ask("INFO locks");
         assert!(counted.contains("\r\nlocks_expired:0\r\n"), "{counted}");
     }
@@ -428,7 +429,7 @@ mod loss {
             let (code, said) = holder.end();
             server.signal("CONT");
             assert_eq!(code, Some(76), "{said}");
-            while server.ask("EXISTS lock:a") != ":0\r\n" {}
+            wait_until("the lock is free", || server.ask("EXISTS lock:a") == ":0\r\n");
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Belongs here  laws of every random run: mutual exclusion, leases exact to the millisecond, no missed alarm, replay
 //!               gives an equal state, no stale cached copy.
-//! Time          moves only by calls of the simulation; `SEED=17 cargo test --test suite simulation` replays one seed.
+//! Time          moves only by calls of the simulation; `SEED=17 cargo test --test suite simulation` replays one seed,
+//!               and `FIRST=1000` begins there.
 //! Canaries      clients and servers that are broken on purpose: a law that catches none of them is no law.
 
 mod caches;
@@ -29,26 +30,20 @@ mod replicated_terms;
 mod waits;
 
 use std::fmt::Debug;
-use std::ops::Range;
 
 use locks::{BROKEN_PROTOCOLS, LockSimulation, Protocol};
 use parts::Fault;
 
-/// Seeds of a test that names none.
+use crate::support::rng::seeds;
+
+/// Seeds of a test that names none, unless `SIMULATION_RUNS=500` says otherwise.
 const SEEDS: u64 = 12;
 /// Seeds per canary; it must be caught in more than half of them.
 const CANARY_SEEDS: u64 = 10;
 
-fn seeds() -> Vec<u64> {
-    match std::env::var("SEED") {
-        Ok(seed) => vec![seed.parse().expect("SEED is a number")],
-        Err(_) => (0..SEEDS).collect(),
-    }
-}
-
 /// Runs every seed; each must keep all laws.
 fn assert_lawful(run: impl Fn(u64) -> Result<(), String>) {
-    for seed in seeds() {
+    for seed in seeds("SIMULATION_RUNS", SEEDS) {
         assert_eq!(run(seed), Ok(()), "replay with SEED={seed}");
     }
 }
@@ -65,14 +60,6 @@ fn assert_caught<T: Copy + Debug>(defects: &[T], run: impl Fn(u64, T) -> Result<
             seeds.len() as u64 > CANARY_SEEDS / 2,
             "{defect:?} was caught with {seeds:?} of {CANARY_SEEDS}"
         );
-    }
-}
-
-/// The seed of the variable `SEED`, or as many as `variable` says, or `runs`.
-fn seeds_of(variable: &str, runs: u64) -> Range<u64> {
-    match crate::support::rng::number("SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..crate::support::rng::number(variable).unwrap_or(runs),
     }
 }
 
@@ -230,7 +217,7 @@ mod crashing {
     #[test]
     fn no_lock_is_granted_twice_and_nothing_durable_is_lost() {
         let mut starts = 0;
-        for seed in seeds_of("CRASH_RUNS", RUNS) {
+        for seed in seeds("CRASH_RUNS", RUNS) {
             match crash::run(seed, Defect::None) {
                 Ok(of_run) => starts += of_run,
                 Err(why) => panic!("replay with SEED={seed}: {why}"),
@@ -258,7 +245,7 @@ mod moving {
     fn a_move_that_is_killed_at_any_step_leaves_one_copy_and_ends_when_it_is_run_again() {
         for way in [Way::Export, Way::Import] {
             let mut steps = 0;
-            for seed in seeds_of("MOVE_RUNS", RUNS) {
+            for seed in seeds("MOVE_RUNS", RUNS) {
                 match moves::run(seed, way, Order::Sound) {
                     Ok(of_run) => steps += of_run,
                     Err(why) => panic!("replay with SEED={seed}: {why}"),
@@ -290,7 +277,7 @@ mod replicating {
     #[test]
     fn nodes_that_follow_each_other_serve_one_set_of_locks() {
         let (mut leaders, mut replies) = (0, 0);
-        for seed in seeds_of("REPLICATED_RUNS", RUNS) {
+        for seed in seeds("REPLICATED_RUNS", RUNS) {
             match replicated::run(seed, Defect::None) {
                 Ok(stats) => {
                     (leaders, replies) = (leaders + stats.leaders, replies + stats.replies);
@@ -307,7 +294,7 @@ mod replicating {
     #[test]
     fn groups_of_slots_have_leaders_of_their_own() {
         let (mut leaders, mut replies, mut rerouted) = (0, 0, 0);
-        for seed in seeds_of("GROUP_RUNS", GROUP_RUNS) {
+        for seed in seeds("GROUP_RUNS", GROUP_RUNS) {
             match replicated::run_in_groups(seed, Defect::None) {
                 Ok(stats) => {
                     (leaders, replies) = (leaders + stats.leaders, replies + stats.replies);
@@ -330,7 +317,7 @@ mod replicating {
     #[test]
     fn a_restored_etcd_grants_no_lock_again() {
         let mut leaders = 0;
-        for seed in seeds_of("RESTORED_RUNS", RESTORED_RUNS) {
+        for seed in seeds("RESTORED_RUNS", RESTORED_RUNS) {
             match replicated::run_with_restores(seed, Defect::None) {
                 Ok(stats) => leaders += stats.leaders,
                 Err(why) => panic!("replay with SEED={seed}: {why}"),

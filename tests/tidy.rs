@@ -51,7 +51,7 @@ const BANNED_PHRASES: &[&str] = &["the same, but", "what is to be"];
 /// Files whose tests must wait for real time: that of a real server or of a client library.
 const REAL_CLOCKS: &[&str] = &[
     "tests/support/nodes.rs", "tests/support/real.rs", "tests/clients/", "tests/cluster/",
-    "tests/explore/libraries/", "tests/mutex/",
+    "tests/explore/libraries/", "tests/mutex/", "tests/support/waits.rs",
 ];
 /// Modules that sum and scale what clients have stored, for replies that anybody may ask for. One number must not end them
 /// all, so clippy refuses arithmetic there that could overflow. A folder's `mod.rs` stands for the folder.
@@ -168,14 +168,21 @@ fn unfinished(source: &Source) -> Vec<String> {
     lines.map(|(index, line)| format!("{}: {}", index + 1, line.trim())).collect()
 }
 
-/// A sleep in a test is a defect: time is injected.
+/// A sleep in a test is a defect: time is injected. A loop that asks again is in `support::waits`.
 fn sleepy(source: &Source) -> Vec<String> {
     let is_test = source.path.starts_with("tests/") || source.path.starts_with("benches/");
     if !is_test || source.waits_for_real_clocks() {
         return Vec::new();
     }
     // A method of that name counts too: where it comes from cannot be seen here.
-    source.lines_saying("sleep").into_iter().map(|line| format!("{line}: a test sleeps")).collect()
+    let sleeps = source.lines_saying("sleep").into_iter().map(|line| format!("{line}: a test sleeps"));
+    // A scheduler that chooses interleavings has its own.
+    let yields = if source.path.starts_with("tests/concurrency/") {
+        Vec::new()
+    } else {
+        source.lines_saying("yield_now")
+    };
+    sleeps.chain(yields.into_iter().map(|line| format!("{line}: a test asks again by itself"))).collect()
 }
 
 /// A module of statistics without the lint that keeps its sums from overflowing, or with `sum`, which the lint does not see.
@@ -416,7 +423,8 @@ fn nothing_is_left_unfinished() {
 
 #[test]
 fn no_test_sleeps() {
-    let calls = ["std::thread::sleep(x)", "tokio::time::sleep(x).await", "use std::thread::sleep;"];
+    let calls =
+        ["std::thread::sleep(x)", "tokio::time::sleep(x).await", "use std::thread::sleep;", "yield_now()"];
     assert_law(
         sleepy,
         "tests/engine.rs",

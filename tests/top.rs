@@ -23,7 +23,7 @@ mod terminals {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use nix::pty::{Winsize, openpty};
     use nix::sys::termios::{Termios, tcgetattr};
@@ -32,11 +32,10 @@ mod terminals {
 
     use super::*;
     use crate::support::binary::{ask, signal};
+    use crate::support::waits::{PATIENCE, wait_until};
 
     const ROWS: u16 = 20;
     const COLUMNS: u16 = 110;
-    /// How long a test waits for what the terminal must show.
-    const SHOWN_MAX: Duration = Duration::from_secs(60);
 
     /// `redlatch top` on a terminal of its own.
     struct Screen {
@@ -85,7 +84,7 @@ mod terminals {
 
         /// Reads the terminal until it shows what it must.
         fn wait_until(&mut self, what: &str, is_shown: impl Fn(&vt100::Screen) -> bool) {
-            let end = Instant::now() + SHOWN_MAX;
+            let end = Instant::now() + PATIENCE;
             while !is_shown(self.shown.screen()) {
                 let left = end.saturating_duration_since(Instant::now());
                 match self.written.recv_timeout(left) {
@@ -112,7 +111,7 @@ mod terminals {
             let mut last = String::new();
             while self.shown.screen().alternate_screen() {
                 last = self.shown.screen().contents();
-                let bytes = self.written.recv_timeout(SHOWN_MAX).unwrap_or_else(|_| panic!("no end: {last}"));
+                let bytes = self.written.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no end: {last}"));
                 self.shown.process(&bytes);
             }
             let code = self.process.wait().unwrap().code();
@@ -164,7 +163,7 @@ mod terminals {
         /// Hands nothing on from now. Returns when a request is kept.
         fn shut(&self) {
             self.is_shut.store(true, Ordering::SeqCst);
-            self.kept.recv_timeout(SHOWN_MAX).unwrap();
+            self.kept.recv_timeout(PATIENCE).unwrap();
         }
     }
 
@@ -240,7 +239,7 @@ mod terminals {
         tell(&shipping, "LOCK.ACQUIRE lock:stock host-3:1 LEASE 600000");
         tell(&shipping, "LOCK.ACQUIRE lock:labels host-3:1 LEASE 600000");
         let ask = |request: &str| ask(TcpStream::connect(server.addr()).unwrap(), request);
-        while ask("LOCK.LIST COUNT 1000").matches("\r\nkey\r\n").count() < 6 {}
+        wait_until("six locks are held", || ask("LOCK.LIST COUNT 1000").matches("\r\nkey\r\n").count() >= 6);
         tell(&first, "LOCK.ACQUIRE lock:stock host-8:4 WAIT 600000");
         tell(&second, "LOCK.ACQUIRE lock:stock host-9:2 WAIT 600000");
         let mut screen = Screen::start(&server.url());

@@ -107,6 +107,9 @@ fn compare() -> Result<(), Fault> {
     if sum > SUM_GROWTH_MAX {
         dearer.push(format!("all together take {sum:.1} % more instructions than at {revision}"));
     }
+    let instructions: BTreeMap<&str, f64> =
+        now.costs.iter().map(|(case, costs)| (case.as_str(), costs.instructions)).collect();
+    println!("tally: {}", serde_json::json!({ "instructions": instructions }));
     if is_foreign {
         println!("warning: counted with {}, recorded with {}:", now.toolchain, known.toolchain);
         println!("the bound is {growth_max} % for that, instead of {GROWTH_MAX} %; {HOW_TO_RECORD}");

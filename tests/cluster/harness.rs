@@ -18,6 +18,8 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
 use crate::support::binary::{Directory, redlatch};
 use crate::support::ports::{free_port, free_ports};
+use crate::support::waits::PATIENCE;
+pub(crate) use crate::support::waits::wait_until;
 use crate::support::wire::Link;
 
 /// Where a process runs: on this machine, or in a network namespace with an address of its own.
@@ -289,11 +291,7 @@ impl Etcd {
 
     /// Waits until a write succeeds.
     pub(crate) fn wait(&self) {
-        let until = Instant::now() + PATIENCE;
-        while !self.ctl(&["put", "ready", "yes"]).0 {
-            assert!(Instant::now() < until, "etcd does not answer");
-            thread::sleep(POLL);
-        }
+        wait_until("etcd answers", || self.ctl(&["put", "ready", "yes"]).0);
     }
 
     /// Runs etcdctl; whether it succeeds, and what it prints.
@@ -552,25 +550,11 @@ fn send(process: u32, signal: Signal) {
     kill(id, signal).expect("a process that has not been waited for");
 }
 
-/// Waits until `happens`; returns how long that took.
-pub(crate) fn wait_until(what: &str, mut happens: impl FnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !happens() {
-        assert!(begun.elapsed() < PATIENCE, "{what} has not happened");
-        thread::sleep(POLL);
-    }
-    begun.elapsed()
-}
-
 /// A refusal of the program to start.
 pub(crate) fn refusal(args: &[&str]) -> String {
     let output = redlatch().args(["--port", "auto"]).args(args).output().expect("redlatch starts");
     crate::support::binary::refusal(&output)
 }
 
-/// Longer than anything takes that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an answer is waited for: longer than a node holds a client.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How often a condition is looked at.
-const POLL: Duration = Duration::from_millis(5);

@@ -13,6 +13,7 @@ use crate::mutex::checker::Verdict;
 use crate::mutex::harness::{Told, python};
 use crate::mutex::history::Call;
 use crate::mutex::{check_run, lasts};
+use crate::support::rng::tally;
 
 const NODES: usize = 3;
 /// How long the cluster is watched at least.
@@ -113,6 +114,7 @@ fn try_with(
         "Porcupine finds no order of the calls"
     );
     println!("{name}: {strikes} strikes");
+    tally(&[("faults", strikes.into())]);
 }
 
 /// Harms the nodes, unless it is not clear which one leads.

@@ -63,7 +63,7 @@ fn fill(address: SocketAddr) {
         assert!(!matches!(reply, OwnedFrame::Error(_) | OwnedFrame::Null), "{words:?}: {reply:?}");
     }
     // Else the journal may end before it does, and it is one key more.
-    while number(&ask(address, &["EXISTS", "free"])) > 0 {}
+    wait_until("the lock is free", || number(&ask(address, &["EXISTS", "free"])) == 0);
 }
 
 /// Checks that all of [`fill`] is there, and that the locks are nobody else's. `token`: the highest that was given out.

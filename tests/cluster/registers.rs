@@ -17,13 +17,13 @@ use super::harness::{Etcd, Host, Node};
 use super::live::{start, stop_for_a_while, strike_leader};
 use super::porcupine::{Outcome, check_lines};
 use crate::mutex::client::now_ns;
-use crate::support::rng::Rng;
+use crate::support::rng::{Rng, number, tally};
 use crate::support::wire::Link;
 
 const CLIENTS: usize = 4;
 const KEYS: &[&str] = &["register:one", "register:two"];
 /// How long a client waits for an answer, and after a connection that was lost.
-const PATIENCE: Duration = Duration::from_millis(700);
+const ANSWER_MAX: Duration = Duration::from_millis(700);
 const RECONNECT: Duration = Duration::from_millis(2);
 const STRIKE_EVERY: Duration = Duration::from_secs(1);
 /// Runs of a broken cluster, of which one must be rejected.
@@ -77,7 +77,7 @@ impl Client<'_> {
             Some(link) => link,
             None => {
                 let mut link = Link::to(self.rng.pick(self.nodes))?;
-                link.set_patience(PATIENCE);
+                link.set_patience(ANSWER_MAX);
                 self.link.insert(link)
             }
         };
@@ -116,6 +116,7 @@ fn outcome_while(mut nodes: Vec<Node>, strikes: usize, mut strike: impl FnMut(&m
             .collect::<String>()
     });
     assert!(lines.contains("\"holder\",") && lines.contains("\"yes\""), "somebody was answered");
+    tally(&[("operations", lines.lines().count() as u64)]);
     check_lines(&lines)
 }
 
@@ -125,7 +126,7 @@ fn what_clients_read_and_write_has_one_order_while_leaders_change() {
     let etcd = Etcd::start_one(&[]);
     let nodes = start(&etcd.endpoints(), &[Host::local(), Host::local(), Host::local()]);
     let mut strikes = 0;
-    let outcome = outcome_while(nodes, 6, |leader| {
+    let outcome = outcome_while(nodes, number("REGISTER_STRIKES").unwrap_or(6) as usize, |leader| {
         strikes += 1;
         if strikes % 2 == 0 {
             stop_for_a_while(leader);
@@ -136,6 +137,7 @@ fn what_clients_read_and_write_has_one_order_while_leaders_change() {
     });
     assert!(matches!(outcome, None | Some(Outcome::Accepted)), "{outcome:?}");
     assert!(strikes > 1, "{strikes} strikes");
+    tally(&[("faults", strikes)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::comparison::{Comparison, Parted, spell_words};
 use super::plan::{Step, Stock};
-use crate::support::rng::number;
+use crate::support::rng::{number, tally};
 
 /// The treatment of commands and options that Redis 7.0 lacks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,6 +69,7 @@ impl Runner {
             }
         }
         eprintln!("{}: {runs} runs, {requests} requests, {} disagreements", self.name, found.len());
+        tally(&[("operations", requests as u64), ("violations", found.len() as u64)]);
         found.into_values().collect()
     }
 

@@ -11,6 +11,7 @@ use redlatch_core::types::Seed;
 
 use super::*;
 use crate::support::binary::refusal;
+use crate::support::waits::wait_until;
 
 fn files(directory: &Directory) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory.root().join("data")).unwrap().map(|entry| entry.unwrap().path());
@@ -206,7 +207,9 @@ fn files_that_are_removed_under_a_server_are_written_again() {
         assert_eq!(server.ask("SET later me NX PX 600000"), "+OK\r\n");
         server.wait_for("Files of the journal are gone");
         let written = || directory.root().join("data/journal-2").exists();
-        while !written() || !server.ask("INFO persistence").contains("aof_rewrite_in_progress:0") {}
+        wait_until("the journal is rewritten", || {
+            written() && server.ask("INFO persistence").contains("aof_rewrite_in_progress:0")
+        });
         assert_eq!(server.ask("SET last me NX PX 600000"), "+OK\r\n");
         assert_eq!(refused(&directory), "redlatch: dir 'DIR/data': another server uses it", "{name}");
         server.kill();

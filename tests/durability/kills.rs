@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 use crate::support::rng::{Rng, number};
+use crate::support::waits::wait_until;
 
 const CLIENTS: u64 = 20;
 /// Replies before each kill, up to twice as many.
@@ -214,5 +215,5 @@ fn the_locks_of_a_session_end_with_the_server_after_their_delay() {
     let server = start(&directory);
     let left: i64 = server.ask("PTTL later").trim().strip_prefix(':').unwrap().parse().unwrap();
     assert!((1..=60_000).contains(&left), "{left}");
-    while server.ask("EXISTS now") != ":0\r\n" {}
+    wait_until("the lease is over", || server.ask("EXISTS now") == ":0\r\n");
 }

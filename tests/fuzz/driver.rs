@@ -1,8 +1,8 @@
 //! The driver of all fuzz targets: it tries the corpus first, then new inputs, and keeps the smallest failing one.
 //!
 //! Owns    the corpus, one file per input: `tests/fuzz/corpus/TARGET/NAME`.
-//! Rule    without variables every run tries the same inputs; `FUZZ_SECONDS=600` adds other inputs for that time, and
-//!         `FUZZ_CASES=20` limits the number of new ones.
+//! Rule    without variables every run tries the same inputs; `FUZZ_SECONDS=600` adds other inputs for that time,
+//!         `FUZZ_SEED=7` tries others than `FUZZ_SEED=0`, and `FUZZ_CASES=20` limits the number of new ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn fuzz(target: &str, cases: u32, inputs: BoxedStrategy<Vec<u8>>, che
             panic!("{target}: {why}\n{}\nkept as {kept}", input.escape_ascii());
         }
         if Instant::now() >= end {
-            println!("{target}: {} inputs", (round + 1) * u64::from(cases));
+            println!("{target}: tally: {{\"inputs\": {}}}", (round + 1) * u64::from(cases));
             break;
         }
     }
@@ -53,6 +53,8 @@ pub(crate) fn search(
 ) -> Result<(), (String, Vec<u8>)> {
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     let mut seed = [0; 32];
+    let first = std::env::var("FUZZ_SEED").map(|text| text.parse().expect("FUZZ_SEED is a number"));
+    seed[8..16].copy_from_slice(&first.unwrap_or(0_u64).to_le_bytes());
     seed[..8].copy_from_slice(&round.to_le_bytes());
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let outcome = runner.run(inputs, |input| {

@@ -9,6 +9,7 @@ use redlatch::Server;
 use socket2::SockRef;
 
 use super::fixture::{Fixture, Peer};
+use crate::support::waits::wait_until;
 
 const REFUSAL: &str = "-ERR max number of clients reached";
 
@@ -46,7 +47,7 @@ fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
     assert!(!is_served(&mut Peer::to(server.addr())), "the places beyond maxclients are no more");
     drop(served);
     // A closed connection frees its place; the server may notice late.
-    while !is_served(&mut Peer::to(server.addr())) {}
+    wait_until("a client is served", || is_served(&mut Peer::to(server.addr())));
 }
 
 #[test]
@@ -130,7 +131,7 @@ mod of_a_process {
             assert!((1..2 * ROOM as usize).contains(&peers.len()), "{} were served", peers.len());
             assert!(is_served(&mut bystander), "and whoever is served goes on being served");
             drop(peers);
-            while !is_served(&mut Peer::to(process.address)) {}
+            wait_until("a client is served", || is_served(&mut Peer::to(process.address)));
         }
     }
 

@@ -2,7 +2,9 @@
 
 use redlatch::Server;
 
-pub(crate) use crate::support::stream::{Peer, REPLY_TIMEOUT};
+pub(crate) use crate::support::stream::Peer;
+pub(crate) use crate::support::waits::PATIENCE;
+use crate::support::waits::wait_until;
 use crate::support::words::{info_field, resident_kib};
 
 pub(crate) const MIB: usize = 1024 * 1024;
@@ -40,11 +42,7 @@ impl Fixture {
 
     /// Asks until the number in a field of INFO is as wanted.
     pub(crate) fn until(&mut self, field: &str, wanted: impl Fn(u64) -> bool) {
-        let started = std::time::Instant::now();
-        while !wanted(self.info(field)) {
-            assert!(started.elapsed() < REPLY_TIMEOUT, "{field} stays {}", self.info(field));
-            std::thread::yield_now();
-        }
+        wait_until(field, || wanted(self.info(field)));
     }
 
     pub(crate) fn info(&mut self, field: &str) -> u64 {

@@ -1,10 +1,11 @@
 //! Wrong passwords: from an address with many, the next login is looked at later, on the server's clock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redlatch::{Server, WallTime};
 
-use super::fixture::{Peer, REPLY_TIMEOUT};
+use super::fixture::Peer;
+use crate::support::waits::wait_until;
 use crate::support::words::info_field;
 
 /// Wrong passwords that delay nothing.
@@ -34,15 +35,9 @@ fn use_up(server: &Server) {
 
 /// Asks until so many requests are held.
 fn until_held(known: &mut Peer, count: u64) {
-    let started = Instant::now();
-    loop {
-        let held = info_field(&known.text(b"INFO clients\r\n"), "blocked_clients");
-        if held == count {
-            return;
-        }
-        assert!(started.elapsed() < REPLY_TIMEOUT, "{held} are held, not {count}");
-        std::thread::yield_now();
-    }
+    wait_until("so many are held", || {
+        info_field(&known.text(b"INFO clients\r\n"), "blocked_clients") == count
+    });
 }
 
 #[test]

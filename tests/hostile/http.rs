@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::fixture::{Fixture, REPLY_TIMEOUT, costs_at_most};
+use super::fixture::{Fixture, costs_at_most};
 use crate::support::http::{HttpClient, get};
+use crate::support::waits::wait_until;
 
 /// Connections that HTTP serves at the same time.
 const CONNECTIONS_MAX: usize = 64;
@@ -136,7 +137,6 @@ fn requests_that_wait_for_a_lock_keep_no_probe_out() {
 
 /// Asks for the health of the server until a connection is served.
 fn until_served(address: SocketAddr) {
-    let started = std::time::Instant::now();
     let ask = || {
         let mut stream = TcpStream::connect(address).ok()?;
         stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").ok()?;
@@ -144,9 +144,7 @@ fn until_served(address: SocketAddr) {
         stream.read_exact(&mut head).ok()?;
         Some(head.ends_with(b" 200"))
     };
-    while ask() != Some(true) {
-        assert!(started.elapsed() < REPLY_TIMEOUT, "no place comes back");
-    }
+    wait_until("a place comes back", || ask() == Some(true));
 }
 
 #[test]
@@ -258,7 +256,7 @@ fn a_script_that_holds_the_keyspace_keeps_no_probe_waiting() {
     scraper.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(get(fixture.server.http_addr(), "/healthz").status, 200);
     let mut killer = fixture.peer();
-    while killer.ask(b"SCRIPT KILL\r\n") != "+OK" {}
+    wait_until("a script runs", || killer.ask(b"SCRIPT KILL\r\n") == "+OK");
     let answer = busy.line();
     assert!(answer.starts_with("-ERR ") && answer.contains("killed"), "{answer}");
     assert_eq!(scraper.reply(true).status, 200);

@@ -1,6 +1,6 @@
 //! Clients that make the server hold memory in every way there is: `maxmemory` ends it, and nothing of it stays.
 
-use super::fixture::{Fixture, MIB, Peer, REPLY_TIMEOUT, costs_at_most};
+use super::fixture::{Fixture, MIB, PATIENCE, Peer, costs_at_most};
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -113,7 +113,7 @@ fn fill(fixture: &mut Fixture, way: &Way) -> Vec<Peer> {
 /// Whether so many clients wait. Otherwise the last of them has been refused.
 fn waits(fixture: &mut Fixture, clients: u64) -> bool {
     let started = std::time::Instant::now();
-    while started.elapsed() < REPLY_TIMEOUT {
+    while started.elapsed() < PATIENCE {
         if fixture.info("blocked_clients") == clients {
             return true;
         }

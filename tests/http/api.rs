@@ -11,6 +11,7 @@ use super::{post, server, told, value};
 use crate::support::binary::{Directory, redlatch};
 use crate::support::http::{HttpClient, get};
 use crate::support::stream::Peer;
+use crate::support::waits::wait_until;
 
 /// A client of the server with these locks.
 fn holder(server: &Server, keys: &[&str]) -> Peer {
@@ -389,7 +390,7 @@ fn a_script_that_holds_everything_costs_a_503_and_no_more() {
     }
     assert_eq!(Peer::to(server.addr()).ask(b"SCRIPT KILL\r\n"), "+OK");
     // The script ends at its next look at the clock.
-    while get(server.http_addr(), "/api/locks").status != 200 {}
+    wait_until("the list is served", || get(server.http_addr(), "/api/locks").status == 200);
     assert_eq!(get(server.http_addr(), "/readyz").status, 200);
 }
 

@@ -11,6 +11,7 @@ use crate::support::binary::Directory;
 use crate::support::contend::contend;
 use crate::support::http::{HttpClient, HttpReply, get};
 use crate::support::stream::Peer;
+use crate::support::waits::wait_until;
 
 /// A server on which requests by HTTP may change something, without a login.
 fn open() -> Server {
@@ -68,7 +69,8 @@ fn begin(server: &Server, key: &str, body: &Value, waiting: u64) -> HttpClient {
 
 /// Asks until so many wait for the lock.
 fn until_waiting(server: &Server, key: &str, waiting: u64) {
-    while told(server, &format!("/api/lock?key={key}"))["waiting"] != waiting {}
+    let asked = format!("/api/lock?key={key}");
+    wait_until("so many wait", || told(server, &asked)["waiting"] == waiting);
 }
 
 /// The owner of a lock, and its token; null if nobody holds it.
@@ -175,7 +177,7 @@ fn a_release_is_repeated_without_harm_and_hits_no_other_hold() {
 fn who_has_lost_the_lock_is_told_when_it_renews_and_when_it_releases() {
     let server = open();
     done(&server, "lock:a", &json!({ "action": "take", "owner": "me", "lease_ms": 1 }));
-    while holder(&server, "lock:a")[0] == "me" {}
+    wait_until("the lock has another owner", || holder(&server, "lock:a")[0] != "me");
     done(&server, "lock:a", &take("other"));
     let lost = refused(&server, "lock:a", &renew("me"));
     assert_eq!(
@@ -448,7 +450,7 @@ fn a_user_who_is_removed_waits_no_longer() {
     assert_eq!(peer.ask(b"SET lock:a other NX PX 60000\r\n"), "+OK");
     let mut waits = HttpClient::to(server.http_addr());
     send(&mut waits, "lock:a", &basic(LOGINS[2]), &wait("me"));
-    while peer.ask(b"LOCK.WAITERS lock:a\r\n") == "*0" {}
+    wait_until("somebody waits", || peer.ask(b"LOCK.WAITERS lock:a\r\n") != "*0");
     // The rest of that answer is not read.
     let mut peer = Peer::to(server.addr());
     assert_eq!(peer.ask(b"AUTH secret\r\n"), "+OK");
@@ -502,7 +504,7 @@ fn a_server_that_is_full_of_clients_says_so() {
         "{reply:?}"
     );
     drop(only);
-    while ask(&server, "lock:a", &take("me")).status == 503 {}
+    wait_until("there is a place", || ask(&server, "lock:a", &take("me")).status != 503);
     assert_eq!(holder(&server, "lock:a"), [json!("me"), json!(1)]);
 }
 

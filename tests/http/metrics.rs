@@ -11,6 +11,7 @@ use super::server;
 use crate::support::binary::Directory;
 use crate::support::http::get;
 use crate::support::stream::Peer;
+use crate::support::waits::wait_until;
 
 /// The samples of a scrape by their series: name and labels as they are written.
 struct Scrape(BTreeMap<String, f64>);
@@ -183,10 +184,7 @@ fn waits_and_hand_overs_are_timed() {
     let server = manual(&[]);
     let (mut holder, mut waiter) = (Peer::to(server.addr()), Peer::to(server.addr()));
     let queued = |count: f64| {
-        let started = std::time::Instant::now();
-        while Scrape::of(&server).value("redlatch_lock_waiters") != count {
-            assert!(started.elapsed() < crate::support::stream::REPLY_TIMEOUT);
-        }
+        wait_until("so many wait", || Scrape::of(&server).value("redlatch_lock_waiters") == count);
     };
     holder.send(b"LOCK.ACQUIRE a me\r\n");
     read_grant(&mut holder);
@@ -260,7 +258,7 @@ fn a_key_that_is_no_lock_is_not_refused() {
     assert_eq!(refused(), 1.0);
     let waiter = Peer::to(server.addr());
     waiter.send(b"LOCK.ACQUIRE cache:a you WAIT 60000\r\n");
-    while Scrape::of(&server).value("redlatch_lock_waiters") != 1.0 {}
+    wait_until("one waits", || Scrape::of(&server).value("redlatch_lock_waiters") == 1.0);
     assert_eq!(other.ask(b"SET cache:a 3 NX\r\n"), "$-1");
     assert_eq!(refused(), 2.0);
 }
@@ -336,7 +334,7 @@ fn a_wait_that_a_deadlock_ends_is_refused_once() {
     read_grant(&mut other);
     one.send(b"LOCK.ACQUIRE b one WAIT 9000\r\n");
     let mut asking = Peer::to(server.addr());
-    while asking.ask(b"LOCK.WAITERS b\r\n") == "*0" {}
+    wait_until("somebody waits", || asking.ask(b"LOCK.WAITERS b\r\n") != "*0");
     assert!(other.ask(b"LOCK.ACQUIRE a other WAIT 9000\r\n").starts_with("-DEADLOCK"));
     let scrape = Scrape::of(&server);
     assert_eq!(scrape.value("redlatch_lock_wait_seconds_count{outcome=\"refused\"}"), 1.0);

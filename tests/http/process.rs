@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use crate::support::binary::{Directory, Running, redlatch, refusal};
 use crate::support::http::{HttpClient, get};
+use crate::support::waits::wait_until_async;
 
 #[test]
 fn the_port_is_in_its_file_in_the_log_and_in_the_ready_line() {
@@ -86,7 +87,5 @@ async fn a_start_that_fails_late_leaves_no_listener_in_the_runtime_of_its_caller
     let error = builder.start_here_and_on(0).unwrap_err();
     assert!(error.to_string().contains("cannot write the port to '/'"), "{error}");
     // It has been there: the file of the HTTP port is the last thing that a start writes.
-    while UnixStream::connect(&path).is_ok() {
-        tokio::task::yield_now().await;
-    }
+    wait_until_async("the socket is closed", async || UnixStream::connect(&path).is_err()).await;
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::host::{Host, server};
 use crate::support::binary::{ended, redlatch};
+use crate::support::waits::wait_until;
 
 /// The most memory that a process has had, in bytes, if the system tells.
 fn peak_bytes(process: u32) -> Option<u64> {
@@ -125,7 +126,7 @@ fn more_calls_than_there_may_be_are_refused() {
     let refused = host.call("who", json!({ "key": "db" }));
     assert!(refused.is_error && refused.text.starts_with("100 calls are at work already"), "{refused:?}");
     assert_eq!(host.close().0, Some(0));
-    while server.ask("LOCK.WAITERS db") != "*0\r\n" {}
+    wait_until("nobody waits", || server.ask("LOCK.WAITERS db") == "*0\r\n");
 }
 
 #[test]

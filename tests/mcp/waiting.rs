@@ -5,6 +5,7 @@ use serde_json::json;
 use super::host::{Host, server};
 use crate::support::binary::{Running, ended, redlatch};
 use crate::support::contend::contend;
+use crate::support::waits::wait_until;
 
 fn cancel(host: &mut Host, id: u64) {
     let params = json!({ "requestId": id, "reason": "the user has pressed a key" });
@@ -13,7 +14,7 @@ fn cancel(host: &mut Host, id: u64) {
 
 /// Returns when nobody waits for the key.
 fn nobody_waits(server: &Running, key: &str) {
-    while server.ask(&format!("LOCK.WAITERS {key}")) != "*0\r\n" {}
+    wait_until("nobody waits", || server.ask(&format!("LOCK.WAITERS {key}")) == "*0\r\n");
 }
 
 /// Returns when nobody holds the key.

@@ -20,7 +20,7 @@ use redis_protocol::resp2::types::OwnedFrame;
 
 use super::history::{Answer, Ask, got, sent};
 use crate::support::rng::Rng;
-use crate::support::stream::REPLY_TIMEOUT;
+use crate::support::waits::PATIENCE;
 use crate::support::wire::Link;
 
 /// The parameters of the process.
@@ -335,7 +335,7 @@ impl<'b> Client<'b> {
                 Err(error)
                     if matches!(error.kind(), TimedOut | WouldBlock)
                         && self.is_told
-                        && begun.elapsed() < REPLY_TIMEOUT =>
+                        && begun.elapsed() < PATIENCE =>
                 {
                     self.open_ns = now_ns;
                 }

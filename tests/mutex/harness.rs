@@ -20,7 +20,7 @@ use super::client::{Orders, is_closed, now_ns};
 use super::history::{Answer, Ask, Call, Grants, read};
 use crate::support::binary::Directory;
 use crate::support::rng::Rng;
-use crate::support::stream::REPLY_TIMEOUT;
+use crate::support::waits::PATIENCE;
 use crate::support::wire::Link;
 
 /// Kills the server and starts it again at its address.
@@ -94,7 +94,7 @@ fn prepare(server: SocketAddr) -> Result<bool, String> {
     let started = Instant::now();
     loop {
         match prepare_once(server) {
-            Err(error) if is_closed(&error) && started.elapsed() < REPLY_TIMEOUT => {}
+            Err(error) if is_closed(&error) && started.elapsed() < PATIENCE => {}
             prepared => return prepared.map_err(|error| format!("a server that answers: {error}")),
         }
     }

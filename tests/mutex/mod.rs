@@ -38,7 +38,7 @@ use std::time::Duration;
 use crate::support::binary::Directory;
 use crate::support::ports::free_port;
 use crate::support::real::program;
-use crate::support::rng::number;
+use crate::support::rng::{number, tally};
 use crate::support::server::Server;
 use broken::{Broken, FAULTS};
 use checker::{LATE_MS_MAX, Law, Verdict, check};
@@ -149,6 +149,7 @@ mod killed {
         let verdict = check(&calls);
         report(&format!("{name}, killed {kills} times"), &verdict);
         assert!(kills > 0, "{name} was not killed");
+        tally(&[("faults", kills)]);
         verdict
     }
 }
@@ -229,6 +230,7 @@ fn report(name: &str, verdict: &Verdict) {
         verdict.broken.len() - verdict.unsafe_findings().len(),
         if harness::python().is_empty() { "is not installed" } else { "took part" },
     );
+    tally(&[("operations", *calls as u64), ("violations", verdict.unsafe_findings().len() as u64)]);
 }
 
 fn has_machine_to_itself() -> bool {

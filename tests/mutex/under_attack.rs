@@ -21,7 +21,7 @@ use super::{report, seed};
 use crate::support::binary::Directory;
 use crate::support::rng::number;
 use crate::support::server::Server;
-use crate::support::stream::REPLY_TIMEOUT;
+use crate::support::waits::wait_until;
 use crate::support::wire::Link;
 use crate::support::words::info_field;
 
@@ -129,11 +129,11 @@ impl Target {
     fn grants_go_on(&mut self, clients: &mut Besieged<'_>, when: &str) {
         let grants =
             |clients: &mut Besieged<'_>| clients.grants().unwrap_or_else(|error| panic!("{when}: {error}"));
-        let (started, wanted) = (Instant::now(), grants(clients) + PROGRESS);
-        while grants(clients) < wanted {
-            assert!(started.elapsed() < REPLY_TIMEOUT, "{when}: no further locks are granted");
+        let wanted = grants(clients) + PROGRESS;
+        wait_until(&format!("{when}: further locks are granted"), || {
             assert!(self.admin.ask(&["PING"]).is_ok(), "{when}: {:?}", self.server.last_words(20));
-        }
+            grants(clients) >= wanted
+        });
     }
 
     fn info(&mut self, field: &str) -> u64 {
@@ -149,10 +149,7 @@ impl Target {
     /// Asserts that nothing is left of clients that have gone, once their keys and scripts are removed.
     fn has_forgotten_all(&mut self, before: u64) {
         let is_gone = |target: &mut Self, field: &str, most: u64| {
-            let started = Instant::now();
-            while target.info(field) > most {
-                assert!(started.elapsed() < REPLY_TIMEOUT, "{field} stays {}", target.info(field));
-            }
+            wait_until(field, || target.info(field) <= most);
         };
         is_gone(self, "connected_clients", 1);
         for kind in ["lock_sessions", "subscriptions", "tracking", "transactions", "waits", "watches"] {

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use crate::support::binary::{Directory, Running, ask, ended, redlatch};
+use crate::support::waits::wait_until;
 
 /// A path for the socket of one server after another.
 struct Socket(Directory);
@@ -87,7 +88,7 @@ fn run_goes_on_waiting_when_the_server_restarts() {
         let server = socket.start();
         socket.ask("LOCK.ACQUIRE lock:a other");
         let mut waits = Lines::start(socket.command(&[limit, RAN].concat()));
-        while socket.ask("LOCK.WAITERS lock:a") == "*0\r\n" {}
+        wait_until("somebody waits", || socket.ask("LOCK.WAITERS lock:a") != "*0\r\n");
         server.kill();
         waits.wait_for_retry("");
         let _server = socket.start();
@@ -146,7 +147,7 @@ fn run_and_wait_outlast_a_long_script_and_run_outlasts_a_full_memory() {
     let _server = socket.start();
     let mut script = UnixStream::connect(socket.path()).unwrap();
     script.write_all(b"EVAL 'while true do end' 1 lock:a\r\n").unwrap();
-    while !socket.ask("GET lock:a").starts_with("-BUSY") {}
+    wait_until("the server is busy", || socket.ask("GET lock:a").starts_with("-BUSY"));
     for arguments in
         [&["run", "--no-wait", "lock:a", "--", "true"][..], &["wait", "lock:a", "--timeout", "0"]]
     {
@@ -180,7 +181,7 @@ fn wait_goes_on_when_the_server_restarts() {
         socket.ask("LOCK.ACQUIRE lock:a other");
         let mut waits = Lines::start(socket.command(limit));
         // It has asked once.
-        while !socket.ask("INFO commandstats").contains("cmdstat_exists:") {}
+        wait_until("it is asked", || socket.ask("INFO commandstats").contains("cmdstat_exists:"));
         server.kill();
         waits.wait_for_retry("");
         let _server = socket.start();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::binary::{Directory, Running, redlatch};
+use crate::support::waits::wait_until;
 
 fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -212,7 +213,9 @@ fn a_leader_that_ends_is_followed_by_a_replica_that_waits() {
     let mut leader = start();
     assert_eq!(line(&mut leader), "leads");
     let mut follower = start();
-    while !server.ask("AUTH secret\r\nLOCK.WAITERS leader:billing").starts_with("+OK\r\n*1") {}
+    wait_until("one waits", || {
+        server.ask("AUTH secret\r\nLOCK.WAITERS leader:billing").starts_with("+OK\r\n*1")
+    });
     drop(leader.stdin.take());
     assert!(leader.wait().unwrap().success());
     assert_eq!(line(&mut follower), "leads");

@@ -3,12 +3,9 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::support::binary::{Directory, Running, redlatch, refusal, signal};
-
-/// Longer than any message takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::waits::PATIENCE;
 
 struct Systemd(UnixDatagram);
 

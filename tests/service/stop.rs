@@ -7,6 +7,7 @@ use redlatch::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::binary::{Running, redlatch};
+use crate::support::waits::wait_until;
 
 fn start(timeout: &str) -> Running {
     Running::start(redlatch().args(["--port", "auto", "--shutdown-timeout", timeout]))
@@ -14,9 +15,8 @@ fn start(timeout: &str) -> Running {
 
 /// Waits until so many calls wait.
 fn await_blocked(server: &Running, count: usize) {
-    while !server.ask("INFO clients").contains(&format!("blocked_clients:{count}\r\n")) {
-        std::thread::yield_now();
-    }
+    let wanted = format!("blocked_clients:{count}\r\n");
+    wait_until("so many wait", || server.ask("INFO clients").contains(&wanted));
 }
 
 /// A client that reads the first byte of long replies, and no more.
@@ -191,9 +191,7 @@ fn a_server_that_stops_is_alive_and_not_ready() {
     let slow = slow_reader(&server);
     server.signal("TERM");
     server.wait_for("Ending");
-    while status("/readyz") != "503" {
-        std::thread::yield_now();
-    }
+    wait_until("it is not ready", || status("/readyz") == "503");
     assert_eq!(status("/healthz"), "200");
     drop(slow);
     assert_eq!(server.end(), Some(0));

@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
-use crate::support::rng::{Rng, number};
+use crate::support::rng::{Rng, number, tally};
 use crate::support::server::Server;
+use crate::support::waits::{PATIENCE, wait_until};
 use crate::support::wire::Link;
 use crate::support::words::{info_field, resident_kib};
 use load::{Done, ROLES};
@@ -50,6 +51,8 @@ fn a_server_under_load_stays_as_it_is() {
         figures.memory.iter().map(|kib| kib / 1024).collect::<Vec<_>>()
     );
     println!("left behind after {left:.1?}: nothing");
+    tally(&[("operations", figures.requests()), ("violations", figures.errors.len() as u64)]);
+    println!("tally: {{\"memory_growth_percent\": {:.2}}}", figures.growth());
     assert!(figures.errors.is_empty(), "{:#?}", figures.errors);
     for (role, done) in &figures.roles {
         assert!(done.requests > 0, "{role}: nothing was done");
@@ -113,7 +116,7 @@ fn soak(address: SocketAddr, observer: &mut Observer, lasts: Duration) -> Figure
                 waiting -= 1;
                 figures.errors.push(format!("{role}: {error}"));
             }
-            Err(RecvTimeoutError::Timeout) if Instant::now() > end + STUCK => {
+            Err(RecvTimeoutError::Timeout) if Instant::now() > end + PATIENCE => {
                 figures.errors.push(format!("{waiting} clients are stuck"));
                 break;
             }
@@ -133,23 +136,14 @@ struct Observer {
 impl Observer {
     /// Waits until no key, client, wait, channel or pattern is left; returns how long that took.
     fn until_nothing_is_left(&mut self) -> Duration {
-        let start = Instant::now();
-        loop {
+        wait_until("nothing is left behind", || {
             let keys = self.link.ask(&["DBSIZE"]).expect("an answer");
             let (clients, blocked) = (self.info("connected_clients"), self.info("blocked_clients"));
             let channels = self.link.ask(&["PUBSUB", "CHANNELS"]).expect("an answer");
-            let is_done = keys == OwnedFrame::Integer(0)
+            keys == OwnedFrame::Integer(0)
                 && (clients, blocked) == (1, 0)
-                && channels == OwnedFrame::Array(Vec::new());
-            if is_done {
-                return start.elapsed();
-            }
-            assert!(
-                start.elapsed() < STUCK,
-                "left behind: {keys:?} keys, {clients} clients, {blocked} waits, {channels:?}"
-            );
-            thread::yield_now();
-        }
+                && channels == OwnedFrame::Array(Vec::new())
+        })
     }
 
     fn info(&mut self, field: &str) -> u64 {
@@ -168,5 +162,3 @@ const SAMPLES: u32 = 30;
 /// Memory growth is not checked in shorter soaks.
 const WORTH_JUDGING: Duration = Duration::from_secs(60);
 const GROWTH_PERCENT_MAX: f64 = 10.0;
-/// A client that is still running this long after the end is stuck.
-const STUCK: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::stream::REPLY_TIMEOUT;
+use super::waits::PATIENCE;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HttpReply {
@@ -29,8 +29,8 @@ pub(crate) struct HttpClient<S: Read + Write = TcpStream>(pub(crate) BufReader<S
 impl HttpClient {
     pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
-        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a socket takes a timeout");
-        stream.set_write_timeout(Some(REPLY_TIMEOUT)).expect("a socket takes a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
         Self(BufReader::new(stream))
     }
 }

@@ -32,5 +32,7 @@ pub(crate) mod server;
 pub(crate) mod shapes;
 pub(crate) mod stream;
 pub(crate) mod target;
+#[allow(dead_code, reason = "benches and the count of allocations do not wait")]
+pub(crate) mod waits;
 pub(crate) mod wire;
 pub(crate) mod words;

@@ -17,6 +17,7 @@ use super::ports::free_port;
 use super::real::{STARTS_MAX, program};
 use super::reply::Reply;
 use super::target::{Heard, Link, Target, Wait};
+use super::waits::{PATIENCE, wait_until};
 
 /// The number of masters. A client is connected to the node which the last digit of its name says, else to the first.
 const MASTERS: u16 = 3;
@@ -114,11 +115,8 @@ impl Nodes {
     /// Waits until the replies of all nodes to a request are so.
     fn until_all_say(&mut self, request: &str, is_so: impl Fn(&str) -> bool) {
         for link in 0..self.links.len() {
-            let is_founded = (0..3_000).any(|_| {
-                std::thread::sleep(Duration::from_millis(20));
-                is_so(&self.ask(link, format!("{request}\r\n").as_bytes()).spell())
-            });
-            assert!(is_founded, "the nodes do not find each other");
+            let asked = format!("{request}\r\n");
+            wait_until("the nodes find each other", || is_so(&self.ask(link, asked.as_bytes()).spell()));
         }
     }
 }
@@ -128,19 +126,19 @@ impl Nodes {
 fn answers(child: &mut Child, address: SocketAddr) -> bool {
     let pong = || {
         let mut link = TcpStream::connect(address).ok()?;
-        link.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+        link.set_read_timeout(Some(PATIENCE)).ok()?;
         link.write_all(b"PING\r\n").ok()?;
         let mut pong = [0; 7];
         link.read_exact(&mut pong).ok()?;
         (&pong == b"+PONG\r\n").then_some(())
     };
-    while child.try_wait().expect("it is a child").is_none() {
-        if pong().is_some() {
-            return child.try_wait().expect("it is a child").is_none();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
+    let mut is_there = true;
+    wait_until("the server answers or ends", || {
+        let is_answered = pong().is_some();
+        is_there = child.try_wait().expect("it is a child").is_none();
+        is_answered || !is_there
+    });
+    is_there
 }
 
 impl Target for Nodes {

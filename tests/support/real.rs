@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::ports::free_port;
 use super::target::{Heard, Link, Target, Wait};
+use super::waits::wait_until;
 
 /// How often a server is started whose port may be taken.
 pub(crate) const STARTS_MAX: usize = 5;
@@ -53,9 +54,7 @@ impl RealServer {
         };
         assert_eq!(ask(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n"), "+OK\r\n");
         // It serves them two seconds after its start.
-        while !ask(b"CLUSTER INFO\r\n").contains("cluster_state:ok") {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("it serves the slots", || ask(b"CLUSTER INFO\r\n").contains("cluster_state:ok"));
         server
     }
 

@@ -1,6 +1,7 @@
 //! The tests' random numbers: a seed repeats them, on every machine.
 
 use std::env;
+use std::ops::Range;
 
 /// xorshift64*.
 #[derive(Clone, Debug)]
@@ -32,6 +33,22 @@ impl Rng {
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
+}
+
+/// The seeds of a test: that of the variable SEED, or as many as `variable` says, or `runs`, from FIRST or 0 on.
+pub(crate) fn seeds(variable: &str, runs: u64) -> Range<u64> {
+    if let Some(seed) = number("SEED") {
+        return seed..seed + 1;
+    }
+    let (first, runs) = (number("FIRST").unwrap_or(0), number(variable).unwrap_or(runs));
+    tally(&[("seeds", runs)]);
+    first..first.saturating_add(runs)
+}
+
+/// Prints figures that a nightly run adds up for benches/history.jsonl.
+pub(crate) fn tally(figures: &[(&str, u64)]) {
+    let figures: Vec<String> = figures.iter().map(|(name, figure)| format!("\"{name}\": {figure}")).collect();
+    println!("tally: {{{}}}", figures.join(", "));
 }
 
 /// The number in an environment variable.

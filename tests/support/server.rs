@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::binary::program;
 use super::ports::free_port;
+use super::waits::PATIENCE;
 
 pub(crate) struct Server {
     child: Child,
@@ -113,7 +114,7 @@ impl Drop for Server {
 
 /// Reads until the line that harnesses look for; gives back the log, in the error too.
 fn wait_until_ready(lines: &Receiver<String>) -> Result<String, String> {
-    let deadline = Instant::now() + READY_TIME_MAX;
+    let deadline = Instant::now() + PATIENCE;
     let mut log = String::new();
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -149,5 +150,3 @@ fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
         }
     });
 }
-
-const READY_TIME_MAX: Duration = Duration::from_secs(30);

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
+use super::waits::PATIENCE;
 use super::words::request;
 
 /// A client over any asynchronous stream.
@@ -94,8 +94,8 @@ pub(crate) struct Peer(pub(crate) std::io::BufReader<TcpStream>);
 impl Peer {
     pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
-        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a socket takes a timeout");
-        stream.set_write_timeout(Some(REPLY_TIMEOUT)).expect("a socket takes a timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
         stream.set_nodelay(true).expect("a socket takes the option");
         Self(std::io::BufReader::new(stream))
     }
@@ -168,6 +168,3 @@ fn bulk_bytes(head: &str) -> usize {
     let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
     length.unwrap_or_else(|| panic!("no bulk string: {head}"))
 }
-
-/// Longer than any reply takes: a wait of this length is a defect.
-pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
 use socket2::{Domain, Socket, Type};
 
-use super::stream::REPLY_TIMEOUT;
+use super::waits::PATIENCE;
 
 pub(crate) struct Link {
     stream: TcpStream,
@@ -21,7 +21,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn to(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         Self::over(stream)
     }
 
@@ -30,7 +30,7 @@ impl Link {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((source, 0)).into())?;
         socket.connect(&address.into())?;
-        socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
         Self::over(socket.into())
     }
 

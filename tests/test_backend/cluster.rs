@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::support::stream::Peer;
+use crate::support::waits::wait_until;
 use crate::support::words::request;
 
 use super::*;
@@ -139,9 +140,7 @@ fn no_lock_has_two_holders_and_its_tokens_rise_while_its_slot_moves() {
                 assert!(moved.starts_with(':'), "{words:?}: {moved}");
                 for turns in &turns {
                     let enough = turns.load(SeqCst).saturating_add(2);
-                    while turns.load(SeqCst) < enough {
-                        std::thread::yield_now();
-                    }
+                    wait_until("clients go on", || turns.load(SeqCst) >= enough);
                 }
             }
         }
@@ -198,9 +197,7 @@ fn what_a_master_has_acknowledged_outlives_its_crashes() {
         for master in ["3", "6"].into_iter().cycle().take(CRASHES) {
             for change in ["CRASH", "START"] {
                 let enough = turns.load(SeqCst).saturating_add(4);
-                while turns.load(SeqCst) < enough {
-                    std::thread::yield_now();
-                }
+                wait_until("clients go on", || turns.load(SeqCst) >= enough);
                 assert_eq!(test.ask(&request(&["TEST.NODE", change, master])), "+OK");
             }
         }

@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::support::stream::StreamClient;
+use crate::support::waits::wait_until_async;
 
 type Client = StreamClient<TcpStream>;
 
@@ -59,5 +60,6 @@ async fn bulk(client: &mut Client, words: &[&str]) -> Option<String> {
 
 /// Waits until so many clients wait for something.
 async fn until_blocked(test: &mut Client, count: usize) {
-    while !test.text(&["INFO", "clients"]).await.contains(&format!("blocked_clients:{count}\r\n")) {}
+    let wanted = format!("blocked_clients:{count}\r\n");
+    wait_until_async("so many wait", async || test.text(&["INFO", "clients"]).await.contains(&wanted)).await;
 }

@@ -1,6 +1,7 @@
 //! Which certificates are accepted, and the cost of refused clients.
 
 use super::*;
+use crate::support::waits::wait_until_async;
 
 #[tokio::test]
 async fn both_versions_are_spoken() {
@@ -102,7 +103,7 @@ async fn an_unfinished_handshake_blocks_no_client_and_times_out() {
     // Both are clients, as in Redis: they count towards `maxclients`, are listed and can be killed.
     for stream in [&silent, &slow] {
         let address = format!(" addr={} ", stream.local_addr().unwrap());
-        while !client.text("CLIENT LIST").await.contains(&address) {}
+        wait_until_async("it is listed", async || client.text("CLIENT LIST").await.contains(&address)).await;
     }
     // A refusal needs no handshake.
     assert_eq!(shout(server.tls_addr(), &[]).await, b"");

@@ -1,6 +1,7 @@
 //! What passes: as much, in the same order, as without TLS.
 
 use super::*;
+use crate::support::waits::wait_until_async;
 
 /// Bytes in which nothing repeats.
 fn noise(bytes: usize) -> Vec<u8> {
@@ -90,7 +91,8 @@ async fn pushes_and_answers_to_waiting_calls_come_through() {
     listener.ask("SUBSCRIBE news", "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n").await;
     waiter.say("BLPOP list 0\r\n").await.unwrap();
     // The call waits once the server counts it.
-    while !actor.text("INFO clients").await.contains("blocked_clients:1") {}
+    wait_until_async("one waits", async || actor.text("INFO clients").await.contains("blocked_clients:1"))
+        .await;
     actor.ask("PUBLISH news hello", ":1\r\n").await;
     listener.hear("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n").await.unwrap();
     actor.ask("RPUSH list item", ":1\r\n").await;
