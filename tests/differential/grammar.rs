@@ -218,6 +218,12 @@ pub(crate) fn tame(words: &mut Words, rng: &mut Rng) {
         // An id that the clock would generate.
         words.iter_mut().filter(|word| *word == b"*").for_each(|word| *word = b"8-*".to_vec());
     }
+    if name == b"XADD" || name == b"XTRIM" {
+        // Options of Redis that redlatch has not.
+        let has_not =
+            |word: &Vec<u8>| [&b"LIMIT"[..], b"MINID"].iter().any(|option| word.eq_ignore_ascii_case(option));
+        words.iter_mut().filter(|word| has_not(word)).for_each(|word| *word = b"nonsense".to_vec());
+    }
     if name == b"SETRANGE"
         && let Some(offset) = words.get_mut(2)
         && number(offset).is_some_and(|number| (10_000..1 << 40).contains(&number))

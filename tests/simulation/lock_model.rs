@@ -154,7 +154,7 @@ impl Model {
             self.give_back(key, owner, who);
         }
         self.reply(who, format!(":{}\r\n", u8::from(is_held)));
-        self.serve([key.to_owned()]);
+        self.serve(is_held.then(|| key.to_owned()));
     }
 
     fn give_back(&mut self, key: &str, owner: &str, who: usize) {
@@ -197,7 +197,7 @@ impl Model {
             self.end(key, owner, Reason::Broken, Some(who));
         }
         self.reply(who, format!(":{}\r\n", u8::from(owner.is_some())));
-        self.serve([key.to_owned()]);
+        self.serve(owner.map(|_| key.to_owned()));
     }
 
     /// SET key value NX PX lease of a client of Redis.
@@ -222,13 +222,11 @@ impl Model {
 
     /// DEL of several keys.
     pub(super) fn delete(&mut self, who: usize, keys: &[String]) {
-        let mut count = 0;
-        for key in keys {
-            count += u8::from(self.keys.contains_key(key));
-            self.remove(key, who);
-        }
-        self.reply(who, format!(":{count}\r\n"));
-        self.serve(keys.to_vec());
+        let (removed, _): (Vec<_>, Vec<_>) =
+            keys.iter().cloned().partition(|key| self.keys.contains_key(key));
+        removed.iter().for_each(|key| self.remove(key, who));
+        self.reply(who, format!(":{}\r\n", removed.len()));
+        self.serve(removed);
     }
 
     /// DEL and RPUSH in a transaction, after which nobody can wait for a lock of the key in vain.
@@ -404,7 +402,8 @@ impl Model {
         }
     }
 
-    /// Serves requests that wait for these keys, and for keys that this concerns.
+    /// Serves requests that wait for these keys, of which a hold has ended, and for keys that this concerns. A request whose session
+    /// has ended is told so in its turn, and not before.
     fn serve(&mut self, keys: impl IntoIterator<Item = String>) {
         let mut ready: VecDeque<String> = keys.into_iter().collect();
         while let Some(key) = ready.pop_front() {
