@@ -332,15 +332,18 @@ impl Model {
         due.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Ends the leases of a key that have ended.
-    pub(super) fn expire(&mut self, key: &str) {
+    /// Ends the leases of these keys that have ended.
+    pub(super) fn expire(&mut self, keys: &[String]) {
         let now_ms = self.now_ms;
-        let Some(Held::Lock(_, holders)) = self.keys.get(key) else { return };
-        let due = holders.iter().filter(|holder| holder.until_ms.is_some_and(|until_ms| until_ms < now_ms));
-        let mut owners: Vec<_> = due.map(|holder| (holder.until_ms, holder.owner.clone())).collect();
-        owners.sort();
-        owners.iter().for_each(|(_, owner)| self.end(key, owner, Reason::Expired, None));
-        self.serve([key.to_owned()]);
+        for key in keys {
+            let Some(Held::Lock(_, holders)) = self.keys.get(key) else { continue };
+            let due =
+                holders.iter().filter(|holder| holder.until_ms.is_some_and(|until_ms| until_ms < now_ms));
+            let mut owners: Vec<_> = due.map(|holder| (holder.until_ms, holder.owner.clone())).collect();
+            owners.sort();
+            owners.iter().for_each(|(_, owner)| self.end(key, owner, Reason::Expired, None));
+        }
+        self.serve(keys.to_vec());
     }
 
     /// Ends the waits whose time is over, in the order of the clients.

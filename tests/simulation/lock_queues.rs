@@ -406,13 +406,18 @@ impl LockQueueSimulation {
         self.machine.clock.advance(1);
         self.model.now_ms += 1;
         let due = self.model.due();
-        // The order in which the ticker meets the shards is its own: only keys that end alone are left to it.
+        // The order in which the ticker meets the shards is its own: only keys that end alone are left to it. Others end in one
+        // command, before any request that waits for them is looked at.
         match &due[..] {
             _ if self.defect == Defect::ForgetsLeases => {}
             [] | [_] => while self.machine.tick() == Due::More {},
-            several => several.to_vec().iter().for_each(|key| drop(self.operate(&["EXISTS", key]))),
+            several => {
+                let words: Vec<&str> =
+                    ["EXISTS"].into_iter().chain(several.iter().map(String::as_str)).collect();
+                self.operate(&words);
+            }
         }
-        due.iter().for_each(|key| self.model.expire(key));
+        self.model.expire(&due);
         self.model.time_out();
         format!("time passes, {due:?} end")
     }
