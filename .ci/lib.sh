@@ -80,7 +80,7 @@ install_packages() {
         flock 9
         apt-get update
         DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends "$@"
-    ) 9>"$SHOP/packages.lock"
+    ) 9>"$SHOP/packages.lock" || { echo "missing, and not to be had: $*"; return 1; }
 }
 
 # pip_install PACKAGE ...: into the virtual environment of these checks.
