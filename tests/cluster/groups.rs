@@ -16,6 +16,7 @@ use super::harness::{self, Etcd, Node, refusal, token_in, wait_until};
 use crate::clients::process::run;
 use crate::clients::table::{Client, clients};
 use crate::support::binary::{Directory, redlatch};
+use crate::support::http::get;
 use crate::support::wire::Link;
 
 /// Asks the server at a port of this machine. `None`: no answer.
@@ -407,6 +408,22 @@ fn redis_py_in_cluster_mode_keeps_its_locks_over_the_loss_of_a_node() {
     script.goes_on();
     assert_eq!(script.said(), "extended and released 32");
     script.ends();
+}
+
+#[test]
+#[ignore = "needs etcd"]
+fn the_leader_of_each_group_is_ready() {
+    let (etcd, directory) = (Etcd::start_one(&[]), Directory::new());
+    let file = directory.path("http-ports");
+    let flags = ["--cluster-groups", "8", "--http-port", "auto", "--http-port-file", &file];
+    let node = [Node::start(&etcd, &flags)];
+    wait_until("leaders for all groups", || is_shared_out(&node, 8));
+    let pages = std::fs::read_to_string(&file).expect("the ports for HTTP");
+    assert_eq!(pages.lines().count(), 8, "{pages}");
+    for port in pages.lines() {
+        let address = ([127, 0, 0, 1], port.parse::<u16>().expect("a port")).into();
+        assert_eq!(get(address, "/readyz").body.trim_end(), "ready", "the leader with the port {port}");
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::{Request, Response, StatusCode};
+use redlatch_core::state::slot_groups::SlotGroup;
+use redlatch_core::types::slot::slot;
 use tokio::time::Instant;
 
 use super::HttpContext;
@@ -47,15 +49,20 @@ async fn probe(context: &HttpContext) -> Option<String> {
     {
         return result.clone();
     }
-    let write = ask(context, &[b"SETRANGE", PROBE_KEY, b"0", b""]);
-    let answered = async { write.await.map(drop).and(recorded(context).await) };
+    let key = probe_key(context.server.engine.shared().group());
+    let write: [&[u8]; 4] = [b"SETRANGE", key.as_bytes(), b"0", b""];
+    let answered = async { ask(context, &write).await.map(drop).and(recorded(context).await) };
     let result = answered.await.err().map(|error| format!("a write is not answered: {}", error.text()));
     *probed = Some((Instant::now(), result.clone()));
     result
 }
 
-/// The key of the write that changes nothing.
-const PROBE_KEY: &[u8] = b"\0redlatch /readyz";
+/// The key of the write that changes nothing. It is of the group that is served here: another group would be asked for it.
+fn probe_key(group: Option<&SlotGroup>) -> String {
+    let is_here = |key: &String| group.is_none_or(|group| group.has(slot(key.as_bytes())));
+    (0_u64..).map(|number| format!("\0redlatch /readyz {number}")).find(is_here).unwrap_or_default()
+}
+
 /// The least time between two such writes.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
@@ -77,6 +84,13 @@ mod tests {
     /// The result of a future.
     fn at_once<F: Future>(future: F) -> F::Output {
         crate::runtime().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn the_leader_of_each_group_is_asked_for_a_key_of_its_own() {
+        for group in SlotGroup::all(64) {
+            assert!(group.has(slot(probe_key(Some(&group)).as_bytes())), "{group:?}");
+        }
     }
 
     #[test]
