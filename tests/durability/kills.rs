@@ -1,7 +1,7 @@
 //! Kills under load: what was acknowledged is there after the restart.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -60,11 +60,11 @@ fn client(
     known
 }
 
-/// The lines of a reply: one, or those of an array of six. `None`: the connection has ended.
-fn reply(reader: &mut impl BufRead) -> Option<Vec<String>> {
+/// The lines of a reply: one, or those of an array. `None`: the connection has ended.
+pub(super) fn reply(reader: &mut impl BufRead) -> Option<Vec<String>> {
     let mut lines = vec![line(reader)?];
     if let Some(count) = lines[0].strip_prefix('*') {
-        for _ in 0..count.parse::<usize>().unwrap() {
+        for _ in 0..count.parse().unwrap_or(0) {
             let head = line(reader)?;
             let is_bulk = head.starts_with('$') && head != "$-1";
             lines.push(if is_bulk { line(reader)? } else { head });
@@ -77,6 +77,7 @@ fn line(reader: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     match reader.read_line(&mut line) {
         Ok(_) if line.ends_with('\n') => Some(line.trim_end().to_owned()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("a client waits in vain"),
         _ => None,
     }
 }

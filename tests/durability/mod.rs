@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod disks;
+#[cfg(all(target_os = "linux", not(target_env = "musl")))]
+mod faulty;
 mod journal;
 mod kills;
 mod volumes;
@@ -40,4 +42,21 @@ fn peer(server: &Running) -> Peer {
 /// The number in a field of INFO.
 fn info(server: &Running, field: &str) -> u64 {
     info_field(&server.ask("INFO"), field)
+}
+
+/// A library for LD_PRELOAD that is made of this C, in the directory. `None`: there is no C compiler, which the test says.
+#[cfg(all(target_os = "linux", not(target_env = "musl")))]
+fn build(directory: &Directory, text: &str) -> Option<String> {
+    let (source, library) = (directory.write("shim.c", text), directory.path("shim.so"));
+    // The compiler for the server's architecture, which may be emulated.
+    let variable = format!("CC_{}_unknown_linux_gnu", std::env::consts::ARCH);
+    let compiler = std::env::var_os(variable).unwrap_or_else(|| "cc".into());
+    match Command::new(&compiler).args(["-shared", "-fPIC", "-o", &library, &source]).status() {
+        Ok(status) => assert!(status.success(), "the library compiles"),
+        Err(error) => {
+            println!("skipped: no C compiler {}: {error}", compiler.display());
+            return None;
+        }
+    }
+    Some(library)
 }

@@ -84,15 +84,18 @@ impl Running {
 
     /// Reads the log up to the line with these words; returns that line.
     pub(crate) fn wait_for(&mut self, words: &str) -> String {
+        self.hears(words).unwrap_or_else(|| panic!("it ended without '{words}':\n{}", self.said))
+    }
+
+    /// As [`Running::wait_for`]; `None`: the log has ended without these words.
+    pub(crate) fn hears(&mut self, words: &str) -> Option<String> {
         loop {
             let before = self.said.len();
-            assert!(
-                self.log.read_line(&mut self.said).unwrap() > 0,
-                "it ended without '{words}':\n{}",
-                self.said
-            );
+            if self.log.read_line(&mut self.said).unwrap() == 0 {
+                return None;
+            }
             if self.said[before..].contains(words) {
-                return self.said[before..].trim_end().to_owned();
+                return Some(self.said[before..].trim_end().to_owned());
             }
         }
     }
