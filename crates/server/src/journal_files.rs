@@ -221,17 +221,21 @@ pub(super) fn numbers(path: &Path) -> io::Result<Vec<u64>> {
 
 /// Reads the id of the server; `None`: there is no such file.
 fn read_identity(file: &Path) -> Result<Option<[u8; 20]>, String> {
-    let directory = || file.parent().unwrap_or(file).display();
-    let text = match fs::read_to_string(file) {
-        Ok(text) => text,
+    let fault = |why: String| format!("dir '{}': {why}", file.parent().unwrap_or(file).display());
+    let text = match fs::read(file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("dir '{}': {error}", directory())),
+        Err(error) => return Err(fault(error.to_string())),
     };
-    let id = text.strip_prefix(IDENTITY).and_then(|id| item::parse_id(id.trim_end()));
-    let first = || text.lines().next().unwrap_or_default().to_owned();
-    id.map(Some).ok_or_else(|| {
-        format!("dir '{}': the file identity is of another version: '{}'", directory(), first())
-    })
+    if let Some(id) = text.strip_prefix(IDENTITY).and_then(|id| item::parse_id(id.trim_end())) {
+        return Ok(Some(id));
+    }
+    let first = text.lines().next().unwrap_or_default();
+    let version = first.strip_prefix("redlatch data ").and_then(|version| version.parse::<u32>().ok());
+    Err(fault(match version {
+        Some(version) if version > 1 => format!("the file identity is of another version: '{first}'"),
+        _ => "the file identity is damaged: remove it, and set startup-guard for the next start".to_owned(),
+    }))
 }
 
 /// The files of a journal that is written.
@@ -497,6 +501,13 @@ mod tests {
             refused(&dir),
             "dir 'DIR/data': the file identity is of another version: 'redlatch data 2'"
         );
+        for damaged in [&b""[..], b"redlatch data 1\nid 12", b"\xff\0"] {
+            fs::write(dir.join("data/identity"), damaged).unwrap();
+            assert_eq!(
+                refused(&dir),
+                "dir 'DIR/data': the file identity is damaged: remove it, and set startup-guard for the next start"
+            );
+        }
         fs::remove_dir_all(&dir).unwrap();
         fs::write(&dir, "a file").unwrap();
         assert!(refused(&dir).starts_with("dir 'DIR/data': "), "{}", refused(&dir));

@@ -132,12 +132,13 @@ impl Keeper {
             // It ends with the server. The last entry of the journal is not one of the copy.
             let _ = task.await;
         }
-        let keeper = Arc::clone(&self);
+        let (keeper, ended) = (Arc::clone(&self), context.clone());
         if !self.has_failed()
-            && let Ok(Err(error)) = spawn_blocking(move || keeper.end(&context)).await
+            && let Ok(Err(error)) = spawn_blocking(move || keeper.end(&ended)).await
         {
             tracing::warn!(%error, "The journal does not say that the server has ended in good order");
         }
+        self.show_error(&context);
         self.has_ended.send_replace(true);
     }
 
@@ -365,10 +366,10 @@ impl Keeper {
         Err(Failed)
     }
 
-    /// Tells the commands whether the journal can be written.
+    /// Tells the commands whether the journal can be written, and the operator of each error.
     fn show_error(&self, context: &ServerContext) {
         let quarantine = &context.engine.shared().locks.quarantine;
-        let error = self.log.error();
+        let (error, failure) = (self.log.error(), self.log.take_failure());
         self.is_error_shown.store(error.is_some(), SeqCst);
         match (error, quarantine.disk_error().is_some()) {
             (Some(error), false) => {
@@ -380,7 +381,12 @@ impl Keeper {
                 quarantine.clear_disk_error();
                 context.ticker().notify_one();
             }
-            _ => {}
+            (None, false) => {
+                if let Some(error) = failure {
+                    tracing::warn!(error, "A write to the journal failed and was repeated");
+                }
+            }
+            (Some(_), true) => {}
         }
     }
 

@@ -170,6 +170,8 @@ struct State {
     is_copy_wanted: bool,
     /// Why the last write has failed, or why there is a shortage.
     error: Option<String>,
+    /// The last such error until it is asked for.
+    failure: Option<String>,
     /// Whether the last entry is written.
     is_stopped: bool,
     synced_at: LockTime,
@@ -253,6 +255,7 @@ impl Log {
             is_copied,
             is_copy_wanted: false,
             error: None,
+            failure: None,
             is_stopped: false,
             synced_at: LockTime::from_millis(0),
         };
@@ -381,6 +384,11 @@ impl Log {
         if self.has_error() { self.state.lock().error.clone() } else { None }
     }
 
+    /// The last error of a write since the last call. The next write may have repeated what that one could not do.
+    pub fn take_failure(&self) -> Option<String> {
+        self.state.lock().failure.take()
+    }
+
     /// Whether more than releases waits for a write that fails.
     pub fn is_stuck(&self) -> bool {
         self.is_failing() && self.must_write.load(SeqCst) > self.written.load(SeqCst)
@@ -392,6 +400,9 @@ impl Log {
         let error = result.as_ref().err().map(ToString::to_string);
         state.error = error.or_else(|| self.storage.shortage()).map(|text| reason(&text));
         self.has_error.store(state.error.is_some(), SeqCst);
+        if state.error.is_some() && !self.is_watched() {
+            state.failure.clone_from(&state.error);
+        }
     }
 
     fn write_state(&self, state: &mut State) -> io::Result<()> {

@@ -484,6 +484,19 @@ fn releases_that_cannot_be_written_are_answered_when_what_is_written_is_synced()
 }
 
 #[test]
+fn an_error_that_the_next_write_repeats_is_known_once() {
+    let memory = Memory::default();
+    let log = log(Mode::EverySecond, &memory);
+    put(&log, "a", (10_100, 40_100));
+    memory.0.lock().is_full = true;
+    log.write();
+    memory.0.lock().is_full = false;
+    log.sync(at(10_200), 700).unwrap();
+    assert!(!log.has_error() && log.take_failure().is_some());
+    assert_eq!(log.take_failure(), None);
+}
+
+#[test]
 fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
     let memory = Memory::default();
     let log = log(Mode::EverySecond, &memory);
