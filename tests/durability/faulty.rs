@@ -36,6 +36,9 @@ const FAULTS: &[Fault] = &[
     Fault { name: "enospc", times: 4 },
     Fault { name: "short", times: 1 },
     Fault { name: "short", times: CALLS_MAX },
+    // The rest of the write fails, and its removal, too.
+    Fault { name: "torn", times: 2 },
+    Fault { name: "torn", times: 4 },
     Fault { name: "kill", times: 1 },
     // A kill and a loss of power.
     Fault { name: "cut", times: 1 },
@@ -59,7 +62,7 @@ impl Fault {
     fn error(self) -> Option<&'static str> {
         match self.name {
             "eio" => Some("Input/output error"),
-            "enospc" => Some("No space left on device"),
+            "enospc" | "torn" => Some("No space left on device"),
             _ => None,
         }
     }

@@ -29,6 +29,8 @@ static const struct fault { const char *name; int calls; enum end end; int error
     { "eio", NAMES | READS | WRITES | SYNCS, FAILS, EIO },
     { "enospc", NAMES | WRITES | SYNCS, FAILS, ENOSPC },
     { "short", READS | WRITES, HALF, 0 },
+    /* Half of a write, and an error for the rest. */
+    { "torn", WRITES, HALF, ENOSPC },
     { "lost", SYNCS, LIES, 0 },
     { "kill", NAMES | READS | WRITES | SYNCS, KILLS, 0 },
     { "cut", NAMES | READS | WRITES | SYNCS, KILLS, 0 },
@@ -72,6 +74,8 @@ static enum end meet(enum calls calls, const char *name, const char *path, int f
     }
     long number = fault->calls & calls ? atomic_fetch_add(&count, 1) + 1 : 0;
     enum end end = number && number >= from && number < until ? fault->end : WORKS;
+    if (end == HALF && fault->error && number > from)
+        end = FAILS;
     dprintf(trace, "%s %lu %lld %s %s\n", name, (unsigned long) file.st_ino,
             bytes < 0 ? (long long) file.st_size : bytes, number ? ENDS[end] : "uncounted", path);
     if (end == KILLS)
