@@ -1,9 +1,10 @@
 //! A faulty disk under the real program: every call that uses the journal fails, in every way.
 //!
-//! Owns    `faulty_disk.c`, the library that the server is started with. A run has two lives of a server, with a rewrite and a
-//!         clean stop between them. One call fails, or several from that one on. Then the server is killed, and starts on a
-//!         disk that works.
-//! Rule    a lock that was granted is still held, no released one is, the server does not panic, and it says which error it met.
+//! Owns    `faulty_disk.c`, the library that the server is started with. A run has two lives of a server, with a rewrite and
+//!         a clean stop. One call fails, or several from that one on. Then the server is killed, and starts on a disk that
+//!         works.
+//! Rule    a lock that was granted is still held, and no released one is. The server does not panic, and says which error it
+//!         has met.
 //! Runs    one call of each fault, drawn by a seed. `DISK_FAULTS=all` takes every call of every fault, for minutes.
 //!         `DISK_FAULTS=everysec:eio:1:17` takes the 17th call that one EIO can meet, and prints all calls.
 //! Model   a loss of power cuts each file to its length at its last sync that was not lost, on another boot. Files that were
