@@ -138,7 +138,10 @@ impl Keeper {
         {
             tracing::warn!(%error, "The journal does not say that the server has ended in good order");
         }
-        self.show_error(&context);
+        if !self.is_watched {
+            // The last writes may have met one.
+            self.show_error(&context);
+        }
         self.has_ended.send_replace(true);
     }
 
