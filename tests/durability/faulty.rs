@@ -18,8 +18,8 @@ use std::process::Stdio;
 
 use super::kills::reply;
 use super::*;
-use crate::support::rng::Rng;
-use crate::support::stream::REPLY_TIMEOUT;
+use crate::support::rng::{Rng, tally};
+use crate::support::waits::PATIENCE;
 
 /// What happens to calls.
 #[derive(Clone, Copy)]
@@ -395,7 +395,7 @@ type Client = BufReader<TcpStream>;
 
 fn connect(server: &Running) -> Result<Client, Ended> {
     let stream = TcpStream::connect(address(server)).map_err(|_| Ended)?;
-    stream.set_read_timeout(Some(REPLY_TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     Ok(BufReader::new(stream))
 }
 
@@ -441,6 +441,8 @@ fn a_call_that_fails_costs_no_lock_and_is_told() {
     let locks: usize = done.iter().map(|done| done.locks).sum();
     println!("{} runs, {locks} locks", done.len());
     println!("faulty disk: {faults} faults injected, {} violations", violations.len());
+    // A fault from one call on counts once for each run.
+    tally(&[("faults", done.len() as u64), ("violations", violations.len() as u64)]);
     assert!(violations.is_empty(), "repeat one with DISK_FAULTS=...:\n{}", violations.join("\n"));
     assert!(done.len() >= MODES.len() * FAULTS.len() && locks > done.len(), "each fault has met a call");
 }
