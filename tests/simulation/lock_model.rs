@@ -405,8 +405,8 @@ impl Model {
         }
     }
 
-    /// Serves requests that wait for these keys, of which a hold has ended, and for keys that this concerns. A request whose session
-    /// has ended is told so in its turn, and not before.
+    /// Serves requests that wait for these keys, of which a hold has ended, and for keys that this concerns. A request
+    /// whose session has ended is told so in its turn, and not before.
     fn serve(&mut self, keys: impl IntoIterator<Item = String>) {
         let mut ready: VecDeque<String> = keys.into_iter().collect();
         while let Some(key) = ready.pop_front() {

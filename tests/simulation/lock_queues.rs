@@ -406,8 +406,8 @@ impl LockQueueSimulation {
         self.machine.clock.advance(1);
         self.model.now_ms += 1;
         let due = self.model.due();
-        // The order in which the ticker meets the shards is its own: only keys that end alone are left to it. Others end in one
-        // command, before any request that waits for them is looked at.
+        // The order in which the ticker meets the shards is its own: only keys that end alone are left to it. Others end
+        // in one command, before any request that waits for them is looked at.
         match &due[..] {
             _ if self.defect == Defect::ForgetsLeases => {}
             [] | [_] => while self.machine.tick() == Due::More {},
