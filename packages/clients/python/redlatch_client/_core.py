@@ -25,21 +25,30 @@ from ._terms import Terms, Word
 from .errors import Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreachable, shown
 
 T = TypeVar("T")
+#: How long a call may take beside its wait, unless the user says otherwise. Seconds.
+BUDGET = 5.0
+#: How long one request may take beside its wait. Seconds.
+ANSWER_MAX = 5.0
+#: Tries of a request that fails, also where the wait has passed.
+TRIES_MIN = 3
 
 
 @dataclass(slots=True)
 class Ask:
-    """Send a request to the server of a key, and wait for the answer for at most so many seconds."""
+    """Send a request to the server of a key, and wait for the answer."""
 
     words: tuple[Word, ...]
     key: bytes
+    #: How long all of it may take, with what it takes to connect. Seconds.
     timeout: float
+    #: It waits for a lock: the `socket_timeout` of the client does not count.
+    waits: bool = False
+    #: How long its answer may take once it was sent, if that is less.
+    answer: float = math.inf
 
-    def limit(self, of_client: Optional[float]) -> float:
-        """How long to wait: not longer than the `socket_timeout` of the client, unless the request waits for a lock."""
-        if of_client is None or not of_client <= self.timeout <= ANSWER_MAX:
-            return self.timeout
-        return of_client
+    def limit(self, of_client: Optional[float], left: float) -> float:
+        """How long to wait for the answer if so much is left of the timeout."""
+        return left if self.waits else min(left, self.answer, of_client or math.inf)
 
 
 @dataclass(slots=True)
@@ -51,7 +60,9 @@ class Pause:
 
 @dataclass(slots=True)
 class Reconnect:
-    """Of a session: end its connection, and open another one."""
+    """Of a session: end its connection, and open another one, for at most so many seconds."""
+
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -244,57 +255,72 @@ class Grant:
     session: Optional[bytes] = None
 
 
-class Patience:
-    """How often a request is repeated that the server does not answer, or answers with an error that passes."""
+class Budget:
+    """What a call may take, counted from its start: connecting, tries and the pauses between them together.
 
-    def __init__(self, until: float) -> None:
-        self._until = until
-        self.failures = 0
+    A request that the server does not answer, or answers with an error that passes, is repeated until the wait has passed, and
+    a few times at least. All of it ends so many seconds after the wait.
+    """
+
+    def __init__(self, seconds: float, wait: float = 0.0, tries: int = TRIES_MIN) -> None:
+        #: Until when the call waits for a lock.
+        self.until = monotonic() + wait
+        self._end = self.until + seconds
+        self._tries = tries
         self._pause = 0.0
+        self.failures = 0
+
+    def left(self) -> float:
+        """How long it is until the call must have ended. Seconds."""
+        return max(self._end - monotonic(), 0.0)
+
+    def limit(self, wait: float = 0.0) -> float:
+        """How long a request may take that waits so long for a lock."""
+        return min(wait + ANSWER_MAX, self.left())
 
     def after(self, error: Exception) -> Pause:
         """The pause before the next try. Raises what the caller is told if there is none."""
         self.failures += 1
-        if not passes(error):
+        rest = self.until - monotonic()
+        if rest <= 0 and self.failures < self._tries:
+            rest = self.left()
+        if rest <= 0 or not passes(error):
             raise refusal(error) from error
-        if self.failures >= TRIES_MIN and monotonic() + self._pause >= self._until:
-            raise refusal(error) from error
-        pause, self._pause = self._pause, min(max(self._pause * 2, PAUSE_MIN), PAUSE_MAX)
+        # The last pause is what is left, so that the last try is at the end of the wait.
+        pause, self._pause = min(self._pause, rest), min(max(self._pause * 2, PAUSE_MIN), PAUSE_MAX)
         return Pause(pause)
 
 
-def acquire(terms: Terms, server: Server) -> Steps[Grant]:
+def acquire(terms: Terms, server: Server, budget: Budget) -> Steps[Grant]:
     """Takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the same owner."""
-    until = monotonic() + terms.wait
-    patience = Patience(until)
     while True:
         try:
             if server.is_plain and not terms.lacking:
-                return (yield from _acquire_plainly(terms, until, terms.has_own_owner or patience.failures > 0))
-            if terms.is_reentrant and patience.failures:
+                return (yield from _acquire_plainly(terms, budget, terms.has_own_owner or budget.failures > 0))
+            if terms.is_reentrant and budget.failures:
                 # The request may have been carried out: another one would count twice.
-                repeated = yield from _reentered(terms, server)
+                repeated = yield from _reentered(terms, server, budget)
                 if repeated:
                     return repeated
-            return (yield from _acquire_natively(terms, until))
+            return (yield from _acquire_natively(terms, budget))
         except CONNECTION_OR_REPLY as error:
             if not is_unknown(error):
-                yield patience.after(error)
+                yield budget.after(error)
                 continue
             server.is_plain = True
             if terms.lacking:
                 raise NotSupported(terms.lacking) from error
 
 
-def _acquire_natively(terms: Terms, until: float) -> Steps[Grant]:
+def _acquire_natively(terms: Terms, budget: Budget) -> Steps[Grant]:
     key, session = terms.keys[0], None
     if terms.delay_ms is not None:
-        yield Reconnect()
-        session = yield Ask(("LOCK.SESSION", "ID"), key, ANSWER_MAX)
+        yield Reconnect(budget.limit())
+        session = yield Ask(("LOCK.SESSION", "ID"), key, budget.limit())
     while True:
-        wait = min(max(until - monotonic(), 0.0), WAIT_MAX)
+        wait = min(max(budget.until - monotonic(), 0.0), WAIT_MAX)
         sent = monotonic()
-        reply = yield Ask(terms.request(wait), key, wait + ANSWER_MAX)
+        reply = yield Ask(terms.request(wait), key, budget.limit(wait), waits=wait > 0)
         if isinstance(reply, int):
             # A request that does not wait is answered with the token alone.
             return Grant(reply, sent, session=session)
@@ -304,54 +330,55 @@ def _acquire_natively(terms: Terms, until: float) -> Steps[Grant]:
             begun = min(sent + max(answer[b"waited"] - 1, 0) / 1000, monotonic())
             return Grant(answer[b"token"], begun, session=session)
         if wait < WAIT_MAX:
-            raise LockHeld(terms.keys[0], (yield from _holder(terms.keys, fields(answer.get(b"refused")))))
+            raise LockHeld(terms.keys[0], (yield from _holder(terms.keys, fields(answer.get(b"refused")), budget)))
 
 
-def _reentered(terms: Terms, server: Server) -> Steps[Optional[Grant]]:
-    permits = yield from _permits(terms)
+def _reentered(terms: Terms, server: Server, budget: Budget) -> Steps[Optional[Grant]]:
+    permits = yield from _permits(terms, budget)
     if permits <= server.times_held(terms):
         return None
     sent = monotonic()
-    answer = fields((yield Ask(("LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", terms.lease_ms), terms.keys[0], ANSWER_MAX)))
+    words = ("LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", terms.lease_ms)
+    answer = fields((yield Ask(words, terms.keys[0], budget.limit())))
     return Grant(answer[b"token"], sent) if answer else None
 
 
-def _permits(terms: Terms) -> Steps[int]:
+def _permits(terms: Terms, budget: Budget) -> Steps[int]:
     """How often the owner holds the lock."""
-    answer = fields((yield Ask(("LOCK.WHO", terms.keys[0]), terms.keys[0], ANSWER_MAX)))
+    answer = fields((yield Ask(("LOCK.WHO", terms.keys[0]), terms.keys[0], budget.limit())))
     holders = [fields(each) for each in answer.get(b"holders") or []]
     return sum(each[b"permits"] for each in holders if each[b"owner"] == terms.owner)
 
 
-def _acquire_plainly(terms: Terms, until: float, may_be_ours: bool) -> Steps[Grant]:
+def _acquire_plainly(terms: Terms, budget: Budget, may_be_ours: bool) -> Steps[Grant]:
     key, pause = terms.keys[0], POLL_MIN
     while True:
         sent = monotonic()
-        is_set = yield Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, ANSWER_MAX)
+        is_set = yield Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, budget.limit())
         if not is_set and may_be_ours:
             may_be_ours, sent = False, monotonic()
-            is_set = yield from _extend_plainly(key, terms.owner, terms.lease_ms)
+            is_set = yield from _extend_plainly(key, terms.owner, terms.lease_ms, budget)
         if is_set:
             return Grant(None, sent, is_plain=True)
-        left = until - monotonic()
+        left = budget.until - monotonic()
         if left <= 0:
-            raise LockHeld(key, (yield from _holder_plainly(key)))
+            raise LockHeld(key, (yield from _holder_plainly(key, budget)))
         # A part of the pause is random, so that those who wait do not ask in step.
         yield Pause(min(left, pause * random.uniform(0.5, 1)))
         pause = min(pause * 2, POLL_MAX)
 
 
-def extend(hold: Hold, lease_ms: Optional[int] = None) -> Steps[None]:
+def extend(hold: Hold, budget: Budget, lease_ms: Optional[int] = None) -> Steps[None]:
     """Starts the lease anew. The hold is lost if the server does not know it."""
     terms, sent = hold._terms, monotonic()
     lease_ms = lease_ms or (0 if hold._session else round(hold._lease * 1000))
     lease: tuple[Word, ...] = () if hold._session else ("LEASE", lease_ms)
     for key in terms.keys:
         if hold._is_plain:
-            is_held = yield from _extend_plainly(key, terms.owner, lease_ms)
+            is_held = yield from _extend_plainly(key, terms.owner, lease_ms, budget)
         else:
             words = ("LOCK.EXTEND", key, terms.owner, *lease, "TOKEN", hold.token or 0)
-            answer = fields((yield Ask(words, key, min(ANSWER_MAX, hold._lease / 6))))
+            answer = fields((yield Ask(words, key, budget.limit(), answer=hold._lease / 6)))
             # The owner may hold it anew.
             is_held = bool(answer) and answer[b"token"] == hold.token
         if not is_held:
@@ -359,19 +386,18 @@ def extend(hold: Hold, lease_ms: Optional[int] = None) -> Steps[None]:
     hold._renewed(sent, hold._lease if hold._session else lease_ms / 1000)
 
 
-def extend_now(hold: Hold, lease: Optional[float]) -> Steps[None]:
+def extend_now(hold: Hold, lease: Optional[float], budget: Budget) -> Steps[None]:
     """Like `extend`, for a caller that waits. `lease`: its new length in seconds, from now on."""
     _must_have_lease(hold)
-    patience = Patience(monotonic())
     while True:
         hold.raise_if_lost()
         if hold._is_released:
             raise LockLost(hold.key, hold.token, "released")
         try:
-            yield from extend(hold, None if lease is None else round(lease * 1000))
+            yield from extend(hold, budget, None if lease is None else round(lease * 1000))
             return hold.raise_if_lost()
         except CONNECTION_OR_REPLY as error:
-            yield patience.after(error)
+            yield budget.after(error)
 
 
 def _must_have_lease(hold: Hold) -> None:
@@ -379,11 +405,11 @@ def _must_have_lease(hold: Hold) -> None:
         raise ValueError("a session has no lease: it ends with its connection")
 
 
-def leave(hold: Hold, rest: float) -> Steps[None]:
+def leave(hold: Hold, rest: float, budget: Budget) -> Steps[None]:
     """Leaves the lock held for so many seconds; it is renewed no more."""
     _must_have_lease(hold)
     hold._renews, hold._next = False, math.inf
-    yield from extend_now(hold, max(rest, 0.001))
+    yield from extend_now(hold, max(rest, 0.001), budget)
     hold._is_released = True
 
 
@@ -391,11 +417,16 @@ def renew(hold: Hold) -> Steps[None]:
     """One renewal in the background. It never raises: what fails is tried again, until the deadline."""
     hold._next = math.inf
     try:
-        yield from extend(hold)
+        yield from extend(hold, _budget_of_renewal(hold))
     except CONNECTION_OR_REPLY:
         pass
     if hold._renews and hold._next == math.inf:
         hold._next = monotonic() + min(hold._lease / 30, RETRY_MAX)
+
+
+def _budget_of_renewal(hold: Hold) -> Budget:
+    """What is late for the deadline is of no use."""
+    return Budget(min(ANSWER_MAX, hold.deadline - monotonic()))
 
 
 def keep_session(hold: Hold) -> Steps[None]:
@@ -407,7 +438,7 @@ def keep_session(hold: Hold) -> Steps[None]:
             if monotonic() < hold._next:
                 yield Listen(min(hold._next - monotonic(), LISTEN_MAX))
             else:
-                yield from extend(hold)
+                yield from extend(hold, _budget_of_renewal(hold))
                 hold._next = min(hold._next, monotonic() + BEAT_MAX)
         except CONNECTION_OR_REPLY as error:
             # A refusal that passes leaves the connection as it is.
@@ -423,8 +454,9 @@ def _attach(hold: Hold) -> Steps[None]:
         try:
             if hold._lease == math.inf:
                 return hold._lose("session")
-            yield Reconnect()
-            yield Ask(("LOCK.SESSION", "ATTACH", hold._session or b""), key, ANSWER_MAX)
+            budget = _budget_of_renewal(hold)
+            yield Reconnect(budget.limit())
+            yield Ask(("LOCK.SESSION", "ATTACH", hold._session or b""), key, budget.limit())
             hold._next = monotonic()
             return
         except CONNECTION_OR_REPLY as error:
@@ -433,67 +465,67 @@ def _attach(hold: Hold) -> Steps[None]:
             yield Pause(PAUSE_MIN)
 
 
-def release(hold: Hold) -> Steps[bool]:
-    """Releases every key. False if not all of them were held."""
+def release(hold: Hold, seconds: float) -> Steps[bool]:
+    """Releases every key. False if not all of them were held. One that is known to be lost is tried once: it ends by itself."""
+    budget = Budget(seconds, tries=1 if hold._reason else TRIES_MIN)
     was_held = True
     for key in hold._terms.keys:
-        was_held &= yield from _release_key(hold, key)
+        was_held &= yield from _release_key(hold, key, budget)
         hold._may_be_released = True
     hold._is_kept = False
     return was_held
 
 
-def _release_key(hold: Hold, key: bytes) -> Steps[bool]:
-    terms, patience = hold._terms, Patience(monotonic())
+def _release_key(hold: Hold, key: bytes, budget: Budget) -> Steps[bool]:
+    terms, failed_before = hold._terms, budget.failures
     while True:
         try:
             if hold._is_plain:
-                answer = yield from _run_script(RELEASE, key, terms.owner)
-            elif terms.is_reentrant and hold._may_be_released and (yield from _permits(terms)) < hold._server.times_held(terms) + 1:
+                answer = yield from _run_script(RELEASE, key, budget, terms.owner)
+            elif terms.is_reentrant and hold._may_be_released and (yield from _permits(terms, budget)) < hold._server.times_held(terms) + 1:
                 answer = 1
             else:
-                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, "TOKEN", hold.token or 0), key, ANSWER_MAX)
+                answer = yield Ask(("LOCK.RELEASE", key, terms.owner, "TOKEN", hold.token or 0), key, budget.limit())
             # A request whose answer was lost may have released it.
-            return bool(answer == 1 or patience.failures and not hold._reason)
+            return bool(answer == 1 or budget.failures > failed_before and not hold._reason)
         except CONNECTION_OR_REPLY as error:
             hold._may_be_released |= not isinstance(error, redis_errors.ResponseError)
-            yield patience.after(error)
+            yield budget.after(error)
 
 
-def give_up(terms: Terms, server: Server) -> Steps[None]:
+def give_up(terms: Terms, server: Server, budget: Budget) -> Steps[None]:
     """Releases what an acquisition that was cancelled may have been granted. Of others, nothing is known to be this owner's."""
     if not terms.has_new_owners:
         return
     for key in terms.keys:
         try:
             if server.is_plain:
-                yield from _run_script(RELEASE, key, terms.owner)
+                yield from _run_script(RELEASE, key, budget, terms.owner)
             else:
-                yield Ask(("LOCK.RELEASE", key, terms.owner), key, ANSWER_MAX)
+                yield Ask(("LOCK.RELEASE", key, terms.owner), key, budget.limit())
         except CONNECTION_OR_REPLY:
             pass  # It ends with its lease.
 
 
-def locked_by(key: bytes, server: Server) -> Steps[Optional[Holder]]:
+def locked_by(key: bytes, server: Server, budget: Budget) -> Steps[Optional[Holder]]:
     """Who holds a key; None if there is no such key."""
-    patience = Patience(monotonic())
     while True:
         try:
             if server.is_plain:
-                return (yield from _holder_plainly(key))
-            return holder_of((yield Ask(("LOCK.WHO", key), key, ANSWER_MAX)))
+                return (yield from _holder_plainly(key, budget))
+            return holder_of((yield Ask(("LOCK.WHO", key), key, budget.limit())))
         except CONNECTION_OR_REPLY as error:
             if is_unknown(error):
                 server.is_plain = True
             else:
-                yield patience.after(error)
+                yield budget.after(error)
 
 
-def _holder(keys: tuple[bytes, ...], refused: dict[bytes, Any]) -> Steps[Optional[Holder]]:
+def _holder(keys: tuple[bytes, ...], refused: dict[bytes, Any], budget: Budget) -> Steps[Optional[Holder]]:
     """Who holds what was refused: what LOCK.WHO says, or else the refusal itself."""
     try:
         for key in keys:
-            found = holder_of((yield Ask(("LOCK.WHO", key), key, ANSWER_MAX)))
+            found = holder_of((yield Ask(("LOCK.WHO", key), key, budget.limit())))
             if found:
                 return found
     except CONNECTION_OR_REPLY:
@@ -503,12 +535,12 @@ def _holder(keys: tuple[bytes, ...], refused: dict[bytes, Any]) -> Steps[Optiona
     return Holder(text(keys[0]), owner and text(owner), refused.get(b"token"), left=left and left / 1000, meta=texts(refused.get(b"meta")))
 
 
-def _holder_plainly(key: bytes) -> Steps[Optional[Holder]]:
+def _holder_plainly(key: bytes, budget: Budget) -> Steps[Optional[Holder]]:
     try:
-        owner = yield Ask(("GET", key), key, ANSWER_MAX)
+        owner = yield Ask(("GET", key), key, budget.limit())
         if owner is None:
             return None
-        left = yield Ask(("PTTL", key), key, ANSWER_MAX)
+        left = yield Ask(("PTTL", key), key, budget.limit())
         return Holder(text(key), text(owner), left=left / 1000 if left >= 0 else None)
     except redis_errors.ResponseError:
         return Holder(text(key), None, kind="none")
@@ -542,21 +574,21 @@ def holder_of(reply: Any) -> Optional[Holder]:
     )
 
 
-def _extend_plainly(key: bytes, owner: bytes, lease_ms: int) -> Steps[bool]:
+def _extend_plainly(key: bytes, owner: bytes, lease_ms: int, budget: Budget) -> Steps[bool]:
     try:
-        return (yield from _run_script(EXTEND, key, owner, lease_ms)) == 1
+        return (yield from _run_script(EXTEND, key, budget, owner, lease_ms)) == 1
     except redis_errors.ResponseError as error:
         if "WRONGTYPE" in str(error):
             return False
         raise
 
 
-def _run_script(script: str, key: bytes, *words: Word) -> Steps[int]:
+def _run_script(script: str, key: bytes, budget: Budget, *words: Word) -> Steps[int]:
     try:
         digest = sha1(script.encode(), usedforsecurity=False).hexdigest()
-        return int((yield Ask(("EVALSHA", digest, 1, key, *words), key, ANSWER_MAX)))
+        return int((yield Ask(("EVALSHA", digest, 1, key, *words), key, budget.limit())))
     except redis_errors.NoScriptError:
-        return int((yield Ask(("EVAL", script, 1, key, *words), key, ANSWER_MAX)))
+        return int((yield Ask(("EVAL", script, 1, key, *words), key, budget.limit())))
 
 
 def fields(reply: Any) -> dict[bytes, Any]:
@@ -611,10 +643,8 @@ PASSING = (
 PASSING_WORDS = ("BUSY ", "QUARANTINE ", "MISCONF ", "SHUTDOWN ", "UNBLOCKED the server ")
 #: One request waits no longer than this. A longer wait asks again. Seconds.
 WAIT_MAX = 3600.0
-#: How long an answer may take after the wait has ended.
-ANSWER_MAX = 5.0
-#: Tries of a request that fails, also where the wait has passed; the pauses after the first one.
-TRIES_MIN, PAUSE_MIN, PAUSE_MAX = 3, 0.05, 2.0
+#: The pauses between the tries of a request that fails, after the first one.
+PAUSE_MIN, PAUSE_MAX = 0.05, 2.0
 #: The pauses between the requests of a wait for a lock of a plain server.
 POLL_MIN, POLL_MAX = 0.02, 0.5
 #: The longest pause after a renewal that failed.

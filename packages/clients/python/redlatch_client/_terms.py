@@ -151,6 +151,13 @@ def terms_of(
     return Terms(named, name or random_owner(), name is not None, round(lease * 1000), wait, kind, pairs, delay_ms)
 
 
+def budget_of(seconds: float) -> float:
+    """Raises `ValueError` for what is no budget of a call."""
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"budget: {seconds}, more than 0 seconds, and not without a limit")
+    return seconds
+
+
 def random_owner() -> bytes:
     return secrets.token_hex(16).encode()
 

@@ -10,7 +10,9 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
 from inspect import isawaitable
 from time import monotonic
 from types import TracebackType
@@ -18,14 +20,18 @@ from typing import Any, Optional, TypeVar, Union
 
 import redis.asyncio as redis
 from redis import exceptions as redis_errors
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from . import _core
-from ._core import Ask, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._core import ANSWER_MAX, BUDGET, Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
-from ._terms import Builder, Key, Terms
-from .errors import LockError, LockLost
+from ._terms import Builder, Key, Terms, budget_of
+from .errors import LockError, LockLost, Unreachable
 
 T = TypeVar("T")
+#: A connection, and how to give it back.
+Taken = tuple[Any, Callable[[], Awaitable[None]]]
 
 
 class Locks(Builder["Lock"]):
@@ -33,9 +39,12 @@ class Locks(Builder["Lock"]):
 
     Requests take connections from the pool of that client, each for its time only, and a wait for all of it. One connection more
     listens for losses. May be made before a fork, and used after it, but not both before and after.
+
+    budget: how long a call may take beside its `wait`, in seconds: connecting, all tries and the pauses between them together.
     """
 
-    def __init__(self, client: Union[redis.Redis, redis.RedisCluster]) -> None:
+    def __init__(self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET) -> None:
+        self._budget = budget_of(budget)
         self._connections = Connections(client)
         self._server = Server()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,7 +60,8 @@ class Locks(Builder["Lock"]):
 
     async def locked_by(self, key: Key) -> Optional[Holder]:
         """Who holds a key; None if nobody does. Raises `Unreachable` or `Refused`."""
-        return await self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server))
+        named = key.encode() if isinstance(key, str) else key
+        return await self._run(_core.locked_by(named, self._server, Budget(self._budget)))
 
     async def aclose(self) -> None:
         """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
@@ -60,6 +70,7 @@ class Locks(Builder["Lock"]):
             return
         for hold in self._server.holds.copy():
             hold._next = math.inf
+        self._connections.close()
         while self._tasks:
             # Again and again: see `is_cancelled`.
             for task in self._tasks:
@@ -74,12 +85,12 @@ class Locks(Builder["Lock"]):
             raise RuntimeError("these locks are those of another process, as its event loop is: make a client and `Locks` after the fork")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
         try:
-            grant = await self._run(_core.acquire(terms, self._server), session)
+            grant = await self._run(_core.acquire(terms, self._server, Budget(self._budget, terms.wait)), session)
         except BaseException as error:
             if session:
                 await session.close()
             if not isinstance(error, Exception):
-                self._spawn(self._run(_core.give_up(terms, self._server)))
+                self._spawn(self._run(_core.give_up(terms, self._server, Budget(self._budget))))
             raise
         held = Held(self, terms, grant, renew)
         self._server.holds.add(held)
@@ -179,7 +190,7 @@ class Lock:
 
         Raises `LockHeld` when the wait has ended, `NotSupported` on a server without LOCK commands, `Refused`, `Deadlock`, or
         `Unreachable`. A request whose answer is lost, or that a server refuses for a moment, is repeated until `wait` has passed, and
-        three times at least. If it is cancelled while it waits, it leaves the queue.
+        three times at least, but not beyond the budget of these `Locks`. If it is cancelled while it waits, it leaves the queue.
         """
         return await self._locks._acquire(self._terms.anew(), self._renew)
 
@@ -241,7 +252,7 @@ class Held(Hold):
         self._is_released = True
         self._server.holds.discard(self)
         try:
-            return await self._locks._run(_core.release(self))
+            return await self._locks._run(_core.release(self, self._locks._budget))
         except asyncio.CancelledError:
             self._may_be_released = True
             self._locks._spawn(self._release_later())
@@ -252,7 +263,7 @@ class Held(Hold):
 
     async def _release_later(self) -> None:
         try:
-            await self._locks._run(_core.release(self))
+            await self._locks._run(_core.release(self, self._locks._budget))
         except BaseException as failure:
             self._release_has_failed(failure)
             if not isinstance(failure, LockError):
@@ -266,16 +277,29 @@ class Held(Hold):
     async def extend(self, lease: Optional[float] = None) -> None:
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
         self.raise_if_lost()
-        async with self._extending:
-            await self._locks._run(_core.extend_now(self, lease))
+        async with self._turn() as budget:
+            await self._locks._run(_core.extend_now(self, lease, budget))
         self._locks._wake_for(self)
 
     async def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
         self.raise_if_lost()
-        async with self._extending:
-            await self._locks._run(_core.leave(self, rest))
+        async with self._turn() as budget:
+            await self._locks._run(_core.leave(self, rest, budget))
         self._server.holds.discard(self)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[Budget]:
+        """The turn to extend, which counts for the budget of the call."""
+        budget = Budget(self._locks._budget)
+        try:
+            await asyncio.wait_for(self._extending.acquire(), budget.left())
+        except asyncio.TimeoutError:
+            raise Unreachable("a renewal is not answered") from None
+        try:
+            yield budget
+        finally:
+            self._extending.release()
 
     async def fenced(self, connection: Any, name: Optional[str] = None) -> None:
         """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
@@ -334,36 +358,105 @@ class Connections:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
+        self._refreshing: Optional[asyncio.Future[Any]] = None
 
-    async def take(self, key: bytes) -> tuple[Any, Callable[[], Awaitable[None]]]:
+    async def take(self, key: bytes, limit: float) -> Taken:
         """A connection, and how to give it back."""
-        if not self.is_cluster:
+        if self.is_cluster:
+            await within(limit, self.client.initialize())
+            node = self.client.get_node_from_key(key)
+            if node is None:
+                raise redis_errors.ClusterDownError("no node serves the key")
+            connection, give = node.acquire_connection(), partial(give_to_node, node)
+        elif isinstance(self.client.connection_pool, redis.BlockingConnectionPool):
             pool = self.client.connection_pool
-            connection = await pool.get_connection()
-            return connection, lambda: pool.release(connection)
-        await self.client.initialize()
-        node = self.client.get_node_from_key(key)
-        if node is None:
-            raise redis_errors.ClusterDownError("no node serves the key")
-        connection = node.acquire_connection()
-
-        async def give() -> None:
-            node.release(connection)
-
-        return connection, give
+            connection = await within(limit, pool.get_connection(), pool.release)
+            return connection, partial(pool.release, connection)
+        else:
+            connection, give = self.client.connection_pool.get_available_connection(), self.client.connection_pool.release
+        try:
+            has_to_connect = not await is_ready(connection)
+        except BaseException:
+            await give(connection)
+            raise
+        if has_to_connect:
+            await within(limit, connect_once(connection, give), lambda _: give(connection))
+        return connection, partial(give, connection)
 
     async def ask(self, step: Ask) -> Any:
+        end = monotonic() + step.timeout
         try:
-            connection, give = await self.take(step.key)
+            connection, give = await self.take(step.key, min(step.timeout, ANSWER_MAX))
             try:
-                return await exchange(connection, step)
+                return await exchange(connection, step, end)
             finally:
                 await give()
         except (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.MovedError, redis_errors.ClusterDownError):
             if self.is_cluster:
                 # Another node may serve the key by now.
-                await self.client.nodes_manager.initialize()
+                await self._refresh(end - monotonic())
             raise
+
+    async def _refresh(self, limit: float) -> None:
+        """Asks the cluster for its nodes, once for all who want it now. What takes longer goes on: the next call needs it."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.ensure_future(self.client.nodes_manager.initialize())
+            self._refreshing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait({self._refreshing}, timeout=max(limit, 0.0))
+
+    def close(self) -> None:
+        if self._refreshing:
+            self._refreshing.cancel()
+
+
+async def give_to_node(node: Any, connection: Any) -> None:
+    node.release(connection)
+
+
+async def is_ready(connection: Any) -> bool:
+    """Whether it is connected, and nothing is left to be read: neither an answer nor its end."""
+    # Before redis-py 7 it has another name.
+    can_read = getattr(connection, "can_read", None) or connection.can_read_destructive
+    try:
+        return connection.is_connected and not await can_read()
+    except (redis_errors.RedisError, OSError):
+        return False
+
+
+async def connect_once(connection: Any, give: Callable[[Any], Awaitable[None]]) -> None:
+    """Where this fails or is cancelled, the connection is given back."""
+    of_user, connection.retry = connection.retry, Retry(NoBackoff(), 0)
+    try:
+        await connection.disconnect(nowait=True)
+        await connection.connect()
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        await give(connection)
+        raise
+    finally:
+        connection.retry = of_user
+
+
+async def within(limit: float, work: Awaitable[T], give_back: Optional[Callable[[T], Awaitable[None]]] = None) -> T:
+    """Does what redis-py does without a limit, and again and again. What is late is cancelled, and given back if it was taken."""
+    attempt = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({attempt}, timeout=max(limit, 0.0))
+    except asyncio.CancelledError:
+        done = set()
+        raise
+    finally:
+        if not done:
+            attempt.cancel()
+            attempt.add_done_callback(lambda late: discard(late, give_back))
+    if not done:
+        raise redis_errors.TimeoutError("the server cannot be connected to in time")
+    return attempt.result()
+
+
+def discard(late: asyncio.Future[T], give_back: Optional[Callable[[T], Awaitable[None]]]) -> None:
+    if not late.cancelled() and not late.exception() and give_back:
+        asyncio.ensure_future(give_back(late.result()))
 
 
 class Session:
@@ -375,10 +468,9 @@ class Session:
         self._connection: Any = None
         self._give: Optional[Callable[[], Awaitable[None]]] = None
 
-    async def reconnect(self) -> None:
+    async def reconnect(self, step: Reconnect) -> None:
         await self.close()
-        self._connection, self._give = await self._connections.take(self._key)
-        await self._connection.connect()
+        self._connection, self._give = await self._connections.take(self._key, step.seconds)
 
     async def close(self) -> None:
         """Ends the session, with its connection."""
@@ -388,18 +480,18 @@ class Session:
             await give()
 
     async def ask(self, step: Ask) -> Any:
-        return await exchange(self._connection, step)
+        return await exchange(self._connection, step, monotonic() + step.timeout)
 
     async def listen(self, step: Listen) -> None:
         # A push of RESP3, or the end, which raises.
         await self._connection.read_response(disable_decoding=True, timeout=step.seconds, push_request=True)
 
 
-async def exchange(connection: Any, step: Ask) -> Any:
-    """Sends a request and waits for its answer."""
+async def exchange(connection: Any, step: Ask, end: float) -> Any:
+    """Sends a request and waits for its answer, until `end` at the latest."""
     try:
-        await connection.send_command(*step.words)
-        limit = step.limit(connection.socket_timeout)
+        await connection.send_command(*step.words, check_health=False)
+        limit = max(step.limit(connection.socket_timeout, end - monotonic()), 0.001)
         until = monotonic() + limit
         answer = await connection.read_response(disable_decoding=True, timeout=limit)
         if answer is None and monotonic() >= until:
@@ -432,7 +524,7 @@ async def run(steps: Steps[T], connections: Connections, session: Optional[Sessi
                 elif isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                 elif session and isinstance(step, Reconnect):
-                    await session.reconnect()
+                    await session.reconnect(step)
                 elif session and isinstance(step, Listen):
                     await session.listen(step)
             except Exception as error:

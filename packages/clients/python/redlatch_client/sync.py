@@ -10,21 +10,26 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union
 
 import redis
 from redis import exceptions as redis_errors
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from . import _core
-from ._core import Ask, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._core import ANSWER_MAX, BUDGET, Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
-from ._terms import Builder, Key, Terms
-from .errors import LockError, LockLost
+from ._terms import Builder, Key, Terms, budget_of
+from .errors import LockError, LockLost, Unreachable
 
 T = TypeVar("T")
 
@@ -34,9 +39,12 @@ class Locks(Builder["Lock"]):
 
     Requests take connections from the pool of that client, each for its time only, and a wait for all of it. One connection more
     listens for losses. May be used by several threads, and after a fork.
+
+    budget: how long a call may take beside its `wait`, in seconds: connecting, all tries and the pauses between them together.
     """
 
-    def __init__(self, client: Union[redis.Redis, redis.RedisCluster]) -> None:
+    def __init__(self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET) -> None:
+        self._budget = budget_of(budget)
         self._connections = Connections(client)
         self._server = Server()
         #: That of this process, by its id. After a fork there is one of the parent, whose threads are not here.
@@ -48,7 +56,7 @@ class Locks(Builder["Lock"]):
 
     def locked_by(self, key: Key) -> Optional[Holder]:
         """Who holds a key; None if nobody does. Raises `Unreachable` or `Refused`."""
-        return self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server))
+        return self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server, Budget(self._budget)))
 
     def close(self) -> None:
         """Ends the threads. Locks that are held are not renewed any more, and sessions end. The client stays open."""
@@ -71,12 +79,12 @@ class Locks(Builder["Lock"]):
             raise RuntimeError("these locks are closed")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
         try:
-            grant = self._run(_core.acquire(terms, self._server), session)
+            grant = self._run(_core.acquire(terms, self._server, Budget(self._budget, terms.wait)), session)
         except BaseException as error:
             if session:
                 session.close()
             if not isinstance(error, Exception):
-                self._run(_core.give_up(terms, self._server))
+                self._run(_core.give_up(terms, self._server, Budget(self._budget)))
             raise
         held = Held(self, terms, grant, renew)
         background.keep(held, session)
@@ -106,7 +114,7 @@ class Lock:
 
         Raises `LockHeld` when the wait has ended, `NotSupported` on a server without LOCK commands, `Refused`, `Deadlock`, or
         `Unreachable`. A request whose answer is lost, or that a server refuses for a moment, is repeated until `wait` has passed, and
-        three times at least.
+        three times at least, but not beyond the budget of these `Locks`.
         """
         return self._locks._acquire(self._terms.anew(), self._renew)
 
@@ -159,7 +167,7 @@ class Held(Hold):
         self._is_released = True
         self._server.holds.discard(self)
         try:
-            return self._locks._run(_core.release(self))
+            return self._locks._run(_core.release(self, self._locks._budget))
         except BaseException as failure:
             self._release_has_failed(failure)
             self._locks._background().wake_for(self)
@@ -169,15 +177,26 @@ class Held(Hold):
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
         # In a child that was made by a fork, the turn may never come.
         self.raise_if_lost()
-        with self._extending:
-            self._locks._run(_core.extend_now(self, lease))
+        with self._turn() as budget:
+            self._locks._run(_core.extend_now(self, lease, budget))
 
     def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
         self.raise_if_lost()
-        with self._extending:
-            self._locks._run(_core.leave(self, rest))
+        with self._turn() as budget:
+            self._locks._run(_core.leave(self, rest, budget))
         self._server.holds.discard(self)
+
+    @contextmanager
+    def _turn(self) -> Iterator[Budget]:
+        """The turn to extend, which counts for the budget of the call."""
+        budget = Budget(self._locks._budget)
+        if not self._extending.acquire(timeout=budget.left()):
+            raise Unreachable("a renewal is not answered")
+        try:
+            yield budget
+        finally:
+            self._extending.release()
 
     def fenced(self, connection: Any, name: Optional[str] = None) -> None:
         """First in a transaction that writes under the lock: has the database refuse it if a later holder has written.
@@ -231,6 +250,8 @@ class Connections:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
+        self._refreshing: Optional[Future[Any]] = None
+        self._pid = os.getpid()
 
     def pool(self, key: bytes) -> Any:
         if not self.is_cluster:
@@ -241,18 +262,117 @@ class Connections:
         return self.client.get_redis_connection(node).connection_pool
 
     def ask(self, step: Ask) -> Any:
+        end = time.monotonic() + step.timeout
         try:
             pool = self.pool(step.key)
-            connection = pool.get_connection()
+            connection = connected(pool, min(step.timeout, ANSWER_MAX))
             try:
-                return exchange(connection, step)
+                return exchange(connection, step, end)
             finally:
                 pool.release(connection)
         except (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.MovedError, redis_errors.ClusterDownError):
             if self.is_cluster:
                 # Another node may serve the key by now.
-                self.client.nodes_manager.initialize()
+                self._refresh(end - time.monotonic())
             raise
+
+    def _refresh(self, limit: float) -> None:
+        """Asks the cluster for its nodes, once for all who want it now. What takes longer goes on: the next call needs it."""
+        refreshing = self._refreshing
+        # The thread of the parent of a fork is not here.
+        if refreshing is None or refreshing.done() or self._pid != os.getpid():
+            self._refreshing = refreshing = begin(self.client.nodes_manager.initialize)
+            self._pid = os.getpid()
+        wait([refreshing], max(limit, 0.0))
+
+
+def connected(pool: Any, limit: float) -> Any:
+    """A connection of a pool, as of its `get_connection`, which would connect again and again without a limit."""
+    if isinstance(pool, redis.BlockingConnectionPool):
+        return taken(begin(pool.get_connection), pool.release, limit)
+    pool._checkpid()
+    with pool._lock:
+        idle = pool._available_connections
+        connection = idle.pop() if idle else pool.make_connection()
+        pool._in_use_connections.add(connection)
+    if is_ready(connection):
+        return connection
+    attempt = begin(lambda: connect_once(connection, limit))
+    try:
+        result_of(attempt, limit)
+    except BaseException:
+        # Ends the login of an attempt that is late. Where it has no socket yet, it ends by itself.
+        with suppress(AttributeError, OSError):
+            socket_of(connection).shutdown(socket.SHUT_RDWR)
+        # Nobody else may use the connection before.
+        attempt.add_done_callback(lambda _: give_back(pool, connection))
+        raise
+    return connection
+
+
+def give_back(pool: Any, connection: Any) -> None:
+    """Gives a connection back that is of no use."""
+    connection.disconnect()
+    pool.release(connection)
+
+
+def is_ready(connection: Any) -> bool:
+    """Whether it is connected, and nothing is left to be read: neither an answer nor its end."""
+    try:
+        return socket_of(connection) is not None and not connection.can_read()
+    except (redis_errors.RedisError, OSError):
+        return False
+
+
+def connect_once(connection: Any, limit: float) -> None:
+    inner = inner_of(connection)
+    connection.disconnect()
+    of_user = inner.retry, inner.socket_connect_timeout
+    inner.retry, inner.socket_connect_timeout = Retry(NoBackoff(), 0), min(limit, of_user[1] or limit)
+    try:
+        connection.connect()
+    finally:
+        inner.retry, inner.socket_connect_timeout = of_user
+
+
+def inner_of(connection: Any) -> Any:
+    """Connections with a cache are a shell around another one."""
+    return getattr(connection, "_conn", connection)
+
+
+def socket_of(connection: Any) -> Any:
+    return inner_of(connection)._sock
+
+
+def begin(work: Callable[[], T]) -> Future[T]:
+    """Does what redis-py does not limit, on a thread of its own: it ends by itself if nobody waits for it any more."""
+    outcome: Future[T] = Future()
+
+    def attempt() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    threading.Thread(target=attempt, name="redlatch-client-connect", daemon=True).start()
+    return outcome
+
+
+def result_of(attempt: Future[T], limit: float) -> T:
+    if not wait([attempt], max(limit, 0.0)).done:
+        raise redis_errors.TimeoutError("the server cannot be connected to in time")
+    return attempt.result()
+
+
+def taken(attempt: Future[T], give_back: Callable[[T], None], limit: float) -> T:
+    """What an attempt takes. If it takes it too late, it is given back."""
+    try:
+        return result_of(attempt, limit)
+    except BaseException:
+        attempt.add_done_callback(lambda late: None if late.exception() else give_back(late.result()))
+        raise
 
 
 class Session:
@@ -264,10 +384,10 @@ class Session:
         self._pool: Any = None
         self._connection: Any = None
 
-    def reconnect(self) -> None:
+    def reconnect(self, step: Reconnect) -> None:
         self.close()
         pool = self._connections.pool(self._key)
-        self._connection, self._pool = pool.get_connection(), pool
+        self._connection, self._pool = connected(pool, step.seconds), pool
 
     def close(self) -> None:
         """Ends the session, with its connection."""
@@ -277,7 +397,7 @@ class Session:
             self._pool = None
 
     def ask(self, step: Ask) -> Any:
-        return exchange(self._connection, step)
+        return exchange(self._connection, step, time.monotonic() + step.timeout)
 
     def listen(self, step: Listen) -> None:
         try:
@@ -288,15 +408,22 @@ class Session:
             raise redis_errors.ConnectionError("the client was closed") from error
 
 
-def exchange(connection: Any, step: Ask) -> Any:
-    """Sends a request and waits for its answer."""
+def exchange(connection: Any, step: Ask, end: float) -> Any:
+    """Sends a request and waits for its answer, until `end` at the latest."""
     try:
-        connection.send_command(*step.words)
-        of_client = getattr(connection, "socket_timeout", None)
-        limit = step.limit(of_client)
-        if limit != of_client and not connection.can_read(limit):
+        wire, of_client = socket_of(connection), inner_of(connection).socket_timeout
+        end = min(end, time.monotonic() + step.limit(of_client, end - time.monotonic()))
+        wire.settimeout(left_until(end))
+        connection.send_command(*step.words, check_health=False)
+        if not connection.can_read(left_until(end)):
             raise redis_errors.TimeoutError("the server does not answer")
-        return connection.read_response(disable_decoding=True)
+        # The rest of the answer may not come.
+        wire.settimeout(left_until(end))
+        try:
+            return connection.read_response(disable_decoding=True)
+        finally:
+            if socket_of(connection):
+                wire.settimeout(of_client)
     except redis_errors.ResponseError:
         raise
     except CLOSED_BY_ANOTHER_THREAD as error:
@@ -305,6 +432,11 @@ def exchange(connection: Any, step: Ask) -> Any:
     except BaseException:
         connection.disconnect()
         raise
+
+
+def left_until(end: float) -> float:
+    """A limit for a socket, for which 0 would mean not to wait."""
+    return max(end - time.monotonic(), 0.001)
 
 
 def run(steps: Steps[T], connections: Connections, session: Optional[Session] = None) -> T:
@@ -320,7 +452,7 @@ def run(steps: Steps[T], connections: Connections, session: Optional[Session] = 
                 elif isinstance(step, Pause):
                     time.sleep(step.seconds)
                 elif session and isinstance(step, Reconnect):
-                    session.reconnect()
+                    session.reconnect(step)
                 elif session and isinstance(step, Listen):
                     session.listen(step)
             except Exception as error:

@@ -20,6 +20,7 @@ FAILURES = {
     "lost": (rc.LockLost,),
     "not-supported": (rc.NotSupported,),
     "refused": (rc.Refused,),
+    "unreachable": (rc.Unreachable,),
 }
 OPTIONS = {"lease", "wait", "shared", "permits", "reentrant", "session", "delay", "meta", "owner", "renew"}
 
@@ -60,8 +61,11 @@ class Runner:
     def run(self, steps):
         for number, step in enumerate(steps, 1):
             verb, what = next(iter(step.items()))
+            begun = time.monotonic()
             try:
                 getattr(self, f"do_{verb}")(what, step)
+                took = time.monotonic() - begun
+                assert step.get("after", 0) <= took <= step.get("within", took), f"it has taken {took} s"
             except Exception as error:
                 raise AssertionError(f"step {number}, {step}: {type(error).__name__}: {error}") from error
 

@@ -72,10 +72,10 @@ class Sync:
     def __init__(self):
         self._stack = contextlib.ExitStack()
 
-    def locks(self, make):
-        """`make` gets the module `redis` or `redis.asyncio`, and the class of its retries, and returns a client."""
+    def locks(self, make, **options):
+        """`make` gets the module `redis` or `redis.asyncio`, and the class of its retries, and returns a client. Options are of `Locks`."""
         client = make(redis, Retry)
-        locks = redlatch_client.Locks(client)
+        locks = redlatch_client.Locks(client, **options)
         self._stack.callback(client.close)
         self._stack.callback(locks.close)
         return locks
@@ -93,10 +93,10 @@ class Aio:
         self._thread.start()
         self._clients = []
 
-    def locks(self, make):
+    def locks(self, make, **options):
         async def begin():
             client = make(redis.asyncio, redis.asyncio.retry.Retry)
-            locks = aio.Locks(client)
+            locks = aio.Locks(client, **options)
             self._clients.append((client, locks))
             return locks
 

@@ -1,6 +1,7 @@
 """Servers for the tests: processes of redlatch, Redis and Valkey, which end with the test that started them."""
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -90,6 +91,15 @@ def plain(program):
 def with_journal():
     words = ["--port", "0", "--unixsocket", "SOCKET", "--dir", ".", "--loglevel", "warning"]
     return process_of(redlatch.find_binary(), *words)
+
+
+@contextlib.contextmanager
+def hostile(port):
+    """The ports of servers that serve nobody, by name."""
+    words = [sys.executable, str(pathlib.Path(__file__).parents[2] / "peer.py"), str(port)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield json.loads(process.stdout.readline())
+        process.stdin.close()
 
 
 def free_port():

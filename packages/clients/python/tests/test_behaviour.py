@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import pickle
+import socket
 import threading
 import time
 
@@ -13,7 +14,7 @@ import redis.asyncio
 
 import redlatch
 import redlatch_client as rc
-from redlatch_client import aio
+from redlatch_client import _core, aio
 from servers import await_until, process_of
 
 PATIENCE = 30
@@ -195,6 +196,59 @@ def test_a_session_lasts_until_its_release_is_done(locks, namespace):
     # Longer than a session waits for messages at once.
     namespace.faults.delay(1.5, command="LOCK.RELEASE", times=1)
     assert held.release()
+
+
+@pytest.mark.parametrize("wait", [0, 0.5])
+def test_a_call_ends_at_its_budget_while_the_name_is_looked_up(face, wait, monkeypatch):
+    looked_up, answers = socket.getaddrinfo, threading.Event()
+
+    def lookup(host, *arguments, **options):
+        if host == "hangs.test":
+            answers.wait(PATIENCE)
+        return looked_up(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    locks = face.locks(lambda module, retry: module.Redis(host="hangs.test"), budget=0.3)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(rc.Unreachable):
+            locks.lock("k", wait=wait).acquire()
+        assert time.monotonic() - begun < PATIENCE / 4
+    finally:
+        # The lookup ends by itself.
+        answers.set()
+
+
+def test_the_last_pause_is_what_is_left_of_the_wait(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(_core, "monotonic", lambda: now)
+    budget, pauses = _core.Budget(5, wait=3), []
+    with pytest.raises(rc.Unreachable):
+        while True:
+            pauses.append(budget.after(redis.ConnectionError("away")).seconds)
+            now += pauses[-1]
+    assert now == pytest.approx(103) and pauses[-1] < 2 * pauses[-2] and budget.left() == pytest.approx(5)
+
+
+def test_a_connection_that_came_too_late_is_given_back(namespace, monkeypatch):
+    connect, may_connect = redis.Connection.connect, threading.Event()
+    monkeypatch.setattr(redis.Connection, "connect", lambda self: may_connect.wait(PATIENCE) and connect(self))
+    pool = redis.ConnectionPool(**namespace.kwargs, max_connections=1)
+    locks = rc.Locks(redis.Redis(connection_pool=pool), budget=0.1)
+    with pytest.raises(rc.Unreachable):
+        locks.locked_by("k")
+    may_connect.set()
+    await_until(lambda: not pool._in_use_connections)
+    assert locks.locked_by("k") is None
+    pool.close()
+
+
+@pytest.mark.parametrize("budget", [0, -1, float("inf"), float("nan")])
+def test_a_budget_is_a_time_with_an_end(client, budget):
+    with pytest.raises(ValueError):
+        rc.Locks(client, budget=budget)
+    with pytest.raises(ValueError):
+        aio.Locks(client, budget=budget)
 
 
 def test_locks_that_are_closed_take_none(locks):

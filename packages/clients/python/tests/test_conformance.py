@@ -24,8 +24,10 @@ def by(connection, server):
 def run(face, scenario, make, beside, restart=None):
     """`make` gets the module of redis-py, the class of its retries and further arguments; `beside` are arguments of a client that does
     what the scenario does to the server, or is that client."""
-    options = {"socket_timeout": scenario.get("client", {}).get("reply_timeout", 5)}
-    locks = face.locks(lambda module, retry: make(module, retry, options))
+    settings = scenario.get("client", {})
+    options = {"socket_timeout": settings.get("reply_timeout", 5)}
+    budget = {"budget": settings["budget"]} if "budget" in settings else {}
+    locks = face.locks(lambda module, retry: make(module, retry, options), **budget)
     if isinstance(beside, dict):
         beside = redis.Redis(**beside, protocol=3, decode_responses=True)
     with contextlib.closing(beside):
@@ -45,7 +47,7 @@ def on_one_connection(client):
 
 
 def test_each_scenario_is_run_somewhere():
-    known = {"plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
+    known = {"hostile", "plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
     names = [scenario["name"] for scenario in SCENARIOS]
     assert len(set(names)) == len(names) >= 40
     assert all(scenario["steps"] and set(scenario["servers"]) <= known for scenario in SCENARIOS)
@@ -57,6 +59,19 @@ def test_redlatch(face, scenario, protocol, server, no_retry):
     with server.namespace() as namespace:
         arguments = namespace.kwargs | {"protocol": protocol}
         run(face, scenario, lambda module, retry, more: module.Redis(**arguments, **no_retry(retry), **more), namespace.kwargs)
+
+
+@pytest.fixture(scope="module")
+def hostile(server):
+    with servers.hostile(server.ports[0]) as ports:
+        yield ports
+
+
+@pytest.mark.parametrize("scenario, peer", [(each, peer) for each in SCENARIOS for peer in each.get("peers", [])])
+def test_hostile(face, scenario, peer, hostile, namespace):
+    """With the own retries and without the time limits of redis-py: those of its user's client do not matter."""
+    where = {"port": hostile[peer], "socket_timeout": None, "socket_connect_timeout": None}
+    run(face, scenario, lambda module, retry, more: module.Redis(**where), namespace.kwargs)
 
 
 @pytest.mark.parametrize("product", ["redis", "valkey"])
