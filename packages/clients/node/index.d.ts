@@ -16,8 +16,8 @@ export type Key = string | Buffer;
  * request that waits and each session; in a cluster so for each node. They do not keep the process alive.
  */
 export class Locks implements AsyncDisposable {
-  /** Sends nothing. Throws a TypeError for what is no such client. */
-  constructor(client: Client);
+  /** Sends nothing. Throws a TypeError for what is no such client, and a RangeError for what is no budget. */
+  constructor(client: Client, options?: LocksOptions);
   /**
    * The lock of a key. Nothing is sent before it is taken. Throws a RangeError or a TypeError for options that no server
    * would grant.
@@ -35,6 +35,14 @@ export class Locks implements AsyncDisposable {
    */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface LocksOptions {
+  /**
+   * How long a call may take beside its `wait`: connecting, all tries and the pauses between them together. Beyond it, the
+   * call is rejected with `Unreachable`. Default: 5,000.
+   */
+  budget?: number;
 }
 
 export interface AllOptions {

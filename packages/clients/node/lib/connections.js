@@ -11,7 +11,7 @@ import { ANSWER_MAX, RETRY_MAX } from "./core.js";
 import { Closed, ErrorReply } from "./errors.js";
 import { LOST_CHANNEL, now } from "./hold.js";
 import { slotOf } from "./slots.js";
-import { Timer } from "./timer.js";
+import { Timer, inTime } from "./timer.js";
 
 /** Idle connections for waits that are kept, for each node. */
 const IDLE_MAX = 8;
@@ -50,12 +50,13 @@ export class Connections {
 
   /**
    * Sends a request to the server of a key. A request that waits for a lock has a connection of its own; its time limit is
-   * not that of the user's client. Throws ErrorReply, or another error if the request was not answered.
+   * not that of the user's client. `timeout`: for all of it, with what it takes to connect; `answer`: for its answer alone.
+   * Throws ErrorReply, or another error if the request was not answered.
    */
   ask(words, key, timeout, options = NO_OPTIONS) {
-    const limit = this.#limit(timeout);
-    if (!this.isCluster) return this.#exchange(this.#single, words, limit, options);
-    return this.#routed(key, (node) => this.#exchange(node, words, limit, options));
+    const end = now() + timeout;
+    if (!this.isCluster) return this.#exchange(this.#single, words, end, options);
+    return this.#routed(key, end, (node) => this.#exchange(node, words, end, options));
   }
 
   pause(ms, signal) {
@@ -80,9 +81,9 @@ export class Connections {
   }
 
   /** Opens a connection to the server of a key, and passes it to `use`. Where it fails, the connection is ended. */
-  openFor(key, use) {
+  openFor(key, end, use) {
     const open = async (node) => {
-      const wire = await this.#open(node.address);
+      const wire = await this.#open(node.address, end);
       try {
         return await use(wire);
       } catch (error) {
@@ -90,7 +91,7 @@ export class Connections {
         throw error;
       }
     };
-    return this.isCluster ? this.#routed(key, open) : open(this.#single);
+    return this.isCluster ? this.#routed(key, end, open) : open(this.#single);
   }
 
   /**
@@ -110,14 +111,12 @@ export class Connections {
     for (const wire of this.#wires) wire.end(new Closed());
   }
 
-  /** The limit of the user's client counts for short requests. */
-  limitOf(timeout) {
-    return this.#limit(timeout);
-  }
-
-  #limit(timeout) {
+  /** How long an answer may take. The limit of the user's client counts for what does not wait for a lock. */
+  limit(end, { waits, answer } = NO_OPTIONS) {
+    const left = Math.max(end - now(), 0);
+    if (waits) return left;
     const own = this.#replyTimeout;
-    return own > 0 && own < timeout && timeout <= ANSWER_MAX ? own : timeout;
+    return Math.min(left, answer ?? left, own > 0 ? own : left);
   }
 
   #node(address) {
@@ -126,19 +125,21 @@ export class Connections {
     return node;
   }
 
-  #exchange(node, words, limit, { isBinary, waits, signal }) {
-    if (waits) return this.#exchangeAlone(node, words, limit, isBinary, signal);
-    if (node.shared?.hasEnded === false) return node.shared.call(words, limit, isBinary, signal);
-    return this.#sharedOf(node).then((wire) => wire.call(words, limit, isBinary, signal));
+  #exchange(node, words, end, options) {
+    const { isBinary, signal } = options;
+    const call = (wire) => wire.call(words, this.limit(end, options), isBinary, signal);
+    if (options.waits) return this.#exchangeAlone(node, call, end, signal);
+    if (node.shared?.hasEnded === false) return call(node.shared);
+    return inTime(this.#sharedOf(node), end - now(), notConnected).then(call);
   }
 
-  async #exchangeAlone(node, words, limit, isBinary, signal) {
-    const wire = node.idle.pop() ?? (await this.#open(node.address));
+  async #exchangeAlone(node, call, end, signal) {
+    const wire = node.idle.pop() ?? (await this.#open(node.address, end));
     // The server takes a request out of the queue when its connection ends.
     const abort = () => wire.end(signal.reason);
     signal?.addEventListener("abort", abort, { once: true });
     try {
-      return await wire.call(words, limit, isBinary, signal);
+      return await call(wire);
     } finally {
       signal?.removeEventListener("abort", abort);
       if (node.idle.length >= IDLE_MAX) wire.end();
@@ -152,9 +153,11 @@ export class Connections {
     return (node.shared = await node.opening);
   }
 
-  async #open(address) {
+  /** Opens a connection until `end`, or in the time that an answer may take. */
+  async #open(address, end = Infinity) {
     if (this.isClosed) throw new Closed();
-    const connection = await inTime(this.#driver.make(address));
+    const late = Math.min(end, now() + ANSWER_MAX);
+    const connection = await inTime(this.#driver.make(address), late - now(), noServer);
     const wire = new Wire(connection, this);
     this.#wires.add(wire);
     wire.onEnd(() => {
@@ -163,7 +166,7 @@ export class Connections {
       node.idle = node.idle.filter((each) => each !== wire);
     });
     try {
-      await wire.open(this.#limit(ANSWER_MAX));
+      await wire.open(this.limit(late));
     } catch (error) {
       wire.end(error);
       throw error;
@@ -173,10 +176,10 @@ export class Connections {
   }
 
   /** Asks the node that serves a key, and follows the redirections of the cluster. */
-  async #routed(key, use) {
+  async #routed(key, end, use) {
     const slot = slotOf(key);
     for (let hops = 0; ; hops++) {
-      const address = this.#served.get(slot) ?? (await this.#anyAddress());
+      const address = this.#served.get(slot) ?? (await inTime(this.#anyAddress(), end - now(), noServer));
       try {
         const found = await use(this.#node(address));
         this.#served.set(slot, address);
@@ -342,23 +345,13 @@ function failureOf(error, failure) {
   return isReply ? new ErrorReply(found.message, { cause: found }) : found;
 }
 
-/** What a promise resolves to, or an error if that takes longer than any answer may. */
-async function inTime(promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error("the client library knows no server to connect to")), ANSWER_MAX);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
+const noServer = () => new Error("the client library knows no server to connect to");
+const notConnected = () => new Error("the server cannot be connected to in time");
 
 /** Throws the redirection of a node that does not serve a key. */
-async function mustServe(wire, key) {
+async function mustServe(wire, key, limit) {
   try {
-    await wire.call(["lock.who", key], ANSWER_MAX);
+    await wire.call(["lock.who", key], limit);
   } catch (error) {
     if (!(error instanceof ErrorReply) || error.message.startsWith("MOVED")) throw error;
   }
@@ -377,21 +370,23 @@ class Session {
   }
 
   /** Ends the connection, and opens another one. */
-  async reconnect() {
+  async reconnect(timeout) {
+    const end = now() + timeout;
     this.close();
-    await this.#connections.openFor(this.#key, async (wire) => {
-      if (this.#connections.isCluster) await mustServe(wire, this.#key);
+    await this.#connections.openFor(this.#key, end, async (wire) => {
+      if (this.#connections.isCluster) await mustServe(wire, this.#key, this.#connections.limit(end));
       this.#wire = wire;
     });
   }
 
-  async ask(words, key, timeout, { isBinary = false, signal } = NO_OPTIONS) {
+  async ask(words, key, timeout, options = NO_OPTIONS) {
+    const { isBinary, signal } = options;
     const wire = this.#wire;
     if (!wire) throw new Error("the session has no connection");
     const abort = () => wire.end(signal.reason);
     signal?.addEventListener("abort", abort, { once: true });
     try {
-      return await wire.call(words, this.#connections.limitOf(timeout), isBinary, signal);
+      return await wire.call(words, this.#connections.limit(now() + timeout, options), isBinary, signal);
     } finally {
       signal?.removeEventListener("abort", abort);
     }

@@ -1,8 +1,9 @@
 // What a lock client decides: which request comes next, and what a reply means.
 //
 // Knows   nothing of sockets and libraries. `io` carries out what is decided:
-//         ask(words, key, timeout, { isBinary, waits, signal }): the reply; throws ErrorReply, or another error if the
-//         connection fails; pause(ms, signal); of a session also reconnect() and listen(ms).
+//         ask(words, key, timeout, { isBinary, waits, answer, signal }): the reply, within the timeout, with what it takes to
+//         connect; throws ErrorReply, or another error if the connection fails; pause(ms, signal); of a session also
+//         reconnect(timeout) and listen(ms).
 // Time    milliseconds of `now()`.
 // Names   of commands are in lower case: ioredis would make them so itself, several times for each request.
 
@@ -14,12 +15,15 @@ import { Holder, field, fields, holderOf, text, texts } from "./holder.js";
 
 /** One request waits no longer than this. A longer wait asks again. */
 const WAIT_MAX = 3_600_000;
-/** How long an answer may take after the wait has ended. */
+/** How long a call may take beside its wait, unless the user says otherwise. */
+export const BUDGET = 5_000;
+/** How long one request may take beside its wait. */
 export const ANSWER_MAX = 5_000;
 /** A renewal may take a sixth of the lease, and at least this. */
 const RENEWAL_MIN = 100;
-/** Tries of a request that fails, also where the wait has passed; the pauses after the first one. */
+/** Tries of a request that fails, also where the wait has passed. */
 const TRIES_MIN = 3;
+/** The pauses between them, after the first one. */
 const PAUSE_MIN = 50;
 const PAUSE_MAX = 2_000;
 /** The pauses between the requests of a wait for a lock of a plain server. */
@@ -34,69 +38,87 @@ const IF_OURS = "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end\n";
 const RELEASE = script(`${IF_OURS}return redis.call('del', KEYS[1])\n`);
 const EXTEND = script(`${IF_OURS}return redis.call('pexpire', KEYS[1], ARGV[2])\n`);
 
-/** How often a request is repeated that the server does not answer, or answers with an error that passes. */
-class Patience {
+/**
+ * What a call may take, counted from its start: connecting, tries and the pauses between them together. A request that the
+ * server does not answer, or answers with an error that passes, is repeated until the wait has passed, and a few times at
+ * least. All of it ends so many milliseconds after the wait.
+ */
+export class Budget {
   failures = 0;
-  #until;
+  /** Until when the call waits for a lock. */
+  until;
+  #end;
+  #tries;
   #signal;
   #pause = 0;
 
-  /** `until`: it does not give up before. Without it, TRIES_MIN tries. */
-  constructor(until = 0, signal = undefined) {
-    this.#until = until;
+  constructor(ms, { wait = 0, tries = TRIES_MIN, signal } = {}) {
+    this.until = now() + wait;
+    this.#end = this.until + ms;
+    this.#tries = tries;
     this.#signal = signal;
+  }
+
+  /** How long it is until the call must have ended. */
+  left() {
+    return Math.max(this.#end - now(), 0);
+  }
+
+  /** How long a request may take that waits so long for a lock. */
+  limit(wait = 0) {
+    return Math.min(wait + ANSWER_MAX, this.left());
   }
 
   /** The pause before the next try. Throws what the caller is told if there is none. */
   after(error) {
     this.failures += 1;
     if (isFinal(error) || this.#signal?.aborted) throw error;
-    if (!passes(error)) throw refusal(error);
-    if (this.failures >= TRIES_MIN && now() + this.#pause >= this.#until) throw refusal(error);
-    const pause = this.#pause;
-    this.#pause = Math.min(Math.max(pause * 2, PAUSE_MIN), PAUSE_MAX);
+    let rest = this.until - now();
+    if (rest <= 0 && this.failures < this.#tries) rest = this.left();
+    if (rest <= 0 || !passes(error)) throw refusal(error);
+    // The last pause is what is left, so that the last try is at the end of the wait.
+    const pause = Math.min(this.#pause, rest);
+    this.#pause = Math.min(Math.max(this.#pause * 2, PAUSE_MIN), PAUSE_MAX);
     return pause;
   }
 }
 
 /** Takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the same owner. */
-export async function acquire(terms, server, io) {
-  const until = now() + terms.wait;
-  const patience = new Patience(until, terms.signal);
+export async function acquire(terms, server, io, budget) {
   for (;;) {
     try {
       if (server.isPlain && terms.lacking === null) {
-        return await acquirePlainly(terms, until, io, terms.hasOwnOwner || patience.failures > 0);
+        return await acquirePlainly(terms, budget, io, terms.hasOwnOwner || budget.failures > 0);
       }
       // A request that failed may have been carried out: another one would count twice.
-      const again = terms.isReentrant && patience.failures > 0 ? await reentered(terms, server, io) : null;
-      return again ?? (await acquireNatively(terms, until, io));
+      const again = terms.isReentrant && budget.failures > 0 ? await reentered(terms, server, io, budget) : null;
+      return again ?? (await acquireNatively(terms, budget, io));
     } catch (error) {
       if (isUnknown(error)) {
         server.isPlain = true;
         if (terms.lacking !== null) throw new NotSupported(terms.lacking, { cause: error });
       } else {
-        await io.pause(patience.after(error), terms.signal);
+        await io.pause(budget.after(error), terms.signal);
       }
     }
   }
 }
 
-async function acquireNatively(terms, until, io) {
+async function acquireNatively(terms, budget, io) {
   const key = terms.keys[0];
   let session = null;
   if (terms.isSession) {
-    await io.reconnect();
-    session = await io.ask(["lock.session", "ID"], key, ANSWER_MAX);
+    await io.reconnect(budget.limit());
+    session = await io.ask(["lock.session", "ID"], key, budget.limit());
   }
   for (;;) {
     const sent = now();
-    const wait = Math.min(Math.max(until - sent, 0), WAIT_MAX);
-    const answer = await io.ask(terms.request(wait), key, wait + ANSWER_MAX, { waits: wait > 0, signal: terms.signal });
+    const wait = Math.min(Math.max(budget.until - sent, 0), WAIT_MAX);
+    const answer = await io.ask(terms.request(wait), key, budget.limit(wait), { waits: wait > 0, signal: terms.signal });
     const granted = grantOf(answer, sent, session);
     if (granted) return granted;
     if (wait < WAIT_MAX) {
-      throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io));
+      throw new LockHeld(text(key), await holderOfRefused(terms.keys, fields(field(answer, "refused")), io, budget));
     }
   }
 }
@@ -111,34 +133,34 @@ function grantOf(answer, sent, session) {
   return { token: number(token), begun, isPlain: false, session };
 }
 
-async function reentered(terms, server, io) {
-  if ((await permitsOf(terms, io)) <= server.timesHeld(terms)) return null;
+async function reentered(terms, server, io, budget) {
+  if ((await permitsOf(terms, io, budget)) <= server.timesHeld(terms)) return null;
   const sent = now();
   const words = ["lock.extend", terms.keys[0], terms.owner, "LEASE", String(terms.lease)];
-  const token = field(await io.ask(words, terms.keys[0], ANSWER_MAX), "token");
+  const token = field(await io.ask(words, terms.keys[0], budget.limit()), "token");
   return token === undefined ? null : { token: number(token), begun: sent, isPlain: false, session: null };
 }
 
 /** How often the owner holds the lock. */
-async function permitsOf(terms, io) {
-  const answer = fields(await io.ask(["lock.who", terms.keys[0]], terms.keys[0], ANSWER_MAX, { isBinary: true }));
+async function permitsOf(terms, io, budget) {
+  const answer = fields(await io.ask(["lock.who", terms.keys[0]], terms.keys[0], budget.limit(), { isBinary: true }));
   const holders = (answer.holders ?? []).map(fields).filter((each) => each.owner && sameBytes(each.owner, terms.owner));
   return holders.reduce((sum, each) => sum + each.permits, 0);
 }
 
-async function acquirePlainly(terms, until, io, mayBeOurs) {
+async function acquirePlainly(terms, budget, io, mayBeOurs) {
   const key = terms.keys[0];
   let pause = POLL_MIN;
   for (let isFirst = true; ; isFirst = false) {
     let sent = now();
-    let isSet = await io.ask(["set", key, terms.owner, "NX", "PX", String(terms.lease)], key, ANSWER_MAX);
+    let isSet = await io.ask(["set", key, terms.owner, "NX", "PX", String(terms.lease)], key, budget.limit());
     if (!isSet && mayBeOurs && isFirst) {
       sent = now();
-      isSet = await extendPlainly(key, terms.owner, terms.lease, io);
+      isSet = await extendPlainly(key, terms.owner, terms.lease, io, budget);
     }
     if (isSet) return { token: null, begun: sent, isPlain: true, session: null };
-    const left = until - now();
-    if (left <= 0) throw new LockHeld(text(key), await holderPlainly(key, io));
+    const left = budget.until - now();
+    if (left <= 0) throw new LockHeld(text(key), await holderPlainly(key, io, budget));
     // A part of the pause is random, so that those who wait do not ask in step.
     await io.pause(Math.min(left, pause * (0.5 + Math.random() / 2)), terms.signal);
     pause = Math.min(pause * 2, POLL_MAX);
@@ -146,36 +168,35 @@ async function acquirePlainly(terms, until, io, mayBeOurs) {
 }
 
 /** Starts the lease anew, with another length if one is given. The hold is lost if the server does not know it. */
-export async function extend(hold, io, lease = hold.lease) {
+export async function extend(hold, io, budget, lease = hold.lease) {
   const sent = now();
   for (const key of hold.terms.keys) {
-    if (!(await extendKey(hold, key, lease, io))) return hold.lose("not-held");
+    if (!(await extendKey(hold, key, lease, io, budget))) return hold.lose("not-held");
   }
   return hold.renewed(sent, lease);
 }
 
-async function extendKey(hold, key, lease, io) {
+async function extendKey(hold, key, lease, io, budget) {
   const { owner } = hold.terms;
-  if (hold.isPlain) return extendPlainly(key, owner, lease, io);
+  if (hold.isPlain) return extendPlainly(key, owner, lease, io, budget);
   const term = hold.terms.isSession ? [] : ["LEASE", String(lease)];
-  const timeout = Math.min(ANSWER_MAX, Math.max(hold.lease / 6, RENEWAL_MIN));
-  const answer = await io.ask(["lock.extend", key, owner, ...term, "TOKEN", String(hold.token)], key, timeout);
+  const words = ["lock.extend", key, owner, ...term, "TOKEN", String(hold.token)];
+  const answer = await io.ask(words, key, budget.limit(), { answer: Math.max(hold.lease / 6, RENEWAL_MIN) });
   // The owner may hold it anew.
   return Number(field(answer, "token")) === hold.token;
 }
 
 /** Like `extend`, for a caller that waits for it. */
-export async function extendNow(hold, io, lease) {
+export async function extendNow(hold, io, budget, lease) {
   mustHaveLease(hold);
-  const patience = new Patience();
   for (;;) {
     if (hold.isReleased) throw new LockLost(hold.key, hold.token, "released");
     throwIfLost(hold);
     try {
-      await extend(hold, io, lease);
+      await extend(hold, io, budget, lease);
       return throwIfLost(hold);
     } catch (error) {
-      await io.pause(patience.after(error));
+      await io.pause(budget.after(error));
     }
   }
 }
@@ -190,11 +211,11 @@ function throwIfLost(hold) {
 }
 
 /** Leaves the lock held for so long; it is renewed no more. */
-export async function leave(hold, io, rest) {
+export async function leave(hold, io, budget, rest) {
   mustHaveLease(hold);
   hold.renews = false;
   hold.next = Infinity;
-  await extendNow(hold, io, rest);
+  await extendNow(hold, io, budget, rest);
   hold.isReleased = true;
 }
 
@@ -202,11 +223,16 @@ export async function leave(hold, io, rest) {
 export async function renew(hold, io) {
   hold.next = Infinity;
   try {
-    await extend(hold, io);
+    await extend(hold, io, budgetOfRenewal(hold));
   } catch {
     // The next try is soon.
   }
   if (hold.next === Infinity && hold.renews) hold.next = now() + Math.min(hold.lease / 30, RETRY_MAX);
+}
+
+/** What is late for the deadline is of no use. */
+function budgetOfRenewal(hold) {
+  return new Budget(Math.min(ANSWER_MAX, hold.deadline - now()));
 }
 
 /** Keeps the connection of a session while the lock is held, and attaches the session to another one when it ends. */
@@ -218,7 +244,7 @@ export async function keepSession(hold, io) {
       if (left > 0) {
         await io.listen(left);
       } else {
-        await extend(hold, io);
+        await extend(hold, io, budgetOfRenewal(hold));
         hold.next = Math.min(hold.next, now() + BEAT_MAX);
       }
     } catch (error) {
@@ -233,8 +259,9 @@ async function attach(hold, io) {
   while (hold.isKept && !hold.isOver) {
     if (hold.lease === Infinity) return hold.lose("session");
     try {
-      await io.reconnect();
-      await io.ask(["lock.session", "ATTACH", hold.session], hold.terms.keys[0], ANSWER_MAX);
+      const budget = budgetOfRenewal(hold);
+      await io.reconnect(budget.limit());
+      await io.ask(["lock.session", "ATTACH", hold.session], hold.terms.keys[0], budget.limit());
       hold.next = now();
       return undefined;
     } catch (error) {
@@ -245,51 +272,52 @@ async function attach(hold, io) {
   return undefined;
 }
 
-/** Releases every key. False if not all of them were held. */
-export function release(hold, io) {
+/** Releases every key. False if not all of them were held. A hold that is known to be lost is tried once: it ends by itself. */
+export function release(hold, io, ms) {
+  const budget = new Budget(ms, { tries: hold.whyLost() === null ? TRIES_MIN : 1 });
   const { keys } = hold.terms;
-  return keys.length === 1 ? releaseKey(hold, keys[0], io) : releaseKeys(hold, io);
+  return keys.length === 1 ? releaseKey(hold, keys[0], io, budget) : releaseKeys(hold, io, budget);
 }
 
-async function releaseKeys(hold, io) {
+async function releaseKeys(hold, io, budget) {
   let wasHeld = true;
   for (const key of hold.terms.keys) {
-    wasHeld = (await releaseKey(hold, key, io)) && wasHeld;
+    wasHeld = (await releaseKey(hold, key, io, budget)) && wasHeld;
     hold.mayBeReleased = true;
   }
   return wasHeld;
 }
 
-async function releaseKey(hold, key, io) {
-  const patience = new Patience();
+async function releaseKey(hold, key, io, budget) {
+  const { failures } = budget;
   for (;;) {
     try {
-      const isRepeated = patience.failures > 0;
-      if (isRepeated && (await isReleasedOnce(hold, io))) return true;
+      const isRepeated = budget.failures > failures;
+      if (isRepeated && (await isReleasedOnce(hold, io, budget))) return true;
       const answer = await (hold.isPlain
-        ? run(RELEASE, key, [hold.terms.owner], io)
-        : io.ask(["lock.release", key, ...hold.named], key, ANSWER_MAX));
+        ? run(RELEASE, key, [hold.terms.owner], io, budget)
+        : io.ask(["lock.release", key, ...hold.named], key, budget.limit()));
       // A request whose answer was lost may have released it.
       return number(answer) === 1 || (isRepeated && hold.whyLost() === null);
     } catch (error) {
       if (!(error instanceof ErrorReply)) hold.mayBeReleased = true;
-      await io.pause(patience.after(error));
+      await io.pause(budget.after(error));
     }
   }
 }
 
 /** Of a reentrant lock, of which each release counts: whether a request that failed has released it. */
-async function isReleasedOnce({ terms, server }, io) {
-  return terms.isReentrant && (await permitsOf(terms, io)) <= server.timesHeld(terms);
+async function isReleasedOnce({ terms, server }, io, budget) {
+  return terms.isReentrant && (await permitsOf(terms, io, budget)) <= server.timesHeld(terms);
 }
 
 /** Releases what an acquisition that was aborted may have been granted. Of others, nothing is known to be this owner's. */
-export async function giveUp(terms, server, io) {
+export async function giveUp(terms, server, io, budget) {
   if (!terms.hasNewOwners) return;
   for (const key of terms.keys) {
     try {
-      if (server.isPlain) await run(RELEASE, key, [terms.owner], io);
-      else await io.ask(["lock.release", key, terms.owner], key, ANSWER_MAX);
+      if (server.isPlain) await run(RELEASE, key, [terms.owner], io, budget);
+      else await io.ask(["lock.release", key, terms.owner], key, budget.limit());
     } catch {
       // It ends with its lease.
     }
@@ -297,24 +325,23 @@ export async function giveUp(terms, server, io) {
 }
 
 /** Who holds a key; null if there is no such key. */
-export async function lockedBy(key, server, io) {
-  const patience = new Patience();
+export async function lockedBy(key, server, io, budget) {
   for (;;) {
     try {
-      if (server.isPlain) return await holderPlainly(key, io);
-      return holderOf(await io.ask(["lock.who", key], key, ANSWER_MAX, { isBinary: true }));
+      if (server.isPlain) return await holderPlainly(key, io, budget);
+      return holderOf(await io.ask(["lock.who", key], key, budget.limit(), { isBinary: true }));
     } catch (error) {
       if (isUnknown(error)) server.isPlain = true;
-      else await io.pause(patience.after(error));
+      else await io.pause(budget.after(error));
     }
   }
 }
 
 /** Who holds what was refused: what LOCK.WHO says, or else the refusal itself. */
-async function holderOfRefused(keys, refused, io) {
+async function holderOfRefused(keys, refused, io, budget) {
   try {
     for (const key of keys) {
-      const found = holderOf(await io.ask(["lock.who", key], key, ANSWER_MAX, { isBinary: true }));
+      const found = holderOf(await io.ask(["lock.who", key], key, budget.limit(), { isBinary: true }));
       if (found) return found;
     }
   } catch {
@@ -324,11 +351,11 @@ async function holderOfRefused(keys, refused, io) {
   return new Holder(text(keys[0]), holder, { token, left, meta: texts(meta) });
 }
 
-async function holderPlainly(key, io) {
+async function holderPlainly(key, io, budget) {
   try {
-    const owner = await io.ask(["get", key], key, ANSWER_MAX, { isBinary: true });
+    const owner = await io.ask(["get", key], key, budget.limit(), { isBinary: true });
     if (owner === null) return null;
-    const left = number(await io.ask(["pttl", key], key, ANSWER_MAX));
+    const left = number(await io.ask(["pttl", key], key, budget.limit()));
     return new Holder(text(key), text(owner), { left: left >= 0 ? left : null });
   } catch (error) {
     if (!(error instanceof ErrorReply)) throw error;
@@ -336,21 +363,21 @@ async function holderPlainly(key, io) {
   }
 }
 
-async function extendPlainly(key, owner, lease, io) {
+async function extendPlainly(key, owner, lease, io, budget) {
   try {
-    return (await run(EXTEND, key, [owner, String(lease)], io)) === 1;
+    return (await run(EXTEND, key, [owner, String(lease)], io, budget)) === 1;
   } catch (error) {
     if (error instanceof ErrorReply && error.message.includes("WRONGTYPE")) return false;
     throw error;
   }
 }
 
-async function run({ source, digest }, key, words, io) {
+async function run({ source, digest }, key, words, io, budget) {
   try {
-    return number(await io.ask(["evalsha", digest, "1", key, ...words], key, ANSWER_MAX));
+    return number(await io.ask(["evalsha", digest, "1", key, ...words], key, budget.limit()));
   } catch (error) {
     if (!(error instanceof ErrorReply && error.message.startsWith("NOSCRIPT"))) throw error;
-    return number(await io.ask(["eval", source, "1", key, ...words], key, ANSWER_MAX));
+    return number(await io.ask(["eval", source, "1", key, ...words], key, budget.limit()));
   }
 }
 

@@ -4,11 +4,13 @@
 // Knows   `core`, which decides; `connections`, which carry it out.
 
 import { Connections } from "./connections.js";
-import { acquire, extendNow, giveUp, keepSession, leave, lockedBy, release, renew } from "./core.js";
+import { Budget, acquire, extendNow, giveUp, keepSession, leave, lockedBy, release, renew } from "./core.js";
+import { Unreachable } from "./errors.js";
 import { Hold, Server, now } from "./hold.js";
-import { Timer } from "./timer.js";
+import { Timer, inTime } from "./timer.js";
 
 export class Keeper {
+  #budget;
   #connections;
   #server = new Server();
   #sessions = new Set();
@@ -16,7 +18,9 @@ export class Keeper {
   #hasWarned = false;
   #told;
 
-  constructor(driver) {
+  /** `budget`: how long a call may take beside its wait. */
+  constructor(driver, budget) {
+    this.#budget = budget;
     this.#connections = new Connections(driver);
     this.#server.onLost = (hold) => this.#forget(hold);
     this.#told = {
@@ -39,9 +43,10 @@ export class Keeper {
     signal?.throwIfAborted();
     if (this.#connections.isClosed) throw new Error("these locks are closed");
     const session = terms.isSession ? this.#connections.session(terms.keys[0]) : null;
+    const budget = new Budget(this.#budget, terms);
     let hold = null;
     try {
-      hold = new Hold(terms, await acquire(terms, this.#server, session ?? this.#connections), this.#server);
+      hold = new Hold(terms, await acquire(terms, this.#server, session ?? this.#connections, budget), this.#server);
       signal?.throwIfAborted();
     } catch (error) {
       session?.close();
@@ -54,7 +59,7 @@ export class Keeper {
   }
 
   lockedBy(key) {
-    return lockedBy(key, this.#server, this.#connections);
+    return lockedBy(key, this.#server, this.#connections, new Budget(this.#budget));
   }
 
   /** False if the lock was not held any more. */
@@ -63,7 +68,7 @@ export class Keeper {
     hold.whyLost();
     hold.isReleased = true;
     this.#forget(hold);
-    hold.releasing = release(hold, this.#connections);
+    hold.releasing = release(hold, this.#connections, this.#budget);
     return hold.releasing.catch((error) => {
       this.#keepUnreleased(hold);
       throw error;
@@ -84,12 +89,12 @@ export class Keeper {
   }
 
   async extend(hold, lease) {
-    await this.#inTurn(hold, () => extendNow(hold, this.#connections, lease));
+    await this.#inTurnInTime(hold, (budget) => extendNow(hold, this.#connections, budget, lease));
     this.#wakeFor(hold);
   }
 
   async leave(hold, rest) {
-    await this.#inTurn(hold, () => leave(hold, this.#connections, rest));
+    await this.#inTurnInTime(hold, (budget) => leave(hold, this.#connections, budget, rest));
     this.#forget(hold);
   }
 
@@ -132,7 +137,9 @@ export class Keeper {
 
   /** In the background: what was granted in the moment in which its acquisition was aborted is released. */
   #giveUp(terms, hold) {
-    const given = hold ? release(hold, this.#connections) : giveUp(terms, this.#server, this.#connections);
+    const given = hold
+      ? release(hold, this.#connections, this.#budget)
+      : giveUp(terms, this.#server, this.#connections, new Budget(this.#budget));
     given.catch(() => {
       // It ends with its lease.
     });
@@ -143,6 +150,14 @@ export class Keeper {
     const turn = (hold.extending ?? Promise.resolve()).then(work);
     hold.extending = turn.catch(() => {});
     return turn;
+  }
+
+  /** The turn counts for the budget of the call. One that comes too late does nothing. */
+  #inTurnInTime(hold, work) {
+    const budget = new Budget(this.#budget);
+    const late = () => new Unreachable("the server has not answered in time");
+    const turn = this.#inTurn(hold, () => (budget.left() > 0 ? work(budget) : Promise.reject(late())));
+    return inTime(turn, budget.left(), late);
   }
 
   /** Wakes when the lock is to be renewed, or its deadline has passed. */

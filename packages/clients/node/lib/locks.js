@@ -5,13 +5,13 @@ import { fence } from "./fence.js";
 import { IoredisDriver } from "./ioredis.js";
 import { Keeper, warn } from "./keeper.js";
 import { NodeRedisDriver } from "./node-redis.js";
-import { duration, termsOf, termsOfAll } from "./terms.js";
+import { budgetOf, duration, termsOf, termsOfAll } from "./terms.js";
 
 export class Locks {
   #keeper;
 
-  constructor(client) {
-    this.#keeper = new Keeper(driverOf(client));
+  constructor(client, options = {}) {
+    this.#keeper = new Keeper(driverOf(client), budgetOf(options));
   }
 
   lock(key, options = {}) {

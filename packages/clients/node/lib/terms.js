@@ -2,6 +2,8 @@
 
 import { randomUUID } from "node:crypto";
 
+import { BUDGET } from "./core.js";
+
 /** What a server grants at most. */
 const OWNER_BYTES_MAX = 1024;
 const META_BYTES_MAX = 4096;
@@ -164,6 +166,13 @@ export function duration(name, ms, least, most = Infinity) {
   const rounded = Math.round(atLeast(name, ms, least));
   if (rounded > most) throw new RangeError(`${name} ${ms}: at most ${most} ms`);
   return rounded;
+}
+
+/** The budget of each call of `Locks`. */
+export function budgetOf({ budget = BUDGET, ...others }) {
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) throw new TypeError(`locks have no option ${unknown}`);
+  return duration("budget", budget, 1, LEASE_MAX);
 }
 
 function atLeast(name, ms, least) {

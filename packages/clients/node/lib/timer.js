@@ -35,3 +35,16 @@ export class Timer {
     this.#at = Infinity;
   }
 }
+
+/** What a promise comes to, or the error of `late` when that takes longer. What it stands for ends by itself then. */
+export async function inTime(promise, ms, late) {
+  let timer;
+  const ending = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(late()), Math.min(Math.max(Math.ceil(ms), 0), TIMER_MAX));
+  });
+  try {
+    return await Promise.race([promise, ending]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -100,6 +100,22 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
     expect(failure.message).toMatch(/has not answered for 500 ms/);
   });
 
+  test("a call ends at its budget while a name is looked up", { timeout: PATIENCE }, async () => {
+    const client = library.apart({ host: "hangs.test", port: 1, lookup: () => {} });
+    const locks = new Locks(client, { budget: 300 });
+    onTestFinished(async () => {
+      await locks.close();
+      await library.close(client);
+    });
+    for (const wait of [0, 500]) {
+      const begun = performance.now();
+      await expect(locks.lock("k", { wait }).acquire()).rejects.toBeInstanceOf(Unreachable);
+      expect(performance.now() - begun).toBeLessThan(PATIENCE / 6);
+    }
+    expect(() => new Locks(client, { budget: 0 })).toThrow(RangeError);
+    expect(() => new Locks(client, { bugdet: 300 })).toThrow(TypeError);
+  });
+
   isolated("a renewal does not wait for what the program waits for", async ({ redlatch }) => {
     const { client, locks } = await locksOf(library, whereIs(redlatch));
     const blocked = client.callBuffer ? client.blpop("list", 0) : client.sendCommand(["BLPOP", "list", "0"]);

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { Deadlock, LockHeld, LockLost, NotSupported, Refused } from "redlatch-client";
+import { Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreachable } from "redlatch-client";
 import { CLIENTS } from "./servers.js";
 
 export const PATIENCE = 30_000;
@@ -17,6 +17,7 @@ const FAILURES = {
   lost: [LockLost],
   "not-supported": [NotSupported],
   refused: [Refused],
+  unreachable: [Unreachable],
 };
 const OPTIONS = ["lease", "wait", "shared", "permits", "reentrant", "session", "delay", "meta", "owner", "renew"];
 /** Seconds in the scenarios, milliseconds here. */
@@ -53,7 +54,11 @@ export class Runner {
       try {
         const work = VERBS[verb];
         if (!work) throw new Error(`no such verb: ${verb}`);
+        const begun = performance.now();
         await work(this, what, step);
+        const took = (performance.now() - begun) / 1000;
+        const { after = 0, within: most = took } = step;
+        if (!(after <= took && took <= most)) throw new Error(`it has taken ${took} s`);
       } catch (error) {
         throw new Error(`step ${number + 1}, ${JSON.stringify(step)}: ${error.name}: ${error.message}`, { cause: error });
       }

@@ -5,7 +5,7 @@ import { attach, start } from "redlatch";
 import { Locks } from "redlatch-client";
 import { Runner, SCENARIOS } from "./conformance.js";
 import { LIBRARIES } from "./libraries.js";
-import { Nodes, PROGRAMS, Sentinel, beside, freePorts, hasNodes, mustHave, plain, withJournal } from "./servers.js";
+import { Nodes, PROGRAMS, Peers, Sentinel, beside, freePorts, hasNodes, mustHave, plain, withJournal } from "./servers.js";
 
 const SCENARIO_MS_MAX = 120_000;
 
@@ -17,7 +17,8 @@ const libraries = (of = () => true) => Object.entries(LIBRARIES).filter(([, libr
 async function run(library, scenario, open, ask, restart) {
   const limit = scenario.client?.reply_timeout;
   const client = await open(limit === undefined ? undefined : limit * 1000);
-  const locks = new Locks(client);
+  const budget = scenario.client?.budget;
+  const locks = new Locks(client, budget === undefined ? {} : { budget: budget * 1000 });
   try {
     await new Runner(locks, ask, restart).run(scenario.steps);
   } finally {
@@ -54,7 +55,7 @@ function scenarios(named, work) {
 }
 
 test("each scenario is run somewhere", () => {
-  const known = ["plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"];
+  const known = ["hostile", "plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"];
   expect(new Set(SCENARIOS.map((each) => each.name)).size).toBe(SCENARIOS.length);
   expect(SCENARIOS.length).toBeGreaterThanOrEqual(40);
   for (const each of SCENARIOS) {
@@ -73,6 +74,22 @@ describe.concurrent.each(libraries())("redlatch by %s", (_, library) => {
       await run(library, scenario, open, namespace.call.bind(namespace));
     });
   });
+});
+
+const ANY = { host: "127.0.0.1", port: 0 };
+
+describe.concurrent.each(libraries())("a server that serves nobody, by %s", (_, library) => {
+  let peers;
+  beforeAll(async () => (peers = await new Peers().start(inject("redlatch").port)));
+  afterAll(() => peers.stop());
+  for (const name of new Set(on("hostile").flatMap((each) => each.peers))) {
+    describe(name, () => {
+      scenarios(
+        on("hostile").filter((each) => each.peers.includes(name)),
+        (scenario) => run(library, scenario, () => library.apart({ ...ANY, port: peers.ports[name] })),
+      );
+    });
+  }
 });
 
 describe.concurrent.each(libraries())("a cluster by %s", (_, library) => {

@@ -12,6 +12,10 @@ const ioredis = (Redis) => ({
   async single({ timeout, ...where }) {
     return quiet(new Redis({ ...where, commandTimeout: timeout }));
   },
+  /** A client that does not connect. `lookup` finds the address of a name. */
+  apart({ host, port, lookup }) {
+    return quiet(new Redis({ host, port, lookup, lazyConnect: true }));
+  },
   async cluster({ host, ports, password, timeout }) {
     const nodes = ports.map((port) => ({ host, port }));
     return quiet(new Redis.Cluster(nodes, { redisOptions: { password, commandTimeout: timeout } }));
@@ -28,6 +32,9 @@ const nodeRedis = (library) => ({
     const socket = path ? { path } : { host, port };
     return connected(library.createClient({ socket: { ...socket, socketTimeout: timeout }, password }));
   },
+  apart({ host, port, lookup }) {
+    return quiet(library.createClient({ socket: { host, port, ...(lookup ? { lookup } : {}) } }));
+  },
   async cluster({ host, ports, password, timeout }) {
     const rootNodes = ports.map((port) => ({ socket: { host, port } }));
     return connected(library.createCluster({ rootNodes, defaults: { password, socket: { socketTimeout: timeout } } }));
@@ -39,7 +46,10 @@ const nodeRedis = (library) => ({
       const nodeClientOptions = { socket: { socketTimeout: timeout } };
       return connected(library.createSentinel({ name, sentinelRootNodes, nodeClientOptions }));
     }),
-  close: (client) => (client.destroy ? client.destroy() : client.disconnect()),
+  close(client) {
+    if (client.isOpen === false) return undefined;
+    return client.destroy ? client.destroy() : client.disconnect();
+  },
 });
 
 /** The newest versions first. */

@@ -2,6 +2,7 @@
 // tests.
 
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { accessSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
@@ -109,6 +110,25 @@ export class SocketServer {
   async stop() {
     await this.#process.kill();
     this.#folder.remove();
+  }
+}
+
+/** The servers of `../../peer.py`, which serve nobody. */
+export class Peers {
+  #child;
+  ports;
+
+  /** `port`: of a server that serves. */
+  async start(port) {
+    const words = [path.join(CLIENTS, "peer.py"), String(port)];
+    this.#child = spawn("python3", words, { stdio: ["pipe", "pipe", "inherit"] });
+    const [line] = await once(this.#child.stdout, "data");
+    this.ports = JSON.parse(line);
+    return this;
+  }
+
+  stop() {
+    this.#child.stdin.end();
   }
 }
 

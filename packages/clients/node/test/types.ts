@@ -11,7 +11,7 @@ import { Holder, LockHeld, LockLost, Locks, once } from "redlatch-client";
 
 export const clients: Locks[] = [
   new Locks(new Redis()),
-  new Locks(new Cluster([])),
+  new Locks(new Cluster([]), { budget: 2_000 }),
   new Locks(new Ioredis5.default()),
   new Locks(new Ioredis5.Cluster([])),
   new Locks(createClient()),
