@@ -137,13 +137,17 @@ func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
 	if err := held.mayLast(lease); err != nil {
 		return err
 	}
+	trying := newBudget(held.locks.budget, 0)
+	late := time.NewTimer(trying.end.left())
+	defer late.Stop()
 	select {
 	case held.extending <- struct{}{}:
 		defer func() { <-held.extending }()
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-late.C:
+		return refusal(failed(errNoAnswer))
 	}
-	trying := patience{until: after(time.Now(), 0)}
 	for {
 		if err := held.whyOver(); err != nil {
 			return err
@@ -152,7 +156,7 @@ func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
 		if length == 0 {
 			length = held.leaseNow()
 		}
-		err := held.locks.extend(ctx, held.locks, held, length)
+		err := held.locks.extend(ctx, held.locks, held, length, trying)
 		if err == nil {
 			return held.Err()
 		}

@@ -51,7 +51,7 @@ func (held *Held) renew(ctx context.Context) {
 	held.next = moment{}
 	held.guard.Unlock()
 	// An error passes, or is told at the deadline.
-	_ = held.locks.extend(ctx, held.locks, held, held.leaseNow())
+	_ = held.locks.extend(ctx, held.locks, held, held.leaseNow(), held.budgetOfRenewal())
 	held.guard.Lock()
 	defer held.guard.Unlock()
 	held.isRenewing = false
@@ -62,6 +62,13 @@ func (held *Held) renew(ctx context.Context) {
 		held.next = moment{time.Now().Add(min(held.lease/30, retryMax))}
 	}
 	held.locks.alarm.set(held, held.wakesNext())
+}
+
+// budgetOfRenewal: what is late for the deadline is of no use.
+func (held *Held) budgetOfRenewal() *budget {
+	held.guard.Lock()
+	defer held.guard.Unlock()
+	return newBudget(min(answerMax, held.deadline.left()), 0)
 }
 
 // renewed takes note of a request that has extended the lock.
@@ -153,7 +160,7 @@ func (held *Held) keepSession(ctx context.Context) {
 		if beat > 0 {
 			err = held.listen(on, beat)
 		} else {
-			err = held.locks.extend(ctx, on, held, held.leaseNow())
+			err = held.locks.extend(ctx, on, held, held.leaseNow(), held.budgetOfRenewal())
 			held.beatWithin(beatMax)
 		}
 		var refused *replyError
@@ -211,9 +218,10 @@ func (held *Held) attach(ctx context.Context) {
 			held.lose(SessionEnded, "")
 			return
 		}
-		fresh, err := held.locks.connect(ctx, key)
+		trying := held.budgetOfRenewal()
+		fresh, err := held.locks.connect(ctx, key, trying.limit(0))
 		if err == nil {
-			if _, err = fresh.ask(ctx, key, answerMax, "LOCK.SESSION", "ATTACH", held.sessionID); err == nil {
+			if _, err = fresh.ask(ctx, key, trying.limit(0), "LOCK.SESSION", "ATTACH", held.sessionID); err == nil {
 				held.goOn(fresh)
 				return
 			}

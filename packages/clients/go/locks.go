@@ -14,8 +14,10 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -40,12 +42,28 @@ type Locks struct {
 // session, has a connection of its own beside that pool, of the same options. One more listens for losses.
 //
 // It panics for a client of another type, as [redis.Ring]: that has no server for the scripts and channels of all keys.
-func New(client redis.UniversalClient) *Locks {
+func New(client redis.UniversalClient, settings ...Setting) *Locks {
 	connections := newConnections(client)
 	background, end := context.WithCancel(context.Background())
 	locks := &Locks{connections: connections, background: background, end: end, renewals: make(chan struct{}, renewalsMax)}
 	locks.transport, locks.holds = connections, map[*Held]struct{}{}
+	locks.budget = budgetDefault
+	for _, set := range settings {
+		set(locks)
+	}
 	return locks
+}
+
+// Setting is one of all calls of [Locks].
+type Setting func(*Locks)
+
+// Budget is how long a call may take beside its wait: connecting, all tries and the pauses between them together.
+// Beyond it, the call fails with [ErrUnreachable]. Default: 5 s. It panics for one that is not positive.
+func Budget(long time.Duration) Setting {
+	if long <= 0 {
+		panic(fmt.Sprintf("locks: a budget of %v", long))
+	}
+	return func(locks *Locks) { locks.budget = long }
 }
 
 // Lock is the lock of a key. Nothing is sent before it is taken.
@@ -136,7 +154,8 @@ type Lock struct {
 //
 // Other errors are [*HeldError] when the wait has ended, [ErrInvalid], [ErrNotSupported] on a server without LOCK
 // commands, [ErrRefused], [ErrDeadlock], [ErrUnreachable] and [ErrClosed]. A request whose answer is lost, or that
-// the server refuses for a moment, is repeated until the wait has passed, and three times at least.
+// the server refuses for a moment, is repeated until the wait has passed, and three times at least, but not beyond the
+// [Budget] of these [Locks].
 func (lock *Lock) Acquire(ctx context.Context) (*Held, error) {
 	locks := lock.locks
 	switch {

@@ -32,7 +32,6 @@ type node struct {
 	client *redis.Client
 	// The same with our time limit, without repetitions: what is repeated is repeated by us.
 	quick *redis.Client
-	limit time.Duration
 	guard sync.Mutex
 	idle  []*line
 	isOld bool
@@ -52,6 +51,7 @@ func newConnections(client redis.UniversalClient) *connections {
 }
 
 func newNode(client *redis.Client) *node {
+	// What the context has left is a limit, too.
 	limit := client.Options().ReadTimeout
 	if limit <= 0 || limit > answerMax {
 		limit = answerMax
@@ -60,14 +60,14 @@ func newNode(client *redis.Client) *node {
 	// These are options of the copy.
 	quick.Options().MaxRetries = 0
 	quick.Options().ContextTimeoutEnabled = true
-	return &node{client: client, quick: quick, limit: limit}
+	return &node{client: client, quick: quick}
 }
 
 func (made *connections) node(ctx context.Context, key string) (*node, error) {
 	if made.cluster == nil {
 		return made.nodes[""], nil
 	}
-	client, err := made.cluster.MasterForKey(ctx, key)
+	client, err := made.master(ctx, key)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -85,16 +85,47 @@ func (made *connections) node(ctx context.Context, key string) (*node, error) {
 	return found, nil
 }
 
-// ask uses the pool, unless the request waits.
+// master is the node that serves a key. When the nodes are not known, the cluster is asked, which no context limits: an
+// attempt that is late ends by itself.
+func (made *connections) master(ctx context.Context, key string) (*redis.Client, error) {
+	type outcome struct {
+		client *redis.Client
+		err    error
+	}
+	found := make(chan outcome, 1)
+	go func() {
+		client, err := made.cluster.MasterForKey(ctx, key)
+		found <- outcome{client, err}
+	}()
+	select {
+	case outcome := <-found:
+		return outcome.client, outcome.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ask uses the pool.
 func (made *connections) ask(ctx context.Context, key string, limit time.Duration, words ...any) (any, error) {
-	node, err := made.node(ctx, key)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
+	defer cancel()
+	node, err := made.node(limited, key)
 	var answer any
 	if err == nil {
-		if limit > answerMax {
-			answer, err = node.askWaiting(ctx, key, limit, words)
-		} else {
-			answer, err = node.ask(ctx, limit, words)
-		}
+		answer, err = node.ask(limited, words)
+	}
+	made.reloadAfter(ctx, err)
+	return answer, err
+}
+
+func (made *connections) askWaiting(ctx context.Context, key string, limit time.Duration, words ...any) (any, error) {
+	until := after(time.Now(), limit)
+	limited, cancel := context.WithTimeoutCause(ctx, min(limit, answerMax), errNoAnswer)
+	defer cancel()
+	node, err := made.node(limited, key)
+	var answer any
+	if err == nil {
+		answer, err = node.askWaiting(ctx, key, until.left(), words)
 	}
 	made.reloadAfter(ctx, err)
 	return answer, err
@@ -111,8 +142,10 @@ func (made *connections) reloadAfter(ctx context.Context, err error) {
 	}
 }
 
-func (made *connections) connect(ctx context.Context, key string) (session, error) {
-	node, err := made.node(ctx, key)
+func (made *connections) connect(ctx context.Context, key string, limit time.Duration) (session, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
+	defer cancel()
+	node, err := made.node(limited, key)
 	if err != nil {
 		made.reloadAfter(ctx, err)
 		return nil, err
@@ -162,14 +195,12 @@ func (made *connections) subscribe(
 	}
 }
 
-func (node *node) ask(ctx context.Context, limit time.Duration, words []any) (any, error) {
-	if limit < node.limit {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
+func (node *node) ask(ctx context.Context, words []any) (any, error) {
 	command := redis.NewCmd(ctx, words...)
 	if err := node.quick.Process(ctx, command); err != nil {
+		if ctx.Err() != nil && !isFromServer(failed(err)) {
+			err = context.Cause(ctx)
+		}
 		return answerOf(err)
 	}
 	return command.Val(), nil
@@ -177,7 +208,7 @@ func (node *node) ask(ctx context.Context, limit time.Duration, words []any) (an
 
 func (node *node) askWaiting(ctx context.Context, key string, limit time.Duration, words []any) (any, error) {
 	line := node.takeLine()
-	answer, err := line.ask(ctx, key, limit, words...)
+	answer, err := line.askWaiting(ctx, key, limit, words...)
 	if err != nil && (passes(err) || !isFromServer(err)) {
 		line.close()
 		node.closeIdle()
@@ -256,6 +287,9 @@ type line struct {
 	guard   sync.Mutex
 	wire    *wire
 	isOver  bool
+	// It has logged in; what is called then.
+	isOpen bool
+	opened func()
 }
 
 func newLine(node *node) *line {
@@ -266,7 +300,7 @@ func newLine(node *node) *line {
 		Username: of.Username, Password: of.Password, CredentialsProvider: of.CredentialsProvider,
 		CredentialsProviderContext:   of.CredentialsProviderContext,
 		StreamingCredentialsProvider: of.StreamingCredentialsProvider,
-		OnConnect:                    of.OnConnect, DisableIdentity: of.DisableIdentity, IdentitySuffix: of.IdentitySuffix,
+		DisableIdentity:              of.DisableIdentity, IdentitySuffix: of.IdentitySuffix,
 		DialTimeout: of.DialTimeout, WriteTimeout: of.WriteTimeout,
 		ReadBufferSize: of.ReadBufferSize, WriteBufferSize: of.WriteBufferSize,
 		// It waits as long as its requests say, and is not closed for its age: the context of a request ends it.
@@ -276,6 +310,15 @@ func newLine(node *node) *line {
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		// It has the TLS of the client, and its Sentinels.
 		return made.dialOnce(func() (net.Conn, error) { return of.Dialer(ctx, network, address) })
+	}
+	options.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+		if of.OnConnect != nil {
+			if err := of.OnConnect(ctx, conn); err != nil {
+				return err
+			}
+		}
+		made.open()
+		return nil
 	}
 	if options.WriteTimeout == 0 {
 		options.WriteTimeout = -1
@@ -304,9 +347,18 @@ func (line *line) dialOnce(dial func() (net.Conn, error)) (net.Conn, error) {
 	return line.wire, nil
 }
 
-func (line *line) ask(ctx context.Context, _ string, limit time.Duration, words ...any) (any, error) {
-	limited, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
-	defer cancel()
+func (line *line) ask(ctx context.Context, key string, limit time.Duration, words ...any) (any, error) {
+	return line.askWaiting(ctx, key, limit, words...)
+}
+
+// askWaiting is ended by closing the connection. To open it may take as long as an answer.
+func (line *line) askWaiting(ctx context.Context, _ string, limit time.Duration, words ...any) (any, error) {
+	until := after(time.Now(), limit)
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(line.first(limit), func() { cancel(errNoAnswer) })
+	defer late.Stop()
+	line.whenOpen(func() { late.Reset(until.left()) })
 	stop := context.AfterFunc(limited, line.close)
 	command := redis.NewCmd(limited, words...)
 	err := line.client.Process(limited, command)
@@ -317,6 +369,30 @@ func (line *line) ask(ctx context.Context, _ string, limit time.Duration, words 
 		return answerOf(err)
 	}
 	return command.Val(), nil
+}
+
+// first is the limit of a request as long as the connection may still have to be opened.
+func (line *line) first(limit time.Duration) time.Duration {
+	line.guard.Lock()
+	defer line.guard.Unlock()
+	if line.isOpen {
+		return limit
+	}
+	return min(limit, answerMax)
+}
+
+// whenOpen calls the function once the connection has been opened.
+func (line *line) whenOpen(call func()) {
+	line.guard.Lock()
+	defer line.guard.Unlock()
+	line.opened = call
+}
+
+func (line *line) open() {
+	line.guard.Lock()
+	defer line.guard.Unlock()
+	line.isOpen = true
+	line.opened()
 }
 
 func (line *line) listen(long time.Duration) (bool, error) {

@@ -16,6 +16,8 @@ import (
 // next, and what an answer means.
 type server struct {
 	transport
+	// How long a call may take beside its wait.
+	budget time.Duration
 	// It has no LOCK commands.
 	isPlain atomic.Bool
 	guard   sync.Mutex
@@ -35,10 +37,10 @@ type grant struct {
 // acquire takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the
 // same owner.
 func (server *server) acquire(ctx context.Context, asked *terms) (*grant, error) {
-	trying := patience{until: after(time.Now(), asked.wait)}
+	trying := newBudget(server.budget, asked.wait)
 	for {
 		wasPlain := server.isPlain.Load()
-		granted, err := server.tryToAcquire(ctx, asked, &trying)
+		granted, err := server.tryToAcquire(ctx, asked, trying)
 		if err == nil {
 			return granted, nil
 		}
@@ -57,28 +59,28 @@ func (server *server) acquire(ctx context.Context, asked *terms) (*grant, error)
 	}
 }
 
-func (server *server) tryToAcquire(ctx context.Context, asked *terms, trying *patience) (*grant, error) {
+func (server *server) tryToAcquire(ctx context.Context, asked *terms, trying *budget) (*grant, error) {
 	if server.isPlain.Load() && asked.lacking() == "" {
-		return server.acquirePlainly(ctx, asked, trying.until, asked.hasOwnOwner || trying.failures > 0)
+		return server.acquirePlainly(ctx, asked, trying, asked.hasOwnOwner || trying.failures > 0)
 	}
 	if asked.isReentrant && trying.failures > 0 {
 		// The request may have been carried out: another one would count twice.
-		repeated, err := server.reentered(ctx, asked)
+		repeated, err := server.reentered(ctx, asked, trying)
 		if repeated != nil || err != nil {
 			return repeated, err
 		}
 	}
 	if !asked.isSession {
-		return server.acquireNatively(ctx, server, asked, trying.until)
+		return server.acquireNatively(ctx, server, asked, trying)
 	}
-	session, err := server.connect(ctx, asked.keys[0])
+	session, err := server.connect(ctx, asked.keys[0], trying.limit(0))
 	if err != nil {
 		return nil, err
 	}
-	id, err := session.ask(ctx, asked.keys[0], answerMax, "LOCK.SESSION", "ID")
+	id, err := session.ask(ctx, asked.keys[0], trying.limit(0), "LOCK.SESSION", "ID")
 	if err == nil {
 		var granted *grant
-		if granted, err = server.acquireNatively(ctx, session, asked, trying.until); err == nil {
+		if granted, err = server.acquireNatively(ctx, session, asked, trying); err == nil {
 			granted.session, granted.sessionID = session, text(id)
 			return granted, nil
 		}
@@ -87,12 +89,16 @@ func (server *server) tryToAcquire(ctx context.Context, asked *terms, trying *pa
 	return nil, err
 }
 
-func (server *server) acquireNatively(ctx context.Context, on channel, asked *terms, until moment) (*grant, error) {
+func (server *server) acquireNatively(ctx context.Context, on channel, asked *terms, trying *budget) (*grant, error) {
 	key := asked.keys[0]
 	for {
-		wait := min(max(until.left(), 0), waitMax)
+		wait := min(max(trying.until.left(), 0), waitMax)
+		ask := on.ask
+		if wait > 0 {
+			ask = on.askWaiting
+		}
 		sent := time.Now()
-		reply, err := on.ask(ctx, key, wait+answerMax, asked.request(wait)...)
+		reply, err := ask(ctx, key, trying.limit(wait), asked.request(wait)...)
 		if err != nil {
 			return nil, err
 		}
@@ -106,20 +112,20 @@ func (server *server) acquireNatively(ctx context.Context, on channel, asked *te
 			return &grant{token: token, begun: begun}, nil
 		}
 		if wait < waitMax {
-			return nil, server.heldBy(ctx, asked.keys, fieldsOf(field(reply, "refused")))
+			return nil, server.heldBy(ctx, asked.keys, fieldsOf(field(reply, "refused")), trying)
 		}
 	}
 }
 
 // reentered returns the grant of a reentrant lock whose answer was lost; nil if the request was not carried out.
-func (server *server) reentered(ctx context.Context, asked *terms) (*grant, error) {
-	permits, err := server.permitsOf(ctx, asked)
+func (server *server) reentered(ctx context.Context, asked *terms, trying *budget) (*grant, error) {
+	permits, err := server.permitsOf(ctx, asked, trying)
 	if err != nil || permits <= server.timesHeld(asked) {
 		return nil, err
 	}
 	sent := time.Now()
 	key := asked.keys[0]
-	reply, err := server.ask(ctx, key, answerMax, "LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds())
+	reply, err := server.ask(ctx, key, trying.limit(0), "LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds())
 	token := number(field(reply, "token"), 0)
 	if err != nil || token == 0 {
 		return nil, err
@@ -128,8 +134,8 @@ func (server *server) reentered(ctx context.Context, asked *terms) (*grant, erro
 }
 
 // permitsOf is how often the owner holds the lock.
-func (server *server) permitsOf(ctx context.Context, asked *terms) (int64, error) {
-	reply, err := server.ask(ctx, asked.keys[0], answerMax, "LOCK.WHO", asked.keys[0])
+func (server *server) permitsOf(ctx context.Context, asked *terms, trying *budget) (int64, error) {
+	reply, err := server.ask(ctx, asked.keys[0], trying.limit(0), "LOCK.WHO", asked.keys[0])
 	holders, _ := field(reply, "holders").([]any)
 	count := int64(0)
 	for _, each := range holders {
@@ -153,15 +159,16 @@ func (server *server) timesHeld(asked *terms) int64 {
 	return count
 }
 
-func (server *server) acquirePlainly(ctx context.Context, asked *terms, until moment, mayBeOurs bool) (*grant, error) {
+func (server *server) acquirePlainly(ctx context.Context, asked *terms, trying *budget, mayBeOurs bool) (*grant, error) {
 	key, pause := asked.keys[0], pollMin
 	for {
 		sent := time.Now()
-		reply, err := server.ask(ctx, key, answerMax, "SET", key, asked.owner, "NX", "PX", asked.lease.Milliseconds())
+		words := []any{"SET", key, asked.owner, "NX", "PX", asked.lease.Milliseconds()}
+		reply, err := server.ask(ctx, key, trying.limit(0), words...)
 		isSet := reply != nil
 		if err == nil && !isSet && mayBeOurs {
 			mayBeOurs, sent = false, time.Now()
-			isSet, err = server.extendPlainly(ctx, key, asked.owner, asked.lease)
+			isSet, err = server.extendPlainly(ctx, key, asked.owner, asked.lease, trying)
 		}
 		if err != nil {
 			return nil, err
@@ -169,9 +176,9 @@ func (server *server) acquirePlainly(ctx context.Context, asked *terms, until mo
 		if isSet {
 			return &grant{begun: sent, isPlain: true}, nil
 		}
-		left := until.left()
+		left := trying.until.left()
 		if left <= 0 {
-			holder, err := server.holderPlainly(ctx, key)
+			holder, err := server.holderPlainly(ctx, key, trying)
 			if err != nil {
 				return nil, err
 			}
@@ -186,7 +193,9 @@ func (server *server) acquirePlainly(ctx context.Context, asked *terms, until mo
 }
 
 // extend starts the lease of a hold anew. It is lost if the server does not know it.
-func (server *server) extend(ctx context.Context, on channel, held *Held, lease time.Duration) error {
+func (server *server) extend(
+	ctx context.Context, on channel, held *Held, lease time.Duration, trying *budget,
+) error {
 	sent := time.Now()
 	var words []any
 	if !held.terms.isSession {
@@ -196,10 +205,10 @@ func (server *server) extend(ctx context.Context, on channel, held *Held, lease 
 	for _, key := range held.terms.keys {
 		isHeld, err := false, error(nil)
 		if held.isPlain {
-			isHeld, err = server.extendPlainly(ctx, key, held.terms.owner, lease)
+			isHeld, err = server.extendPlainly(ctx, key, held.terms.owner, lease, trying)
 		} else {
 			var reply any
-			limit := min(answerMax, held.leaseNow()/6)
+			limit := min(trying.limit(0), held.leaseNow()/6)
 			reply, err = on.ask(ctx, key, limit, append([]any{"LOCK.EXTEND", key, held.terms.owner}, words...)...)
 			// The owner may hold it anew.
 			isHeld = number(field(reply, "token"), 0) == held.token
@@ -216,11 +225,16 @@ func (server *server) extend(ctx context.Context, on channel, held *Held, lease 
 	return nil
 }
 
-// release gives back every key. False if not all of them were held.
+// release gives back every key. False if not all of them were held. A hold that is known to be lost is tried once: it
+// ends by itself.
 func (server *server) release(ctx context.Context, held *Held) (bool, error) {
+	trying := newBudget(server.budget, 0)
+	if held.isLost() {
+		trying.tries = 1
+	}
 	wasHeld := true
 	for _, key := range held.terms.keys {
-		isReleased, err := server.releaseKey(ctx, held, key)
+		isReleased, err := server.releaseKey(ctx, held, key, trying)
 		if err != nil {
 			return false, err
 		}
@@ -230,13 +244,14 @@ func (server *server) release(ctx context.Context, held *Held) (bool, error) {
 	return wasHeld, nil
 }
 
-func (server *server) releaseKey(ctx context.Context, held *Held, key string) (bool, error) {
-	trying := patience{until: after(time.Now(), 0)}
+func (server *server) releaseKey(ctx context.Context, held *Held, key string, trying *budget) (bool, error) {
+	failedBefore := trying.failures
 	for {
-		count, err := server.tryToRelease(ctx, held, key, trying.failures > 0)
+		hasFailed := trying.failures > failedBefore
+		count, err := server.tryToRelease(ctx, held, key, hasFailed, trying)
 		if err == nil {
 			// A request whose answer was lost may have released it.
-			return count == 1 || trying.failures > 0 && !held.isLost(), nil
+			return count == 1 || hasFailed && !held.isLost(), nil
 		}
 		var refused *replyError
 		held.mayBeReleased = held.mayBeReleased || !errors.As(err, &refused)
@@ -246,13 +261,15 @@ func (server *server) releaseKey(ctx context.Context, held *Held, key string) (b
 	}
 }
 
-func (server *server) tryToRelease(ctx context.Context, held *Held, key string, hasFailed bool) (int64, error) {
+func (server *server) tryToRelease(
+	ctx context.Context, held *Held, key string, hasFailed bool, trying *budget,
+) (int64, error) {
 	asked := &held.terms
 	if held.isPlain {
-		return server.runScript(ctx, releaseScript, key, asked.owner)
+		return server.runScript(ctx, trying, releaseScript, key, asked.owner)
 	}
 	if asked.isReentrant && hasFailed {
-		permits, err := server.permitsOf(ctx, asked)
+		permits, err := server.permitsOf(ctx, asked, trying)
 		if err != nil {
 			return 0, err
 		}
@@ -260,7 +277,7 @@ func (server *server) tryToRelease(ctx context.Context, held *Held, key string, 
 			return 1, nil
 		}
 	}
-	reply, err := server.ask(ctx, key, answerMax, "LOCK.RELEASE", key, asked.owner, "TOKEN", held.token)
+	reply, err := server.ask(ctx, key, trying.limit(0), "LOCK.RELEASE", key, asked.owner, "TOKEN", held.token)
 	return number(reply, 0), err
 }
 
@@ -270,22 +287,23 @@ func (server *server) giveUp(ctx context.Context, asked *terms) {
 	if !asked.hasNewOwners() {
 		return
 	}
+	trying := newBudget(server.budget, 0)
 	for _, key := range asked.keys {
 		// What cannot be released ends with its lease.
 		if server.isPlain.Load() {
-			_, _ = server.runScript(ctx, releaseScript, key, asked.owner)
+			_, _ = server.runScript(ctx, trying, releaseScript, key, asked.owner)
 		} else {
-			_, _ = server.ask(ctx, key, answerMax, "LOCK.RELEASE", key, asked.owner)
+			_, _ = server.ask(ctx, key, trying.limit(0), "LOCK.RELEASE", key, asked.owner)
 		}
 	}
 }
 
 // lockedBy is who holds a key; nil if nobody does.
 func (server *server) lockedBy(ctx context.Context, key string) (*Holder, error) {
-	trying := patience{until: after(time.Now(), 0)}
+	trying := newBudget(server.budget, 0)
 	for {
 		wasPlain := server.isPlain.Load()
-		holder, err := server.holder(ctx, key)
+		holder, err := server.holder(ctx, key, trying)
 		if err == nil {
 			return holder, nil
 		}
@@ -297,18 +315,20 @@ func (server *server) lockedBy(ctx context.Context, key string) (*Holder, error)
 	}
 }
 
-func (server *server) holder(ctx context.Context, key string) (*Holder, error) {
+func (server *server) holder(ctx context.Context, key string, trying *budget) (*Holder, error) {
 	if server.isPlain.Load() {
-		return server.holderPlainly(ctx, key)
+		return server.holderPlainly(ctx, key, trying)
 	}
-	reply, err := server.ask(ctx, key, answerMax, "LOCK.WHO", key)
+	reply, err := server.ask(ctx, key, trying.limit(0), "LOCK.WHO", key)
 	return holderOf(reply), err
 }
 
 // heldBy is the refusal, with what LOCK.WHO says of the holder, or else what the answer itself says.
-func (server *server) heldBy(ctx context.Context, keys []string, refused map[string]any) error {
+func (server *server) heldBy(
+	ctx context.Context, keys []string, refused map[string]any, trying *budget,
+) error {
 	for _, key := range keys {
-		reply, err := server.ask(ctx, key, answerMax, "LOCK.WHO", key)
+		reply, err := server.ask(ctx, key, trying.limit(0), "LOCK.WHO", key)
 		if err != nil {
 			break // A user may lack the right.
 		}
@@ -319,9 +339,9 @@ func (server *server) heldBy(ctx context.Context, keys []string, refused map[str
 	return &HeldError{keys[0], holderOfRefusal(keys[0], refused)}
 }
 
-func (server *server) holderPlainly(ctx context.Context, key string) (*Holder, error) {
+func (server *server) holderPlainly(ctx context.Context, key string, trying *budget) (*Holder, error) {
 	holder := &Holder{Key: key, Left: -1, Kind: "exclusive", Holders: 1, Permits: 1, Waiters: -1}
-	owner, err := server.ask(ctx, key, answerMax, "GET", key)
+	owner, err := server.ask(ctx, key, trying.limit(0), "GET", key)
 	if startsWith(err, "WRONGTYPE") {
 		holder.Kind = "none"
 		return holder, nil
@@ -329,13 +349,15 @@ func (server *server) holderPlainly(ctx context.Context, key string) (*Holder, e
 	if err != nil || owner == nil {
 		return nil, err
 	}
-	left, err := server.ask(ctx, key, answerMax, "PTTL", key)
+	left, err := server.ask(ctx, key, trying.limit(0), "PTTL", key)
 	holder.Owner, holder.Left = text(owner), leftOf(left)
 	return holder, err
 }
 
-func (server *server) extendPlainly(ctx context.Context, key, owner string, lease time.Duration) (bool, error) {
-	count, err := server.runScript(ctx, extendScript, key, owner, lease.Milliseconds())
+func (server *server) extendPlainly(
+	ctx context.Context, key, owner string, lease time.Duration, trying *budget,
+) (bool, error) {
+	count, err := server.runScript(ctx, trying, extendScript, key, owner, lease.Milliseconds())
 	if isWrongTypeInScript(err) {
 		return false, nil
 	}
@@ -348,11 +370,14 @@ func isWrongTypeInScript(err error) bool {
 	return errors.As(err, &reply) && strings.Contains(reply.text, "WRONGTYPE")
 }
 
-func (server *server) runScript(ctx context.Context, script, key string, words ...any) (int64, error) {
+func (server *server) runScript(
+	ctx context.Context, trying *budget, script, key string, words ...any,
+) (int64, error) {
 	digest := sha1.Sum([]byte(script))
-	reply, err := server.ask(ctx, key, answerMax, append([]any{"EVALSHA", hex.EncodeToString(digest[:]), 1, key}, words...)...)
+	hashed := append([]any{"EVALSHA", hex.EncodeToString(digest[:]), 1, key}, words...)
+	reply, err := server.ask(ctx, key, trying.limit(0), hashed...)
 	if startsWith(err, "NOSCRIPT") {
-		reply, err = server.ask(ctx, key, answerMax, append([]any{"EVAL", script, 1, key}, words...)...)
+		reply, err = server.ask(ctx, key, trying.limit(0), append([]any{"EVAL", script, 1, key}, words...)...)
 	}
 	return number(reply, 0), err
 }

@@ -9,15 +9,19 @@ import (
 
 // channel sends requests. What it returns as errors are [*replyError], for an answer that is one, and [*connectionError].
 type channel interface {
-	// ask sends a request to the server of a key, and returns its answer; nil for a null. An answer may take until limit.
+	// ask sends a request to the server of a key, and returns its answer; nil for a null. All of it may take until limit,
+	// with what it takes to connect.
 	ask(ctx context.Context, key string, limit time.Duration, words ...any) (any, error)
+	// askWaiting is the same for a request that waits for a lock.
+	askWaiting(ctx context.Context, key string, limit time.Duration, words ...any) (any, error)
 }
 
 // transport is the connections to a server. redis.go has that over go-redis.
 type transport interface {
 	channel
-	// connect opens a connection for a session, to the server of a key.
-	connect(ctx context.Context, key string) (session, error)
+	// connect makes a connection for a session, to the server of a key, which may take until limit to be found. The first
+	// request opens it.
+	connect(ctx context.Context, key string, limit time.Duration) (session, error)
 }
 
 // session is a connection of its own, which is never replaced by another one.
@@ -90,27 +94,51 @@ func refusal(err error) error {
 	return &failure{reply.text, []error{ErrRefused}}
 }
 
-// patience is how often a request is repeated that the server does not answer, or answers with an error that passes.
-type patience struct {
-	until    moment
-	failures int
-	pause    time.Duration
+// budget is what a call may take, counted from its start: connecting, tries and the pauses between them together.
+//
+// A request that the server does not answer, or answers with an error that passes, is repeated until the wait has
+// passed, and a few times at least. All of it ends so long after the wait.
+type budget struct {
+	// Until when the call waits for a lock, and when it must have ended.
+	until, end moment
+	tries      int
+	failures   int
+	pause      time.Duration
+}
+
+func newBudget(long, wait time.Duration) *budget {
+	until := after(time.Now(), wait)
+	end := until
+	if !end.IsZero() {
+		end = after(end.Time, long)
+	}
+	return &budget{until: until, end: end, tries: triesMin}
+}
+
+// limit is how long a request may take that waits so long for a lock.
+func (budget *budget) limit(wait time.Duration) time.Duration {
+	return max(min(wait+answerMax, budget.end.left()), 0)
 }
 
 // after pauses before the next try, or returns what the caller is told if there is none.
-func (patience *patience) after(ctx context.Context, err error) error {
+func (budget *budget) after(ctx context.Context, err error) error {
 	if !isFromBelow(err) {
 		return err
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	patience.failures++
-	if !passes(err) || patience.failures >= triesMin && patience.until.left() <= patience.pause {
+	budget.failures++
+	rest := budget.until.left()
+	if rest <= 0 && budget.failures < budget.tries {
+		rest = budget.end.left()
+	}
+	if rest <= 0 || !passes(err) {
 		return refusal(err)
 	}
-	pause := patience.pause
-	patience.pause = min(max(pause*2, pauseMin), pauseMax)
+	// The last pause is what is left, so that the last try is at the end of the wait.
+	pause := min(budget.pause, rest)
+	budget.pause = min(max(budget.pause*2, pauseMin), pauseMax)
 	return sleep(ctx, pause)
 }
 
@@ -166,10 +194,13 @@ var passingWords = []string{
 const (
 	// One request waits no longer than this. A longer wait asks again.
 	waitMax = time.Hour
-	// How long an answer may take after the wait has ended.
+	// How long a call may take beside its wait, unless the user says otherwise.
+	budgetDefault = 5 * time.Second
+	// How long one request may take beside its wait.
 	answerMax = 5 * time.Second
-	// Tries of a request that fails, also where the wait has passed; the pauses after the first one.
+	// Tries of a request that fails, also where the wait has passed.
 	triesMin = 3
+	// The pauses between them, after the first one.
 	pauseMin = 50 * time.Millisecond
 	pauseMax = 2 * time.Second
 	// The pauses between the requests of a wait for a lock of a plain server.

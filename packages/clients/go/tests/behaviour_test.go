@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -30,6 +31,28 @@ func newLocks(t testing.TB, namespace *redlatchtest.Namespace) *locks.Locks {
 		_ = client.Close()
 	})
 	return made
+}
+
+func TestACallEndsAtItsBudgetWhileANameIsLookedUp(t *testing.T) {
+	ended := make(chan struct{})
+	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		<-ended
+		return nil, net.ErrClosed
+	}})
+	made := locks.New(client, locks.Budget(300*time.Millisecond))
+	t.Cleanup(func() {
+		made.Close()
+		_ = client.Close()
+	})
+	// The lookup ends by itself.
+	defer close(ended)
+	for _, options := range []locks.Options{{}, {Wait: 500 * time.Millisecond}, {Session: true}} {
+		begun := time.Now()
+		_, err := made.Lock("k", options).Acquire(context.Background())
+		if took := time.Since(begun); !errors.Is(err, locks.ErrUnreachable) || took > patience/4 {
+			t.Errorf("%v, after %v", err, took)
+		}
+	}
 }
 
 func take(t testing.TB, l *locks.Locks, key string, options locks.Options) *locks.Held {

@@ -25,19 +25,25 @@ type scenario struct {
 	Holds       string
 	Servers     []string
 	Connections []string
+	Peers       []string
 	Client      struct {
 		ReplyTimeout float64 `json:"reply_timeout"`
+		Budget       float64
 	}
 	Steps []map[string]any
 }
 
-// scenarios are all of them. REDLATCH_CONFORMANCE names the file where the tests have been copied from its place.
-func scenarios() ([]scenario, error) {
-	path := os.Getenv("REDLATCH_CONFORMANCE")
-	if path == "" {
-		path = "../../conformance.json"
+// conformancePath: REDLATCH_CONFORMANCE names the file where the tests have been copied from its place.
+func conformancePath() string {
+	if path := os.Getenv("REDLATCH_CONFORMANCE"); path != "" {
+		return path
 	}
-	text, err := os.ReadFile(path)
+	return "../../conformance.json"
+}
+
+// scenarios are all of them.
+func scenarios() ([]scenario, error) {
+	text, err := os.ReadFile(conformancePath())
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +59,7 @@ var failures = map[string][]error{
 	"lost":            {locks.ErrLost},
 	"not-supported":   {locks.ErrNotSupported},
 	"refused":         {locks.ErrRefused},
+	"unreachable":     {locks.ErrUnreachable},
 }
 
 // begun is an acquisition in the background.
@@ -89,7 +96,12 @@ func (runner *runner) run(steps []map[string]any) {
 				continue
 			}
 			done++
-			if err := do(what, step); err != nil {
+			started := time.Now()
+			err := do(what, step)
+			if err == nil {
+				err = inTime(step, time.Since(started))
+			}
+			if err != nil {
 				runner.t.Fatalf("step %d, %v: %v", number+1, step, err)
 			}
 		}
@@ -98,6 +110,15 @@ func (runner *runner) run(steps []map[string]any) {
 			runner.t.Fatalf("step %d, %v: it has %d verbs that are known", number+1, step, done)
 		}
 	}
+}
+
+// inTime compares what a step took with its bounds.
+func inTime(step map[string]any, took time.Duration) error {
+	_, isLimited := step["within"]
+	if took < secondsOf(step["after"]) || isLimited && took > secondsOf(step["within"]) {
+		return fmt.Errorf("it has taken %v", took)
+	}
+	return nil
 }
 
 func (runner *runner) take(name any, step map[string]any) error {

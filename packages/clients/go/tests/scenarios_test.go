@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,7 +54,11 @@ func on(t *testing.T, server, connection string, make func(t *testing.T, limits 
 }
 
 func runIn(t *testing.T, place place, scenario scenario) {
-	taken := locks.New(place.client)
+	var settings []locks.Setting
+	if scenario.Client.Budget != 0 {
+		settings = append(settings, locks.Budget(secondsOf(scenario.Client.Budget)))
+	}
+	taken := locks.New(place.client, settings...)
 	t.Cleanup(func() {
 		taken.Close()
 		_ = place.beside.Close()
@@ -69,7 +74,7 @@ func TestEachScenarioIsRunSomewhere(t *testing.T) {
 	if err != nil || len(all) < 40 {
 		t.Fatal(len(all), err)
 	}
-	known := []string{"plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
+	known := []string{"hostile", "plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
 	names := map[string]bool{}
 	for _, scenario := range all {
 		if names[scenario.Name] || len(scenario.Steps) == 0 || len(scenario.Servers) == 0 {
@@ -85,6 +90,25 @@ func TestEachScenarioIsRunSomewhere(t *testing.T) {
 			if !slices.Contains([]string{"single", "cluster", "sentinel"}, connection) {
 				t.Error(scenario.Name, connection)
 			}
+		}
+	}
+}
+
+// TestHostile leaves go-redis its own tries and time limits: those of its user's client do not matter.
+func TestHostile(t *testing.T) {
+	all, err := scenarios()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := startPeers(t)
+	for _, scenario := range all {
+		for _, peer := range scenario.Peers {
+			t.Run(scenario.Name+"/"+peer, func(t *testing.T) {
+				t.Parallel()
+				options := &redis.Options{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[peer]))}
+				client := redis.NewClient(options)
+				runIn(t, place{client: client, beside: redis.NewClient(optionsOf(server.Namespace(t)))}, scenario)
+			})
 		}
 	}
 }

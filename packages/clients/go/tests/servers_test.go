@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -52,6 +53,34 @@ func program(t testing.TB, variable, name string) string {
 		missing(t, "REDLATCH_REQUIRE_CLIENTS", fmt.Sprintf("there is no %s: %s names it", name, variable))
 	}
 	return found
+}
+
+// startPeers starts the servers of packages/clients/peer.py, which serve nobody, and returns their ports by name.
+func startPeers(t *testing.T) map[string]int {
+	t.Helper()
+	script := filepath.Join(filepath.Dir(conformancePath()), "peer.py")
+	_, port, _ := strings.Cut(server.Namespace(t).Addr(), ":")
+	command := exec.Command("python3", script, port)
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	ports := map[string]int{}
+	if err == nil {
+		err = json.NewDecoder(stdout).Decode(&ports)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = command.Wait()
+	})
+	return ports
 }
 
 func missing(t testing.TB, variable, what string) {
