@@ -78,7 +78,7 @@ export class Lock {
   private constructor();
   /**
    * Takes the lock, or waits for it. A request whose answer is lost, or that the server refuses for a moment, is repeated
-   * until `wait` has passed, and three times at least.
+   * until `wait` has passed, and three times at least, but not beyond the budget.
    *
    * Rejects with `LockHeld` when the wait has ended, `NotSupported` on a server without LOCK commands, `Refused`, `Deadlock`,
    * `Unreachable`, or the reason of `signal`.

@@ -1,6 +1,7 @@
 // What the scenarios do not say: many contenders at once, aborted waits, the ends of blocks, rights, connections, clusters.
 
-import { afterAll, describe, expect, onTestFinished, test } from "vitest";
+import dns from "node:dns";
+import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { test as isolated } from "redlatch/vitest/test";
 import { findBinary, start } from "redlatch";
 import { LockHeld, LockLost, Locks, Unreachable } from "redlatch-client";
@@ -101,9 +102,12 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
   });
 
   test("a call ends at its budget while a name is looked up", { timeout: PATIENCE }, async () => {
-    const client = library.apart({ host: "hangs.test", port: 1, lookup: () => {} });
+    // Other tests look nothing up.
+    const lookup = vi.spyOn(dns, "lookup").mockImplementation(() => {});
+    const client = library.apart({ host: "hangs.test", port: 1 });
     const locks = new Locks(client, { budget: 300 });
     onTestFinished(async () => {
+      lookup.mockRestore();
       await locks.close();
       await library.close(client);
     });
@@ -112,6 +116,7 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
       await expect(locks.lock("k", { wait }).acquire()).rejects.toBeInstanceOf(Unreachable);
       expect(performance.now() - begun).toBeLessThan(PATIENCE / 6);
     }
+    expect(lookup).toHaveBeenCalled();
     expect(() => new Locks(client, { budget: 0 })).toThrow(RangeError);
     expect(() => new Locks(client, { bugdet: 300 })).toThrow(TypeError);
   });

@@ -76,8 +76,6 @@ describe.concurrent.each(libraries())("redlatch by %s", (_, library) => {
   });
 });
 
-const ANY = { host: "127.0.0.1", port: 0 };
-
 describe.concurrent.each(libraries())("a server that serves nobody, by %s", (_, library) => {
   let peers;
   beforeAll(async () => (peers = await new Peers().start(inject("redlatch").port)));
@@ -86,7 +84,7 @@ describe.concurrent.each(libraries())("a server that serves nobody, by %s", (_, 
     describe(name, () => {
       scenarios(
         on("hostile").filter((each) => each.peers.includes(name)),
-        (scenario) => run(library, scenario, () => library.apart({ ...ANY, port: peers.ports[name] })),
+        (scenario) => run(library, scenario, () => library.apart({ host: "127.0.0.1", port: peers.ports[name] })),
       );
     });
   }

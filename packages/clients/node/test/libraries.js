@@ -12,9 +12,9 @@ const ioredis = (Redis) => ({
   async single({ timeout, ...where }) {
     return quiet(new Redis({ ...where, commandTimeout: timeout }));
   },
-  /** A client that does not connect. `lookup` finds the address of a name. */
-  apart({ host, port, lookup }) {
-    return quiet(new Redis({ host, port, lookup, lazyConnect: true }));
+  /** A client that does not connect. */
+  apart({ host, port }) {
+    return quiet(new Redis({ host, port, lazyConnect: true }));
   },
   async cluster({ host, ports, password, timeout }) {
     const nodes = ports.map((port) => ({ host, port }));
@@ -32,8 +32,8 @@ const nodeRedis = (library) => ({
     const socket = path ? { path } : { host, port };
     return connected(library.createClient({ socket: { ...socket, socketTimeout: timeout }, password }));
   },
-  apart({ host, port, lookup }) {
-    return quiet(library.createClient({ socket: { host, port, ...(lookup ? { lookup } : {}) } }));
+  apart({ host, port }) {
+    return quiet(library.createClient({ socket: { host, port } }));
   },
   async cluster({ host, ports, password, timeout }) {
     const rootNodes = ports.map((port) => ({ socket: { host, port } }));

@@ -11,6 +11,7 @@ import dev.redlatch.client.LockHeld;
 import dev.redlatch.client.LockLost;
 import dev.redlatch.client.Locks;
 import dev.redlatch.client.NotSupported;
+import dev.redlatch.client.Unreachable;
 import dev.redlatch.junit.Redlatch;
 import dev.redlatch.junit.RedlatchServer;
 import java.io.ByteArrayInputStream;
@@ -23,6 +24,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -67,6 +69,23 @@ class BehaviourTest {
         public void close() {
             client.close();
             namespace.close();
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void aCallEndsAtItsBudgetWhileANameIsLookedUp(Library library) {
+        CountDownLatch ends = new CountDownLatch(1);
+        try (Library.Client client = library.lookingUp(ends)) {
+            client.locks.budget(Duration.ofMillis(300));
+            for (Lock lock : List.of(client.locks.lock("k"), client.locks.lock("k").waiting(Duration.ofMillis(500)))) {
+                long begun = System.nanoTime();
+                assertThrows(Unreachable.class, lock::acquire);
+                assertTrue(System.nanoTime() - begun < PATIENCE.toNanos() / 4);
+            }
+            // The lookup ends by itself.
+            ends.countDown();
+            assertThrows(IllegalArgumentException.class, () -> client.locks.budget(Duration.ZERO));
         }
     }
 

@@ -49,7 +49,8 @@ class ConformanceTest {
 
     @Test
     void eachScenarioIsRunSomewhere() {
-        Set<String> known = Set.of("plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal");
+        Set<String> known = 
+                Set.of("hostile", "plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal");
         Set<String> names = Scenario.all().stream().map(Scenario::name).collect(Collectors.toSet());
         assertEquals(Scenario.all().size(), names.size());
         assertTrue(names.size() >= 40);
@@ -64,6 +65,16 @@ class ConformanceTest {
                 run(library, scenario, Where.of(namespace), Beside.to(Where.of(namespace)), null);
             }
         })));
+    }
+
+    @TestFactory
+    Stream<DynamicTest> hostile() {
+        Servers.Peers peers = new Servers.Peers(Where.of(server.namespace()).port());
+        return Scenario.on("hostile").flatMap(scenario -> scenario.peers().stream().flatMap(peer -> {
+            Where where = Where.port(peers.port(peer));
+            return Stream.of(Library.values()).map(library -> DynamicTest.dynamicTest(
+                    library + " " + scenario.name() + " " + peer, () -> run(library, scenario, where, Beside.to(where), null)));
+        })).onClose(peers::close);
     }
 
     @TestFactory
@@ -159,7 +170,7 @@ class ConformanceTest {
 
     static void run(Library library, Scenario scenario, Where where, Beside server, Runnable restart) {
         try (server; Library.Client client = library.client(where, scenario.replyTimeout())) {
-            new Runner(client.locks, server, restart).run(scenario.steps());
+            new Runner(client.locks.budget(scenario.budget()), server, restart).run(scenario.steps());
         }
     }
 

@@ -11,19 +11,27 @@ import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.resource.ClientResources;
+import java.net.UnknownHostException;
 import java.time.Duration;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import redis.clients.jedis.ConnectionPoolConfig;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.JedisPooled;
 import redis.clients.jedis.JedisSentineled;
+import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 
 /** The libraries under the client, over both versions of the protocol. */
 enum Library {
     LETTUCE_2, LETTUCE_3, JEDIS_2, JEDIS_3;
+
+    /** A machine that is busy takes long to open the first connection of a process. */
+    static final Duration BUDGET = Duration.ofSeconds(30);
 
     private static final ClientResources RESOURCES = ClientResources.create();
 
@@ -33,7 +41,7 @@ enum Library {
         private final AutoCloseable client;
 
         Client(Locks locks, AutoCloseable client) {
-            this.locks = locks;
+            this.locks = locks.budget(BUDGET);
             this.client = client;
         }
 
@@ -55,6 +63,32 @@ enum Library {
 
     Client client(Where where) {
         return client(where, Duration.ofSeconds(5));
+    }
+
+    /** A client that looks a name up for as long as {@code ends} has not come. */
+    Client lookingUp(CountDownLatch ends) {
+        if (this == LETTUCE_2 || this == LETTUCE_3) {
+            ClientResources resources = RESOURCES.mutate().dnsResolver(host -> {
+                awaitEnd(ends);
+                throw new UnknownHostException(host);
+            }).build();
+            RedisClient client = RedisClient.create(resources, uri(Where.port(1), Duration.ofSeconds(60)));
+            return new Client(LettuceLocks.over(client), () -> end(client));
+        }
+        JedisSocketFactory lookup = () -> {
+            awaitEnd(ends);
+            throw new JedisConnectionException("no such name");
+        };
+        UnifiedJedis client = new JedisPooled(new ConnectionPoolConfig(), lookup, Beside.config(Where.port(1)).build());
+        return new Client(JedisLocks.over(client), client);
+    }
+
+    private static void awaitEnd(CountDownLatch ends) {
+        try {
+            ends.await();
+        } catch (InterruptedException nobodyDoes) {
+            throw new IllegalStateException(nobodyDoes);
+        }
     }
 
     private Client lettuce(Where where, Duration timeout) {

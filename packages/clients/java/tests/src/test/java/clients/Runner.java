@@ -18,6 +18,7 @@ import dev.redlatch.client.LockLost;
 import dev.redlatch.client.Locks;
 import dev.redlatch.client.NotSupported;
 import dev.redlatch.client.Refused;
+import dev.redlatch.client.Unreachable;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -42,8 +43,10 @@ final class Runner {
             "invalid", List.of(IllegalArgumentException.class, IllegalStateException.class),
             "lost", List.of(LockLost.class),
             "not-supported", List.of(NotSupported.class),
-            "refused", List.of(Refused.class));
-    private static final Set<String> NO_OPTIONS = Set.of("take", "begin", "key", "keys", "fails", "holder", "says");
+            "refused", List.of(Refused.class),
+            "unreachable", List.of(Unreachable.class));
+    private static final Set<String> NO_OPTIONS =
+            Set.of("take", "begin", "key", "keys", "fails", "holder", "says", "after", "within");
 
     private final Locks locks;
     private final Beside server;
@@ -62,11 +65,18 @@ final class Runner {
         for (JsonObject step : steps) {
             number++;
             try {
+                long begun = System.nanoTime();
                 run(step);
+                inTime((System.nanoTime() - begun) / 1e9, step);
             } catch (Exception | AssertionError failure) {
                 throw new AssertionError("step " + number + ", " + step + ": " + failure, failure);
             }
         }
+    }
+
+    private static void inTime(double took, JsonObject step) {
+        assertTrue(!step.has("after") || took >= step.get("after").getAsDouble(), () -> "it has taken " + took + " s");
+        assertTrue(!step.has("within") || took <= step.get("within").getAsDouble(), () -> "it has taken " + took + " s");
     }
 
     private void run(JsonObject step) throws Exception {

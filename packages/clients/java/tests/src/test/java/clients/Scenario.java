@@ -41,9 +41,21 @@ record Scenario(JsonObject json) {
     }
 
     Duration replyTimeout() {
+        return ofClient("reply_timeout", Duration.ofSeconds(5));
+    }
+
+    Duration budget() {
+        return ofClient("budget", Library.BUDGET);
+    }
+
+    List<String> peers() {
+        return strings("peers");
+    }
+
+    private Duration ofClient(String setting, Duration otherwise) {
         JsonObject client = json.getAsJsonObject("client");
-        double seconds = client == null ? 5 : client.get("reply_timeout").getAsDouble();
-        return Duration.ofMillis((long) (seconds * 1000));
+        boolean isSet = client != null && client.has(setting);
+        return isSet ? Duration.ofMillis((long) (client.get(setting).getAsDouble() * 1000)) : otherwise;
     }
 
     private List<String> strings(String name) {
@@ -54,10 +66,18 @@ record Scenario(JsonObject json) {
         return json.has(name) ? StreamSupport.stream(json.getAsJsonArray(name).spliterator(), false) : Stream.of();
     }
 
+    private static Path path() {
+        return Path.of(System.getenv().getOrDefault("REDLATCH_CONFORMANCE", "../../conformance.json"));
+    }
+
+    /** The path of another file in the folder of the scenarios. */
+    static String beside(String name) {
+        return path().resolveSibling(name).toString();
+    }
+
     private static List<Scenario> read() {
-        String path = System.getenv().getOrDefault("REDLATCH_CONFORMANCE", "../../conformance.json");
         try {
-            JsonObject file = JsonParser.parseString(Files.readString(Path.of(path))).getAsJsonObject();
+            JsonObject file = JsonParser.parseString(Files.readString(path())).getAsJsonObject();
             return StreamSupport.stream(file.getAsJsonArray("scenarios").spliterator(), false)
                     .map(each -> new Scenario(each.getAsJsonObject()))
                     .toList();

@@ -3,6 +3,8 @@ package clients;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -154,6 +156,33 @@ final class Servers {
             throw new UncheckedIOException(failure);
         }
         return new Running(port, program, config.toString(), "--sentinel");
+    }
+
+    /** The servers of {@code ../../peer.py}, which serve nobody. */
+    static final class Peers implements AutoCloseable {
+        private final Process process;
+        private final JsonObject ports;
+
+        /** {@code port}: of a server that serves. */
+        Peers(int port) {
+            try {
+                process = new ProcessBuilder("python3", Scenario.beside("peer.py"), "" + port)
+                        .redirectError(ProcessBuilder.Redirect.INHERIT)
+                        .start();
+                ports = JsonParser.parseString(process.inputReader().readLine()).getAsJsonObject();
+            } catch (IOException failure) {
+                throw new UncheckedIOException(failure);
+            }
+        }
+
+        int port(String peer) {
+            return ports.get(peer).getAsInt();
+        }
+
+        @Override
+        public void close() {
+            process.destroyForcibly().onExit().join();
+        }
     }
 
     /** A process in a directory of its own, which may be killed and started again. */

@@ -27,7 +27,7 @@ final class Ask {
         }
     }
 
-    /** How long an answer may take, beside what the request waits for a lock. */
+    /** How long one request may take, beside what it waits for a lock. */
     static final long ANSWER_MAX = Time.ofMillis(5_000);
 
     final Command command;
@@ -35,8 +35,10 @@ final class Ask {
     final List<byte[]> arguments = new ArrayList<>();
     /** For how long it waits for a lock, nanoseconds; 0 if it does not. */
     long wait;
-    /** How long its answer may take after that. */
-    long patience = ANSWER_MAX;
+    /** When all of it must have ended, with what it takes to connect. */
+    long until;
+    /** How long its answer may take, if that is less. */
+    private long patience = ANSWER_MAX;
     /** Whether an interrupt ends it. */
     boolean isInterruptible;
 
@@ -70,6 +72,16 @@ final class Ask {
 
     /** How long to wait for the answer: not longer than the library's limit for replies, unless it waits for a lock. */
     long limit(long ofLibrary) {
-        return wait > 0 || ofLibrary <= 0 ? wait + patience : Math.min(ofLibrary, patience);
+        long left = Math.max(until - Time.now(), 0);
+        if (wait > 0) {
+            return left;
+        }
+        long most = Math.min(left, patience);
+        return ofLibrary <= 0 ? most : Math.min(ofLibrary, most);
+    }
+
+    /** When a connection for it must be there. */
+    long connectedBy() {
+        return Math.min(until, Time.now() + ANSWER_MAX);
     }
 }

@@ -150,23 +150,27 @@ final class Background implements Driver.Losses {
 
     /** One renewal. What fails is tried again, until the deadline. */
     private void renew(Held held) {
-        synchronized (held.extending) {
+        held.extending.lock();
+        try {
             try {
-                Steps.of(driver, server).extend(held, 0);
+                Steps.of(driver, server, Budget.ofRenewal(held)).extend(held, 0);
             } catch (Failure failure) {
                 held.renewAt(Time.now() + Math.min(held.lease() / 30, RETRY_MAX));
             }
+        } finally {
+            held.extending.unlock();
         }
         wakeFor(held.due());
     }
 
     /** Shows that the connection of a session is there, or attaches the session to another one. */
     private void beat(Held held) {
-        synchronized (held.extending) {
+        held.extending.lock();
+        try {
             if (held.isOver()) {
                 return;
             }
-            Steps steps = Steps.of(held.session, server);
+            Steps steps = Steps.of(held.session, server, Budget.ofRenewal(held));
             try {
                 if (!held.isAttached && !attach(steps, held)) {
                     return;
@@ -175,8 +179,10 @@ final class Background implements Driver.Losses {
                 held.next = Math.min(held.next, Time.now() + Math.min(BEAT_MAX, driver.beat()));
             } catch (Failure failure) {
                 held.isAttached &= failure.isReply();
-                held.next = Time.now() + Patience.PAUSE_MIN;
+                held.next = Time.now() + Budget.PAUSE_MIN;
             }
+        } finally {
+            held.extending.unlock();
         }
         wakeFor(held.due());
     }

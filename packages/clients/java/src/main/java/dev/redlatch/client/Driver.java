@@ -21,8 +21,8 @@ interface Driver extends Line, AutoCloseable {
 
     /** The connection of a session. */
     interface Session extends Line, AutoCloseable {
-        /** Ends the connection, and opens another one. */
-        void reconnect();
+        /** Ends the connection, and opens another one until then. */
+        void reconnect(long until);
 
         @Override
         void close();

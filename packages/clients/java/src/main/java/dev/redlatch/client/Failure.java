@@ -27,11 +27,14 @@ final class Failure extends RuntimeException {
         return new Failure(false, text, cause);
     }
 
-    /** The same error. If another node may serve the key by now, {@code refresh} has looked for it. */
-    static RuntimeException refreshed(RuntimeException error, Runnable refresh) {
-        if (error instanceof Failure && ((Failure) error).isOfNode()) {
+    /** The same error. If another node may serve the key by now, {@code refresh} looks for it, and is waited for until then. */
+    static RuntimeException refreshed(RuntimeException error, boolean isCluster, Runnable refresh, long until) {
+        if (isCluster && error instanceof Failure && ((Failure) error).isOfNode()) {
             try {
-                refresh.run();
+                Attempt.result(Attempt.begin(() -> {
+                    refresh.run();
+                    return null;
+                }), until, false);
             } catch (RuntimeException unreachable) {
                 error.addSuppressed(unreachable);
             }

@@ -7,6 +7,8 @@ import java.time.temporal.ChronoUnit;
 import java.util.Arrays;
 import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
 
 /** A lock that is held by this process. Closing it releases it. It cannot be serialised. */
 public final class Held implements AutoCloseable {
@@ -17,7 +19,7 @@ public final class Held implements AutoCloseable {
     final byte[] sessionId;
     final Driver.Session session;
     /** Requests that renew go one after the other: they may name leases of different length. */
-    final Object extending = new Object();
+    final ReentrantLock extending = new ReentrantLock();
     /** When it is to be renewed. */
     volatile long next;
     /** False while a session has no connection. Guarded by {@link #extending}, but for the end of a connection. */
@@ -192,7 +194,7 @@ public final class Held implements AutoCloseable {
         }
         locks.forget(this);
         try {
-            return locks.steps().release(this);
+            return locks.steps(locks.budget()).release(this);
         } catch (RuntimeException | Error failure) {
             keepUnreleased();
             throw failure;
@@ -257,6 +259,11 @@ public final class Held implements AutoCloseable {
     /** The length of the lease, or the delay of the session. */
     long lease() {
         return lease;
+    }
+
+    /** Until when it is certainly held. */
+    long heldUntil() {
+        return deadline;
     }
 
     /** When there is something to be done for it. */
@@ -351,8 +358,32 @@ public final class Held implements AutoCloseable {
 
     private void extendBy(long lease) {
         mustHaveLease();
-        synchronized (extending) {
-            locks.steps().extendNow(this, lease);
+        Budget budget = locks.budget();
+        if (!hasTurn(budget)) {
+            throw new Unreachable("a renewal is not answered", null);
+        }
+        try {
+            locks.steps(budget).extendNow(this, lease);
+        } finally {
+            extending.unlock();
+        }
+    }
+
+    /** The turn to extend counts for the budget of the call. An interrupt is kept for later. */
+    private boolean hasTurn(Budget budget) {
+        boolean wasInterrupted = false;
+        try {
+            while (true) {
+                try {
+                    return extending.tryLock(budget.left(), TimeUnit.NANOSECONDS);
+                } catch (InterruptedException interrupt) {
+                    wasInterrupted = true;
+                }
+            }
+        } finally {
+            if (wasInterrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 

@@ -66,11 +66,13 @@ final class JedisConnector {
         }
     }
 
+    boolean isCluster() {
+        return provider instanceof ClusterConnectionProvider;
+    }
+
     /** A request has failed: another node may serve the key by now. */
     void refresh() {
-        if (provider instanceof ClusterConnectionProvider) {
-            ((ClusterConnectionProvider) provider).renewSlotCache();
-        }
+        ((ClusterConnectionProvider) provider).renewSlotCache();
     }
 
     private Iterator<?> pools() {

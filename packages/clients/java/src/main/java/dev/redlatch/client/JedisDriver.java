@@ -46,7 +46,7 @@ final class JedisDriver implements Driver {
         try {
             return ask(connector.node(ask.key), ask);
         } catch (RuntimeException error) {
-            throw refreshed(error);
+            throw refreshed(error, ask.until);
         }
     }
 
@@ -89,7 +89,7 @@ final class JedisDriver implements Driver {
     private Object ask(redis.clients.jedis.util.Pool<Connection> node, Ask ask) {
         Connection connection = pool.take(node, ask.wait > 0);
         try {
-            connection = connection == null ? connector.connect(node) : connection;
+            connection = connection == null ? connected(node, ask.connectedBy(), ask.isInterruptible) : connection;
         } finally {
             if (connection == null) {
                 pool.failed(ask.wait > 0);
@@ -108,6 +108,10 @@ final class JedisDriver implements Driver {
         }
     }
 
+    private Connection connected(redis.clients.jedis.util.Pool<Connection> node, long until, boolean isInterruptible) {
+        return Attempt.connection(() -> connector.connect(node), JedisDriver::close, until, isInterruptible);
+    }
+
     /** Sends a request and waits for its answer. Closes the connection if that does not come, or is not waited for. */
     private Object exchange(Connection connection, Ask ask) {
         int ofClient = connection.getSoTimeout();
@@ -116,7 +120,7 @@ final class JedisDriver implements Driver {
                 return read(connection, ask, ofClient);
             }
             CompletableFuture<Object> answer = CompletableFuture.supplyAsync(() -> read(connection, ask, ofClient), readers);
-            return Line.await(answer, ask.wait + 2 * ask.patience, ask.isInterruptible);
+            return Line.await(answer, Math.max(ask.until - Time.now(), 0), ask.isInterruptible);
         } catch (Interrupted interrupt) {
             // Its end leaves the queue.
             close(connection);
@@ -191,8 +195,8 @@ final class JedisDriver implements Driver {
         }
     }
 
-    private RuntimeException refreshed(RuntimeException error) {
-        return Failure.refreshed(failure(error), connector::refresh);
+    private RuntimeException refreshed(RuntimeException error, long until) {
+        return Failure.refreshed(failure(error), connector.isCluster(), connector::refresh, until);
     }
 
     /** What an error of Jedis means. Errors of other kinds stay what they are. */
@@ -241,8 +245,8 @@ final class JedisDriver implements Driver {
         }
 
         @Override
-        Connection connect() {
-            return connector.connect(connector.node(key));
+        Connection connect(long until) {
+            return connected(connector.node(key), until, false);
         }
 
         @Override
@@ -256,8 +260,8 @@ final class JedisDriver implements Driver {
         }
 
         @Override
-        RuntimeException meaning(RuntimeException error) {
-            return refreshed(error);
+        RuntimeException meaning(RuntimeException error, long until) {
+            return refreshed(error, until);
         }
     }
 }

@@ -18,7 +18,9 @@ interface LettuceConnector {
 
     StatefulRedisPubSubConnection<byte[], byte[]> subscriber();
 
-    /** A request has failed: another node may serve the key by now. */
+    boolean isCluster();
+
+    /** A request has failed: another node of the cluster may serve the key by now. */
     void refresh();
 
     /** One server, or the leader that Sentinels name. */
@@ -46,6 +48,11 @@ interface LettuceConnector {
         public StatefulRedisPubSubConnection<byte[], byte[]> subscriber() {
             ByteArrayCodec codec = ByteArrayCodec.INSTANCE;
             return uri == null ? client.connectPubSub(codec) : client.connectPubSub(codec, uri);
+        }
+
+        @Override
+        public boolean isCluster() {
+            return false;
         }
 
         @Override
@@ -86,6 +93,11 @@ interface LettuceConnector {
         @Override
         public StatefulRedisPubSubConnection<byte[], byte[]> subscriber() {
             return client.connectPubSub(ByteArrayCodec.INSTANCE);
+        }
+
+        @Override
+        public boolean isCluster() {
+            return true;
         }
 
         @Override

@@ -18,7 +18,8 @@ final class LettuceDriver implements Driver {
     private static final long BEAT = Time.ofMillis(10_000);
 
     private final LettuceConnector connector;
-    private final Map<Object, LettuceWire> common = new ConcurrentHashMap<>();
+    /** Those that are opened now, too. */
+    private final Map<Object, CompletableFuture<LettuceWire>> common = new ConcurrentHashMap<>();
     private final Pool<LettuceWire> pool = new Pool<>(LettuceWire::isUsable, LettuceWire::closeNow);
     private final AtomicReference<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber = new AtomicReference<>();
     private volatile CompletableFuture<Void> listening = new CompletableFuture<>();
@@ -32,9 +33,9 @@ final class LettuceDriver implements Driver {
     public Object ask(Ask ask) {
         try {
             Object node = connector.node(ask.key);
-            return ask.wait > 0 || isClosed ? askAlone(node, ask) : common(node).ask(ask);
+            return ask.wait > 0 || isClosed ? askAlone(node, ask) : common(node, ask).ask(ask);
         } catch (RuntimeException error) {
-            throw refreshed(error);
+            throw refreshed(error, ask.until);
         }
     }
 
@@ -83,7 +84,7 @@ final class LettuceDriver implements Driver {
     public void close() {
         isClosed = true;
         pool.close();
-        common.values().forEach(LettuceWire::closeNow);
+        common.values().forEach(each -> each.thenAccept(LettuceWire::closeNow));
         common.clear();
         closeSubscriber();
         listening.complete(null);
@@ -96,18 +97,26 @@ final class LettuceDriver implements Driver {
         }
     }
 
-    private LettuceWire common(Object node) {
-        LettuceWire found = common.get(node);
-        if (found != null && found.isUsable()) {
-            return found;
+    private LettuceWire common(Object node, Ask ask) {
+        CompletableFuture<LettuceWire> found = common.get(node);
+        if (!isUsable(found)) {
+            found = common.compute(node, (any, other) -> isUsable(other) ? other : Attempt.begin(() -> connector.connect(node)));
         }
-        return common.compute(node, (any, other) -> other != null && other.isUsable() ? other : connector.connect(node));
+        return Attempt.result(found, ask.connectedBy(), ask.isInterruptible);
+    }
+
+    private static boolean isUsable(CompletableFuture<LettuceWire> wire) {
+        return wire != null && !wire.isCompletedExceptionally() && (!wire.isDone() || wire.join().isUsable());
+    }
+
+    private LettuceWire connected(Object node, long until, boolean isInterruptible) {
+        return Attempt.connection(() -> connector.connect(node), LettuceWire::closeNow, until, isInterruptible);
     }
 
     private Object askAlone(Object node, Ask ask) {
         LettuceWire wire = pool.take(node, ask.wait > 0);
         try {
-            wire = wire == null ? connector.connect(node) : wire;
+            wire = wire == null ? connected(node, ask.connectedBy(), ask.isInterruptible) : wire;
         } finally {
             if (wire == null) {
                 pool.failed(ask.wait > 0);
@@ -130,8 +139,8 @@ final class LettuceDriver implements Driver {
         }
     }
 
-    private RuntimeException refreshed(RuntimeException error) {
-        return Failure.refreshed(failure(error), connector::refresh);
+    private RuntimeException refreshed(RuntimeException error, long until) {
+        return Failure.refreshed(failure(error), connector.isCluster(), connector::refresh, until);
     }
 
     /** What an error of Lettuce means. Errors of other kinds stay what they are. */
@@ -176,8 +185,8 @@ final class LettuceDriver implements Driver {
         }
 
         @Override
-        LettuceWire connect() {
-            LettuceWire fresh = connector.connect(connector.node(key));
+        LettuceWire connect(long until) {
+            LettuceWire fresh = connected(connector.node(key), until, false);
             fresh.whenEnded(ended);
             return fresh;
         }
@@ -193,8 +202,8 @@ final class LettuceDriver implements Driver {
         }
 
         @Override
-        RuntimeException meaning(RuntimeException error) {
-            return refreshed(error);
+        RuntimeException meaning(RuntimeException error, long until) {
+            return refreshed(error, until);
         }
     }
 }

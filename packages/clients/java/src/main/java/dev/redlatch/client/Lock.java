@@ -147,7 +147,7 @@ public final class Lock {
 
     /**
      * Takes the lock, or waits for it. A request whose answer is lost, or that a server refuses for a moment, is repeated
-     * until the wait has passed, and three times at least.
+     * until the wait has passed, and three times at least, but not beyond the budget of the {@link Locks#budget locks}.
      *
      * @return the lock that is held; closing it releases it
      * @throws LockHeld somebody else holds it, and the wait has ended

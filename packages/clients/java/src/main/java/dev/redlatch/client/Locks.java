@@ -1,5 +1,6 @@
 package dev.redlatch.client;
 
+import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
@@ -16,6 +17,7 @@ public final class Locks implements AutoCloseable {
     private final Server server = new Server();
     private final Driver driver;
     private final Background background;
+    private volatile long budget = Budget.DEFAULT;
 
     Locks(Driver driver) {
         this.driver = driver;
@@ -43,6 +45,22 @@ public final class Locks implements AutoCloseable {
     }
 
     /**
+     * Sets how long each call may take beside its wait: connecting, all tries and the pauses between them together. Beyond it,
+     * the call throws {@link Unreachable}. 5 s if it is not set.
+     *
+     * @param budget more than zero
+     * @return these locks
+     * @throws IllegalArgumentException it is not more than zero
+     */
+    public Locks budget(Duration budget) {
+        if (budget.isZero() || budget.isNegative()) {
+            throw new IllegalArgumentException("a budget of " + budget);
+        }
+        this.budget = Time.nanos(budget);
+        return this;
+    }
+
+    /**
      * Who holds a key.
      *
      * @param key the key
@@ -64,7 +82,7 @@ public final class Locks implements AutoCloseable {
     }
 
     Optional<Holder> lockedBy(byte[] key) {
-        return Optional.ofNullable(steps().lockedBy(key));
+        return Optional.ofNullable(steps(budget()).lockedBy(key));
     }
 
     Held acquire(Terms terms) throws InterruptedException {
@@ -77,7 +95,8 @@ public final class Locks implements AutoCloseable {
         AtomicReference<Held> holder = new AtomicReference<>();
         Driver.Session session = terms.isSession ? driver.session(terms.key(), () -> background.ended(holder.get())) : null;
         try {
-            Grant grant = Steps.interruptible(session == null ? driver : session, server).acquire(terms);
+            Budget whole = new Budget(budget, terms.wait);
+            Grant grant = Steps.interruptible(session == null ? driver : session, server, whole).acquire(terms);
             Held held = new Held(this, terms, grant, session);
             holder.set(held);
             background.keep(held);
@@ -87,7 +106,7 @@ public final class Locks implements AutoCloseable {
                 session.close();
             }
             if (failure instanceof Interrupted) {
-                steps().giveUp(terms);
+                steps(budget()).giveUp(terms);
                 throw new InterruptedException();
             }
             throw failure;
@@ -95,8 +114,13 @@ public final class Locks implements AutoCloseable {
     }
 
     /** For requests that no interrupt ends. */
-    Steps steps() {
-        return Steps.of(driver, server);
+    Steps steps(Budget ofCall) {
+        return Steps.of(driver, server, ofCall);
+    }
+
+    /** That of a call that begins now, and does not wait for a lock. */
+    Budget budget() {
+        return new Budget(budget, 0);
     }
 
     void keep(Held held) {

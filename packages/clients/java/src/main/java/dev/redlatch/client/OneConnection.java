@@ -6,14 +6,14 @@ abstract class OneConnection<C> implements Driver.Session {
     private boolean isOver;
 
     /** Opens a connection to the server of the session's key. */
-    abstract C connect();
+    abstract C connect(long until);
 
     abstract Object ask(C connection, Ask ask);
 
     abstract void close(C connection);
 
     /** What an error of the library means. */
-    abstract RuntimeException meaning(RuntimeException error);
+    abstract RuntimeException meaning(RuntimeException error, long until);
 
     @Override
     public final Object ask(Ask ask) {
@@ -27,17 +27,17 @@ abstract class OneConnection<C> implements Driver.Session {
             }
             return ask(current, ask);
         } catch (RuntimeException error) {
-            throw meaning(error);
+            throw meaning(error, ask.until);
         }
     }
 
     @Override
-    public final void reconnect() {
+    public final void reconnect(long until) {
         replace(null);
         try {
-            replace(connect());
+            replace(connect(until));
         } catch (RuntimeException error) {
-            throw meaning(error);
+            throw meaning(error, until);
         }
     }
 

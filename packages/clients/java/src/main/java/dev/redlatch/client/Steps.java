@@ -31,36 +31,37 @@ final class Steps {
     private final Line line;
     private final Server server;
     private final boolean isInterruptible;
+    /** That of the one call which these are for. */
+    private final Budget budget;
 
-    private Steps(Line line, Server server, boolean isInterruptible) {
+    private Steps(Line line, Server server, boolean isInterruptible, Budget budget) {
         this.line = line;
         this.server = server;
         this.isInterruptible = isInterruptible;
+        this.budget = budget;
     }
 
-    static Steps interruptible(Line line, Server server) {
-        return new Steps(line, server, true);
+    static Steps interruptible(Line line, Server server, Budget budget) {
+        return new Steps(line, server, true, budget);
     }
 
-    static Steps of(Line line, Server server) {
-        return new Steps(line, server, false);
+    static Steps of(Line line, Server server, Budget budget) {
+        return new Steps(line, server, false, budget);
     }
 
     /** Takes a lock, waiting as long as the terms say. A request whose answer is lost is sent again for the same owner. */
     Grant acquire(Terms terms) {
-        long until = Time.now() + terms.wait;
-        Patience patience = new Patience(until);
         while (true) {
             try {
                 if (server.isPlain && terms.lacking() == null) {
-                    return acquirePlainly(terms, until, terms.hasOwnOwner || patience.failures > 0);
+                    return acquirePlainly(terms, terms.hasOwnOwner || budget.failures > 0);
                 }
                 // A reentrant request may have been carried out: another one would count twice.
-                Grant repeated = terms.isReentrant() && patience.failures > 0 ? reentered(terms) : null;
-                return repeated != null ? repeated : acquireNatively(terms, until);
+                Grant repeated = terms.isReentrant() && budget.failures > 0 ? reentered(terms) : null;
+                return repeated != null ? repeated : acquireNatively(terms);
             } catch (Failure failure) {
                 if (!failure.isUnknownCommand()) {
-                    pause(patience.after(failure));
+                    pause(budget.after(failure));
                     continue;
                 }
                 server.isPlain = true;
@@ -71,15 +72,15 @@ final class Steps {
         }
     }
 
-    private Grant acquireNatively(Terms terms, long until) {
+    private Grant acquireNatively(Terms terms) {
         byte[] session = null;
         if (terms.isSession) {
-            ((Driver.Session) line).reconnect();
+            ((Driver.Session) line).reconnect(budget.limit(0));
             session = (byte[]) ask(new Ask(SESSION, terms.key()).with("ID"));
         }
         while (true) {
             long sent = Time.now();
-            long wait = Math.min(Math.max(until - sent, 0), WAIT_MAX);
+            long wait = Math.min(Math.max(budget.until - sent, 0), WAIT_MAX);
             Object answer = ask(terms.request(wait));
             if (answer instanceof Long) {
                 // A request that does not wait is answered with the token alone.
@@ -120,7 +121,7 @@ final class Steps {
         return permits;
     }
 
-    private Grant acquirePlainly(Terms terms, long until, boolean mayBeOurs) {
+    private Grant acquirePlainly(Terms terms, boolean mayBeOurs) {
         Plain plain = new Plain(this::ask, terms.key(), terms.owner);
         long lease = Time.millis(terms.lease);
         boolean isUnsure = mayBeOurs;
@@ -138,7 +139,7 @@ final class Steps {
                     return new Grant(null, sent, null);
                 }
             }
-            long left = until - Time.now();
+            long left = budget.until - Time.now();
             if (left <= 0) {
                 Holder holder = plain.holder();
                 throw new LockHeld(Texts.text(terms.key()), holder);
@@ -178,7 +179,6 @@ final class Steps {
 
     /** Like {@link #extend}, for a caller that waits. */
     void extendNow(Held held, long lease) {
-        Patience patience = new Patience(Time.now());
         while (true) {
             held.throwIfOver();
             try {
@@ -186,7 +186,7 @@ final class Steps {
                 held.throwIfOver();
                 return;
             } catch (Failure failure) {
-                pause(patience.after(failure));
+                pause(budget.after(failure));
             }
         }
     }
@@ -194,7 +194,7 @@ final class Steps {
     /** Attaches a session to another connection. False if it has ended. */
     boolean attach(Held held) {
         try {
-            ((Driver.Session) line).reconnect();
+            ((Driver.Session) line).reconnect(budget.limit(0));
             ask(new Ask(SESSION, held.terms.key()).with("ATTACH").with(held.sessionId));
             return true;
         } catch (Failure failure) {
@@ -205,8 +205,11 @@ final class Steps {
         }
     }
 
-    /** Releases every key. False if not all of them were held. */
+    /** Releases every key. False if not all of them were held. A hold that is known to be lost is tried once: it ends by itself. */
     boolean release(Held held) {
+        if (held.isLost()) {
+            budget.tryOnce();
+        }
         boolean wasHeld = true;
         for (byte[] key : held.terms.keys) {
             wasHeld &= releaseKey(held, key);
@@ -217,23 +220,24 @@ final class Steps {
 
     private boolean releaseKey(Held held, byte[] key) {
         Terms terms = held.terms;
-        Patience patience = new Patience(Time.now());
+        int failedBefore = budget.failures;
         while (true) {
             try {
+                boolean hasFailed = budget.failures > failedBefore;
                 boolean isReleased;
                 if (held.token().isEmpty()) {
                     isReleased = new Plain(this::ask, key, terms.owner).release();
-                } else if (terms.isReentrant() && patience.failures > 0 && permits(terms) < server.timesHeld(terms) + 1) {
+                } else if (terms.isReentrant() && hasFailed && permits(terms) < server.timesHeld(terms) + 1) {
                     isReleased = true;
                 } else {
                     Ask ask = new Ask(RELEASE, key).with(key).with(terms.owner);
                     isReleased = ask(ask.with("TOKEN").with(held.token().getAsLong())).equals(1L);
                 }
                 // A request whose answer was lost may have released it.
-                return isReleased || patience.failures > 0 && !held.isLost();
+                return isReleased || hasFailed && !held.isLost();
             } catch (Failure failure) {
                 held.mayBeReleased |= !failure.isReply();
-                pause(patience.after(failure));
+                pause(budget.after(failure));
             }
         }
     }
@@ -258,7 +262,6 @@ final class Steps {
 
     /** Who holds a key; null if there is no such key. */
     Holder lockedBy(byte[] key) {
-        Patience patience = new Patience(Time.now());
         while (true) {
             try {
                 if (server.isPlain) {
@@ -269,7 +272,7 @@ final class Steps {
                 if (failure.isUnknownCommand()) {
                     server.isPlain = true;
                 } else {
-                    pause(patience.after(failure));
+                    pause(budget.after(failure));
                 }
             }
         }
@@ -297,6 +300,7 @@ final class Steps {
 
     private Object ask(Ask ask) {
         ask.isInterruptible = isInterruptible;
+        ask.until = budget.limit(ask.wait);
         // A connection cannot be opened by a thread that is interrupted.
         boolean wasInterrupted = !isInterruptible && Thread.interrupted();
         try {
