@@ -119,10 +119,14 @@ impl Seeds {
     /// Opens a connection to the first node that is reached, each time beginning with another one. Returns its target, too.
     async fn connect(&self) -> Result<(Connection, Target), Error> {
         let count = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len();
+        // A node that does not answer leaves time for the others.
+        let limit = STEP_MAX / u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         let mut tried = 1;
         loop {
             let target = self.next();
-            match connect(&target, &self.trust).await {
+            let opened = timeout(limit, connect(&target, &self.trust)).await;
+            match opened.unwrap_or_else(|_| Err(at(&target, io::Error::from(io::ErrorKind::TimedOut).into())))
+            {
                 Err(Error::Unreachable(_)) if tried < count => tried += 1,
                 opened => return opened.map(|connection| (connection, target)),
             }

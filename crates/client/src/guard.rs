@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::connector::Connector;
 use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
+use super::locks::within;
 use crate::received::Reply;
 
 /// Why a lock is no longer held.
@@ -151,13 +152,18 @@ struct Order {
 
 impl Guard {
     /// Begins to renew a lock that was granted to this process.
-    pub(super) fn new(connector: Connector, connection: Connection, terms: Terms, grant: Grant) -> Self {
+    pub(super) fn new(
+        connector: (Connector, Duration),
+        connection: Connection,
+        terms: Terms,
+        grant: Grant,
+    ) -> Self {
         Self::of_process(std::process::id(), connector, connection, (terms, grant))
     }
 
     fn of_process(
         process: u32,
-        connector: Connector,
+        (connector, budget): (Connector, Duration),
         connection: Connection,
         (terms, grant): (Terms, Grant),
     ) -> Self {
@@ -167,6 +173,7 @@ impl Guard {
         let keeper = Keeper {
             process,
             connector,
+            budget,
             connection: Some(connection),
             dialect: grant.dialect,
             token: grant.token,
@@ -263,6 +270,8 @@ struct Keeper {
     /// The id of the process that took the lock.
     process: u32,
     connector: Connector,
+    /// How long the release may take.
+    budget: Duration,
     /// `None` after it failed, until the next renewal.
     connection: Option<Connection>,
     terms: Terms,
@@ -338,12 +347,15 @@ impl Keeper {
     }
 
     async fn finish(&mut self, leave: Option<Duration>) -> Result<bool, Error> {
-        let (dialect, token) = (self.dialect, self.token);
-        let (connection, terms) = self.connected().await?;
-        match leave {
-            Some(rest) => terms.leave(connection, dialect, (token, rest)).await,
-            None => terms.release(connection, dialect, token).await,
-        }
+        let (budget, dialect, token) = (self.budget, self.dialect, self.token);
+        let finished = async {
+            let (connection, terms) = self.connected().await?;
+            match leave {
+                Some(rest) => terms.leave(connection, dialect, (token, rest)).await,
+                None => terms.release(connection, dialect, token).await,
+            }
+        };
+        within(budget, finished).await
     }
 
     /// A connection for a request about the lock, with the terms of that. None in a process that has not taken the lock: the
@@ -388,13 +400,29 @@ mod tests {
         let grant = Grant { dialect: Dialect::Native, token: Some(7), deadline: Instant::now() + LEASE };
         let terms = (Terms::new(vec![b"k".to_vec()]), grant);
         let parent = std::process::id() + 1;
-        (Guard::of_process(parent, connector, Connection::over(Box::new(client), LEASE), terms), server)
+        (
+            Guard::of_process(parent, (connector, LEASE), Connection::over(Box::new(client), LEASE), terms),
+            server,
+        )
     }
 
     async fn everything_sent(mut server: DuplexStream) -> Vec<u8> {
         let mut sent = Vec::new();
         server.read_to_end(&mut sent).await.unwrap();
         sent
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_ends_at_its_budget() {
+        let (client, _server) = duplex(1024);
+        let connector = Connector::over(pending::<std::io::Result<DuplexStream>>, Target::default());
+        let grant = Grant { dialect: Dialect::Native, token: Some(7), deadline: Instant::now() + LEASE };
+        let connection = Connection::over(Box::new(client), LEASE);
+        let budget = Duration::from_secs(2);
+        let guard = Guard::new((connector, budget), connection, Terms::new(vec![b"k".to_vec()]), grant);
+        let begun = Instant::now();
+        assert!(matches!(guard.release().await, Err(Error::Unreachable(_))));
+        assert!(begun.elapsed() < budget * 2, "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

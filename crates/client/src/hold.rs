@@ -9,7 +9,7 @@ use super::connection::{Connection, is_unknown};
 use super::dialect::{Dialect, Grant, Terms, millis};
 use super::error::Error;
 use super::guard::{Lost, is_of};
-use super::locks::{Acquire, Locks};
+use super::locks::{Acquire, Locks, within};
 use crate::received::Reply;
 
 /// A lock that was granted or renewed, and that nobody renews: it ends with its lease, unless [`Locks::renew`] begins that
@@ -116,13 +116,16 @@ impl Locks {
         lease: Option<Duration>,
     ) -> Result<Option<Hold>, Error> {
         let hold = (key.as_ref(), owner.as_ref());
-        let mut connection = self.open_for(hold.0).await?;
-        match renew_natively(&mut connection, hold, token, lease).await {
-            Err(Error::Refused(text)) if is_unknown(&text) => {
-                renew_plainly(&mut connection, hold, token, lease).await
+        let renewed = async {
+            let mut connection = self.open_for(hold.0).await?;
+            match renew_natively(&mut connection, hold, token, lease).await {
+                Err(Error::Refused(text)) if is_unknown(&text) => {
+                    renew_plainly(&mut connection, hold, token, lease).await
+                }
+                renewed => renewed,
             }
-            renewed => renewed,
-        }
+        };
+        within(self.budget, renewed).await
     }
 
     /// Like [`Locks::release`], of one key and only the hold with this token.
@@ -137,7 +140,8 @@ impl Locks {
     ) -> Result<bool, Error> {
         let token = token.to_string();
         let words = [&b"LOCK.RELEASE"[..], key.as_ref(), owner.as_ref(), b"TOKEN", token.as_bytes()];
-        match self.open_for(key.as_ref()).await?.call(&words).await {
+        let released = async { self.open_for(key.as_ref()).await?.call(&words).await };
+        match within(self.budget, released).await {
             Err(Error::Refused(text)) if is_unknown(&text) => Err(Error::Unsupported(TOKEN)),
             answer => Ok(answer?.integer() == Some(1)),
         }

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 
 use super::cluster::{Master, unserved};
 use super::connection::{Connection, is_unknown};
@@ -50,6 +51,7 @@ use crate::received::Reply;
 #[derive(Clone, Debug)]
 pub struct Locks {
     connector: Connector,
+    pub(super) budget: Duration,
 }
 
 impl Locks {
@@ -72,14 +74,14 @@ impl Locks {
     #[doc(hidden)]
     pub async fn to(target: Target, trust: Trust) -> Result<Self, Error> {
         let locks = Self::at(target, trust);
-        locks.connector.connect().await?;
+        locks.open().await?;
         Ok(locks)
     }
 
     /// Like [`Locks::connect`], without asking whether the server is there.
     #[doc(hidden)]
     pub fn at(target: Target, trust: Trust) -> Self {
-        Self { connector: Connector::to(target, trust) }
+        Self { connector: Connector::to(target, trust), budget: BUDGET }
     }
 
     /// The locks of a server that `open` connects to, over any asynchronous stream.
@@ -110,7 +112,17 @@ impl Locks {
         O: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self { connector: Connector::over(open, login) }
+        Self { connector: Connector::over(open, login), budget: BUDGET }
+    }
+
+    /// How long a call may take, beside what it waits for a lock: connecting, logging in and all its requests
+    /// together. Beyond it, the call fails with [`Error::Unreachable`]. Default: 5 s.
+    ///
+    /// A [`Locks::list`] has it for the connection; each of its requests may take five seconds.
+    #[must_use]
+    pub fn budget(mut self, budget: Duration) -> Self {
+        self.budget = budget;
+        self
     }
 
     /// The lock of one key.
@@ -129,7 +141,8 @@ impl Locks {
     /// # Errors
     /// The server cannot be asked, or refuses.
     pub async fn who(&self, key: impl AsRef<[u8]>) -> Result<Option<Held>, Error> {
-        self.who_on(&mut self.open_for(key.as_ref()).await?, key.as_ref()).await
+        let key = key.as_ref();
+        within(self.budget, async { self.who_on(&mut self.open_for(key).await?, key).await }).await
     }
 
     /// Like [`Locks::who`], on a connection that is open.
@@ -160,9 +173,12 @@ impl Locks {
     /// # Errors
     /// The server cannot be asked, refuses, or has no LOCK commands.
     pub async fn waiters(&self, key: impl AsRef<[u8]>) -> Result<Vec<Waiting>, Error> {
-        let mut connection = self.open_for(key.as_ref()).await?;
-        let reply = native(connection.call(&[b"LOCK.WAITERS", key.as_ref()]).await, "LOCK.WAITERS")?;
-        Ok(reply.items().iter().map(Waiting::read).collect())
+        let key = key.as_ref();
+        let reply = within(self.budget, async {
+            let mut connection = self.open_for(key).await?;
+            native(connection.call(&[b"LOCK.WAITERS", key]).await, "LOCK.WAITERS")
+        });
+        Ok(reply.await?.items().iter().map(Waiting::read).collect())
     }
 
     /// Takes a lock from its holder. False if `token` is no longer the current one.
@@ -175,12 +191,14 @@ impl Locks {
         token: u64,
         reason: Option<&str>,
     ) -> Result<bool, Error> {
-        let mut connection = self.open_for(key.as_ref()).await?;
         let token = token.to_string();
         let mut words: Vec<&[u8]> = vec![b"LOCK.BREAK", key.as_ref(), b"TOKEN", token.as_bytes()];
         words.extend(reason.iter().flat_map(|reason| [&b"REASON"[..], reason.as_bytes()]));
-        let reply = native(connection.call(&words).await, "LOCK.BREAK")?;
-        Ok(reply.integer() == Some(1))
+        let reply = within(self.budget, async {
+            let mut connection = self.open_for(key.as_ref()).await?;
+            native(connection.call(&words).await, "LOCK.BREAK")
+        });
+        Ok(reply.await?.integer() == Some(1))
     }
 
     /// Releases whatever `owner` holds of these keys: for a caller that does not know whether it was granted them,
@@ -194,27 +212,32 @@ impl Locks {
         owner: impl Into<Vec<u8>>,
     ) -> Result<bool, Error> {
         let keys: Vec<Vec<u8>> = keys.into_iter().map(Into::into).collect();
-        let Some(first) = keys.first() else { return Ok(true) };
-        let mut connection = self.open_for(first).await?;
-        let terms = Terms { owner: owner.into(), ..Terms::new(keys) };
-        match terms.release(&mut connection, Dialect::Native, None).await {
-            Err(Error::Refused(text)) if is_unknown(&text) => {
-                terms.release(&mut connection, Dialect::Plain, None).await
-            }
-            answer => answer,
+        if keys.is_empty() {
+            return Ok(true);
         }
+        let terms = Terms { owner: owner.into(), ..Terms::new(keys) };
+        let released = async {
+            let mut connection = self.open_for(&terms.keys[0]).await?;
+            match terms.release(&mut connection, Dialect::Native, None).await {
+                Err(Error::Refused(text)) if is_unknown(&text) => {
+                    terms.release(&mut connection, Dialect::Plain, None).await
+                }
+                answer => answer,
+            }
+        };
+        within(self.budget, released).await
     }
 
     /// A connection for several calls: to any node of a cluster.
     #[doc(hidden)]
     pub async fn open(&self) -> Result<Connection, Error> {
-        self.connector.connect().await
+        within(self.budget, self.connector.connect()).await
     }
 
     /// Like [`Locks::open`], to the node of a cluster that serves a key.
     #[doc(hidden)]
     pub async fn open_for(&self, key: &[u8]) -> Result<Connection, Error> {
-        self.connector.connect_for(key).await
+        within(self.budget, self.connector.connect_for(key)).await
     }
 
     /// A connection to each node of a cluster that serves slots.
@@ -234,12 +257,12 @@ impl Locks {
     /// The nodes of a cluster that serve slots; the server alone if it is in none.
     #[doc(hidden)]
     pub async fn nodes(&self) -> Result<Nodes, Error> {
-        let masters = self.connector.masters().await?;
+        let masters = within(self.budget, self.connector.masters()).await?;
         let unserved = unserved(masters.iter().flat_map(|(master, ..)| &master.slots));
         let node = |(Master { target, slots }, connector, connection)| Node {
             address: target.address,
             slots,
-            locks: Self { connector },
+            locks: Self { connector, budget: self.budget },
             connection,
         };
         Ok(Nodes { serving: masters.into_iter().map(node).collect(), unserved })
@@ -351,7 +374,8 @@ impl Lock<'_> {
     /// Begins an acquisition, which `await` sends.
     pub fn acquire(&self) -> Acquire {
         let terms = Terms::new(self.keys.clone());
-        Acquire { connector: self.locks.connector.clone(), terms, is_told: false }
+        let Locks { connector, budget } = self.locks;
+        Acquire { connector: connector.clone(), budget: *budget, terms, is_told: false }
     }
 }
 
@@ -363,6 +387,7 @@ impl Lock<'_> {
 #[must_use = "an acquisition is sent when it is awaited"]
 pub struct Acquire {
     connector: Connector,
+    budget: Duration,
     terms: Terms,
     /// Whether the server tells that somebody waits for the lock.
     pub(super) is_told: bool,
@@ -412,14 +437,14 @@ impl Acquire {
     }
 
     async fn granted(self) -> Result<Guard, Error> {
-        let connector = self.connector.clone();
+        let (connector, budget) = (self.connector.clone(), self.budget);
         let (grant, terms, connection) = self.grant().await?;
-        Ok(Guard::new(connector, connection, terms, grant))
+        Ok(Guard::new((connector, budget), connection, terms, grant))
     }
 
     /// Sends the request, and returns the terms and the connection beside the grant.
     pub(super) async fn grant(self) -> Result<(Grant, Terms, Connection), Error> {
-        let Self { connector, terms, is_told } = self;
+        let Self { connector, budget, terms, is_told } = self;
         let is_plain = terms.kind == Kind::Exclusive && terms.meta.is_empty();
         match terms.keys.len() {
             0 => return Err(Error::Usage("a lock needs a key")),
@@ -427,14 +452,28 @@ impl Acquire {
             _ if is_plain => {}
             _ => return Err(Error::Usage("several keys are locked exclusively, and without meta")),
         }
-        let mut connection = connector.connect_for(&terms.keys[0]).await?;
-        if is_told {
-            // A server without LOCK commands refuses it, and a user may lack the right: then nothing is told.
-            connection.ask(&[b"LOCK.SESSION", b"CONTENDED", b"YES"]).await?;
-        }
-        let grant = terms.acquire(&mut connection).await?;
+        let whole = terms.wait.map_or(Duration::MAX, |wait| wait.saturating_add(budget));
+        let granted = async {
+            let mut connection = within(budget, connector.connect_for(&terms.keys[0])).await?;
+            if is_told {
+                // A server without LOCK commands refuses it, and a user may lack the right: then nothing is told.
+                connection.ask(&[b"LOCK.SESSION", b"CONTENDED", b"YES"]).await?;
+            }
+            let grant = terms.acquire(&mut connection).await?;
+            Ok((grant, connection))
+        };
+        let (grant, connection) = within(whole, granted).await?;
         Ok((grant, terms, connection))
     }
+}
+
+/// What a call comes to, which must end within its budget.
+pub(super) async fn within<T>(
+    budget: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let answer = timeout(budget, call).await;
+    answer.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {budget:?}"))))
 }
 
 impl IntoFuture for Acquire {
@@ -464,6 +503,8 @@ pub fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
+/// How long a call may take for which nothing is chosen.
+const BUDGET: Duration = Duration::from_secs(5);
 /// The lease of a lock for which none is chosen.
 const LEASE: Duration = Duration::from_secs(30);
 /// Keys that the server looks at in one step of a list.
@@ -472,3 +513,84 @@ const LIST_STEP: &[u8] = b"1000";
 const ENDS_MAX: &[u8] = b"1000";
 /// Steps of a list at most.
 const LIST_STEPS_MAX: usize = 100_000;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+mod tests {
+    use std::future::pending;
+    use std::sync::{Arc, Mutex};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// How a server serves nobody.
+    #[derive(Clone, Copy, Debug)]
+    enum Peer {
+        /// Nothing connects: packets are dropped, or the name is looked up.
+        Dropped,
+        Refused,
+        Silent,
+        /// It logs in, and stops in the middle of the answer to a LOCK command.
+        Stopped,
+    }
+
+    fn locks_of(peer: Peer) -> Locks {
+        let servers = Arc::new(Mutex::new(Vec::new()));
+        Locks::over(move || {
+            let (client, server) = duplex(4096);
+            match peer {
+                Peer::Stopped => drop(tokio::spawn(stop(server))),
+                _ => servers.lock().unwrap().push(server),
+            }
+            async move {
+                match peer {
+                    Peer::Dropped => pending().await,
+                    Peer::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+                    Peer::Silent | Peer::Stopped => Ok(client),
+                }
+            }
+        })
+    }
+
+    /// Answers each request of a login, which comes by itself.
+    async fn stop(mut server: DuplexStream) {
+        let mut request = vec![0; 4096];
+        loop {
+            let length = server.read(&mut request).await.unwrap();
+            let is_lock = request[..length].windows(5).any(|word| word == b"LOCK.");
+            let answer: &[u8] = if is_lock { b"*2\r\n$5\r\ntok" } else { b"+OK\r\n" };
+            server.write_all(answer).await.unwrap();
+            if is_lock {
+                return pending().await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_ends_at_its_budget() {
+        let (budget, wait) = (Duration::from_millis(500), Duration::from_secs(3));
+        for peer in [Peer::Dropped, Peer::Refused, Peer::Silent, Peer::Stopped] {
+            let locks = locks_of(peer).budget(budget);
+            let lock = locks.lock("k");
+            let begun = Instant::now();
+            let is_unreachable = [
+                matches!(locks.who("k").await, Err(Error::Unreachable(_))),
+                matches!(locks.release(["k"], "owner").await, Err(Error::Unreachable(_))),
+                matches!(locks.renew("k", "owner", None, None).await, Err(Error::Unreachable(_))),
+                matches!(locks.release_token("k", "owner", 7).await, Err(Error::Unreachable(_))),
+                matches!(locks.break_lock("k", 7, None).await, Err(Error::Unreachable(_))),
+                matches!(locks.waiters("k").await, Err(Error::Unreachable(_))),
+                matches!(lock.acquire().await, Err(Error::Unreachable(_))),
+                matches!(lock.acquire().wait(wait).await, Err(Error::Unreachable(_))),
+            ];
+            assert_eq!(is_unreachable, [true; 8], "{peer:?}");
+            assert!(
+                begun.elapsed() <= budget * 8 + wait + Duration::from_millis(50),
+                "{peer:?}: {:?}",
+                begun.elapsed()
+            );
+        }
+    }
+}
