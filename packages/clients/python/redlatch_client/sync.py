@@ -288,7 +288,8 @@ class Connections:
 
 def connected(pool: Any, limit: float) -> Any:
     """A connection of a pool, as of its `get_connection`, which would connect again and again without a limit."""
-    if isinstance(pool, redis.BlockingConnectionPool):
+    if not hasattr(pool, "_available_connections"):
+        # A `BlockingConnectionPool`, or one that is not of redis-py.
         return taken(begin(pool.get_connection), pool.release, limit)
     pool._checkpid()
     with pool._lock:
