@@ -43,7 +43,7 @@ cd "$SHOP/tests"
 case "${1:-}" in
     "")
         maven test
-        maven "${OLDEST[@]}" "-Dtest=ConformanceTest#redlatch+cluster+clusterWhoseMastersCrash+sentinelOfRedis" test
+        maven "${OLDEST[@]}" "-Dtest=ConformanceTest#redlatch+hostile+cluster+clusterWhoseMastersCrash+sentinelOfRedis" test
         ;;
     nodes) REDLATCH_REQUIRE_NODES=1 maven -Dtest=NodesTest test ;;
     measure)
