@@ -170,6 +170,10 @@ class ConformanceTest {
 
     static void run(Library library, Scenario scenario, Where where, Beside server, Runnable restart) {
         try (server; Library.Client client = library.client(where, scenario.replyTimeout())) {
+            if (scenario.peers().isEmpty() && scenario.budget().compareTo(Library.BUDGET) < 0) {
+                // The first connection of a process takes long on a busy machine: it has no part in a small budget.
+                client.locks.lockedBy("k");
+            }
             new Runner(client.locks.budget(scenario.budget()), server, restart).run(scenario.steps());
         }
     }

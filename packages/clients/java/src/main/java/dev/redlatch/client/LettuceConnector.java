@@ -11,8 +11,11 @@ import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
 /** Makes connections of a client of Lettuce. */
 interface LettuceConnector {
-    /** Which node serves a key. */
+    /** Which node serves a key. The first time, a cluster is asked for its nodes. */
     Object node(byte[] key);
+
+    /** Whether that is known without a request. */
+    boolean knowsNodes();
 
     LettuceWire connect(Object node);
 
@@ -36,6 +39,11 @@ interface LettuceConnector {
         @Override
         public Object node(byte[] key) {
             return "";
+        }
+
+        @Override
+        public boolean knowsNodes() {
+            return true;
         }
 
         @Override
@@ -64,6 +72,7 @@ interface LettuceConnector {
     /** The nodes of a cluster. */
     final class OfCluster implements LettuceConnector {
         private final RedisClusterClient client;
+        private volatile boolean knowsNodes;
 
         OfCluster(RedisClusterClient client) {
             this.client = client;
@@ -72,10 +81,16 @@ interface LettuceConnector {
         @Override
         public Object node(byte[] key) {
             RedisClusterNode node = client.getPartitions().getPartitionBySlot(SlotHash.getSlot(key));
+            knowsNodes = true;
             if (node == null) {
                 throw Failure.reply("CLUSTERDOWN no node serves the key", null);
             }
             return node.getNodeId();
+        }
+
+        @Override
+        public boolean knowsNodes() {
+            return knowsNodes;
         }
 
         @Override

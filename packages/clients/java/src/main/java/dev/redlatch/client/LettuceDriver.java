@@ -32,7 +32,7 @@ final class LettuceDriver implements Driver {
     @Override
     public Object ask(Ask ask) {
         try {
-            Object node = connector.node(ask.key);
+            Object node = node(ask.key, ask.connectedBy(), ask.isInterruptible);
             return ask.wait > 0 || isClosed ? askAlone(node, ask) : common(node, ask).ask(ask);
         } catch (RuntimeException error) {
             throw refreshed(error, ask.until);
@@ -95,6 +95,13 @@ final class LettuceDriver implements Driver {
         if (connection != null) {
             connection.close();
         }
+    }
+
+    private Object node(byte[] key, long until, boolean isInterruptible) {
+        if (connector.knowsNodes()) {
+            return connector.node(key);
+        }
+        return Attempt.result(Attempt.begin(() -> connector.node(key)), until, isInterruptible);
     }
 
     private LettuceWire common(Object node, Ask ask) {
@@ -186,7 +193,7 @@ final class LettuceDriver implements Driver {
 
         @Override
         LettuceWire connect(long until) {
-            LettuceWire fresh = connected(connector.node(key), until, false);
+            LettuceWire fresh = connected(node(key, until, false), until, false);
             fresh.whenEnded(ended);
             return fresh;
         }
