@@ -5,11 +5,14 @@
 
 A test that passes on Redis must pass on redlatch. Its sources come from the archive of the library's package, into FOLDER, in the
 versions that the files beside this one name. In a copy of them the port 6379 becomes one that is free. `redis-server` in the path is
-the server on trial, for tests that start one themselves. A library whose package has no tests is skipped by name. The exit status
-is 1 if a test passes on Redis alone, in two runs of its suite on redlatch.
+the server on trial, for tests that start one themselves. A library whose package has no tests is skipped by name.
+
+The exit status is 1 if a test passes on Redis alone, in two runs of its suite on redlatch. It may if redlatch lacks a command, which
+the row of the suite in table.json names under `lacks`, and without which one of its tests does fail.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -39,7 +42,7 @@ CLIENTS = {"npm": ["ioredis", "redis"], "pypi": ["redis"]}
 
 
 class Fault(Exception):
-    """The reason why a suite cannot be run, which it should be."""
+    """The reason why a suite is not compared, or its row of the table is wrong."""
 
 
 def run(words, folder, seconds, environment=None):
@@ -142,7 +145,6 @@ def copy(source, target, replacements):
                     changed = re.sub(old, new, changed)
                 if changed != text:
                     path.write_bytes(changed.encode())
-    return target
 
 
 def free_ports(count):
@@ -161,7 +163,9 @@ def server(program, port, folder):
     """A server at this port, which is ended by its id."""
     data = tempfile.mkdtemp(dir=folder)
     process = subprocess.Popen(
-        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", data], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", data],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
     )
     try:
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -181,35 +185,41 @@ def server(program, port, folder):
 
 
 def of_go(output, _report):
-    """The outcome of each test that `go test -json` ran."""
+    """Each test that `go test -json` ran, its outcome, and what it printed."""
+    printed = collections.defaultdict(str)
     for line in output.splitlines():
-        if line.startswith("{"):
-            event = json.loads(line)
-            if "Test" in event and event["Action"] in ("pass", "fail", "skip"):
-                yield f"{event['Package']}.{event['Test']}", event["Action"]
+        event = json.loads(line) if line.startswith("{") else {}
+        if "Test" in event:
+            # Some are named after the time at which they run.
+            name = re.sub(r"\([^)]*\d:\d[^)]*\)", "", f"{event['Package']}.{event['Test']}")
+            printed[name] += event.get("Output", "")
+            if event["Action"] in ("pass", "fail", "skip"):
+                yield name, event["Action"], printed[name]
 
 
 def of_junit(_output, report):
-    """The outcome of each test in the report of pytest or PHPUnit."""
+    """Each test in the report of pytest or PHPUnit, its outcome, and why."""
     for case in xml.etree.ElementTree.parse(report).iter("testcase"):
         bad = {child.tag for child in case} & {"failure", "error", "warning"}
         outcome = "fail" if bad else "skip" if case.find("skipped") is not None else "pass"
-        yield f"{case.get('classname', '')}.{case.get('name')}", outcome
+        yield f"{case.get('classname', '')}.{case.get('name')}", outcome, "".join(case.itertext())
 
 
 def of_mocha(_output, report):
-    """The outcome of each test in the report of mocha."""
+    """Each test in the report of mocha, its outcome, and why."""
     tests = json.loads(report.read_text())
     for kind, outcome in [("passes", "pass"), ("failures", "fail"), ("pending", "skip")]:
         for test in tests[kind]:
-            yield test["fullTitle"], outcome
+            yield test["fullTitle"], outcome, str(test["err"])
 
 
+PYTEST = "{packages}/pypi/venv/bin/python -m pytest -q -p no:cacheprovider --timeout=60 --junitxml={report}"
+MOCHA = "node {packages}/npm/node_modules/mocha/bin/mocha.js --exit --reporter=json --reporter-option=output={report}"
 RUNNERS = {
-    "go": (["go", "test", "-json", "-count=1", "-p=1", "-timeout={seconds}s"], of_go),
-    "pypi": (["{packages}/pypi/venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "-q", "--timeout=60", "--override-ini=asyncio_default_fixture_loop_scope=function", "--junitxml={report}"], of_junit),
-    "npm": (["node", "{packages}/npm/node_modules/mocha/bin/mocha.js", "--exit", "--reporter=json", "--reporter-option=output={report}"], of_mocha),
-    "debian": (["phpunit", "--no-configuration", "--bootstrap={packages}/debian/autoload.php", "--log-junit={report}"], of_junit),
+    "go": ("go test -json -count=1 -p=1 -timeout={seconds}s", of_go),
+    "pypi": (f"{PYTEST} --override-ini=asyncio_default_fixture_loop_scope=function", of_junit),
+    "npm": (MOCHA, of_mocha),
+    "debian": ("phpunit --no-configuration --bootstrap={packages}/debian/autoload.php --log-junit={report}", of_junit),
 }
 
 
@@ -229,7 +239,8 @@ class Trial:
         # Below the packages of Node, so that these are found.
         if suite["registry"] == "npm":
             self.copies = packages.folder / "npm" / "copies"
-        self.folder = copy(packages.sources(suite["registry"], suite["package"]), self.copies / re.sub(r"\W+", "-", suite["name"]), replacements)
+        self.folder = self.copies / re.sub(r"\W+", "-", suite["name"])
+        copy(packages.sources(suite["registry"], suite["package"]), self.folder, replacements)
         for name in CLIENTS.get(suite["registry"], []):
             copy(packages.sources(suite["registry"], name), self.copies / "node_modules" / name, replacements)
 
@@ -246,50 +257,52 @@ class Trial:
         words, outcomes = RUNNERS[self.suite["registry"]]
         seconds = self.suite.get("seconds", SUITE_SECONDS_MAX)
         names = {"packages": self.packages.folder, "report": report, "seconds": seconds, "port": self.port}
-        words = [word.format(**names) for word in [*words, *self.suite["arguments"]]]
+        words = [word.format(**names) for word in [*words.split(), *self.suite["arguments"]]]
         environment = {
             **os.environ,
-            "PATH": f"{path}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join(map(str, [path, self.packages.folder / "pypi" / "venv" / "bin", os.environ["PATH"]])),
             "PYTHONPATH": os.pathsep.join(map(str, [self.folder, self.folder / "src", self.copies / "node_modules" / "redis"])),
             "REDIS_HOST": f"127.0.0.1:{self.port}",
             **{name: value.format(**names) for name, value in self.suite.get("environment", {}).items()},
         }
         with server(program, self.port, self.packages.folder):
             _, output = run(words, self.folder, seconds + 10, environment)
-        (self.packages.folder / f"{self.folder.name}.log").write_text(output)
+        (self.packages.folder / f"{self.folder.name}-{program.name}.log").write_text(output)
         worst = {}
         with contextlib.suppress(OSError, ValueError, xml.etree.ElementTree.ParseError):
-            for name, outcome in outcomes(output, report):
-                worst[name] = min(outcome, worst.get(name, outcome), key=["fail", "skip", "pass"].index)
-        return worst
+            for name, *outcome in outcomes(output, report):
+                worst[name] = min(outcome, worst.get(name, outcome), key=lambda one: ["fail", "skip", "pass"].index(one[0]))
+        return collections.defaultdict(lambda: ["none", ""], worst)
 
 
 def compare(suite, packages, redis, redlatch):
     """Prints what a suite comes to. Returns how many tests pass on both, and the names of those that pass on Redis alone."""
     trial = Trial(suite, packages)
     first = trial.on(redis)
-    passed = {name for name, outcome in first.items() if outcome == "pass"}
+    passed = {name for name, (outcome, _) in first.items() if outcome == "pass"}
     if not passed:
         raise Fault("no test passes on Redis")
     second = trial.on(redlatch)
-    alone = {name for name in passed if second.get(name) != "pass"}
-    lacking = {name for name in alone if any(re.search(pattern, name) for pattern in suite.get("excluded", {}))}
-    alone -= lacking
+    alone = {name for name in passed if second[name][0] != "pass"}
+    # The command that redlatch lacks, for each test that fails for that reason.
+    refusals = {name: re.search(r"unknown command '(\w+)", second[name][1]) for name in alone}
+    lacking = {name: refusal[1] for name, refusal in refusals.items() if refusal and refusal[1] in suite.get("lacks", [])}
+    alone -= set(lacking)
     again = trial.on(redlatch) if alone else {}
-    unsteady = {name for name in alone if again.get(name) == "pass"}
-    passed -= alone - unsteady | lacking
-    failed = sum(second.get(name) == outcome == "fail" for name, outcome in first.items())
-    skipped = sum(outcome == "skip" for outcome in first.values())
+    unsteady = {name for name in alone if again[name][0] == "pass"}
+    passed -= alone - unsteady | set(lacking)
+    failed = sum(second[name][0] == outcome == "fail" for name, (outcome, _) in first.items())
+    skipped = sum(outcome == "skip" for outcome, _ in first.values())
     print(
-        f"{suite['name']} {suite['version']}: {len(passed)} passed on both, {failed} failed on both, {len(alone - unsteady)} on Redis alone,"
-        f" {len(unsteady)} on redlatch in a second run, {len(lacking)} need what redlatch lacks, {skipped} skipped",
+        f"{suite['name']} {suite['version']}: {len(passed)} passed on both, {failed} failed on both,"
+        f" {len(alone - unsteady)} on Redis alone, {len(unsteady)} on redlatch in a second run,"
+        f" {len(lacking)} with commands that redlatch lacks, {skipped} skipped",
         flush=True,
     )
     for name in sorted(alone):
         print(f"    {'in a second run' if name in unsteady else 'on Redis alone'}: {name}")
-    for pattern in suite.get("excluded", {}):
-        if not any(re.search(pattern, name) for name in lacking):
-            raise Fault(f"no test fails that is excluded by {pattern}")
+    if unused := set(suite.get("lacks", [])) - set(lacking.values()):
+        raise Fault(f"no test fails for want of {', '.join(sorted(unused))}")
     return len(passed), sorted(alone - unsteady)
 
 
@@ -311,14 +324,14 @@ def main():
         try:
             both, only = compare(suite, packages, options.redis.absolute(), options.redlatch.absolute())
         except Fault as reason:
-            print(f"{suite['name']}: not run: {reason}", flush=True)
+            print(f"{suite['name']}: not compared: {reason}", flush=True)
             faults.append(suite["name"])
             continue
         done, passed = done + 1, passed + both
         alone += only
     print(
-        f"suites: {done} suites, {passed:,} tests passed on both, {len(alone)} pass on Redis alone;"
-        f" skipped: {', '.join(skipped) or 'none'}; not run: {', '.join(faults) or 'none'}"
+        f"suites: {done} suites, {passed:,} tests passed on both, {len(alone)} passed on Redis alone;"
+        f" skipped: {', '.join(skipped) or 'none'}; not compared: {', '.join(faults) or 'none'}"
     )
     sys.exit(1 if alone or faults else 0)
 
