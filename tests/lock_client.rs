@@ -244,6 +244,74 @@ mod holds {
         assert!(locks.renew("a", "me", token, None).await.unwrap().is_some());
         assert_eq!(server.keys().lease("a"), Some(Some(HOUR)));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_says_how_much_of_its_lease_is_left_on_this_machine() {
+        let (_server, locks) = manual().await;
+        let hold = locks.lock("a").acquire().owner("me").lease(HOUR).hold().await.unwrap();
+        let renewed = locks.renew("a", "me", None, Some(2 * HOUR)).await.unwrap().unwrap();
+        let second = Duration::from_secs(1);
+        for (hold, lease) in [(hold, HOUR), (renewed, 2 * HOUR)] {
+            let left = hold.remaining().unwrap();
+            assert!(left <= lease && left > lease - second, "{left:?} of {lease:?}");
+            tokio::time::advance(second).await;
+            assert_eq!(hold.remaining(), Some(left - second));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_was_not_taken_as_a_lock_is_renewed_without_a_token() {
+        let (server, locks) = manual().await;
+        let mut client = StreamClient::new(server.stream());
+        assert_eq!(client.ask_lines("SET a me PX 1000\r\nSET b me\r\n", 2).await, ["+OK", "+OK"]);
+        let renewed = locks.renew("a", "me", None, Some(LEASE)).await.unwrap().unwrap();
+        assert_eq!((renewed.token, renewed.lease), (None, Some(LEASE)));
+        // As long as it was: it had no length.
+        let refused = locks.renew("b", "me", None, None).await.unwrap_err();
+        assert!(matches!(refused, Error::Usage(_)), "{refused}");
+    }
+
+    /// Has the server answer every LOCK command of a hold with this error.
+    fn refuse(server: &Server, text: &str) {
+        for command in ["LOCK.ACQUIRE", "LOCK.EXTEND", "LOCK.RELEASE"] {
+            server.faults().error(text, When::command(command)).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_without_lock_commands_renews_by_the_name_of_the_owner_and_knows_no_tokens() {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        refuse(&server, "ERR unknown command 'LOCK', with args beginning with: ");
+        let locks = server.locks();
+        let hold = locks.lock("a").acquire().owner("me").lease(LEASE).hold().await.unwrap();
+        assert_eq!((hold.token, hold.lease, hold.is_native), (None, Some(LEASE), false));
+        let renewed = locks.renew("a", "me", None, Some(HOUR)).await.unwrap().unwrap();
+        assert_eq!((renewed.token, renewed.lease, renewed.is_native), (None, Some(HOUR), false));
+        assert!(renewed.remaining() > Some(HOUR / 2) && renewed.remaining() <= Some(HOUR), "{renewed:?}");
+        assert_eq!(locks.renew("a", "you", None, Some(LEASE)).await.unwrap(), None);
+        for (token, lease) in [(Some(1), Some(LEASE)), (None, None)] {
+            let refused = locks.renew("a", "me", token, lease).await.unwrap_err();
+            assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+        }
+        let refused = locks.release_token("a", "me", 1).await.unwrap_err();
+        assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+        assert_eq!(server.keys().lease("a"), Some(Some(HOUR)), "the lock stays as it was renewed");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_a_server_with_lock_commands_is_the_answer() {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        let locks = server.locks();
+        locks.lock("a").acquire().owner("me").lease(LEASE).hold().await.unwrap();
+        refuse(&server, "NOPERM not you");
+        let refused = |error: Error| {
+            assert!(matches!(&error, Error::Refused(text) if text == "NOPERM not you"), "{error}")
+        };
+        refused(locks.renew("a", "me", None, None).await.unwrap_err());
+        refused(locks.renew("a", "me", Some(1), Some(HOUR)).await.unwrap_err());
+        refused(locks.release_token("a", "me", 1).await.unwrap_err());
+        assert_eq!(server.keys().lease("a"), Some(Some(LEASE)));
+    }
 }
 
 mod guards {
