@@ -117,14 +117,15 @@ fn a_released_epoch_and_one_of_the_node_itself_are_taken_at_once() {
     assert!(!look(&mut second, &etcd, 0).is_due);
     term.release().unwrap();
     let seen = look(&mut second, &etcd, 1);
-    assert_eq!((seen.leader, seen.is_due), (None, true));
+    assert!(seen.is_led_by_nobody() && seen.is_due);
     assert!(look(&mut third, &etcd, 1).is_due);
     *etcd.next.lock() = Next::Unanswered;
     assert!(second.seize(Arc::clone(&etcd) as _).is_err(), "nobody knows who leads");
     assert!(third.seize(Arc::clone(&etcd) as _).unwrap().is_none());
     assert!(look(&mut second, &etcd, 2).is_due, "it is the second, which does not lead");
     assert!(second.seize(Arc::clone(&etcd) as _).unwrap().is_some());
-    assert!(!look(&mut third, &etcd, 3).is_due);
+    let seen = look(&mut third, &etcd, 3);
+    assert!(!seen.is_led_by_nobody() && !seen.is_due);
     etcd.put(b"a/epoch", "{}");
     assert!(matches!(second.look(&*etcd, || Duration::ZERO), Err(SightError::Foreign(_))));
     etcd.put(b"a/cluster", "another");
@@ -145,6 +146,21 @@ fn a_node_that_gives_way_waits_twice_as_long_also_after_a_hand_over() {
     assert!(look(&mut second, &etcd, 4_001).is_due);
     second.give_way(false);
     assert!(look(&mut second, &etcd, 4_002).is_due);
+}
+
+#[test]
+fn a_node_that_is_second_to_another_takes_what_is_handed_over_a_twentieth_later() {
+    let etcd = Arc::new(Near::default());
+    let term = term(&etcd);
+    let mut second = standby(&etcd, "second");
+    second.be_second(true);
+    assert!(!look(&mut second, &etcd, 0).is_due);
+    term.release().unwrap();
+    assert!(!look(&mut second, &etcd, 1).is_due);
+    assert!(!look(&mut second, &etcd, 50).is_due);
+    assert!(look(&mut second, &etcd, 51).is_due);
+    second.be_second(false);
+    assert!(look(&mut second, &etcd, 51).is_due);
 }
 
 /// A term of a node, and the state of etcd after its first two entries. Two more follow.
@@ -185,7 +201,8 @@ fn a_log_that_is_older_than_what_a_node_remembers_is_led_by_nobody_until_that_is
     assert!(!look(&mut second, &etcd, 0).is_restored);
     *etcd.store.lock() = snapshot;
     let seen = look(&mut second, &etcd, 5_000);
-    assert_eq!((seen.is_restored, seen.is_due, seen.leader), (true, false, None));
+    assert_eq!((seen.is_restored, seen.is_due, &seen.leader), (true, false, &None));
+    assert!(!seen.is_led_by_nobody(), "the lead is not there to be taken");
     let seen = look(&mut fresh, &etcd, 5_000);
     assert!(seen.is_restored && !seen.is_due, "it knows from the second");
     old.write(b"more").unwrap();
@@ -210,24 +227,25 @@ fn a_log_that_is_older_than_what_a_node_remembers_is_led_by_nobody_until_that_is
 
 #[test]
 fn a_restored_log_is_found_whatever_was_written_to_it_since() {
-    let etcd = Arc::new(Near::default());
-    let (old, snapshot) = restorable(&etcd);
-    let mut second = standby(&etcd, "second");
-    look(&mut second, &etcd, 0);
-    *etcd.store.lock() = snapshot;
-    // A node without a memory leads on it, and goes further.
-    let mut fresh = standby(&etcd, "fresh");
-    look(&mut fresh, &etcd, 0);
-    assert!(look(&mut fresh, &etcd, 1_000).is_due);
-    let next = fresh.seize(Arc::clone(&etcd) as _).unwrap().unwrap();
-    for _ in 0..9 {
-        next.beat().unwrap();
+    for more in [0, 6] {
+        let etcd = Arc::new(Near::default());
+        let (old, snapshot) = restorable(&etcd);
+        let mut second = standby(&etcd, "second");
+        look(&mut second, &etcd, 0);
+        *etcd.store.lock() = snapshot;
+        // A node without a memory leads on it, and goes as far, or further.
+        let mut fresh = standby(&etcd, "fresh");
+        look(&mut fresh, &etcd, 0);
+        assert!(look(&mut fresh, &etcd, 1_000).is_due);
+        let next = fresh.seize(Arc::clone(&etcd) as _).unwrap().unwrap();
+        while next.head() < old.head() + more {
+            next.beat().unwrap();
+        }
+        assert!(look(&mut second, &etcd, 0).is_restored, "an entry is another one");
+        assert!(matches!(next.beat(), Err(TermError::Deposed)));
+        accept(&etcd, &mut fresh, Promised::default());
+        assert!(!look(&mut second, &etcd, 0).is_restored);
     }
-    assert!(next.head() > old.head());
-    assert!(look(&mut second, &etcd, 0).is_restored, "an entry is another one");
-    assert!(matches!(next.beat(), Err(TermError::Deposed)));
-    accept(&etcd, &mut fresh, Promised::default());
-    assert!(!look(&mut second, &etcd, 0).is_restored);
 }
 
 #[test]
@@ -246,7 +264,30 @@ fn another_etcd_is_found_by_nodes_that_remember_nothing() {
     etcd.store.lock().id = 5;
     assert!(!look(&mut standby(&etcd, "later"), &etcd, 0).is_restored);
     assert!(look(&mut fresh, &etcd, 0).is_restored);
-    accept(&etcd, &mut fresh, Promised::default());
+    let again = accept(&etcd, &mut fresh, Promised::default());
+    assert_eq!(again.lacks().unwrap().restores, 2, "the first restore is not in the snapshot");
+}
+
+#[test]
+fn an_etcd_that_does_not_say_which_it_is_is_no_other_one() {
+    let etcd = Arc::new(Near::default());
+    let unknown = term(&etcd);
+    assert!(etcd.store.lock().value(&Keys::under("a/").etcd()).is_none(), "there is nothing to note");
+    unknown.release().unwrap();
+    etcd.store.lock().id = 5;
+    term(&etcd).release().unwrap();
+    assert_eq!(etcd.value(&Keys::under("a/").etcd()), "5");
+    etcd.store.lock().id = 0;
+    assert!(!look(&mut standby(&etcd, "fresh"), &etcd, 0).is_restored);
+}
+
+#[test]
+fn an_operator_says_how_long_nothing_is_granted_after_a_restore() {
+    let etcd = Arc::new(Near::default());
+    term(&etcd).release().unwrap();
+    let accepted = restored::accept(&*etcd, &Keys::under("a/"), Some(5_000));
+    assert_eq!(accepted, Ok(None), "no node has found that the log is older");
+    assert_eq!(term(&etcd).lacks().unwrap().quarantine_ms, Some(5_000));
 }
 
 #[test]

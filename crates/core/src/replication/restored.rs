@@ -247,5 +247,15 @@ mod tests {
             }
         }
         assert_eq!(Restored::parse(b"{}"), None);
+        assert_eq!(Values::read(&Values::of_promised(&promised)).promised(), promised);
+    }
+
+    #[test]
+    fn the_last_entry_is_a_condition_where_its_revision_is_known() {
+        let (keys, memory) = (Keys::under("a/"), Memory { head: 30, revision: 8, ..Memory::default() });
+        let last = Compare::ModRevision { key: keys.log(29), revision: 8 };
+        assert_eq!(memory.last_entry(&keys), Some(last));
+        assert_eq!(Memory { revision: 0, ..memory }.last_entry(&keys), None);
+        assert_eq!(Memory { head: 0, ..memory }.last_entry(&keys), None, "there is no entry");
     }
 }

@@ -165,11 +165,28 @@ fn after_another_boot_nothing_is_granted_until_the_horizon() {
     log.sync(at(10_200), 700).unwrap();
     let (found, keys) = found(&memory);
     assert_eq!(keys, ["a"]);
-    let resume = resume(&found, OTHER_BOOT, &TERMS);
     // A lease of 30 s that begins five seconds after the horizon is covered.
     let until = 10_200 + 30_000 + GRACE_MS;
-    assert_eq!((resume.now, resume.restores, quarantine_ms(&resume)), (at(10_200), true, Some(until)));
-    assert_eq!(resume.token, 3 + (1 << 20));
+    let for_long = |machine| Machine { boot_ms: 900_000, ..machine };
+    let unknown = Machine { boot: None, ..for_long(BOOT) };
+    let clock_went_back = Machine { boot_ms: 699, ..BOOT };
+    for machine in [OTHER_BOOT, for_long(OTHER_BOOT), unknown, clock_went_back] {
+        let resume = resume(&found, machine, &TERMS);
+        assert_eq!((resume.now, resume.restores), (at(10_200), true), "{machine:?}");
+        assert_eq!(resume.quarantine, Some((at(until), "the machine was restarted")), "{machine:?}");
+        assert_eq!(resume.token, 3 + (1 << 20));
+    }
+}
+
+#[test]
+fn a_journal_and_a_machine_whose_boot_is_unknown_are_not_of_the_same_boot() {
+    let memory = Memory::default();
+    let horizon = Horizon { now: at(10_000), boot_ms: 500, until: at(50_000), ..Horizon::default() };
+    let start = Start::of_first_file([7; 20], None, Mode::EverySecond, horizon);
+    Log::start(Box::new(memory.clone()), start).unwrap().sync(at(10_000), 500).unwrap();
+    let unknown = Machine { boot: None, ..LATER };
+    let resume = resume(&found(&memory).0, unknown, &TERMS);
+    assert_eq!((resume.now, resume.quarantine.is_some()), (at(10_000), true));
 }
 
 #[test]
@@ -558,6 +575,9 @@ fn an_older_state_goes_on_behind_all_that_may_have_been_promised_since() {
     let promised = Promised { now: at(500_000), until: at(900_000), token: 7 << 40 };
     let known = on(Lacks { restores: 1, promised, quarantine_ms: None });
     assert_eq!((known.now, quarantine_ms(&known), known.token), (at(500_000), Some(900_000), 8 << 40));
+    let edge = Promised { token: 1 << 40, ..promised };
+    let edge = on(Lacks { restores: 1, promised: edge, quarantine_ms: None });
+    assert_eq!(edge.token, 2 << 40, "the first token of a restored log may have been given out");
     let short = on(Lacks { restores: 1, promised, quarantine_ms: Some(10) });
     assert_eq!(quarantine_ms(&short), Some(500_010), "the operator knows better");
     let (nothing, _) = self::found(&Memory::default());
