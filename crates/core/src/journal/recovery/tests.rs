@@ -199,6 +199,12 @@ fn after_an_end_in_good_order_another_boot_goes_on_exactly() {
     assert_eq!(found.ending, Ending::Stopped);
     let resume = resume(&found, OTHER_BOOT, &TERMS);
     assert_eq!((resume.now, resume.restores, resume.quarantine, resume.token), (at(11_000), true, None, 3));
+    let mut more = Vec::new();
+    frame::body_start(&mut more);
+    Item::Record { now: at(11_100), mutations: Vec::new() }.encode(&mut more);
+    frame::seal(&mut more).unwrap();
+    memory.0.lock().files.get_mut(&1).unwrap().extend(more);
+    assert_eq!(self::found(&memory).0.ending, Ending::Killed, "a process that should have ended has not");
 }
 
 #[test]
@@ -225,7 +231,8 @@ fn what_memory_mode_has_granted_is_waited_for() {
     assert_eq!(keys, Vec::<String>::new());
     for machine in [LATER, OTHER_BOOT] {
         let resume = resume(&found, machine, &TERMS);
-        assert_eq!((resume.restores, quarantine_ms(&resume)), (false, Some(40_100)));
+        let reason = "the locks of the server before were not kept";
+        assert_eq!((resume.restores, resume.quarantine), (false, Some((at(40_100), reason))));
     }
 }
 
@@ -261,7 +268,9 @@ fn what_the_horizon_does_not_cover_waits_for_the_disk() {
     assert!(log.has(owed, || 0));
     // Long leases are not expected again after two minutes.
     log.sync(at(140_000), 130_500).unwrap();
-    assert_eq!(found(&memory).0.horizon.until, at(140_000));
+    let found = found(&memory).0;
+    assert_eq!(found.horizon.until, at(140_000));
+    assert_eq!(resume(&found, OTHER_BOOT, &TERMS).quarantine, None, "no lease goes on");
 }
 
 #[test]
@@ -469,7 +478,7 @@ fn damage_in_the_middle_is_told_from_a_torn_end_by_the_syncs_behind_it() {
         let found = ending();
         assert_eq!(found.ending, Ending::Damaged);
         let resume_with = |startup_guard_ms| resume(&found, LATER, &Terms { startup_guard_ms, ..TERMS });
-        assert_eq!(quarantine_ms(&resume_with(0)), Some(resume_with(0).now.as_millis() + 65_000));
+        assert_eq!(resume_with(0).quarantine, Some((resume_with(0).now + 65_000, DAMAGED)));
         assert_eq!(quarantine_ms(&resume_with(600_000)), Some(resume_with(0).now.as_millis() + 600_000));
         assert_eq!(resume_with(0).token, 77_000_000, "tokens go on above all that may be lost");
     }
@@ -521,6 +530,8 @@ fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
     memory.0.lock().fails_to_sync = true;
     assert!(log.sync(at(10_200), 700).is_err());
     memory.0.lock().fails_to_sync = false;
+    put(&log, "unread", (10_300, 40_300));
+    log.write();
     let (first, _) = found(&memory);
     assert_eq!(first.ending, Ending::Torn);
     let opened =
@@ -548,6 +559,14 @@ fn an_empty_new_file_and_a_journal_of_others() {
     }
     memory.0.lock().files.insert(3, frame::first_line());
     assert_eq!(found(&memory).0.ending, Ending::Torn);
+    memory.0.lock().files.remove(&3);
+    let whole = memory.0.lock().files[&1].clone();
+    let cut = whole[..whole.len() - 1].to_vec();
+    memory.0.lock().files.insert(1, cut);
+    assert_eq!(found(&memory).0.ending, Ending::Torn, "a frame is being written in the newest file only");
+    *memory.0.lock() = Disk { files: [(2, whole)].into(), ..Disk::default() };
+    let (renamed, keys) = found(&memory);
+    assert_eq!((renamed.ending, keys.len()), (Ending::Torn, 0), "it says that it is another file");
     let (nothing, _) = found(&Memory::default());
     assert_eq!((nothing.ending, nothing.number), (Ending::Nothing, 0));
     assert_eq!(
