@@ -566,7 +566,7 @@ fn an_empty_new_file_and_a_journal_of_others() {
     assert_eq!(found(&memory).0.ending, Ending::Torn, "a frame is being written in the newest file only");
     *memory.0.lock() = Disk { files: [(2, whole)].into(), ..Disk::default() };
     let (renamed, keys) = found(&memory);
-    assert_eq!((renamed.ending, keys.len()), (Ending::Torn, 0), "it says that it is another file");
+    assert_eq!((renamed.ending, keys.len()), (Ending::Damaged, 0), "it says that it is another file");
     let (nothing, _) = found(&Memory::default());
     assert_eq!((nothing.ending, nothing.number), (Ending::Nothing, 0));
     assert_eq!(
