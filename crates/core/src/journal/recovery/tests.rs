@@ -136,6 +136,15 @@ fn found(memory: &Memory) -> (Found, Vec<String>) {
     (found.unwrap(), keys)
 }
 
+/// Appends a frame to the first file, as a process does that should have ended.
+fn write_late(memory: &Memory, put_body: impl FnOnce(&mut Vec<u8>)) {
+    let mut late = Vec::new();
+    frame::body_start(&mut late);
+    put_body(&mut late);
+    frame::seal(&mut late).unwrap();
+    memory.0.lock().files.get_mut(&1).unwrap().extend(late);
+}
+
 fn quarantine_ms(resume: &Resume) -> Option<u64> {
     resume.quarantine.map(|(until, _)| until.as_millis())
 }
@@ -199,11 +208,7 @@ fn after_an_end_in_good_order_another_boot_goes_on_exactly() {
     assert_eq!(found.ending, Ending::Stopped);
     let resume = resume(&found, OTHER_BOOT, &TERMS);
     assert_eq!((resume.now, resume.restores, resume.quarantine, resume.token), (at(11_000), true, None, 3));
-    let mut more = Vec::new();
-    frame::body_start(&mut more);
-    Item::Record { now: at(11_100), mutations: Vec::new() }.encode(&mut more);
-    frame::seal(&mut more).unwrap();
-    memory.0.lock().files.get_mut(&1).unwrap().extend(more);
+    write_late(&memory, |body| Item::Record { now: at(11_100), mutations: Vec::new() }.encode(body));
     assert_eq!(self::found(&memory).0.ending, Ending::Killed, "a process that should have ended has not");
 }
 
@@ -530,8 +535,6 @@ fn what_follows_a_failed_sync_counts_after_the_next_kill_too() {
     memory.0.lock().fails_to_sync = true;
     assert!(log.sync(at(10_200), 700).is_err());
     memory.0.lock().fails_to_sync = false;
-    put(&log, "unread", (10_300, 40_300));
-    log.write();
     let (first, _) = found(&memory);
     assert_eq!(first.ending, Ending::Torn);
     let opened =
@@ -634,6 +637,37 @@ fn a_journal_goes_on_behind_files_that_could_not_be_read() {
     next.write();
     let (whole, keys) = found(&memory);
     assert_eq!((whole.ending, keys), (Ending::Killed, vec!["a".to_owned(), "b".to_owned()]));
+}
+
+#[test]
+fn what_is_written_behind_the_end_that_the_next_file_names_does_not_count() {
+    let memory = Memory::default();
+    let first = log(Mode::EverySecond, &memory);
+    put(&first, "a", (10_100, 40_100));
+    first.write();
+    drop(going_on(&memory, LATER, Mode::EverySecond));
+    write_late(&memory, |body| Item::Record { now: at(90_000), mutations: Vec::new() }.encode(body));
+    let (found, keys) = found(&memory);
+    assert_eq!((found.ending, keys), (Ending::Killed, vec!["a".to_owned()]));
+    assert!(found.now < at(90_000));
+}
+
+#[test]
+fn an_unreadable_frame_before_the_newest_file_is_a_torn_end_on_any_boot() {
+    for is_whole in [true, false] {
+        let memory = Memory::default();
+        drop(log(Mode::EverySecond, &memory));
+        write_late(&memory, |body| body.push(0xff));
+        memory.0.lock().files.insert(2, frame::first_line());
+        *memory.0.lock().files.get_mut(&1).unwrap().last_mut().unwrap() ^= u8::from(!is_whole);
+        let mut found = found(&memory).0;
+        found.settle(LATER, true);
+        assert_eq!(found.ending, Ending::Torn, "the frame is whole: {is_whole}");
+        memory.0.lock().files.remove(&2);
+        let mut newest = self::found(&memory).0;
+        newest.settle(LATER, true);
+        assert_eq!(newest.ending, Ending::Damaged, "the frame is whole: {is_whole}");
+    }
 }
 
 #[test]
