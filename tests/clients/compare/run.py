@@ -333,6 +333,7 @@ def main():
         f"suites: {done} suites, {passed:,} tests passed on both, {len(alone)} passed on Redis alone;"
         f" skipped: {', '.join(skipped) or 'none'}; not compared: {', '.join(faults) or 'none'}"
     )
+    print(f'tally: {{"client_tests": {passed}, "violations": {len(alone)}}}')
     sys.exit(1 if alone or faults else 0)
 
 
