@@ -5,6 +5,7 @@ declare(strict_types=1);
 
 require 'Predis/autoload.php';
 require 'Psr/Log/autoload.php';
+require 'Symfony/Contracts/Deprecation/autoload.php';
 spl_autoload_register(static function (string $class): void {
     $file = getcwd().'/src/'.strtr($class, '\\', '/').'.php';
     if (is_file($file)) {

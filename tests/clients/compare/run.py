@@ -213,7 +213,7 @@ def of_mocha(_output, report):
             yield test["fullTitle"], outcome, str(test["err"])
 
 
-PYTEST = "{packages}/pypi/venv/bin/python -m pytest -q -p no:cacheprovider --timeout=60 --junitxml={report}"
+PYTEST = "{packages}/pypi/venv/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=60 --junitxml={report}"
 MOCHA = "node {packages}/npm/node_modules/mocha/bin/mocha.js --exit --reporter=json --reporter-option=output={report}"
 RUNNERS = {
     "go": ("go test -json -count=1 -p=1 -timeout={seconds}s", of_go),
