@@ -248,6 +248,28 @@ fn a_restored_log_is_found_whatever_was_written_to_it_since() {
     }
 }
 
+/// Revisions begin again where the snapshot was: a term of a node before the restore and one after it can have the same.
+#[test]
+fn a_commit_from_before_a_restore_changes_nothing_after_it() {
+    let etcd = Arc::new(Near::default());
+    let mut first = standby(&etcd, "first");
+    let snapshot = etcd.store.lock().clone();
+    // As many changes as the nodes make that find the snapshot.
+    (0..2).for_each(|_| etcd.put(b"of another program", ""));
+    let old = term(&etcd);
+    old.beat().unwrap();
+    // A second copy of this commit comes late.
+    let late = etcd.last.lock().clone();
+    look(&mut first, &etcd, 0);
+    *etcd.store.lock() = snapshot;
+    assert!(look(&mut first, &etcd, 0).is_restored);
+    let new = accept(&etcd, &mut first, Promised::default());
+    assert_eq!((old.epoch(), new.head()), (new.epoch(), 0), "both have the same numbers");
+    assert!(!etcd.store.lock().apply(&late).has_succeeded);
+    assert!(matches!(old.beat(), Err(TermError::Deposed)));
+    new.beat().unwrap();
+}
+
 #[test]
 fn another_etcd_is_found_by_nodes_that_remember_nothing() {
     let etcd = Arc::new(Near::default());
@@ -369,7 +391,7 @@ fn a_beat_without_an_answer_is_one_entry_before_those_of_the_journal() {
     term.write(b", and more").unwrap();
     term.sync().unwrap();
     assert!(bytes(&term).ends_with(b"what follows, and more"));
-    assert!(etcd.store.lock().len() >= 4 + 3, "the beats are entries");
+    assert!(etcd.store.lock().len() >= 5 + 3, "the beats are entries");
 }
 
 #[test]
@@ -386,10 +408,10 @@ fn older_files_are_removed_once_the_copy_has_begun_in_etcd() {
     assert!((10_000..20_000).contains(&commits), "{commits} heartbeats are an hour");
     term.begin(2).unwrap();
     term.remove_before(2).unwrap();
-    assert_eq!(etcd.store.lock().len(), 3 + commits, "the next file is not in etcd");
+    assert_eq!(etcd.store.lock().len(), 4 + commits, "the next file is not in etcd");
     term.sync().unwrap();
     term.remove_before(2).unwrap();
-    assert_eq!(etcd.store.lock().len(), 4);
+    assert_eq!(etcd.store.lock().len(), 5);
     assert_eq!(*etcd.forgotten.lock(), term.epoch());
     assert!(!term.has_grown());
     assert_eq!(term.load().unwrap()[0].0, 2);

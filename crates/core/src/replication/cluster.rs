@@ -46,6 +46,12 @@ impl Keys {
         self.named("epoch")
     }
 
+    /// Which process has put the epoch, and how often the log had been restored then. After a restore, etcd gives the same
+    /// revisions out again: this tells a term from one before.
+    pub fn term(&self) -> Bytes {
+        self.named("term")
+    }
+
     /// The sequence number of the next entry of the log.
     pub fn head(&self) -> Bytes {
         self.named("head")

@@ -407,6 +407,7 @@ fn all_but_cluster(keys: &Keys) -> Vec<Operation> {
     let (nodes, nodes_end) = keys.nodes();
     vec![
         delete(keys.epoch(), None),
+        delete(keys.term(), None),
         delete(keys.head(), None),
         delete(keys.restored(), None),
         delete(keys.etcd(), None),

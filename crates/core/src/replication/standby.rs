@@ -243,7 +243,8 @@ impl Standby {
         let revision = epoch.as_ref().map_or(0, |(revision, _)| *revision);
         let unchanged = Compare::ModRevision { key: keys.epoch(), revision };
         let put = |key, value| Operation::Put { key, value };
-        let mut then = vec![put(keys.epoch(), mine)];
+        let name = Bytes::from(format!("{} {}", self.me.id, restored.1.count));
+        let mut then = vec![put(keys.epoch(), mine), put(keys.term(), name.clone())];
         let still = match head {
             Some(value) => Compare::Value { key: keys.head(), value: value.clone() },
             None => {
@@ -258,7 +259,7 @@ impl Standby {
         let head = head.as_deref().map_or(Some(0), parse_head);
         let term = head.filter(|_| answer.has_succeeded).map(|head| {
             // The put was the last change of the epoch.
-            Term::new(etcd, self.cluster.clone(), answer.revision, (head, self.memory), restored.1)
+            Term::new(etcd, self.cluster.clone(), (answer.revision, name), (head, self.memory), restored.1)
         });
         Ok(term)
     }

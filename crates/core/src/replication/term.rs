@@ -3,7 +3,8 @@
 //! Owns    the entries of the log: what is not committed yet, and which entries make which file of the journal.
 //! Rule    a commit is one transaction: if the epoch is that of the term and the head is the next sequence number, the
 //!         head is moved and the entry is put. An entry that may have been committed is tried again as it is: a late
-//!         duplicate of a try finds another head, and changes nothing.
+//!         duplicate of a try finds another head, and changes nothing. After a restore it finds another name of the term,
+//!         though epoch and head may have the same numbers again.
 //! Rule    an entry has bytes of one file, and where they belong in it. A file whose beginning is there twice begins with
 //!         the later one: the start that has written the earlier one has not come to its end.
 //! Locks   one mutex around the entries, which is not held while etcd is asked; another around the commits.
@@ -58,6 +59,8 @@ struct Inner {
     cluster: Cluster,
     /// The revision at which this node has put the epoch.
     epoch: i64,
+    /// What this node has put under `term`.
+    name: Bytes,
     restored: Restored,
     state: Mutex<State>,
     /// Locked from one commit to its answer.
@@ -126,12 +129,12 @@ impl Term {
     pub(super) fn new(
         etcd: Arc<dyn Etcd>,
         cluster: Cluster,
-        epoch: i64,
+        (epoch, name): (i64, Bytes),
         (head, memory): (u64, Memory),
         restored: Restored,
     ) -> Self {
         let state = Mutex::new(State { head, memory, forgettable: epoch, ..State::default() });
-        Self(Arc::new(Inner { etcd, cluster, epoch, restored, state, committing: Mutex::new(()) }))
+        Self(Arc::new(Inner { etcd, cluster, epoch, name, restored, state, committing: Mutex::new(()) }))
     }
 
     /// What is known of the promises that the log lacks, if it was restored and that was accepted.
@@ -265,10 +268,11 @@ impl Term {
         let put = |key, value| Operation::Put { key, value };
         let read = |key| Operation::Read { key, end: None, limit: 1 };
         let next = Compare::Value { key: keys.head(), value: head_text(head) };
+        let [epoch, name] = self.is_mine();
         let answer = self.0.etcd.commit(Transaction {
-            conditions: vec![self.is_mine(), next],
+            conditions: vec![epoch, name, next],
             then: vec![put(keys.head(), head_text(head + 1)), put(keys.log(head), value)],
-            otherwise: vec![read(keys.epoch()), read(keys.head())],
+            otherwise: vec![read(keys.epoch()), read(keys.term()), read(keys.head())],
         })?;
         let revision = match answer.has_succeeded {
             true => answer.revision,
@@ -282,17 +286,22 @@ impl Term {
 
     /// The revision at which an earlier try has committed the entry of that number.
     fn committed_at(&self, answer: &Answer, head: u64) -> Result<i64, TermError> {
-        if first(answer, 0).map(|epoch| epoch.mod_revision) != Some(self.0.epoch) {
+        let is_epoch = first(answer, 0).is_some_and(|epoch| epoch.mod_revision == self.0.epoch);
+        if !is_epoch || first(answer, 1).is_none_or(|name| name.value != self.0.name) {
             return Err(TermError::Deposed);
         }
         // Nobody else can have moved the head in this epoch.
-        let moved = first(answer, 1).filter(|found| sequence(found) == Some(head + 1));
+        let moved = first(answer, 2).filter(|found| sequence(found) == Some(head + 1));
         moved.map(|head| head.mod_revision).ok_or(TermError::Foreign("the head was moved"))
     }
 
-    /// The condition that the epoch is that of this term.
-    fn is_mine(&self) -> Compare {
-        Compare::ModRevision { key: self.0.cluster.keys.epoch(), revision: self.0.epoch }
+    /// The conditions that the epoch is that of this term.
+    fn is_mine(&self) -> [Compare; 2] {
+        let keys = &self.0.cluster.keys;
+        [
+            Compare::ModRevision { key: keys.epoch(), revision: self.0.epoch },
+            Compare::Value { key: keys.term(), value: self.0.name.clone() },
+        ]
     }
 
     /// Commits what was written before the call.
@@ -339,7 +348,7 @@ impl Term {
     /// # Errors
     /// [`TermError`]
     pub(super) fn change(&self, then: Vec<Operation>) -> Result<Answer, TermError> {
-        let conditions = vec![self.is_mine()];
+        let conditions = self.is_mine().into();
         let answer = self.0.etcd.transact(&Transaction { conditions, then, otherwise: Vec::new() })?;
         if answer.has_succeeded { Ok(answer) } else { Err(TermError::Deposed) }
     }
