@@ -316,22 +316,22 @@ impl Etcd for Port {
     }
 }
 
-/// The transaction without the condition that the defect forgets.
+/// The transaction without the conditions that the defect forgets.
 fn broken(transaction: &Transaction, defect: Defect) -> Transaction {
     let puts = |name: &[u8]| {
         let mut operations = transaction.then.iter();
         operations.any(|operation| matches!(operation, Operation::Put { key, .. } if key.ends_with(name)))
     };
     let is_commit = puts(b"head") && !puts(b"epoch");
-    let forgotten = match defect {
-        Defect::CommitsWithoutEpoch if is_commit => "epoch",
-        Defect::CommitsWithoutHead if is_commit => "head",
+    let forgotten: &[&str] = match defect {
+        Defect::CommitsWithoutEpoch if is_commit => &["epoch", "term"],
+        Defect::CommitsWithoutHead if is_commit => &["head"],
         _ => return transaction.clone(),
     };
     let mut broken = transaction.clone();
     broken.conditions.retain(|condition| {
         let (Compare::ModRevision { key, .. } | Compare::Value { key, .. }) = condition;
-        !key.ends_with(forgotten.as_bytes())
+        !forgotten.iter().any(|name| key.ends_with(name.as_bytes()))
     });
     broken
 }
