@@ -116,8 +116,10 @@ class Packages:
     def debian(self, folder):
         for name in ["lists/partial", "parts"]:
             (folder / name).mkdir(parents=True)
-        for file in pathlib.Path("/etc/apt/sources.list.d").glob("debian*.sources"):
-            (folder / "parts" / file.name).write_text(file.read_text().replace("Types: deb\n", "Types: deb-src\n"))
+        for file in pathlib.Path("/etc/apt/sources.list.d").glob("*.sources"):
+            # Other publishers need not have sources.
+            if file.name.startswith(("debian", "ubuntu")):
+                (folder / "parts" / file.name).write_text(file.read_text().replace("Types: deb\n", "Types: deb-src\n"))
         options = [f"Dir::Etc::SourceParts={folder}/parts", "Dir::Etc::SourceList=/dev/null", f"Dir::State::Lists={folder}/lists"]
         apt = ["apt-get", "-qq", *(word for option in options for word in ("-o", option))]
         must([*apt, "update"], folder)
