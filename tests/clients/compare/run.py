@@ -34,7 +34,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TABLE = json.loads((HERE / "table.json").read_text())
 INSTALL_SECONDS_MAX = 15 * 60
 START_SECONDS_MAX = 30
-SUITE_SECONDS_MAX = 15 * 60
+# One that hangs at its end, as that of rq sometimes does, has written its report.
+SUITE_SECONDS_MAX = 8 * 60
 # Below the ports that a system gives to clients.
 PORTS = range(20_000, 32_000)
 # Clients that suites connect to their default port: tests find copies of these first.
