@@ -362,18 +362,19 @@ class Connections:
 
     async def take(self, key: bytes, limit: float) -> Taken:
         """A connection, and how to give it back."""
+        pool: Any = getattr(self.client, "connection_pool", None)
+        is_blocking = isinstance(pool, redis.BlockingConnectionPool)
         if self.is_cluster:
             await within(limit, self.client.initialize())
             node = self.client.get_node_from_key(key)
             if node is None:
                 raise redis_errors.ClusterDownError("no node serves the key")
             connection, give = node.acquire_connection(), partial(give_to_node, node)
-        elif isinstance(self.client.connection_pool, redis.BlockingConnectionPool):
-            pool = self.client.connection_pool
+        elif is_blocking:
             connection = await within(limit, pool.get_connection(), pool.release)
             return connection, partial(pool.release, connection)
         else:
-            connection, give = self.client.connection_pool.get_available_connection(), self.client.connection_pool.release
+            connection, give = pool.get_available_connection(), pool.release
         try:
             has_to_connect = not await is_ready(connection)
         except BaseException:
