@@ -34,8 +34,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 TABLE = json.loads((HERE / "table.json").read_text())
 INSTALL_SECONDS_MAX = 15 * 60
 START_SECONDS_MAX = 30
-# One that hangs at its end, as that of rq sometimes does, has written its report.
-SUITE_SECONDS_MAX = 8 * 60
+SUITE_SECONDS_MAX = 10 * 60
+# Of a suite that has written its report; that of rq then waits for a process that it has left behind.
+EXIT_SECONDS_MAX = 10
 # Below the ports that a system gives to clients.
 PORTS = range(20_000, 32_000)
 # Clients that suites connect to their default port: tests find copies of these first.
@@ -46,16 +47,19 @@ class Fault(Exception):
     """The reason why a suite is not compared, or its row of the table is wrong."""
 
 
-def run(words, folder, seconds, environment=None):
-    """What a command prints, whatever its exit status; it and what it started end in time."""
+def run(words, folder, seconds, environment=None, report=None):
+    """What a command prints, whatever its exit status. It and what it started end in time, and soon after it has written its report."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-        try:
-            status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            status = None
+        deadline = time.monotonic() + seconds
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+            if report and report.exists():
+                deadline = min(deadline, time.monotonic() + EXIT_SECONDS_MAX)
+                report = None
+        status = process.poll()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -269,7 +273,7 @@ class Trial:
             **{name: value.format(**names) for name, value in self.suite.get("environment", {}).items()},
         }
         with server(program, self.port, self.packages.folder):
-            _, output = run(words, self.folder, seconds + 10, environment)
+            _, output = run(words, self.folder, seconds + 10, environment, report)
         (self.packages.folder / f"{self.folder.name}-{program.name}.log").write_text(output)
         worst = {}
         with contextlib.suppress(OSError, ValueError, xml.etree.ElementTree.ParseError):
