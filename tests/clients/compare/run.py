@@ -220,7 +220,7 @@ def of_mocha(_output, report):
             yield test["fullTitle"], outcome, str(test["err"])
 
 
-PYTEST = "{packages}/pypi/venv/bin/python -m pytest -q -rs -p no:cacheprovider --timeout=60 --junitxml={report}"
+PYTEST = "{packages}/pypi/venv/bin/python -m pytest -q -rs -p one_process -p no:cacheprovider --timeout=60 --junitxml={report}"
 MOCHA = "node {packages}/npm/node_modules/mocha/bin/mocha.js --exit --reporter=json --reporter-option=output={report}"
 RUNNERS = {
     "go": ("go test -json -count=1 -p=1 -timeout={seconds}s", of_go),
@@ -268,7 +268,8 @@ class Trial:
         environment = {
             **os.environ,
             "PATH": os.pathsep.join(map(str, [path, self.packages.folder / "pypi" / "venv" / "bin", os.environ["PATH"]])),
-            "PYTHONPATH": os.pathsep.join(map(str, [self.folder, self.folder / "src", self.copies / "node_modules" / "redis"])),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, [self.folder, self.folder / "src", self.copies / "node_modules" / "redis", HERE])),
             "REDIS_HOST": f"127.0.0.1:{self.port}",
             **{name: value.format(**names) for name, value in self.suite.get("environment", {}).items()},
         }
