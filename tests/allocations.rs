@@ -13,6 +13,7 @@ use allocation_counter::measure;
 use redlatch_core::scripts::Inputs;
 use redlatch_core::scripts::native::Program;
 use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
+use support::rng::tally;
 use support::shapes::shapes;
 use support::words::info_field;
 
@@ -324,7 +325,7 @@ mod a_granted_lock {
         let (heap_first, held_first, left_first) = live_and_die();
         let (heap_second, held_second, left_second) = live_and_die();
         assert!(held_first > 90 * LOCKS as i64, "{held_first} bytes held {LOCKS} locks");
-        println!("tally: {{\"bytes_a_lock\": {}}}", held_first / LOCKS as i64);
+        tally(&[("bytes_a_lock", held_first as u64 / LOCKS)]);
         let more = held_second - held_first;
         assert!(more * 1000 < held_first, "{more} bytes more held the same locks again");
         assert!(left_first < KEPT_BYTES_MAX, "{left_first} bytes are left");

@@ -19,7 +19,7 @@ use std::process::Stdio;
 use super::kills::reply;
 use super::*;
 use crate::support::rng::{Rng, tally};
-use crate::support::waits::PATIENCE;
+use crate::support::waits::{PATIENCE, wait_until};
 
 /// What happens to calls.
 #[derive(Clone, Copy)]
@@ -246,15 +246,20 @@ impl<'a> Run<'a> {
     /// Rewrites the journal, and waits for the end of that.
     fn rewrite(&mut self, server: &Running) -> Result<(), Ended> {
         self.ask(&mut connect(server)?, "BGREWRITEAOF")?;
-        loop {
-            let mut client = connect(server)?;
-            self.ask(&mut client, "BLPOP none 0.05")?;
-            self.ask(&mut client, "INFO persistence")?;
-            let mut lines = std::iter::from_fn(|| reply(&mut client)).flatten();
-            if lines.find(|line| line.starts_with("aof_rewrite_in_progress:")).ok_or(Ended)?.ends_with(":0") {
-                return Ok(());
-            }
-        }
+        let mut is_rewriting = Ok(true);
+        wait_until("the journal is rewritten", || {
+            is_rewriting = self.is_rewriting(server);
+            !matches!(is_rewriting, Ok(true))
+        });
+        is_rewriting.map(drop)
+    }
+
+    fn is_rewriting(&mut self, server: &Running) -> Result<bool, Ended> {
+        let mut client = connect(server)?;
+        self.ask(&mut client, "INFO persistence")?;
+        let mut lines = std::iter::from_fn(|| reply(&mut client)).flatten();
+        let line = lines.find(|line| line.starts_with("aof_rewrite_in_progress:")).ok_or(Ended)?;
+        Ok(line.ends_with(":1"))
     }
 
     /// The first line of a reply. Errors are kept with what the server says.
