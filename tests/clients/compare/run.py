@@ -56,7 +56,8 @@ def run(words, folder, seconds, environment=None, report=None):
         deadline = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
-            if report and report.exists():
+            # PHPUnit creates its report when it starts.
+            if report and report.exists() and report.stat().st_size > 0:
                 deadline = min(deadline, time.monotonic() + EXIT_SECONDS_MAX)
                 report = None
         status = process.poll()
