@@ -6,6 +6,10 @@
 //! Skips         what needs a real server is ignored, with the reason; `.ci/run servers` runs it. What sends signals, or uses
 //!               files and sockets of Unix, is left out on Windows.
 
+#![cfg_attr(
+    not(feature = "server"),
+    allow(dead_code, unused_imports, reason = "the tests of the server use the rest")
+)]
 #![allow(
     clippy::module_inception,
     reason = "a suite of one file holds its tests in a module named after its subject"
