@@ -9,6 +9,7 @@
 
 mod admin;
 mod args;
+mod call;
 mod connection;
 mod expiry;
 mod hash;
@@ -40,9 +41,11 @@ pub use admin::families::{Family, FamilyKind, Sample, Value, families};
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
+pub(crate) use call::is_repeated;
+pub use call::{Call, Caller, Outcome};
 pub(crate) use connection::certificate::log_in;
 pub(crate) use connection::is_login;
-pub(crate) use connection::tracking::{end as end_tracking, remember};
+pub(crate) use connection::tracking::end as end_tracking;
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;
@@ -56,57 +59,6 @@ pub use table::{Command, Keys, table};
 pub use test::fault::parse as parse_fault;
 pub use test::history::{moment, note_request};
 pub(crate) use transaction::{EXEC, discard_all};
-
-use std::sync::Arc;
-
-use redlatch_proto::clock::Now;
-use redlatch_proto::resp::{Reply, Request};
-
-use crate::keyspace::{View, Waiter};
-use crate::state::audit::{AuditLine, Author};
-use crate::state::session::Session;
-use crate::state::wait::Wait;
-
-/// A command during its execution.
-#[derive(Debug)]
-pub struct Call<'a, 'k> {
-    /// The shards that the command has locked.
-    pub view: &'a mut View<'k>,
-    /// The words after the name.
-    pub args: Args<'a>,
-    pub reply: Reply<'a>,
-    /// The time at which the command takes effect.
-    pub now: Now,
-    /// The state of the connection.
-    pub session: &'a mut Session,
-    pub shared: &'k Shared,
-    /// The row of the command, with its derived facts.
-    pub command: &'static Command,
-}
-
-impl Call<'_, '_> {
-    /// Writes a line of the audit log about this call, if there is one; `fields` adds what it has done.
-    pub(crate) fn audit(&self, event: &str, fields: impl FnOnce(&mut AuditLine)) {
-        self.shared.access.audit.note(self.now, Author::of(self.session), event, fields);
-    }
-}
-
-/// The result of a command that was not refused.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    Replied,
-    /// The reply is complete, and the connection closes once it is sent.
-    Close,
-    /// The call waits. The next requests of the session wait behind it.
-    Park {
-        /// The end of the wait, and its keys.
-        wait: Arc<Wait>,
-        /// Serves the call when one of its keys is ready; `None` waits for the timeout alone.
-        waiter: Option<Arc<Waiter>>,
-    },
-    /// The call had no effect. It may take long and is repeated on the script thread.
-    Offload,
-}
 
 /// The rows of every family, in the order of the documentation.
 pub(crate) const FAMILIES: &[&[row::Row]] = &[

@@ -1,7 +1,7 @@
 //! What commands answer while nothing may be granted or extended: in the quarantine, while the disk takes no writes, and
 //! while the server shuts down.
 //!
-//! Owns    the answers. Clients, transactions, scripts and questions of HTTP run every command through [`run`].
+//! Owns    the answers. [`Call::run`] asks for them.
 //! Rule    what makes a key, a field or a member, or lengthens a lease, is refused. What only removes works. Reads see the
 //!         real data, except that a key that does not exist seems to be held for the rest of the quarantine.
 //! Source  docs/durability.md; Redis 7.0 `server.c` for the text of a failing disk.
@@ -11,18 +11,9 @@ use redlatch_proto::error::Refusal;
 
 use crate::commands::key::expire::nearest_second;
 use crate::commands::row::{Flags, Group};
-use crate::commands::{Call, Outcome, Shared};
+use crate::commands::{Call, Caller, Outcome, Shared};
 use crate::scripts::{Granted, Known, Purpose};
 use crate::types::{Hash, SortedSet};
-
-/// Who has called a command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Caller {
-    /// A client, maybe in a transaction.
-    Client,
-    /// A script, with the purpose of a known one.
-    Script(Option<Purpose>),
-}
 
 impl Caller {
     /// Whether it is a known script that ends a hold. Such a script may also write what goes with that: Redisson sets a key
@@ -33,26 +24,17 @@ impl Caller {
 
     /// Whether EXPIRE may answer 0. Many scripts do not look at its answer, and would say that they have extended.
     fn heeds_refusals(self) -> bool {
-        self == Self::Client || self.releases()
+        !matches!(self, Self::Script(_)) || self.releases()
     }
 }
 
-/// Executes a command, or answers as it must be answered while something keeps locks from being granted. Every caller of a
-/// command calls it here.
+/// Executes a command, or answers as it must be answered while something keeps locks from being granted.
 ///
 /// # Errors
 /// The error of the command, of the quarantine, of the disk or of a shutdown.
-#[inline]
-pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
-    match call.shared.locks.quarantine.is_on() {
-        false => (call.command.row.run)(call),
-        true => run_guarded(call, caller),
-    }
-}
-
 #[cold]
-fn run_guarded(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Refusal> {
-    let (row, quarantine) = (call.command.row, &call.shared.locks.quarantine);
+pub(in crate::commands) fn run(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (caller, row, quarantine) = (call.caller, call.command.row, &call.shared.locks.quarantine);
     let until = quarantine.until(call.now.lock);
     let (disk_fails, refuses) = (quarantine.disk_error().is_some(), quarantine.refuses());
     if !row.flags.has(Flags::WRITE) {

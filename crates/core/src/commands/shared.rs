@@ -9,14 +9,16 @@ use redlatch_proto::resp::Request;
 
 use self::parts::{AccessControl, Instance, Locks, LogLimits, Random, Scripts, Statistics, Stop};
 use crate::commands::lock::slow;
+use crate::commands::lock::spans::Spans;
+use crate::commands::lock::watch::WaitLog;
 use crate::commands::redact::redacted;
 use crate::commands::row::{Flags, Group};
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::InterpreterSlot;
 use crate::commands::{Command, Peers, table};
 use crate::journal::log::Log;
-use crate::keyspace::{Keyspace, ShardSet, View};
-use crate::locks::{Linter, LockGroups};
+use crate::keyspace::{AskingClient, Keyspace, Linter, ShardSet, View};
+use crate::locks::LockGroups;
 use crate::scripts::interpreter::NewInterpreter;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
@@ -26,6 +28,7 @@ use crate::state::latency::Spike;
 use crate::state::login_delays::Origin;
 use crate::state::monitors::Monitors;
 use crate::state::registries::Registries;
+use crate::state::session::Session;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
 use crate::state::slot_groups::SlotGroup;
@@ -84,6 +87,8 @@ impl Shared {
         }
         let (locks, random) = (Locks::default(), Random::new(seed));
         keyspace.observe_locks(Box::new(Linter(Arc::clone(&locks.lint))));
+        keyspace.observe_locks(Box::new(WaitLog(Arc::clone(&locks.watch))));
+        keyspace.observe_locks(Box::new(Spans::default()));
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let ledger = keyspace.ledger();
         Self {
@@ -129,6 +134,12 @@ impl Shared {
     #[must_use]
     pub fn with_log(self, log: Arc<Log>) -> Self {
         Self { log: Some(log), ..self }
+    }
+
+    /// The client of a session, as it asks for locks.
+    #[inline]
+    pub(crate) fn asking<'c>(&self, session: &'c Session) -> AskingClient<'c> {
+        AskingClient { client: &session.client, warn_ms: self.settings.lock_wait_warn_ms() }
     }
 
     /// When a login from this address is looked at, if not now: it has sent too many wrong passwords. The backend of a test

@@ -10,8 +10,10 @@
 
 use std::sync::LazyLock;
 
+use redlatch_proto::resp::Request;
+
 use crate::commands::row::{Arg, Flags, Kind, Row, usage};
-use crate::commands::{EXEC, FAMILIES, Request, key_specs};
+use crate::commands::{EXEC, FAMILIES, key_specs};
 use crate::keyspace::ShardSet;
 use crate::scripts::native::listed_commands;
 

@@ -14,9 +14,8 @@ use redlatch_proto::resp::{Reply, Request, RequestLimits};
 use smallvec::{SmallVec, smallvec};
 
 use crate::commands::peers::{self, Elsewhere, Peers};
-use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
-use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
+use crate::commands::{self, Args, Call, Caller, Command, EXEC, Outcome, Shared, table};
 use crate::keyspace::{Due, Lookahead, ShardSet, View};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
@@ -265,10 +264,8 @@ impl Engine {
         session.client.end_wait();
         let Some(wait) = session.parked.take() else { return };
         let (shared, now) = (&self.shared, self.shared.clock.now());
-        if wait.kind == WaitFor::Locks
-            && let Some(waiter) = shared.locks.waits.leave(wait.number)
-        {
-            waiter.serve.ended(how, now.lock, shared.locks.watch.ends());
+        if wait.kind == WaitFor::Locks {
+            shared.locks.waits.leave(wait.number);
         }
         let refusal = shared.keyspace.unpark((&wait, how), now, shared.events(), &shared.registries);
         if let Some(out) = timed_out {
@@ -644,10 +641,6 @@ impl Engine {
         }
         let started = is_timed.then(|| shared.clock.micros());
         let mark = out.len();
-        let is_script = command.row.flags.has(Flags::SCRIPT);
-        if is_script && shared.monitors.is_any() && !std::mem::take(&mut session.is_shown) {
-            commands::show(session, shared, command, request, Source::Client);
-        }
         let mut call = Call {
             now: view.now(),
             view,
@@ -656,19 +649,12 @@ impl Engine {
             session,
             shared,
             command,
+            caller: Caller::Client,
         };
-        let result = quarantine::run(&mut call, Caller::Client);
-        if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied | Refusal::StartAgain)) {
-            // The request is repeated. A script that was shown to monitors is not shown again.
-            session.is_shown = is_script && shared.monitors.is_any();
+        let result = call.run();
+        if commands::is_repeated(&result) {
             out.truncate(mark);
             return result;
-        }
-        if shared.monitors.is_any() && !is_script {
-            commands::show(session, shared, command, request, Source::Client);
-        }
-        if session.reads.may_be_tracked() {
-            commands::remember(session, shared, command, request, view);
         }
         batch.run.1 += 1;
         if let Some(started) = started {
@@ -679,12 +665,11 @@ impl Engine {
                 batch.now = shared.clock.now();
             }
         }
-        if is_script && result.is_ok() && out.get(mark) == Some(&b'-') {
+        if command.row.flags.has(Flags::SCRIPT) && result.is_ok() && out.get(mark) == Some(&b'-') {
             self.count_error_reply(command, &out[mark + 1..]);
         }
         if let Err(refusal) = &result {
             out.truncate(mark);
-            shared.stats.commands[usize::from(command.index)].failed.add(1);
             self.refuse(session, refusal, out);
         }
         match result {

@@ -12,9 +12,8 @@ use redlatch_proto::resp::{Protocol, Reply, Request};
 use smallvec::SmallVec;
 
 use super::{Admitted, Engine};
-use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
-use crate::commands::{self, Args, Call, Outcome};
+use crate::commands::{self, Args, Call, Caller, Outcome};
 use crate::keyspace::View;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::Session;
@@ -79,8 +78,9 @@ impl Engine {
             session: &mut session,
             shared,
             command,
+            caller: Caller::Server,
         };
-        let result = quarantine::run(&mut call, Caller::Client);
+        let result = call.run();
         view.finish(&shared.registries);
 
         match result {

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, LockTime};
 
 use super::ends::Ends;
+use super::locks::Observed;
 use super::observers::Observers;
 use crate::journal::{Mutation, Mutations};
-use crate::locks::{Breaker, EndReason, LockEvent, UnmetRequest};
+use crate::locks::{Breaker, EndReason, LockEvent};
 use crate::state::channels::Channels;
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -33,8 +34,8 @@ pub struct Changes {
     /// Whether the call is part of a transaction or script.
     pub(crate) is_nested: bool,
     wants_locks: bool,
-    /// Why locks that the call removes end.
-    pub(crate) end_reason: EndReason,
+    /// Why locks end that the command removes.
+    end_reason: EndReason,
     /// Bytes of the largest value written by the call.
     pub(crate) largest: usize,
     /// Whether the memory for effects is in use. Until then nobody reads it: with a journal each shard has some, all together
@@ -63,13 +64,9 @@ struct Effects {
     addressed: Addressed,
     /// Clients whose wait is over, and their answers.
     answers: Vec<(Arc<Client>, Vec<u8>)>,
-    /// What has happened to locks, in order.
-    locks: VecDeque<LockEvent>,
-    /// Keys that were no locks and have expired, if every event is wanted.
-    expired: Vec<Bytes>,
-    /// Requests for locks that have changed none, if every event is wanted.
-    unmet: Vec<UnmetRequest>,
-    /// Who breaks the lock that ends now.
+    /// What the observers of locks have not seen yet, in order.
+    observed: VecDeque<Observed>,
+    /// Who breaks locks.
     breaker: Option<Arc<Breaker>>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
@@ -263,59 +260,53 @@ impl Changes {
     /// Notes what has happened to a lock, for its observers.
     pub(crate) fn lock_event(&mut self, event: LockEvent) {
         let event = LockEvent { author: self.author, is_nested: self.is_nested, ..event };
-        self.effects().locks.push_back(event);
+        self.observe(Observed::Change(event));
+    }
+
+    /// Notes something for the observers of locks.
+    pub(super) fn observe(&mut self, observed: Observed) {
+        self.effects().observed.push_back(observed);
     }
 
     /// Whether the observers of locks have something to see.
     #[inline]
-    pub(crate) fn has_lock_events(&self) -> bool {
-        self.some_effects().is_some_and(|effects| {
-            let has_more = || !effects.expired.is_empty() || !effects.unmet.is_empty();
-            !effects.locks.is_empty() || (self.wants_locks && has_more())
-        })
+    pub(crate) fn has_observed(&self) -> bool {
+        self.some_effects().is_some_and(|effects| !effects.observed.is_empty())
     }
 
-    /// Sets who breaks the locks that end from now on; `None`: nobody.
-    pub(crate) fn set_breaker(&mut self, breaker: Option<Arc<Breaker>>) {
-        if breaker.is_some() || self.has_effects {
-            self.effects().breaker = breaker;
-        }
+    /// The next thing that the observers of locks have not seen.
+    pub(super) fn next_observed(&mut self) -> Option<Observed> {
+        self.some_effects_mut()?.observed.pop_front()
     }
 
-    /// Who breaks the lock that ends now.
-    pub(crate) fn breaker(&self) -> Option<Arc<Breaker>> {
-        self.some_effects()?.breaker.clone()
+    /// A command begins: locks that it removes end for this reason, if it names no other.
+    #[inline]
+    pub(crate) fn begin(&mut self, reason: EndReason) {
+        self.end_reason = reason;
     }
 
-    /// The next event that the observers of locks have not seen.
-    pub(crate) fn next_lock_event(&mut self) -> Option<LockEvent> {
-        self.some_effects_mut()?.locks.pop_front()
+    /// Why locks end that the command removes.
+    #[inline]
+    pub(crate) fn end_reason(&self) -> EndReason {
+        self.end_reason
+    }
+
+    /// Sets who breaks the locks that end as [`EndReason::Broken`] from now on.
+    pub(crate) fn set_breaker(&mut self, breaker: Breaker) {
+        self.effects().breaker = Some(Arc::new(breaker));
+    }
+
+    /// Who has broken a lock that ends now for this reason.
+    pub(crate) fn breaker(&self, reason: EndReason) -> Option<Arc<Breaker>> {
+        self.some_effects()?.breaker.clone().filter(|_| reason == EndReason::Broken)
     }
 
     /// Notes that a key which was no lock has expired, if every event is wanted.
     #[inline]
     pub(crate) fn key_expired(&mut self, key: &[u8]) {
         if self.wants_locks {
-            self.effects().expired.push(Bytes::copy_from_slice(key));
+            self.observe(Observed::Expiry(Bytes::copy_from_slice(key)));
         }
-    }
-
-    /// The keys of [`Changes::key_expired`].
-    pub(crate) fn take_expired(&mut self) -> Vec<Bytes> {
-        self.some_effects_mut().map(|effects| std::mem::take(&mut effects.expired)).unwrap_or_default()
-    }
-
-    /// Notes a request for a lock that has changed none. A known script tells of it twice: while it runs, and by its reply.
-    pub(crate) fn unmet(&mut self, request: UnmetRequest) {
-        let noted = &mut self.effects().unmet;
-        if noted.last() != Some(&request) {
-            noted.push(request);
-        }
-    }
-
-    /// The requests of [`Changes::unmet`].
-    pub(crate) fn take_unmet(&mut self) -> Vec<UnmetRequest> {
-        self.some_effects_mut().map(|effects| std::mem::take(&mut effects.unmet)).unwrap_or_default()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
@@ -391,20 +382,8 @@ impl Effects {
     /// Whether nothing is left but a small record.
     #[inline]
     fn is_small(&self) -> bool {
-        let Self {
-            mutations,
-            ends: _,
-            events,
-            ready,
-            stale,
-            addressed,
-            answers,
-            locks,
-            expired,
-            unmet,
-            breaker,
-            garbage,
-        } = self;
+        let Self { mutations, ends: _, events, ready, stale, addressed, answers, observed, breaker, garbage } =
+            self;
         events.is_empty()
             && ready.is_empty()
             && stale.is_empty()
@@ -412,9 +391,7 @@ impl Effects {
             && addressed.new_prefixes.is_empty()
             && !addressed.all_informed
             && answers.is_empty()
-            && locks.is_empty()
-            && expired.is_empty()
-            && unmet.is_empty()
+            && observed.is_empty()
             && breaker.is_none()
             && garbage.is_empty()
             && mutations.capacity() <= SMALL_RECORD_BYTES

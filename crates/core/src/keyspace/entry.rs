@@ -11,6 +11,7 @@ use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
 use crate::journal::{Mutation, Mutations};
+use crate::locks::EndReason;
 use crate::locks::record::Grant;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
@@ -194,15 +195,6 @@ impl Occupied<'_> {
         changes.record_some(|| granted(shard, self.id, *database, key));
     }
 
-    /// Counts a request for this lock that was refused because the lock is held. A key that is no lock, and that no request
-    /// waits for, is not counted.
-    #[inline]
-    pub fn count_refused(&mut self) {
-        if self.place.shard.is_lock(self.id) || self.place.is_awaited() {
-            self.place.shard.count_refused(self.place.key);
-        }
-    }
-
     /// Removes the key.
     pub fn remove(mut self) {
         self.remove_entry();
@@ -211,9 +203,15 @@ impl Occupied<'_> {
     /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
     #[inline]
     pub fn remove_entry(&mut self) {
+        self.remove_for(self.place.changes.end_reason());
+    }
+
+    /// Like [`Occupied::remove_entry`]. If the key is a lock, the lock ends for this reason.
+    #[inline]
+    pub fn remove_for(&mut self, reason: EndReason) {
         let before_ms = self.end_ms();
         self.place.ends_at(before_ms, 0);
-        self.lock_ends();
+        self.lock_ends(reason);
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.discard(object);
@@ -224,11 +222,11 @@ impl Occupied<'_> {
 
     /// Removes the key, and returns what makes it in another keyspace.
     #[cold]
-    pub(super) fn take_away(self) -> Vec<Mutation> {
+    pub(super) fn take_away(mut self) -> Vec<Mutation> {
         let (Vacant { shard, database, key, .. }, mut made) = (&self.place, Mutations::default());
         made.push(&put(shard, self.id, *database, key));
         granted(shard, self.id, *database, key).iter().for_each(|granted| made.push(granted));
-        self.remove();
+        self.remove_for(EndReason::Moved);
         made.to_vec()
     }
 

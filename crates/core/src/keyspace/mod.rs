@@ -44,6 +44,7 @@ mod edit;
 mod ends;
 mod entry;
 mod locked;
+pub(crate) mod locks;
 mod long_call;
 mod memory;
 mod observers;
@@ -66,9 +67,8 @@ use redlatch_proto::limits::{DATABASES_MAX, SHARDS_MAX};
 use smallvec::SmallVec;
 
 use crate::journal::{Journal, Mutations, Record};
+use crate::locks::LockGroups;
 use crate::locks::history::History;
-use crate::locks::observers::{Messages, Sessions};
-use crate::locks::{LockGroups, LockObserver};
 use crate::state::ledger::Ledger;
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
@@ -88,6 +88,11 @@ pub use copy::{Copied, CopyCursor};
 pub use counts::Counts;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use locks::{
+    Asked, AskingClient, Awaited, Circle, HeldLock, Hold, Linter, LockHolder, LockObserver, LockWaits,
+    Overdue, Shown, ViewLocks, attempt, attempt_all, first_held,
+};
+use locks::{Messages, Sessions};
 pub use long_call::{LongCall, LongCallGuard};
 pub use prefetch::Lookahead;
 pub use replay::{Replay, Replayed};
@@ -108,6 +113,8 @@ pub struct Keyspace {
     lock_observers: Vec<Box<dyn LockObserver>>,
     /// Whether one of them wants every event.
     shows_all_locks: bool,
+    /// Whether a client has asked to be told when somebody waits for its lock.
+    tells_contended: AtomicBool,
     /// The number of the next wait.
     waits: AtomicU64,
     /// The fencing token of the latest grant.
@@ -246,6 +253,7 @@ impl Keyspace {
             journal: layout.journal,
             lock_observers: vec![Box::new(Sessions), Box::new(Messages)],
             shows_all_locks: false,
+            tells_contended: AtomicBool::new(false),
             waits: AtomicU64::new(0),
             last_token: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
@@ -282,6 +290,17 @@ impl Keyspace {
     pub fn observe_locks(&mut self, observer: Box<dyn LockObserver>) {
         self.shows_all_locks |= observer.wants_all();
         self.lock_observers.push(observer);
+    }
+
+    /// A client wants to be told when somebody waits for a lock that it holds.
+    pub fn tell_contended(&self) {
+        self.tells_contended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Keyspace::tell_contended`] was called.
+    #[inline]
+    pub(crate) fn tells_contended(&self) -> bool {
+        self.tells_contended.load(Ordering::Relaxed)
     }
 
     /// Gives the effects of all later calls to a journal.

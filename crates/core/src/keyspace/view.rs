@@ -19,6 +19,7 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::limits::SHARDS_MAX;
 
 use super::locked::{KeyHash, LockWait, Locked};
+use super::locks::Observed;
 use super::{Changes, Editor, Entry, Keyspace, LongCallGuard, Occupied, ShardState, Vacant};
 use crate::journal::Mutation;
 use crate::locks::history;
@@ -234,8 +235,8 @@ impl<'k> View<'k> {
                 self.locked.each(|_, held| memory.update(held));
             }
         }
-        if self.changes.has_lock_events() {
-            self.show_lock_events(registries);
+        if self.changes.has_observed() {
+            self.show_observed(registries);
         }
         self.changes.publish(registries);
         if self.changes.is_recorded()
@@ -256,21 +257,25 @@ impl<'k> View<'k> {
         self.long_call = None;
     }
 
-    /// Shows what the call has done to locks to the observers of locks.
+    /// Shows the observers of locks what the call has done to locks, and what requests have come to.
     #[cold]
-    fn show_lock_events(&mut self, registries: &Registries) {
+    fn show_observed(&mut self, registries: &Registries) {
         let (keyspace, selected) = (self.keyspace, self.database);
-        while let Some(event) = self.changes.next_lock_event() {
-            self.database = event.database;
-            keyspace.lock_observers.iter().for_each(|observer| observer.see(&event, self, registries));
+        while let Some(observed) = self.changes.next_observed() {
+            self.database = match &observed {
+                Observed::Change(event) => event.database,
+                Observed::Expiry(_) => selected,
+                Observed::Request(event) => event.database,
+            };
+            for observer in &keyspace.lock_observers {
+                match &observed {
+                    Observed::Change(event) => observer.see(event, self, registries),
+                    Observed::Expiry(key) => observer.key_expired(key),
+                    Observed::Request(event) => observer.asked(event, self, registries),
+                }
+            }
         }
         self.database = selected;
-        for key in self.changes.take_expired() {
-            keyspace.lock_observers.iter().for_each(|observer| observer.key_expired(&key));
-        }
-        for request in self.changes.take_unmet() {
-            keyspace.lock_observers.iter().for_each(|observer| observer.unmet(&request));
-        }
     }
 
     /// Records the size of the largest value that was written.
@@ -359,14 +364,21 @@ impl<'k> View<'k> {
         self.entry(key).occupied().map_or_else(Vec::new, Occupied::take_away)
     }
 
-    /// Says why locks that the call removes from now on have ended.
-    pub fn set_end_reason(&mut self, reason: EndReason) {
-        self.changes.end_reason = reason;
+    /// A command begins: locks that it removes end for this reason, if it names no other.
+    #[inline]
+    pub(crate) fn begin(&mut self, reason: EndReason) {
+        self.changes.begin(reason);
     }
 
-    /// Says who breaks the locks that the call removes from now on; `None`: nobody.
-    pub(crate) fn set_breaker(&mut self, breaker: Option<Breaker>) {
-        self.changes.set_breaker(breaker.map(Arc::new));
+    /// Says who breaks the locks that the call breaks from now on.
+    pub(crate) fn set_breaker(&mut self, breaker: Breaker) {
+        self.changes.set_breaker(breaker);
+    }
+
+    /// Whether every event of locks and requests is wanted.
+    #[inline]
+    pub(crate) fn wants_lock_events(&self) -> bool {
+        self.changes.wants_locks()
     }
 
     /// Whether LOCK.LINT notes what clients do wrong.

@@ -19,7 +19,6 @@ use super::View;
 use super::observers::ByKey;
 use crate::state::clients::Client;
 use crate::state::ledger::{Charge, Kind, Ledger};
-use crate::state::log_limiter::LineBudget;
 use crate::state::wait::{Wait, WaitEnd, WaitFor};
 use crate::types::heap;
 use crate::types::lock::LockKind;
@@ -42,10 +41,6 @@ pub trait Serve: fmt::Debug + Send + Sync {
     /// The connection has ended before it has read the answer: gives back what [`Serve::serve`] took, if nobody knows of it.
     fn give_back(&self, _view: &mut View<'_>) {}
 
-    /// The wait is over. Called once, with no shard locked, if the command waited for a lock. `lines` says whether the log
-    /// has room for a line about it.
-    fn ended(&self, _how: WaitEnd, _now: LockTime, _lines: &LineBudget) {}
-
     /// The log says that it has waited for long: it will say how the wait ends, too.
     fn report(&self) {}
 
@@ -67,6 +62,8 @@ pub struct Asker<'w> {
     pub kind: LockKind,
     /// How many permits it asks for.
     pub permits: u32,
+    /// What it says about itself, as fields and values in turn.
+    pub meta: &'w [Bytes],
     /// The client that waits.
     pub client: &'w Arc<Client>,
     /// Since when.

@@ -1,18 +1,15 @@
-//! What happens to a lock: it is granted, its lease is renewed, it ends; or a request for it changes nothing.
+//! What happens to a lock: it is granted, its lease is renewed, it ends.
 //!
-//! Owns    [`LockEvent`], the reasons for which a lock ends, [`UnmetRequest`], and [`LockObserver`].
-//! Rule    an event is made by the function that changes the grant, and by nothing else; `keyspace::life` has all of them.
-//! Rule    the observers see the events of a call in order at its end, before its shards are unlocked.
+//! Owns    [`LockEvent`], and the reasons for which a lock ends.
+//! Rule    an event is made by the function that changes the grant, and by nothing else; `keyspace::locks::life` has all of
+//!         them. What becomes of a request is a [`RequestEvent`](super::RequestEvent).
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use redlatch_proto::clock::Deadline;
 
-use crate::keyspace::View;
 use crate::state::clients::ClientId;
-use crate::state::registries::Registries;
 use crate::types::lock::LockKind;
 
 /// Why a lock has ended.
@@ -119,64 +116,4 @@ pub struct Before {
     pub deadline: Option<Deadline>,
     /// The number of the session that it belonged to.
     pub session: Option<u64>,
-}
-
-/// A request for a lock that has changed no lock.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct UnmetRequest {
-    /// What has become of it.
-    pub outcome: Unmet,
-    /// The key of the lock.
-    pub key: Bytes,
-    /// The name under which the client has asked, if it has said one.
-    pub owner: Option<Bytes>,
-    /// The client that has asked.
-    pub client: ClientId,
-}
-
-/// What has become of a request that has changed no lock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Unmet {
-    /// It was to extend a lock that its owner does not hold.
-    NotExtended,
-    /// It was to release a lock that its owner does not hold.
-    NotReleased,
-    /// It did not get the lock.
-    Refused,
-    /// It waits for the lock.
-    Waits,
-}
-
-/// Sees what happens to locks. Called with the shards of the call locked: it may look, and send messages, but changes no key.
-pub trait LockObserver: Debug + Send + Sync {
-    /// Sees one event.
-    fn see(&self, event: &LockEvent, view: &mut View<'_>, registries: &Registries);
-
-    /// Whether it wants every event of every lock. Otherwise it sees every event while LOCK.LINT is on, and always the ends
-    /// of locks that a LOCK command has granted and that have not been released.
-    fn wants_all(&self) -> bool {
-        false
-    }
-
-    /// A key that was no lock has expired. Called only while every event is wanted.
-    fn key_expired(&self, _key: &Bytes) {}
-
-    /// A request for a lock has changed no lock. Called only while every event is wanted.
-    fn unmet(&self, _request: &UnmetRequest) {}
-}
-
-impl View<'_> {
-    /// Whether every event of locks is wanted.
-    #[inline]
-    pub(crate) fn wants_lock_events(&self) -> bool {
-        self.changes.wants_locks()
-    }
-
-    /// Notes a request of the client of this call that changes no lock, for the observers of locks.
-    #[cold]
-    pub(crate) fn note_unmet(&mut self, outcome: Unmet, key: &[u8], owner: Option<&[u8]>) {
-        let (key, owner) = (Bytes::copy_from_slice(key), owner.map(Bytes::copy_from_slice));
-        let client = self.changes.author;
-        self.changes.unmet(UnmetRequest { outcome, key, owner, client });
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns    the rules, the findings, and the orders in which clients have taken locks.
 //! Rule    nothing is noted unless the setting `lock-lint` is on.
-//! Rule    what clients do to locks is seen as events; what they ask for in vain is told by `commands::lock::asking`.
+//! Rule    what clients do is seen by `keyspace::locks::linter`.
 //! Locks   one mutex, under which nothing else is locked.
 //! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; [`CLIENTS_MAX`] clients are followed, each for
 //!         [`HELD_MAX`] locks at a time.
@@ -11,16 +11,12 @@
 #![deny(clippy::arithmetic_side_effects)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch_proto::clock::LockTime;
 
-use super::event::{Before, EndReason, LockChange, LockEvent, LockObserver};
-use crate::keyspace::View;
 use crate::state::clients::{Client, ClientId, Names};
-use crate::state::registries::Registries;
 
 /// Findings that are kept; further ones are not noted until LOCK.LINT RESET.
 const FINDINGS_MAX: usize = 1_000;
@@ -144,12 +140,12 @@ struct Findings {
 
 /// A lock that a client has taken.
 #[derive(Debug)]
-struct Held {
-    key: Bytes,
+pub(crate) struct Held {
+    pub(crate) key: Bytes,
     /// Locks that were taken at once have one token, and no order among themselves.
-    token: u64,
+    pub(crate) token: u64,
     /// The end of the lease.
-    until: Option<LockTime>,
+    pub(crate) until: Option<LockTime>,
 }
 
 impl LockLint {
@@ -168,7 +164,7 @@ impl LockLint {
     }
 
     /// A client has taken a lock. Returns true if it has been taken before a lock which the client holds.
-    fn taken(&self, client: ClientId, lock: Held, now: LockTime) -> bool {
+    pub(crate) fn taken(&self, client: ClientId, lock: Held, now: LockTime) -> bool {
         let Findings { held, pairs, .. } = &mut *self.0.lock();
         if held.len() >= CLIENTS_MAX && !held.contains_key(&client) {
             held.clear();
@@ -187,7 +183,7 @@ impl LockLint {
     }
 
     /// A client does not hold a lock any more.
-    fn released(&self, client: ClientId, key: &[u8]) {
+    pub(crate) fn released(&self, client: ClientId, key: &[u8]) {
         let findings = &mut *self.0.lock();
         if let Some(held) = findings.held.get_mut(&client) {
             held.retain(|other| other.key != key);
@@ -208,89 +204,6 @@ impl LockLint {
         findings.found.retain(|(_, key, _), _| !is_meant(key));
         if findings.found.is_empty() {
             *findings = Findings::default();
-        }
-    }
-}
-
-/// Sees the mistakes in what happens to locks.
-#[derive(Debug)]
-pub struct Linter(pub Arc<LockLint>);
-
-impl LockObserver for Linter {
-    fn see(&self, event: &LockEvent, view: &mut View<'_>, registries: &Registries) {
-        if !view.lints_locks() {
-            return;
-        }
-        let noting = Noting { lint: &self.0, registries, now: view.now().lock };
-        match &event.change {
-            LockChange::Granted => noting.granted(event, view),
-            LockChange::Renewed(before) => noting.renewed(event, before),
-            LockChange::Ended(reason, _) => noting.ended(event, *reason),
-        }
-    }
-}
-
-/// Notes the mistakes of one event.
-struct Noting<'n> {
-    lint: &'n LockLint,
-    registries: &'n Registries,
-    now: LockTime,
-}
-
-impl Noting<'_> {
-    fn note(&self, rule: Rule, key: &[u8], client: ClientId) {
-        if let Some(client) = self.registries.clients.get(client) {
-            self.lint.note(rule, key, &client, self.now);
-        }
-    }
-
-    fn granted(&self, event: &LockEvent, view: &mut View<'_>) {
-        let LockEvent { key, client, token, .. } = event;
-        // The call may have set the lease after it took the lock.
-        let held = view.locks().grant_of(key).filter(|grant| grant.token == *token);
-        if held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native) {
-            self.note(Rule::NoLease, key, *client);
-        }
-        if let Some(owner) = &event.owner
-            && view.locks().past(key).iter().any(|past| past.is_of(owner) && past.holder != *client)
-        {
-            self.note(Rule::SharedValue, key, *client);
-        }
-        let until = event.lease_ms.map(|millis| self.now + millis);
-        let lock = Held { key: key.clone(), token: *token, until };
-        if self.lint.taken(*client, lock, self.now) {
-            self.note(Rule::OppositeOrders, key, *client);
-        }
-    }
-
-    fn renewed(&self, event: &LockEvent, before: &Before) {
-        let author = if event.author == 0 { event.client } else { event.author };
-        // Another client has asked under the same name, and has the same grant now; or it has attached to the session.
-        let attaches = before.session.is_some() && before.session == event.session;
-        if before.client != event.client && before.client != 0 {
-            if !attaches {
-                self.note(Rule::SharedValue, &event.key, event.client);
-            }
-            return;
-        }
-        if let (Some(lease_ms), Some(until), Some(_)) = (before.lease_ms, before.deadline, event.lease_ms)
-            && until.time().millis_since(self.now).saturating_mul(3) < lease_ms
-        {
-            self.note(Rule::LateRenewal, &event.key, author);
-        }
-    }
-
-    fn ended(&self, event: &LockEvent, reason: EndReason) {
-        self.lint.released(event.client, &event.key);
-        let is_foreign = event.author != 0 && event.author != event.client;
-        match reason {
-            // A script may have compared the value.
-            EndReason::Deleted if is_foreign && !event.is_nested => {
-                self.note(Rule::ForeignDelete, &event.key, event.author);
-            }
-            // One finding for all locks.
-            EndReason::Flushed if is_foreign => self.note(Rule::ForeignDelete, b"*", event.author),
-            _ => {}
         }
     }
 }

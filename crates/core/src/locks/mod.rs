@@ -1,31 +1,24 @@
-//! Locks: what a lock is, what happens to it, who may have it, who has it, and who waits for whom.
+//! Locks: what a lock is, what happens to it, who may have it, and what a request for it comes to.
 //!
-//! Owns    the record of a lock (`record`, `foreign`), the functions that change it (`life`, `holds`), its events and their
-//!         observers (`event`, `observers`, `lint`), the rules by which it is granted (`rules`), the register of waiting
-//!         requests (`waits`), and the answers about it (`views`, `counts`, `history`).
-//! Knows   the keyspace, where the record of a lock is a part of the entry of its key; nothing of commands or connections.
+//! Owns    the record of a lock (`record`, `foreign`), the rules by which it is granted (`rules`), what happens to it
+//!         (`event`), what becomes of a request (`requests`), how locks have ended (`history`), what is counted (`counts`),
+//!         and what clients do wrong (`lint`).
+//! Knows   no keyspace: these are values, and functions of them. Grants, waits and answers are in `keyspace::locks`.
 //! Rule    an exclusive lock is a string key, so that it excludes the locks of clients that use SET NX.
-//! Rule    a grant changes in `life` alone: there it is granted, renewed and ended. Each change is one [`LockEvent`].
 
 pub(crate) mod counts;
 mod event;
 pub(crate) mod foreign;
 pub(crate) mod history;
-mod holds;
-pub(crate) mod life;
-mod lint;
-pub(crate) mod observers;
+pub(crate) mod lint;
 pub(crate) mod record;
+mod requests;
 mod rules;
-mod views;
-mod waits;
 
 pub use counts::{Durations, GroupCounts, LockCounts, LockGroups, Waited};
-pub use event::{Before, Breaker, EndReason, LockChange, LockEvent, LockObserver, Unmet, UnmetRequest};
+pub use event::{Before, Breaker, EndReason, LockChange, LockEvent};
 pub use history::{Excerpt, PastLock};
-pub use holds::Hold;
-pub use lint::{Linter, LockLint, Rule};
+pub use lint::{LockLint, Rule};
 pub use record::{Grant, GrantDetails};
-pub use rules::{Granted, LockRequest, Term, attempt, attempt_all, first_held};
-pub use views::{HeldLock, LockHolder, Shown, ViewLocks};
-pub use waits::{Awaited, Circle, LockWaits, Overdue};
+pub use requests::{HolderRequest, LateRequest, RefusedBy, RequestEvent, RequestOutcome, RequestWait};
+pub use rules::{Found, Granted, LockRequest, Standing, Term};

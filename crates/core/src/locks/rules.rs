@@ -1,18 +1,17 @@
-//! Who may have a lock now.
+//! The rules by which a lock is granted.
 //!
+//! Owns    [`LockRequest`], and how what a key holds stands to a request.
 //! Rule    a request that came later is not granted before one that waits. So a reader does not join other readers while a
 //!         writer waits, and a small request does not overtake a large one.
 //! Rule    a request of an owner that holds the lock already is the same grant again, except of a reentrant lock.
 
 use bytes::Bytes;
-use redlatch_proto::clock::Deadline;
+use redlatch_proto::clock::{Deadline, Now};
 use redlatch_proto::error::Refusal;
 
-use crate::keyspace::{Entry, Lease, View};
-use crate::locks::GrantDetails;
 use crate::state::clients::ClientId;
-use crate::types::lock::{Holder, LockKind};
-use crate::types::{Lock, Typed};
+use crate::types::Lock;
+use crate::types::lock::LockKind;
 
 /// A request for one lock, or for several.
 #[derive(Clone, Debug)]
@@ -57,9 +56,9 @@ impl Term {
     }
 
     /// The end of a lease that begins now.
-    pub fn deadline(self, view: &View<'_>) -> Option<Deadline> {
+    pub fn deadline(self, now: Now) -> Option<Deadline> {
         let millis = i64::try_from(self.lease_ms()?).unwrap_or(i64::MAX);
-        Some(view.now().deadline_in(millis))
+        Some(now.deadline_in(millis))
     }
 }
 
@@ -72,164 +71,80 @@ pub struct Granted {
     pub is_new: bool,
 }
 
-/// Grants the lock `key`, or returns `None` if it is held. `number` is the place of a request that has waited.
-///
-/// # Errors
-/// The key holds something that is no lock, or the owner holds the lock in another way.
-pub fn attempt(
-    view: &mut View<'_>,
-    key: &[u8],
-    request: &LockRequest,
-    number: Option<u64>,
-) -> Result<Option<Granted>, Refusal> {
-    let granted = match current_of(view, key, request)? {
-        Current::Mine(token) => Granted { token: token.unwrap_or_else(|| view.next_token()), is_new: false },
-        Current::Open if !others_wait(view, key, number) => {
-            Granted { token: view.next_token(), is_new: true }
-        }
-        Current::Open | Current::Held => return Ok(None),
-    };
-    grant(view, key, request, granted.token);
-    Ok(Some(granted))
-}
-
-/// Grants several exclusive locks with one token, or returns `None` if any of them is held.
-///
-/// # Errors
-/// As [`attempt`].
-pub fn attempt_all(
-    view: &mut View<'_>,
-    keys: &[Bytes],
-    request: &LockRequest,
-    number: Option<u64>,
-) -> Result<Option<Granted>, Refusal> {
-    let (mut tokens, mut is_open) = (Vec::with_capacity(keys.len()), true);
-    for key in keys {
-        match current_of(view, key, request)? {
-            Current::Mine(token) => tokens.push(token),
-            Current::Open => is_open &= !others_wait(view, key, number),
-            Current::Held => is_open = false,
-        }
-    }
-    if !is_open {
-        return Ok(None);
-    }
-    // The same request again: the same token. Otherwise one new token for all.
-    let is_again = tokens.len() == keys.len() && tokens.windows(2).all(|pair| pair[0] == pair[1]);
-    let kept = tokens.first().copied().flatten().filter(|_| is_again);
-    let token = kept.unwrap_or_else(|| view.next_token());
-    for key in keys {
-        grant(view, key, request, token);
-    }
-    Ok(Some(Granted { token, is_new: !is_again }))
-}
-
-/// The place of the first lock that keeps a request waiting. `None`: it can be answered now, because all its locks can be
-/// granted, or because it must be refused. The search begins at the place `from`: most often the lock that was found last
-/// time is still held, and then it ends at once, however many locks the request is for.
-pub fn first_held(
-    view: &mut View<'_>,
-    keys: &[Bytes],
-    request: &LockRequest,
-    number: u64,
-    from: usize,
-) -> Option<usize> {
-    (from..keys.len()).chain(0..from).find(|at| {
-        let key = &keys[*at];
-        match current_of(view, key, request) {
-            Ok(Current::Mine(_)) => false,
-            Ok(Current::Open) => others_wait(view, key, Some(number)),
-            Ok(Current::Held) => true,
-            // The error is its answer.
-            Err(_) => false,
-        }
-    })
-}
-
-/// Whether requests wait for the lock that came before this one.
-fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
-    view.queues()
-        .lock_waiters(key)
-        .next()
-        .is_some_and(|first| number.is_none_or(|own| first.wait.number < own))
+/// What a key holds, as far as it may be a lock.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'k> {
+    /// A value that is the lock of an unchanged client, as a hash of Redisson is.
+    Foreign,
+    /// It does not exist.
+    Nothing,
+    /// A value that is no lock.
+    Other,
+    /// A value of the type lock.
+    Record(&'k Lock),
+    /// A string, which counts as an exclusive lock of the owner of this name.
+    String {
+        /// The string.
+        owner: &'k [u8],
+        /// The fencing token; `None`: it was not stored as a lock.
+        token: Option<u64>,
+    },
 }
 
 /// How a lock stands to a request.
-enum Current {
-    /// The owner holds it, with this token; without one, if another command has set the string.
-    Mine(Option<u64>),
-    /// It can be granted.
-    Open,
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Standing {
     /// Others hold it.
     Held,
+    /// The owner holds it, with this token; without one, if another command has set the string.
+    Mine(Option<u64>),
+    /// It can be granted, if no earlier request waits for it.
+    Open,
 }
 
-fn current_of(view: &mut View<'_>, key: &[u8], request: &LockRequest) -> Result<Current, Refusal> {
-    let Entry::Occupied(found) = view.entry(key) else { return Ok(Current::Open) };
-    let grant = found.granted();
-    match found.object() {
-        None if found.string()? != request.owner => Ok(Current::Held),
-        None if request.kind != LockKind::Exclusive => Err(held_otherwise(LockKind::Exclusive)),
-        // A string that another command has set counts as a lock of this owner, too.
-        None => Ok(Current::Mine(grant.map(|grant| grant.token))),
-        Some(object) => match Lock::of(object) {
-            Some(lock) => current_of_shared(lock, request),
-            // A hash or another value that is the lock of an unchanged client.
-            None if grant.is_some() => Ok(Current::Held),
-            None => Err(Refusal::WrongType),
-        },
+impl Standing {
+    /// How what a key holds stands to a request.
+    ///
+    /// # Errors
+    /// The key holds something that is no lock, or the owner holds the lock in another way.
+    pub fn of(found: Found<'_>, request: &LockRequest) -> Result<Self, Refusal> {
+        match found {
+            Found::Foreign => Ok(Self::Held),
+            Found::Nothing => Ok(Self::Open),
+            Found::Other => Err(Refusal::WrongType),
+            Found::Record(lock) => of_record(lock, request),
+            Found::String { owner, .. } if owner != request.owner => Ok(Self::Held),
+            Found::String { .. } if request.kind != LockKind::Exclusive => {
+                Err(held_otherwise(LockKind::Exclusive))
+            }
+            // A string that another command has set counts as a lock of this owner, too.
+            Found::String { token, .. } => Ok(Self::Mine(token)),
+        }
     }
 }
 
-fn current_of_shared(lock: &Lock, request: &LockRequest) -> Result<Current, Refusal> {
+fn of_record(lock: &Lock, request: &LockRequest) -> Result<Standing, Refusal> {
     if let Some(holder) = lock.holder(&request.owner) {
         let is_alike = lock.kind() == request.kind
             && (request.kind == LockKind::Reentrant || holder.permits == request.permits);
         return match is_alike {
-            true => Ok(Current::Mine(Some(holder.token))),
+            true => Ok(Standing::Mine(Some(holder.token))),
             false => Err(held_otherwise(lock.kind())),
         };
     }
     match (lock.kind(), request.kind) {
-        (LockKind::Shared, LockKind::Shared) => Ok(Current::Open),
+        (LockKind::Shared, LockKind::Shared) => Ok(Standing::Open),
         (LockKind::Permits(limit), LockKind::Permits(asked)) if limit != asked => {
             Err(Refusal::said(format!("ERR the lock has {limit} permits, not {asked}")))
         }
         (LockKind::Permits(limit), LockKind::Permits(_)) => {
             let wanted = lock.permits().saturating_add(u64::from(request.permits));
-            Ok(if wanted <= u64::from(limit) { Current::Open } else { Current::Held })
+            Ok(if wanted <= u64::from(limit) { Standing::Open } else { Standing::Held })
         }
-        _ => Ok(Current::Held),
+        _ => Ok(Standing::Held),
     }
 }
 
 fn held_otherwise(kind: LockKind) -> Refusal {
     Refusal::said(format!("ERR the owner holds this lock in another way: {}", kind.name()))
-}
-
-/// Writes the grant.
-fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
-    let deadline = request.term.deadline(view);
-    if request.kind == LockKind::Exclusive {
-        let lease = deadline.map_or(Lease::Never, Lease::Until);
-        let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };
-        view.locks().hold_exclusive(key, &request.owner, lease, (token, request.client), details);
-    } else {
-        let now = view.now().lock;
-        let held = view.locks().holder_of(key, &request.owner);
-        let again = u32::from(request.kind == LockKind::Reentrant);
-        let is_leased = request.term.session().is_none();
-        let holder = Holder {
-            token,
-            client: request.client,
-            permits: held.as_ref().map_or(request.permits, |held| held.permits.saturating_add(again)),
-            since: held.as_ref().map_or(now, |held| held.since),
-            deadline,
-            lease_ms: request.term.lease_ms(),
-            renewals: held.as_ref().map_or(0, |held| held.renewals.saturating_add(u32::from(is_leased))),
-            session: request.term.session(),
-            meta: request.meta.clone(),
-        };
-        view.locks().put_holder(key, request.kind, &request.owner, holder);
-    }
 }

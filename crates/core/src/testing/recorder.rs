@@ -15,8 +15,8 @@ use redlatch_proto::clock::{Clock, Now};
 
 use super::event::{Event, EventKind, TAKES_OVER};
 use super::reply_text::reply_text;
-use crate::keyspace::View;
-use crate::locks::{EndReason, LockChange, LockEvent, LockObserver, Unmet, UnmetRequest};
+use crate::keyspace::{LockObserver, View};
+use crate::locks::{EndReason, HolderRequest, LockChange, LockEvent, RequestEvent, RequestOutcome};
 use crate::scripts::{Known, digest};
 use crate::state::clients::{Client, ClientId};
 use crate::state::registries::Registries;
@@ -345,22 +345,28 @@ impl History {
         self.push(moment, Some(event.client).filter(|client| *client != 0), recorded);
     }
 
-    /// Records a request that has changed no lock.
-    fn unmet(&mut self, moment: Moment, request: &UnmetRequest) {
-        let (kind, text) = match request.outcome {
-            Unmet::NotExtended => (EventKind::Missed, Some("extends")),
-            Unmet::NotReleased => (EventKind::Missed, Some("releases")),
-            Unmet::Refused => (EventKind::Refused, None),
-            Unmet::Waits => (EventKind::Waits, None),
+    /// Records what a request has come to, unless that is an event of the lock. A request for several locks waits for each.
+    fn asked(&mut self, moment: Moment, request: &RequestEvent) {
+        let (kind, text, keys) = match request.outcome {
+            RequestOutcome::NotHeld(_) if request.owner.is_none() => return,
+            RequestOutcome::NotHeld(HolderRequest::Extend) => (EventKind::Missed, Some("extends"), 1),
+            RequestOutcome::NotHeld(HolderRequest::Release) => (EventKind::Missed, Some("releases"), 1),
+            RequestOutcome::Refused(_) | RequestOutcome::TimedOut | RequestOutcome::Unblocked => {
+                (EventKind::Refused, None, 1)
+            }
+            RequestOutcome::Waits => (EventKind::Waits, None, usize::MAX),
+            RequestOutcome::Abandoned | RequestOutcome::Granted { .. } => return,
         };
-        let event = Event {
-            request: self.request_of(moment.node, request.client),
-            key: Some(shortened(&request.key, KEY_BYTES_MAX)),
-            holder: request.owner.as_ref().map(|owner| shortened(owner, KEY_BYTES_MAX)),
-            text: text.map(str::to_owned),
-            ..Event::new(kind)
-        };
-        self.push(moment, Some(request.client), event);
+        for key in request.keys.iter().take(keys) {
+            let event = Event {
+                request: self.request_of(moment.node, request.client),
+                key: Some(shortened(key, KEY_BYTES_MAX)),
+                holder: request.owner.as_ref().map(|owner| shortened(owner, KEY_BYTES_MAX)),
+                text: text.map(str::to_owned),
+                ..Event::new(kind)
+            };
+            self.push(moment, Some(request.client), event);
+        }
     }
 }
 
@@ -422,10 +428,10 @@ impl LockObserver for NodeObserver {
         history.push(moment, None, event);
     }
 
-    fn unmet(&self, request: &UnmetRequest) {
+    fn asked(&self, event: &RequestEvent, _view: &mut View<'_>, _registries: &Registries) {
         let (mut history, now) = (self.recorder.0.lock(), self.clock.now());
         let moment = self.moment(now, &history);
-        history.unmet(moment, request);
+        history.asked(moment, event);
     }
 }
 

@@ -7,10 +7,10 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::number;
 
 use crate::commands::expiry::{self, Unit};
-use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, token, unix_time};
 use crate::commands::{Args, Call, Outcome};
 use crate::keyspace::Entry;
+use crate::locks::{HolderRequest, RequestOutcome};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Generic, "EXPIRE", "1.0.0", expire)
@@ -132,7 +132,6 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 
-    let asking = Asking::new(call.shared, call.session, call.now);
     let mut is_holders = false;
     // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
@@ -150,7 +149,7 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
         Entry::Vacant(_) => false,
     };
     if !is_holders {
-        asking.late(call.view, (name, None), (Asked::Extend, call.command.row.name));
+        call.comes_to(RequestOutcome::NotHeld(HolderRequest::Extend), name, None);
     }
 
     call.reply.integer(i64::from(is_set));

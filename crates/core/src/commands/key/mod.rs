@@ -11,10 +11,10 @@ use redlatch_proto::clock::Deadline;
 use redlatch_proto::error::Refusal;
 
 use crate::commands::key::database::refuse_in_cluster;
-use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::row::{Flags, Group, Row, integer, key, token};
 use crate::commands::{Call, Outcome};
 use crate::keyspace::{Entry, Form, Lease, Occupied};
+use crate::locks::{HolderRequest, RequestOutcome};
 use crate::types::Object;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -63,13 +63,13 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 fn del(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut deleted = 0_i64;
-    let asking = Asking::new(call.shared, call.session, call.now);
-    for name in call.args.rest() {
+    let mut args = call.args;
+    for name in args.rest() {
         if call.view.remove(name) {
             call.view.event(b'g', "del", name);
             deleted = deleted.saturating_add(1);
         } else {
-            asking.late(call.view, (name, None), (Asked::Release, call.command.row.name));
+            call.comes_to(RequestOutcome::NotHeld(HolderRequest::Release), name, None);
         }
     }
 

@@ -8,22 +8,20 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Reply;
+use tracing::Level;
 
-use super::asking::Asking;
 use super::reader::Reader;
 use super::replies::ReplyForm;
-use super::wait::Waiting;
-use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session, spans};
-use crate::commands::{Args, Call, Outcome, Shared, quarantine};
-use crate::keyspace::Waiter;
-use crate::locks::{Granted, LockRequest, Term, Unmet, attempt, attempt_all};
+use super::wait::{Waiting, in_the_way};
+use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
+use crate::commands::{Args, Call, Outcome, quarantine};
+use crate::keyspace::{Waiter, attempt, attempt_all};
+use crate::locks::{Granted, LockRequest, RefusedBy, RequestOutcome, Term};
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
 
 /// Locks that one request may ask for.
 const KEYS_MAX: usize = 1_000;
-/// Holders of one lock that are told that somebody waits for it.
-const HOLDERS_TOLD_MAX: usize = 100;
 
 /// The options of a request.
 #[derive(Debug)]
@@ -203,30 +201,37 @@ fn finish(
     granted: Option<Granted>,
     (wait_ms, form): (u64, ReplyForm),
 ) -> Result<Outcome, Refusal> {
-    let asking = Asking::new(call.shared, call.session, call.now);
     if let Some(Granted { token, is_new }) = granted {
-        if is_new {
-            asking.has_got(call.view, keys.iter().map(|key| &key[..]));
-        }
+        let outcome = RequestOutcome::Granted { again: !is_new };
+        call.all_come_to(outcome, keys.iter().map(|key| &key[..]), Some(&request.owner));
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
-        spans::grant(&keys, &request, token, None);
         form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
     }
     if wait_ms == 0 || call.session.is_nested {
-        call.view.locks().count_refused(&keys[0]);
-        asking.refused(call.view, &keys[0], Some(&request.owner));
+        refuse(call, &keys, &request, None);
         form.refusal(call.view, &keys, &Reader::of(call.session), &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.lock_waiters_max();
-    if keys.iter().any(|key| call.view.queues().lock_queue_len(key) >= limit) {
-        call.view.locks().count_refused(&keys[0]);
+    if let Some(full) = keys.iter().position(|key| call.view.queues().lock_queue_len(key) >= limit) {
+        refuse(call, &keys, &request, Some(full));
         return Err(Refusal::said(format!(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
         )));
     }
     Ok(park(call, keys, request, (wait_ms, form)))
+}
+
+/// The request is refused. `full`: the lock whose queue has no room for it.
+fn refuse(call: &mut Call<'_, '_>, keys: &[Bytes], request: &LockRequest, full: Option<usize>) {
+    let (at, by) = match full {
+        Some(at) => (at, RefusedBy::QueueFull),
+        None => in_the_way(call.view, keys, request, None),
+    };
+    let (before, from) = keys.split_at(at);
+    let keys = from.iter().chain(before).map(|key| &key[..]);
+    call.all_come_to(RequestOutcome::Refused(by), keys, Some(&request.owner));
 }
 
 fn park(
@@ -235,11 +240,6 @@ fn park(
     request: LockRequest,
     (wait_ms, form): (u64, ReplyForm),
 ) -> Outcome {
-    tell_contended(call, &keys);
-    if call.view.wants_lock_events() {
-        keys.iter().for_each(|key| call.view.note_unmet(Unmet::Waits, key, Some(&request.owner)));
-    }
-    let span = spans::wait(call.view, &keys, &request);
     // The answer when a long call holds the shards at the end of the wait: then nobody can look who holds the lock.
     let mut answer = Vec::new();
     form.unseen(&mut Reply::new(&mut answer, call.reply.protocol()));
@@ -258,22 +258,11 @@ fn park(
         since,
         granted: OnceLock::new(),
         is_reported: AtomicBool::new(false),
-        span,
+        is_traced: tracing::level_enabled!(Level::DEBUG),
     };
+    serve.comes_to(call.view, RequestOutcome::Waits);
     let ledger = call.shared.keyspace.ledger();
     let waiter = Arc::new(Waiter::new(ledger, Arc::clone(&wait), Vec::new(), Box::new(serve)));
     call.shared.locks.waits.enter(&waiter);
     Outcome::Park { wait, waiter: Some(waiter) }
-}
-
-/// Tells holders that asked for it that somebody waits for their lock.
-fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
-    let shared: &Shared = call.shared;
-    for key in keys {
-        call.view.locks().each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
-            if let Some(client) = session::told_of_contention(shared, client) {
-                session::tell_contended(&client, key, token);
-            }
-        });
-    }
 }

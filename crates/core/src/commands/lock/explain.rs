@@ -10,8 +10,9 @@ use redlatch_proto::error::Refusal;
 use super::{SINCE, fair};
 use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome, Shared};
+use crate::keyspace::{HeldLock, LockHolder, Shown};
 use crate::locks::EndReason;
-use crate::locks::{Excerpt, HeldLock, LockHolder, PastLock, Shown};
+use crate::locks::{Excerpt, PastLock};
 use crate::state::clients::ClientId;
 use crate::types::lock::LockKind;
 

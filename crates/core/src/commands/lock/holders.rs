@@ -19,8 +19,7 @@ use super::replies::{answer_client, answer_meta, answer_type, maybe_bulk, maybe_
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
-use crate::keyspace::{Asker, Waiter};
-use crate::locks::{HeldLock, LockHolder, Shown};
+use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
 use crate::state::clients::{Client, ClientId};
 use crate::state::polling::{Pollers, Polls};
 use crate::types::lock::LockKind;
@@ -239,7 +238,7 @@ struct Waits<'w> {
 
 impl<'w> Waits<'w> {
     fn of_asker(asker: Asker<'w>) -> Self {
-        let Asker { owner, client, since, kind, permits } = asker;
+        let Asker { owner, client, since, kind, permits, .. } = asker;
         let (owner, client, since) = (Some(owner), Some(&**client), Some(since));
         Self { owner, client, since, how: "queued", kind, permits }
     }

@@ -4,7 +4,6 @@
 //! Rule    every grant takes the next fencing token of the server.
 
 mod acquire;
-pub(in crate::commands) mod asking;
 pub(in crate::commands) mod explain;
 mod fair;
 pub(in crate::commands) mod history;

@@ -4,13 +4,11 @@ use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
 
-use super::asking::{Asked, Asking};
 use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Args, Call, Outcome};
-use crate::keyspace::Lease;
-use crate::locks::Hold;
-use crate::locks::{Breaker, EndReason};
+use crate::keyspace::{Hold, Lease};
+use crate::locks::{Breaker, EndReason, HolderRequest, RequestOutcome};
 use crate::state::session::Session;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -22,8 +20,7 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
     let is_released = call.view.locks().end_hold(key, owner, EndReason::Released, is_meant);
     if !is_released {
-        let asking = Asking::new(call.shared, call.session, call.now);
-        asking.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
+        call.comes_to(RequestOutcome::NotHeld(HolderRequest::Release), key, Some(owner));
     }
 
     call.reply.integer(i64::from(is_released));
@@ -51,8 +48,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let hold = call.view.locks().hold_of(key, &owner);
     let Some(hold) = hold.filter(|hold| token.is_none_or(|token| token == hold.token)) else {
-        let asking = Asking::new(call.shared, call.session, call.now);
-        asking.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
+        call.comes_to(RequestOutcome::NotHeld(HolderRequest::Extend), key, Some(&owner));
         call.reply.null_array();
         return Ok(Outcome::Replied);
     };

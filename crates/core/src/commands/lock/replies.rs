@@ -5,8 +5,7 @@ use redlatch_proto::clock::Now;
 use redlatch_proto::resp::Reply;
 
 use super::reader::Reader;
-use crate::keyspace::View;
-use crate::locks::{HeldLock, Shown};
+use crate::keyspace::{HeldLock, Shown, View};
 use crate::state::clients::{ClientId, Names};
 
 /// What a request for locks asks for in its reply.

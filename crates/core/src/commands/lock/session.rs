@@ -4,7 +4,6 @@
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
-use redlatch_proto::resp::{Protocol, Reply};
 
 use crate::commands::help;
 use crate::commands::lock::SINCE;
@@ -12,7 +11,6 @@ use crate::commands::row::{Flags, Group, Row, one_of, text, token};
 use crate::commands::{Call, Outcome, Shared};
 use crate::keyspace::View;
 use crate::locks::LockRequest;
-use crate::state::clients::{Client, ClientId};
 use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::session::Session;
 use std::sync::Arc;
@@ -83,23 +81,6 @@ pub(crate) fn end(session: &mut Session, shared: &Shared) {
     }
 }
 
-/// The connection of a holder, if it asked to be told that somebody waits for its lock.
-pub(super) fn told_of_contention(shared: &Shared, holder: ClientId) -> Option<Arc<Client>> {
-    let client = shared.registries.clients.get(holder)?;
-    (client.options.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
-}
-
-/// Tells the holder of a lock that somebody waits for it.
-pub(super) fn tell_contended(client: &Client, key: &[u8], token: u64) {
-    let mut message = Vec::new();
-    let mut push = Reply::new(&mut message, Protocol::Resp3);
-    push.push(3);
-    push.bulk(b"lock-contended");
-    push.bulk(key);
-    push.integer(super::replies::number(token));
-    client.deliver(&message);
-}
-
 fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
@@ -153,6 +134,9 @@ fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     call.session.client.options.tells_contended.store(is_told, Relaxed);
+    if is_told {
+        call.shared.keyspace.tell_contended();
+    }
 
     call.reply.ok();
     Ok(Outcome::Replied)

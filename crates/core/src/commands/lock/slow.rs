@@ -10,8 +10,7 @@ use redlatch_proto::resp::Request;
 
 use crate::commands::Command;
 use crate::commands::row::{Flags, Group};
-use crate::keyspace::View;
-use crate::locks::Shown;
+use crate::keyspace::{Shown, View};
 
 /// Locks of one command that are told.
 const LOCKS_MAX: usize = 3;

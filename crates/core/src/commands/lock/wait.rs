@@ -9,24 +9,25 @@ use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
 use redlatch_proto::log_name::shown;
 use redlatch_proto::resp::Reply;
-use tracing::Span;
 
 use super::reader::Reader;
 use super::replies::ReplyForm;
-use super::{session, spans, watch};
+use super::{session, watch};
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Serve, View, Waiter};
-use crate::locks::{
-    Circle, EndReason, Granted, Hold, LockRequest, LockWaits, Waited, attempt, attempt_all, first_held,
+use crate::keyspace::{
+    Asked, Asker, AskingClient, Circle, Entry, Hold, LockWaits, Serve, View, Waiter, attempt, attempt_all,
+    first_held,
 };
+use crate::locks::{EndReason, Granted, LockRequest, RefusedBy, RequestOutcome, RequestWait};
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
-use crate::state::log_limiter::LineBudget;
 use crate::state::quarantine::Quarantine;
 use crate::state::wait::{Wait, WaitEnd};
 use crate::types::heap;
 use crate::types::lock::words_bytes;
 
+/// The name of a request that has waited: only late requests are named.
+const WAITING: &str = "LOCK.ACQUIRE";
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
 
@@ -48,8 +49,8 @@ pub(super) struct Waiting {
     pub(super) granted: OnceLock<Granted>,
     /// Whether the log says that it has waited for long.
     pub(super) is_reported: AtomicBool,
-    /// The span of the wait; disabled if nobody wants it.
-    pub(super) span: Span,
+    /// Whether the beginning of the wait was shown to those who make spans.
+    pub(super) is_traced: bool,
 }
 
 impl Serve for Waiting {
@@ -61,7 +62,7 @@ impl Serve for Waiting {
             return false;
         }
         let from = self.held_at.load(Relaxed);
-        let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
+        let held = first_held(view, &self.wait.keys, &self.request, Some(self.wait.number), from);
         self.held_at.store(held.unwrap_or(from), Relaxed);
         held.is_none()
     }
@@ -80,23 +81,32 @@ impl Serve for Waiting {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 self.form.grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
-                if granted.is_new {
-                    view.locks().count_wait(&keys[0], self.since, Waited::Granted);
-                }
-                spans::grant(keys, &self.request, granted.token, Some(&self.span));
+                self.comes_to(view, RequestOutcome::Granted { again: !granted.is_new });
                 self.granted.get_or_init(|| granted);
             }
-            Ok(None) => self.form.refusal(view, keys, &self.reader(), &mut reply),
-            Err(refusal) => reply.error_bytes(&refusal.line()),
+            Ok(None) => {
+                let (_, by) = in_the_way(view, keys, &self.request, Some(self.wait.number));
+                self.comes_to(view, RequestOutcome::Refused(by));
+                self.form.refusal(view, keys, &self.reader(), &mut reply);
+            }
+            Err(refusal) => {
+                self.comes_to(view, RequestOutcome::Refused(RefusedBy::Error));
+                reply.error_bytes(&refusal.line());
+            }
         }
         view.answer(&self.client, answer);
     }
 
     fn end_unserved(&self, view: &mut View<'_>, how: WaitEnd) -> Option<Vec<u8>> {
-        let is_abandoned = how == WaitEnd::Disconnected;
-        let waited = if is_abandoned { Waited::Abandoned } else { Waited::Refused };
-        view.locks().count_wait(&self.wait.keys[0], self.since, waited);
-        if is_abandoned {
+        let outcome = match how {
+            // Only a circle is answered without the locks of the shards.
+            WaitEnd::Answered => RequestOutcome::Refused(RefusedBy::Deadlock),
+            WaitEnd::Disconnected => RequestOutcome::Abandoned,
+            WaitEnd::TimedOut => RequestOutcome::TimedOut,
+            WaitEnd::Unblocked => RequestOutcome::Unblocked,
+        };
+        self.comes_to(view, outcome);
+        if how == WaitEnd::Disconnected {
             return None;
         }
         let mut answer = Vec::new();
@@ -115,33 +125,14 @@ impl Serve for Waiting {
         }
     }
 
-    fn ended(&self, how: WaitEnd, now: LockTime, lines: &LineBudget) {
-        let token = self.granted.get().map(|granted| granted.token);
-        let outcome = match how {
-            WaitEnd::Answered if token.is_some() => "granted",
-            WaitEnd::Answered => "refused",
-            WaitEnd::Disconnected => "disconnected",
-            WaitEnd::TimedOut => "timed out",
-            WaitEnd::Unblocked => "unblocked",
-        };
-        if !self.span.is_disabled() {
-            self.span.record("outcome", outcome).record("token", token);
-            self.span.record("waited_ms", now.millis_since(self.since));
-        }
-        if self.is_reported.load(Relaxed) && lines.allows(now) {
-            let key = self.wait.keys.first().map_or(&b""[..], |key| &key[..]);
-            let waited = (self.since, now);
-            watch::log_end(key, Some(&self.request.owner), &self.client, waited, (outcome, token));
-        }
-    }
-
     fn report(&self) {
         self.is_reported.store(true, Relaxed);
     }
 
     fn asker(&self) -> Option<Asker<'_>> {
-        let LockRequest { owner, kind, permits, .. } = &self.request;
-        Some(Asker { owner, kind: *kind, permits: *permits, client: &self.client, since: self.since })
+        let LockRequest { owner, kind, permits, meta, .. } = &self.request;
+        let (kind, permits, client, since) = (*kind, *permits, &self.client, self.since);
+        Some(Asker { owner, kind, permits, meta, client, since })
     }
 
     fn heap_bytes(&self) -> usize {
@@ -152,6 +143,16 @@ impl Serve for Waiting {
 }
 
 impl Waiting {
+    /// The wait begins, or ends.
+    pub(super) fn comes_to(&self, view: &mut View<'_>, outcome: RequestOutcome) {
+        let (number, since, is_traced) = (self.wait.number, self.since, self.is_traced);
+        let is_reported = self.is_reported.load(Relaxed);
+        let wait = Some(RequestWait { number, since, is_reported, is_traced });
+        let asked = Asked { owner: Some(&self.request.owner), name: WAITING, wait };
+        let keys = self.wait.keys.iter().map(|key| &key[..]);
+        view.locks().comes_to(outcome, keys, AskingClient { client: &self.client, warn_ms: 0 }, asked);
+    }
+
     fn reader(&self) -> Reader {
         Reader::of_client(&self.client)
     }
@@ -160,6 +161,18 @@ impl Waiting {
     fn session_has_ended(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.client().is_none())
     }
+}
+
+/// The place of the first lock that a request cannot have, and why it cannot.
+pub(super) fn in_the_way(
+    view: &mut View<'_>,
+    keys: &[Bytes],
+    request: &LockRequest,
+    number: Option<u64>,
+) -> (usize, RefusedBy) {
+    let at = if keys.len() > 1 { first_held(view, keys, request, number, 0).unwrap_or(0) } else { 0 };
+    let is_held = keys.get(at).is_some_and(|key| matches!(view.entry(key), Entry::Occupied(_)));
+    (at, if is_held { RefusedBy::Held } else { RefusedBy::Awaited })
 }
 
 /// Ends the youngest wait of a circle that this request has closed, if it has.

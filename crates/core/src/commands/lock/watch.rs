@@ -3,21 +3,24 @@
 //! Owns    the lines, and how far the search for long holds has come.
 //! Rule    the tick looks at requests that wait in the order in which they came, and at each once. It looks for long holds
 //!         step by step, and only while `lock-held-warn` is on.
-//! Rule    a client that polls is noticed by its own request, and so is a circle of requests that wait for each other.
+//! Rule    a client that polls is noticed by its own request, and so is a circle of requests that wait for each other. What
+//!         becomes of either is seen as other observers see it.
 //! Bounds  ten lines of each kind in a second; one line says how many were left out. Names are cut.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use redlatch_proto::clock::{LockTime, Now};
 use redlatch_proto::log_name::LogName;
 
 use crate::commands::Shared;
-use crate::keyspace::{Due, ShardSet, View, Waiter};
-use crate::locks::{HeldLock, LockHolder, Shown};
+use crate::keyspace::{Due, HeldLock, LockHolder, LockObserver, ShardSet, Shown, View, Waiter};
+use crate::locks::{RequestEvent, RequestOutcome};
 use crate::state::clients::{Client, ClientId};
 use crate::state::log_limiter::LineBudget;
+use crate::state::registries::Registries;
 
 /// What has been logged.
 #[derive(Debug, Default)]
@@ -26,13 +29,6 @@ pub struct LockWatch {
     ends: LineBudget,
     holds: LineBudget,
     scan: Mutex<Scan>,
-}
-
-impl LockWatch {
-    /// The lines about the ends of waits.
-    pub(crate) fn ends(&self) -> &LineBudget {
-        &self.ends
-    }
 }
 
 /// The search for locks that are held for long.
@@ -122,7 +118,7 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
         queue: None,
     };
     let view = View::try_lock(&shared.keyspace, ShardSet::Keys(&keys), wait.database, now, shared.events());
-    let Some(mut view) = view else { return line.log(shared, None, now.lock) };
+    let Some(mut view) = view else { return line.log(&shared.registries, None, now.lock) };
     // Of several locks the first that others hold.
     let mut held = None;
     for key in &keys {
@@ -137,62 +133,101 @@ fn report_wait(shared: &Shared, waiter: &Arc<Waiter>, now: Now) {
     let ahead = view.queues().lock_waiters(line.key).position(|other| other.wait.number == wait.number);
     line.position = ahead.map(|ahead| ahead.saturating_add(1));
     line.queue = Some(view.queues().lock_queue_len(line.key));
-    line.log(shared, held.as_ref(), now.lock);
+    line.log(&shared.registries, held.as_ref(), now.lock);
     view.finish(&shared.registries);
 }
 
-/// Logs that a client polls a lock. `owner` is the name that it asks under, if that is known.
-#[cold]
-pub(super) fn report_polling(
-    (shared, client, now): (&Shared, &Client, Now),
-    view: &mut View<'_>,
-    key: &[u8],
-    owner: Option<&[u8]>,
-) {
-    let now = now.lock;
-    if !shared.locks.watch.waits.allows(now) {
-        return client.polling.forget_report();
+/// Logs what becomes of requests that have waited for long, and of clients that have polled for long.
+#[derive(Debug)]
+pub(in crate::commands) struct WaitLog(pub(in crate::commands) Arc<LockWatch>);
+
+impl LockObserver for WaitLog {
+    fn asked(&self, event: &RequestEvent, view: &mut View<'_>, registries: &Registries) {
+        let Some(client) = registries.clients.get(event.client) else { return };
+        match (event.outcome, event.wait) {
+            (RequestOutcome::Waits, _) => {}
+            (outcome, Some(wait)) if wait.is_reported => {
+                self.log_end(event, &client, (event.key(), wait.since), ended(outcome), view);
+            }
+            (RequestOutcome::Refused(_), None) if event.is_long_poll => {
+                self.log_polling(event, &client, view, registries);
+            }
+            (outcome @ RequestOutcome::Granted { .. }, None) if event.is_long_poll => {
+                let (polled, since) = client.polling.reported();
+                let key = event.keys.iter().find(|key| view.key_hash(key) == polled);
+                key.iter().for_each(|key| {
+                    self.log_end(event, &client, (key, since), ended(outcome), view);
+                });
+            }
+            _ => {}
+        }
     }
-    let since = client.polling.reported().1;
-    let held = view.locks().held_key(key, Shown::First(HOLDERS_MAX));
-    let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
-    line.log(shared, held.as_ref(), now);
 }
 
-/// A client has taken a lock after [`report_polling`]. Logs that, if it is the lock that the client polled.
-#[cold]
-pub(super) fn report_polled((shared, client, now): (&Shared, &Client, Now), view: &View<'_>, key: &[u8]) {
-    let (polled, since) = client.polling.reported();
-    if view.key_hash(key) == polled && shared.locks.watch.ends.allows(now.lock) {
-        log_end(key, None, client, (since, now.lock), ("granted", None));
+/// The word of the log for the end of a wait.
+pub(super) fn ended(outcome: RequestOutcome) -> &'static str {
+    match outcome {
+        RequestOutcome::Abandoned => "disconnected",
+        RequestOutcome::Granted { .. } => "granted",
+        RequestOutcome::TimedOut => "timed out",
+        RequestOutcome::Unblocked => "unblocked",
+        RequestOutcome::NotHeld(_) | RequestOutcome::Refused(_) | RequestOutcome::Waits => "refused",
     }
 }
 
-/// Logs how a wait has ended that was logged before: `outcome`, and the token of a grant.
-pub(super) fn log_end(
-    key: &[u8],
-    owner: Option<&[u8]>,
-    client: &Client,
-    (since, now): (LockTime, LockTime),
-    (outcome, token): (&'static str, Option<u64>),
-) {
-    tracing::warn!(
-        key = %LogName(key),
-        owner = owner.map(|owner| display(LogName(owner))),
-        client = client.id,
-        peer = client.address.peer,
-        waited_ms = now.millis_since(since),
-        outcome,
-        token,
-        "A request that has waited for a lock for long has ended"
-    );
+impl WaitLog {
+    fn log_polling(
+        &self,
+        event: &RequestEvent,
+        client: &Client,
+        view: &mut View<'_>,
+        registries: &Registries,
+    ) {
+        let now = view.now().lock;
+        if !self.0.waits.allows(now) {
+            return client.polling.forget_report();
+        }
+        let (key, since) = (event.key(), client.polling.reported().1);
+        let held = view.locks().held_key(key, Shown::First(HOLDERS_MAX));
+        let owner = event.owner.as_ref();
+        let line = WaitLine { key, owner, client, since, how: "polling", position: None, queue: None };
+        line.log(registries, held.as_ref(), now);
+    }
+
+    /// Logs how a wait has ended that was logged before, with the token of a grant.
+    fn log_end(
+        &self,
+        event: &RequestEvent,
+        client: &Client,
+        (key, since): (&[u8], LockTime),
+        outcome: &'static str,
+        view: &mut View<'_>,
+    ) {
+        let now = view.now().lock;
+        if !self.0.ends.allows(now) {
+            return;
+        }
+        let owner = event.owner.as_ref();
+        let hold = owner.and_then(|owner| view.locks().hold_of(key, owner));
+        let token = hold.filter(|_| outcome == "granted").map(|hold| hold.token);
+        tracing::warn!(
+            key = %LogName(key),
+            owner = owner.map(|owner| display(LogName(owner))),
+            client = client.id,
+            peer = client.address.peer,
+            waited_ms = now.millis_since(since),
+            outcome,
+            token,
+            "A request that has waited for a lock for long has ended"
+        );
+    }
 }
 
 /// What a line says of a request that waits.
 #[derive(Clone, Copy, Debug)]
 struct WaitLine<'l> {
     key: &'l [u8],
-    owner: Option<&'l [u8]>,
+    owner: Option<&'l Bytes>,
     client: &'l Client,
     since: LockTime,
     /// `queued` or `polling`.
@@ -204,10 +239,10 @@ struct WaitLine<'l> {
 }
 
 impl WaitLine<'_> {
-    fn log(self, shared: &Shared, held: Option<&HeldLock>, now: LockTime) {
+    fn log(self, registries: &Registries, held: Option<&HeldLock>, now: LockTime) {
         let Self { key, owner, client, since, how, position, queue } = self;
         let holder = held.and_then(|held| held.holders.first());
-        let (holder_peer, holder_name) = names(shared, holder.map_or(0, |holder| holder.client));
+        let (holder_peer, holder_name) = names(registries, holder.map_or(0, |holder| holder.client));
         let name = name_of(client);
         tracing::warn!(
             key = %LogName(key),
@@ -241,8 +276,8 @@ fn left_ms(holder: Option<&LockHolder>, now: LockTime) -> Option<u64> {
 }
 
 /// The address and the name of a client, as far as they are known.
-fn names(shared: &Shared, id: ClientId) -> (Option<String>, Option<String>) {
-    let client = shared.registries.clients.get(id);
+fn names(registries: &Registries, id: ClientId) -> (Option<String>, Option<String>) {
+    let client = registries.clients.get(id);
     client.map_or((None, None), |client| (Some(client.address.peer.clone()), name_of(&client)))
 }
 
@@ -316,7 +351,7 @@ fn log_holds(
         if !shared.locks.watch.holds.allows(now) {
             continue;
         }
-        let (peer, name) = names(shared, holder.client);
+        let (peer, name) = names(&shared.registries, holder.client);
         tracing::warn!(
             key = %LogName(key),
             kind = held.kind.name(),

@@ -13,7 +13,6 @@ use super::{Elsewhere, Peers};
 use crate::commands::Shared;
 use crate::journal::Mutation;
 use crate::keyspace::{ShardSet, View};
-use crate::locks::EndReason;
 use crate::state::slot_map::SlotTable;
 use crate::types::lock::Holder;
 use crate::types::slot::slot as slot_of;
@@ -94,7 +93,6 @@ fn take_keys(source: &Shared, Move { slot, to, most }: Move) -> Vec<Vec<Mutation
         Some(_) => redirect_waits(source, (slot, Elsewhere::Ask(to)), |key| keys.binary_search(key).is_ok()),
         None => redirect_waits(source, (slot, Elsewhere::Moved(to)), |key| slot_of(key) == slot),
     }
-    view.set_end_reason(EndReason::Moved);
     let moved = keys.iter().map(|key| view.take_away(key)).collect();
     view.finish(&source.registries);
     moved

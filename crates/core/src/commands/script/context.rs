@@ -14,14 +14,12 @@ use smallvec::SmallVec;
 
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
-use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::peers::{self, Elsewhere};
-use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::script::watchdog::ScriptWatch;
-use crate::commands::{Args, Call, Command, Outcome, Peers, Shared, Source, table};
-use crate::keyspace::{Entry, Occupied, ShardSet, View};
-use crate::locks::EndReason;
+use crate::commands::{Args, Call, Caller, Command, Outcome, Peers, Shared, table};
+use crate::keyspace::{Asked, Entry, Occupied, ShardSet, View};
+use crate::locks::{EndReason, HolderRequest, RequestOutcome};
 use crate::scripts::Purpose;
 use crate::scripts::interpreter::{Commands, Level, Limits, Verdict, Watchdog};
 use crate::scripts::native::{Calls, Change};
@@ -268,10 +266,6 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 self.session.called.flush(stats);
             }
             self.session.called.note(command.index, stats);
-            if self.shared.monitors.is_any() {
-                let request = Request::listed(words);
-                crate::commands::show(self.session, self.shared, command, request, Source::Script);
-            }
             let mut call = Call {
                 view: &mut *self.view,
                 args: Args::new(Request::listed(words), command.name_words),
@@ -280,21 +274,9 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 session: &mut *self.session,
                 shared: self.shared,
                 command,
+                caller: Caller::Script(self.purpose),
             };
-            let result = quarantine::run(&mut call, Caller::Script(self.purpose));
-            if self.session.reads.may_be_tracked() {
-                crate::commands::remember(
-                    self.session,
-                    self.shared,
-                    command,
-                    Request::listed(words),
-                    self.view,
-                );
-            }
-            if result.is_err() {
-                self.shared.stats.commands[usize::from(command.index)].failed.add(1);
-            }
-            result
+            call.run()
         });
         // SELECT holds for the rest of the script.
         self.view.select(self.session.database);
@@ -443,7 +425,7 @@ impl Calls for ScriptContext<'_, '_> {
         self.session.called.note(get.index, &self.shared.stats.commands);
         let mut failing = get;
         // A script that compares the owner first does not take a lock from another one.
-        self.view.set_end_reason(EndReason::Released);
+        self.view.begin(EndReason::Released);
         // The entry is changed in place, because moving it costs as much as changing it.
         let is_held = match &mut self.view.counted(change.key) {
             Entry::Vacant(_) => Ok(false),
@@ -459,14 +441,19 @@ impl Calls for ScriptContext<'_, '_> {
                 is_held
             }
         };
-        self.view.set_end_reason(EndReason::Deleted);
-        if is_held == Ok(false) {
-            let request = match deadline {
-                Some(_) => (Asked::Extend, "extending script"),
-                None => (Asked::Release, "releasing script"),
+        if is_held == Ok(false) && Caller::Script(self.purpose).says_outcomes() {
+            let (asked, name) = match deadline {
+                Some(_) => (HolderRequest::Extend, "extending script"),
+                None => (HolderRequest::Release, "releasing script"),
             };
-            let asking = Asking::new(self.shared, self.session, self.now);
-            asking.late(self.view, (change.key, Some(change.value)), request);
+            let (outcome, asked) =
+                (RequestOutcome::NotHeld(asked), Asked { owner: Some(change.value), name, wait: None });
+            self.view.locks().comes_to(
+                outcome,
+                [change.key].into_iter(),
+                self.shared.asking(self.session),
+                asked,
+            );
         }
         Some(is_held.map_err(|refusal| self.failed(failing, &refusal)))
     }

@@ -1,55 +1,66 @@
 //! What a known script of a lock client has done to locks.
 //!
-//! Owns    the grants of locks that are no strings set by SET NX: hashes, sorted sets, strings set after a check; and the
-//!         refusals of those who ask for them.
+//! Owns    the grants of locks that are no strings set by SET NX: hashes, sorted sets, strings set after a check; and what
+//!         the request of the script has come to. The commands that it calls say nothing of that.
 //! Rule    a script that is not known costs one branch, and so does a known one that acquires nothing.
 
 use crate::commands::Call;
-use crate::commands::lock::asking::{Asked, Asking};
-use crate::commands::lock::spans;
-use crate::keyspace::Entry;
-use crate::scripts::{Inputs, Known, Purpose};
+use crate::keyspace::{Asked, Entry};
+use crate::locks::{HolderRequest, RefusedBy, RequestOutcome};
+use crate::scripts::{Granted, Inputs, Known, Purpose};
 
-/// Grants the locks of a script that has run and whose reply begins at `mark`, if it has acquired them; notes the refusal
-/// otherwise. A lock that has a grant keeps it: its owner has taken it again, or another owner has joined.
+/// Says what the request of a script has come to that has run and whose reply begins at `mark`.
 pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, mark: usize) {
-    let granted = match known.purpose {
-        Purpose::Acquire(granted) => granted,
-        Purpose::Extend => return note_late(call, known, inputs, (Asked::Extend, mark)),
-        Purpose::Release => return note_late(call, known, inputs, (Asked::Release, mark)),
-        Purpose::Break | Purpose::Inspect | Purpose::Other => return,
+    match known.purpose {
+        Purpose::Acquire(granted) => note_acquired(call, known, inputs, (granted, mark)),
+        Purpose::Extend => note_held(call, known, inputs, (HolderRequest::Extend, mark)),
+        Purpose::Release => note_held(call, known, inputs, (HolderRequest::Release, mark)),
+        Purpose::Break | Purpose::Inspect | Purpose::Other => {}
+    }
+}
+
+/// Grants the locks of a script, if it has acquired them. A lock that has a grant keeps it: its owner has taken it again, or
+/// another owner has joined.
+fn note_acquired(
+    call: &mut Call<'_, '_>,
+    known: &Known,
+    inputs: Inputs<'_>,
+    (granted, mark): (Granted, usize),
+) {
+    let outcome = match granted.is(call.reply.since(mark)) {
+        true => RequestOutcome::GRANTED,
+        // A script sees no queue: what is free it takes.
+        false => RequestOutcome::Refused(RefusedBy::Held),
     };
-    let is_granted = granted.is(call.reply.since(mark));
-    let asking = Asking::new(call.shared, call.session, call.now);
-    for (place, key) in known.keys(inputs).enumerate() {
-        let owner = known.lock.and_then(|lock| lock.owner(inputs, place));
-        if !is_granted {
-            // Of several keys the first counts.
-            call.view.locks().count_refused(key);
-            return asking.refused(call.view, key, owner);
-        }
+    for key in known.keys(inputs).filter(|_| outcome == RequestOutcome::GRANTED) {
         if let Entry::Occupied(mut found) = call.view.entry(key)
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
-            spans::taken(call.view, key, owner);
         }
     }
-    asking.has_got(call.view, known.keys(inputs));
+    let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
+    let asked = Asked { owner, name: known.script(), wait: None };
+    call.view.locks().comes_to(outcome, known.keys(inputs), call.shared.asking(call.session), asked);
 }
 
-/// Notes a script that extends or releases locks which its owner does not hold any more.
-fn note_late(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, (asked, mark): (Asked, usize)) {
+/// A script that extends or releases locks has not found that its owner holds them.
+fn note_held(
+    call: &mut Call<'_, '_>,
+    known: &Known,
+    inputs: Inputs<'_>,
+    (asked, mark): (HolderRequest, usize),
+) {
     let Some(lock) = known.lock else { return };
-    if !call.view.wants_lock_events() && !known.keys(inputs).any(|key| call.view.locks().has_lost(key)) {
+    // The reply of most scripts that have found their lock.
+    if matches!(call.reply.since(mark), b":1\r\n" | b"+OK\r\n") {
         return;
     }
-    let asking = Asking::new(call.shared, call.session, call.now);
-    // The reply of most scripts that have found their lock.
-    let has_found = call.reply.since(mark) == b":1\r\n" || call.reply.since(mark) == b"+OK\r\n";
+    let (outcome, by) = (RequestOutcome::NotHeld(asked), call.shared.asking(call.session));
     for (place, key) in known.keys(inputs).enumerate() {
-        if !has_found && let Some(owner) = lock.owner(inputs, place) {
-            asking.late(call.view, (key, Some(owner)), (asked, known.script()));
+        if let Some(owner) = lock.owner(inputs, place) {
+            let asked = Asked { owner: Some(owner), name: known.script(), wait: None };
+            call.view.locks().comes_to(outcome, [key].into_iter(), by, asked);
         }
     }
 }

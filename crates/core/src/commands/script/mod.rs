@@ -32,7 +32,6 @@ use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Run;
 use crate::commands::{Args, Call, Command, Outcome, Shared, has_many_patterns, quarantine};
 use crate::keyspace::ShardSet;
-use crate::locks::EndReason;
 use crate::scripts::native::{Program, Raised};
 use crate::scripts::{Inputs, Purpose, SHA_DIGITS, digest};
 use crate::state::running::Unkillable;
@@ -185,13 +184,8 @@ fn run(
     let only_reads = script.flags.no_writes || is_read;
     let mark = call.reply.written();
     let purpose = script.known.map(|known| known.purpose);
-    match purpose {
-        Some(Purpose::Break) => {
-            call.view.set_end_reason(EndReason::Broken);
-            call.view.set_breaker(Some(breaker_of(call.session, None)));
-        }
-        Some(Purpose::Release) => call.view.set_end_reason(EndReason::Released),
-        _ => {}
+    if purpose == Some(Purpose::Break) {
+        call.view.set_breaker(breaker_of(call.session, None));
     }
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;
@@ -205,10 +199,6 @@ fn run(
             .map_err(|raised| refusal(script, &raised)),
         None => call.shared.scripts.interpreter.run(Run { script, inputs }, context, &mut call.reply),
     });
-    call.view.set_end_reason(EndReason::Deleted);
-    if purpose == Some(Purpose::Break) {
-        call.view.set_breaker(None);
-    }
     let outcome = outcome?;
     call.now = call.view.now();
     if let Some(known) = script.known {

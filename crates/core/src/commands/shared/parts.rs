@@ -10,7 +10,8 @@ use crate::commands::lock::watch::LockWatch;
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::InterpreterSlot;
 use crate::commands::script::library::Libraries;
-use crate::locks::{LockLint, LockWaits};
+use crate::keyspace::LockWaits;
+use crate::locks::LockLint;
 use crate::state::acl::Acl;
 use crate::state::acl::file::Store;
 use crate::state::audit::Audit;
@@ -51,7 +52,7 @@ pub struct Locks {
     /// What clients do wrong with locks.
     pub lint: Arc<LockLint>,
     /// Locks that are waited for or held for long.
-    pub watch: LockWatch,
+    pub watch: Arc<LockWatch>,
     /// Whether locks may be granted and extended.
     pub quarantine: Arc<Quarantine>,
 }

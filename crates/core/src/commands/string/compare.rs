@@ -7,11 +7,10 @@ use redlatch_proto::error::Refusal;
 use twox_hash::XxHash3_64;
 
 use crate::commands::args;
-use crate::commands::lock::asking::{Asked, Asking};
 use crate::commands::row::{Arg, Flags, Group, Row, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome};
 use crate::keyspace::Occupied;
-use crate::locks::EndReason;
+use crate::locks::{EndReason, HolderRequest, RequestOutcome};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "DELEX", "8.4.0", delex)
@@ -201,8 +200,7 @@ fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// A release was to end the lock that the key is, if it has this value: that lock has ended, or another client holds it.
 fn release_is_late(call: &mut Call<'_, '_>, name: &[u8], value: Option<&[u8]>) {
-    let asking = Asking::new(call.shared, call.session, call.now);
-    asking.late(call.view, (name, value), (Asked::Release, call.command.row.name));
+    call.comes_to(RequestOutcome::NotHeld(HolderRequest::Release), name, value);
 }
 
 /// Deletes a key that exists, if `decide` says so, and for which reason a lock ends by that. Returns whether it did.

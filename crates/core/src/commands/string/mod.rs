@@ -13,12 +13,11 @@ use redlatch_proto::resp::Words;
 
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
-use crate::commands::lock::asking::Asking;
-use crate::commands::lock::spans;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token};
 use crate::commands::string::compare::{CONDITION, Condition};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::keyspace::{Entry, Lease, Occupied};
+use crate::locks::{RefusedBy, RequestOutcome};
 use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -138,7 +137,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             None => drop(answer_value(call, name)?),
         }
     }
-    let mut entry = call.view.entry(name);
+    let entry = call.view.entry(name);
     let holds = match options.condition {
         Condition::Always => true,
         Condition::Absent => match &entry {
@@ -152,15 +151,12 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let mut stored = entry.put(value, lease);
         if options.condition == Condition::Absent {
             grant(&mut stored, call.session, call.shared);
-            granted(call, name, value);
+            call.comes_to(RequestOutcome::GRANTED, name, Some(value));
         }
         announce(call, name, lease);
     } else if options.condition == Condition::Absent {
-        // By reference, because moving the entry costs as much as the whole refusal.
-        if let Entry::Occupied(held) = &mut entry {
-            held.count_refused();
-        }
-        refused(call, name, value);
+        let by = refused_by(&entry);
+        call.comes_to(RequestOutcome::Refused(by), name, Some(value));
     }
 
     match (options.returns_old, holds) {
@@ -177,18 +173,13 @@ fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
     stored.grant(shared.keyspace.next_token(), session.client.id, false);
 }
 
-/// The client has been granted the lock of a key that was stored because it did not exist.
+/// Why a key is not stored under the condition NX: it exists, or requests wait for its lock.
 #[inline]
-fn granted(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
-    let Call { view, session, shared, now, .. } = call;
-    Asking::new(shared, session, *now).granted(view, name, Some(value));
-}
-
-/// A key that was not stored because it exists may be a lock, for which the client asks again and again.
-#[inline]
-fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
-    let Call { view, session, shared, now, .. } = call;
-    Asking::new(shared, session, *now).refused(view, name, Some(value));
+fn refused_by(entry: &Entry<'_>) -> RefusedBy {
+    match entry {
+        Entry::Occupied(_) => RefusedBy::Held,
+        Entry::Vacant(_) => RefusedBy::Awaited,
+    }
 }
 
 /// Publishes the events of a key that was set.
@@ -215,25 +206,19 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
 
-    let is_new = match call.view.entry(name) {
-        Entry::Occupied(mut held) => {
-            held.count_refused();
-            false
-        }
-        Entry::Vacant(place) if place.is_awaited() => false,
-        Entry::Vacant(place) => {
+    let outcome = match call.view.entry(name) {
+        Entry::Vacant(place) if !place.is_awaited() => {
             grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
-            true
+            RequestOutcome::GRANTED
         }
+        entry => RequestOutcome::Refused(refused_by(&entry)),
     };
-    if is_new {
-        granted(call, name, value);
+    call.comes_to(outcome, name, Some(value));
+    if outcome == RequestOutcome::GRANTED {
         announce(call, name, Lease::Never);
-    } else {
-        refused(call, name, value);
     }
 
-    call.reply.integer(i64::from(is_new));
+    call.reply.integer(i64::from(outcome == RequestOutcome::GRANTED));
     Ok(Outcome::Replied)
 }
 
@@ -330,13 +315,7 @@ fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pairs = pairs(call.args, "msetnx")?;
 
-    let is_free = pairs.clone().all(|(name, _)| match call.view.entry(name) {
-        Entry::Occupied(_) => false,
-        Entry::Vacant(place) => !place.is_awaited(),
-    });
-    if is_free {
-        take_all(call, pairs, Lease::Never);
-    }
+    let is_free = take_all(call, pairs, Lease::Never);
 
     call.reply.integer(i64::from(is_free));
     Ok(Outcome::Replied)
@@ -350,29 +329,44 @@ fn msetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let lease = lease_of(options.lease, call.now, "msetex")?;
 
-    let mut existing = pairs.clone().map(|(name, _)| match call.view.entry(name) {
-        Entry::Occupied(_) => true,
-        Entry::Vacant(place) => options.condition == Condition::Absent && place.is_awaited(),
-    });
-    let holds = existing.all(|exists| options.condition.holds(exists.then_some(b"")));
-    match options.condition {
-        _ if !holds => {}
-        Condition::Absent => take_all(call, pairs, lease),
-        _ => put_all(call, pairs, lease),
-    }
+    let exist = |call: &mut Call<'_, '_>| {
+        pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Occupied(_)))
+    };
+    let holds = match options.condition {
+        Condition::Absent => take_all(call, pairs.clone(), lease),
+        Condition::Present if !exist(call) => false,
+        _ => {
+            put_all(call, pairs.clone(), lease);
+            true
+        }
+    };
 
     call.reply.integer(i64::from(holds));
     Ok(Outcome::Replied)
 }
 
-/// Stores keys that did not exist: each is a lock, which the client holds.
-fn take_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>> + Clone, lease: Lease) {
+/// Stores keys if none of them exists and no request waits for one: each is a lock, which the client holds from then on.
+/// Returns whether it has stored them.
+fn take_all<'a>(
+    call: &mut Call<'_, '_>,
+    pairs: impl Iterator<Item = Pair<'a>> + Clone,
+    lease: Lease,
+) -> bool {
+    let in_the_way = pairs.clone().find_map(|(name, value)| match call.view.entry(name) {
+        Entry::Vacant(place) if !place.is_awaited() => None,
+        entry => Some((name, value, refused_by(&entry))),
+    });
+    if let Some((name, value, by)) = in_the_way {
+        call.comes_to(RequestOutcome::Refused(by), name, Some(value));
+        return false;
+    }
     for (name, value) in pairs.clone() {
         grant(&mut call.view.entry(name).put(value, lease), call.session, call.shared);
-        spans::taken(call.view, name, Some(value));
         announce(call, name, lease);
     }
-    Asking::new(call.shared, call.session, call.now).has_got(call.view, pairs.map(|(name, _)| name));
+    let owner = pairs.clone().next().map(|(_, value)| value);
+    call.all_come_to(RequestOutcome::GRANTED, pairs.map(|(name, _)| name), owner);
+    true
 }
 
 fn put_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>, lease: Lease) {

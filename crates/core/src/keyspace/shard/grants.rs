@@ -9,11 +9,11 @@ use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, LockTime};
 
 use super::{EntryId, Shard};
+use crate::keyspace::locks::life;
 use crate::locks::EndReason;
 use crate::locks::counts::{GroupCounts, KINDS, LockCounts, LockGroups, RecentEnds, Waited};
 use crate::locks::foreign::kind_of;
 use crate::locks::history::{History, PastLock};
-use crate::locks::life;
 use crate::locks::record::{self, Grant, GrantDetails, Latest, LockKindIndex, Packed};
 use crate::state::clients::ClientId;
 use crate::types::Object;

@@ -7,10 +7,11 @@ use redlatch_proto::clock::LockTime;
 
 use super::View;
 use crate::journal::{Edit, Mutation};
+use crate::keyspace::locks::life;
 use crate::keyspace::shard::EntryId;
 use crate::keyspace::{Changes, ShardState};
 use crate::locks::EndReason;
-use crate::locks::{history, life};
+use crate::locks::history;
 use crate::state::tracking::Cause;
 use crate::types::Object;
 

@@ -9,11 +9,12 @@ use redlatch_proto::error::Refusal;
 
 use super::View;
 use crate::journal::Mutation;
+use crate::keyspace::locks::life;
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::Queues;
 use crate::keyspace::{Counts, ShardState};
 use crate::locks::EndReason;
-use crate::locks::{history, life};
+use crate::locks::history;
 
 /// All keys of a view's keyspace, in shards that are locked by the view or not.
 #[derive(Debug)]

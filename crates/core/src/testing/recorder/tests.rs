@@ -6,6 +6,7 @@ use redlatch_proto::clock::{LockTime, Now};
 
 use super::*;
 use crate::keyspace::{Keyspace, Layout, ShardSet};
+use crate::locks::RefusedBy;
 use crate::state::settings::Events;
 
 /// A clock that tests set.
@@ -73,6 +74,24 @@ fn show(recorder: &Arc<Recorder>, clock: &Arc<SetClock>, event: &LockEvent) {
     let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
     let mut view = View::lock(&keyspace, ShardSet::Nothing, 0, clock.now(), Events::default());
     recorder.observer(1, clock.clone()).see(event, &mut view, &Registries::default());
+}
+
+/// The request of client 2 for `k` comes to this.
+fn ask(recorder: &Arc<Recorder>, clock: &Arc<SetClock>, outcome: RequestOutcome) {
+    let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
+    let mut view = View::lock(&keyspace, ShardSet::Nothing, 0, clock.now(), Events::default());
+    let event = RequestEvent {
+        outcome,
+        database: 0,
+        keys: Box::new([Bytes::from_static(b"k")]),
+        owner: Some(Bytes::from_static(b"mine")),
+        client: 2,
+        is_nested: false,
+        wait: None,
+        is_long_poll: false,
+        late: None,
+    };
+    recorder.observer(1, clock.clone()).asked(&event, &mut view, &Registries::default());
 }
 
 #[test]
@@ -176,10 +195,14 @@ fn all_clients_of_a_node_that_crashes_have_gone_before_their_locks_end() {
 fn a_request_that_changes_no_lock_says_what_it_asked_for() {
     let (recorder, clock) = (Arc::new(Recorder::default()), Arc::new(SetClock::default()));
     recorder.request(moment(1), &client(2, "b"), "LOCK.EXTEND", &[b"k", b"mine"], &[b"k"]);
-    let observer = recorder.observer(1, clock.clone());
-    for outcome in [Unmet::NotExtended, Unmet::NotReleased, Unmet::Refused, Unmet::Waits] {
-        let (key, owner) = (Bytes::from_static(b"k"), Some(Bytes::from_static(b"mine")));
-        observer.unmet(&UnmetRequest { outcome, key, owner, client: 2 });
+    let outcomes = [
+        RequestOutcome::NotHeld(HolderRequest::Extend),
+        RequestOutcome::NotHeld(HolderRequest::Release),
+        RequestOutcome::Refused(RefusedBy::Held),
+        RequestOutcome::Waits,
+    ];
+    for outcome in outcomes {
+        ask(&recorder, &clock, outcome);
     }
     let expected = [
         "b LOCK.EXTEND k mine", "b extends k, which it does not hold",

@@ -3,19 +3,14 @@
 //! Owns    nothing; it changes entries of the view's shards.
 //! Rule    who may have a lock is decided above; here it is written.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use redlatch_proto::clock::{Deadline, LockTime};
+use redlatch_proto::clock::Deadline;
 
-use super::counts::Waited;
-use super::event::{Breaker, EndReason};
-use super::record::GrantDetails;
 use super::views::ViewLocks;
 use crate::keyspace::{Entry, Lease, Occupied};
+use crate::locks::{Breaker, EndReason, GrantDetails};
 use crate::state::clients::ClientId;
 use crate::state::lock_sessions::{LockSession, SessionLock};
-use crate::state::polling::Polling;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object, Typed};
 
@@ -77,31 +72,6 @@ impl ViewLocks<'_, '_> {
         self.update_deadline(key);
     }
 
-    /// Counts a request for the lock of a key that was refused because the lock is held.
-    pub fn count_refused(&mut self, key: &[u8]) {
-        self.view.shard_state(key).shard.count_refused(key);
-    }
-
-    /// The lock of a key was granted to a client. If the client has polled it, counts how long it was free.
-    pub fn count_polled(&mut self, key: &[u8], polling: &Polling) {
-        let (place, now) = (self.view.key_hash(key), self.view.now().lock);
-        if polling.is_of(place, now) {
-            self.view.shard_state(key).shard.count_handover(place);
-        }
-    }
-
-    /// Counts a request that has waited for the lock of a key until now.
-    pub fn count_wait(&mut self, key: &[u8], since: LockTime, waited: Waited) {
-        let (waited_ms, place) = (self.view.now().lock.millis_since(since), self.view.key_hash(key));
-        let shard = &mut self.view.shard_state(key).shard;
-        shard.count_wait(waited_ms, waited);
-        match waited {
-            Waited::Granted => shard.count_handover(place),
-            Waited::Refused => shard.count_refused(key),
-            Waited::Abandoned => {}
-        }
-    }
-
     /// What is known of a holder of a lock that is not exclusive.
     pub fn holder_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Holder> {
         let lock = self.view.entry(key).occupied()?.into_object::<Lock>().ok()?;
@@ -155,7 +125,6 @@ impl ViewLocks<'_, '_> {
         if !found.hold_of(owner).is_some_and(|hold| fits(&hold)) {
             return false;
         }
-        found.place.changes.end_reason = reason;
         let lock = found.object().and_then(Lock::of);
         match lock.and_then(|lock| Some((lock.kind(), lock.holder(owner)?.clone()))) {
             Some((LockKind::Reentrant, holder)) if reason == EndReason::Released && holder.permits > 1 => {
@@ -165,10 +134,9 @@ impl ViewLocks<'_, '_> {
             Some(_) => self.remove_holder(key, owner, reason),
             None => {
                 found.event(b'g', "del");
-                found.remove_entry();
+                found.remove_for(reason);
             }
         }
-        self.view.changes.end_reason = EndReason::Deleted;
         true
     }
 
@@ -232,17 +200,14 @@ impl ViewLocks<'_, '_> {
                 None => return false,
             },
         };
-        found.place.changes.end_reason = EndReason::Broken;
-        found.place.changes.set_breaker(Some(Arc::new(breaker)));
+        found.place.changes.set_breaker(breaker);
         match owner {
             Some(owner) => self.remove_holder(key, &owner, EndReason::Broken),
             None => {
                 found.event(b'g', "del");
-                found.remove_entry();
+                found.remove_for(EndReason::Broken);
             }
         }
-        self.view.changes.set_breaker(None);
-        self.view.changes.end_reason = EndReason::Deleted;
         true
     }
 

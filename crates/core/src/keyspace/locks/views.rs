@@ -11,13 +11,13 @@ use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, LockTime};
 use redlatch_proto::error::Refusal;
 
-use super::foreign::{MODE, WRITE, holds_of, kind_of, sole_owner};
-use super::history::{self, PastLock};
-use super::record::Grant;
 use crate::keyspace::Occupied;
 use crate::keyspace::View;
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
+use crate::locks::foreign::{MODE, WRITE, holds_of, kind_of, sole_owner};
+use crate::locks::history::{self, PastLock};
+use crate::locks::record::Grant;
 use crate::state::clients::ClientId;
 use crate::state::polling::Pollers;
 use crate::types::lock::{Holder, LockKind};
@@ -221,22 +221,6 @@ impl ViewLocks<'_, '_> {
     #[inline]
     pub fn has_lost(&mut self, key: &[u8]) -> bool {
         self.view.shard_state(key).shard.has_lost()
-    }
-
-    /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
-    /// made, if it names one. Returns the ended lock, if this is its first late request.
-    #[cold]
-    pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
-        let (place, author, now) = (self.view.key_hash(key), self.view.changes.author, self.view.now.lock);
-        let holds = |holder: &LockHolder| match owner {
-            Some(owner) => holder.owner.as_deref() == Some(owner),
-            None => holder.client == author,
-        };
-        if self.held(key, Shown::First(usize::MAX)).is_some_and(|held| held.holders.iter().any(holds)) {
-            return None;
-        }
-        let history = self.view.shard_state(key).shard.history();
-        history.note_late((place, key), (author, owner), (request, now)).cloned()
     }
 
     /// Visits every end of a lock of the database that is remembered. From now on releases are, too. A key that was cut is

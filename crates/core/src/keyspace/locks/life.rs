@@ -8,13 +8,11 @@
 
 use bytes::Bytes;
 
-use super::event::{Before, EndReason, LockChange, LockEvent};
-use super::foreign::sole_owner;
-use super::history;
-use super::history::PastLock;
-use super::record::GrantDetails;
 use crate::keyspace::shard::{EntryId, Form, Shard};
 use crate::keyspace::{Changes, Lease, Occupied};
+use crate::locks::foreign::sole_owner;
+use crate::locks::history::{self, PastLock};
+use crate::locks::{Before, EndReason, GrantDetails, LockChange, LockEvent};
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object, Typed};
@@ -114,20 +112,9 @@ impl Occupied<'_> {
         }
     }
 
-    /// Removes the key. If it is a lock, the lock ends for this reason.
-    pub fn remove_for(mut self, reason: EndReason) {
-        self.ending_for(reason, Self::remove_entry);
-    }
-
     /// The owner gives its lock up, to take it anew.
     pub(crate) fn give_up(&mut self) {
-        self.ending_for(EndReason::Released, Self::clear_lock);
-    }
-
-    fn ending_for(&mut self, reason: EndReason, end: impl FnOnce(&mut Self)) {
-        let before = std::mem::replace(&mut self.place.changes.end_reason, reason);
-        end(self);
-        self.place.changes.end_reason = before;
+        self.clear_lock_for(EndReason::Released);
     }
 
     /// A string replaces the value next. That ends the lock that the key is, if it is one, unless the value is the same: then
@@ -138,7 +125,7 @@ impl Occupied<'_> {
             return self.grant_replaced_by(value);
         }
         if self.form() == Form::Object {
-            self.lock_ends();
+            self.lock_ends(self.place.changes.end_reason());
         }
         None
     }
@@ -152,10 +139,15 @@ impl Occupied<'_> {
         None
     }
 
-    /// Ends the lock that the key is, if it is one: its value is replaced or changed next.
+    /// Ends the lock that the key is, if it is one, for the reason of the call: its value is replaced or changed next.
     #[inline]
     pub(crate) fn clear_lock(&mut self) {
-        self.lock_ends();
+        self.clear_lock_for(self.place.changes.end_reason());
+    }
+
+    #[inline]
+    fn clear_lock_for(&mut self, reason: EndReason) {
+        self.lock_ends(reason);
         if self.place.shard.is_granted(self.id) {
             self.place.shard.clear_grant(self.id);
         }
@@ -163,9 +155,8 @@ impl Occupied<'_> {
 
     /// Nobody holds the lock any more, if the key is one. The caller removes the entry next.
     #[inline]
-    pub(crate) fn lock_ends(&mut self) {
+    pub(crate) fn lock_ends(&mut self, reason: EndReason) {
         let place = history::place(self.place.hash, self.place.database);
-        let reason = self.place.changes.end_reason;
         end(self.place.shard, self.place.changes, self.id, place, reason);
     }
 }
@@ -227,14 +218,14 @@ fn record_end(
     (reason, told): (EndReason, EndReason),
 ) {
     let Some(grant) = shard.granted(id) else { return };
-    let (author, breaker, ended) = (changes.author, changes.breaker(), shard.end_time(id, reason));
+    let (author, breaker, ended) = (changes.author, changes.breaker(told), shard.end_time(id, reason));
     let past = PastLock::new(shard.key(id), owner_of(shard, id), &grant);
     shard.history().push(place, PastLock { author, breaker, ended, reason: told, ..past });
 }
 
 #[cold]
 fn announce_end(shard: &Shard, changes: &mut Changes, id: EntryId, told: EndReason) {
-    let change = LockChange::Ended(told, changes.breaker());
+    let change = LockChange::Ended(told, changes.breaker(told));
     if let Some(event) = event_of_grant(shard, id, change) {
         changes.lock_event(event);
     }
@@ -264,7 +255,8 @@ pub(crate) fn end_holder(
         _ => shard.time(),
     };
     let told = told_reason(reason, holder.client == changes.author, holder.session.is_some());
-    let (database, key, breaker) = (shard.db(id), Bytes::copy_from_slice(shard.key(id)), changes.breaker());
+    let (database, key, breaker) =
+        (shard.db(id), Bytes::copy_from_slice(shard.key(id)), changes.breaker(told));
     let past = PastLock {
         author: changes.author,
         reason: told,
