@@ -68,8 +68,8 @@ const LAYERS: &[&[&str]] = &[
     &["sync"],
     &["types", "wheel", "svg"],
     &["state"],
-    // The header of an entry is the record of a lock, and a lock is found by its key: these two know each other.
-    &["locks", "keyspace", "journal", "replication"],
+    &["locks"],
+    &["keyspace", "journal", "replication"],
     &["scripts", "testing"],
     &["commands"],
     &["engine"],

@@ -4,6 +4,7 @@
 //!               must be shown in `views`.
 //! Time          stands still; a way moves it.
 
+mod asking;
 mod model;
 mod table;
 mod views;

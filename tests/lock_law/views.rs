@@ -542,12 +542,12 @@ fn or_dash(number: Option<u64>) -> String {
     number.map_or("-".to_owned(), |number| number.to_string())
 }
 
-fn field<'r>(map: &'r Reply, name: &str) -> Option<&'r Reply> {
+pub(crate) fn field<'r>(map: &'r Reply, name: &str) -> Option<&'r Reply> {
     let Reply::Map(pairs) = map else { return None };
     pairs.iter().find(|(key, _)| *key == Reply::Bulk(name.as_bytes().to_vec())).map(|(_, value)| value)
 }
 
-fn integer(map: &Reply, name: &str) -> i64 {
+pub(crate) fn integer(map: &Reply, name: &str) -> i64 {
     match field(map, name) {
         Some(Reply::Int(number)) => *number,
         other => panic!("{name}: {other:?}"),
@@ -559,7 +559,7 @@ pub(crate) fn text(map: &Reply, name: &str) -> String {
     field(map, name).map_or("-".to_owned(), plain)
 }
 
-fn plain(reply: &Reply) -> String {
+pub(crate) fn plain(reply: &Reply) -> String {
     match reply {
         Reply::Int(number) => number.to_string(),
         Reply::Null | Reply::NilBulk | Reply::NilArray => "-".to_owned(),
@@ -570,7 +570,7 @@ fn plain(reply: &Reply) -> String {
     }
 }
 
-fn items(reply: &Reply) -> &[Reply] {
+pub(crate) fn items(reply: &Reply) -> &[Reply] {
     match reply {
         Reply::List(_, items) => items,
         _ => &[],

@@ -10,12 +10,13 @@
 //! A module imports only from the layers below it.
 //!
 //! ```text
-//! 6  engine/                the sans-IO server: execute, tick, next deadline; EXEC
-//! 5  commands/              one folder per family: rows, parsing, behaviour
-//! 4  scripts/               native scripts, and the seam to the interpreter of all others
-//! 4  testing/               faults, history and their host: what TEST commands change
-//! 3  locks/ keyspace/       who may have a lock, and who waits; shards, each under a mutex: entries, timers, waiting calls
-//! 3  journal/ replication/  the log of effects and recovery; the log in etcd, and who may write it
+//! 7  engine/                the sans-IO server: execute, tick, next deadline; EXEC
+//! 6  commands/              one folder per family: rows, parsing, behaviour
+//! 5  scripts/               native scripts, and the seam to the interpreter of all others
+//! 5  testing/               faults, history and their host: what TEST commands change
+//! 4  keyspace/              shards, each under a mutex: entries, timers, waiting calls; the locks in them
+//! 4  journal/ replication/  the log of effects and recovery; the log in etcd, and who may write it
+//! 3  locks/                 what a lock is, what happens to it, what a request for it comes to
 //! 2  state/                 session, clients, channels, tracking, settings, metrics, effects
 //! 1  types/ wheel/ svg      pure data structures
 //! 0  sync                   mutexes and atomics

@@ -382,8 +382,19 @@ impl Effects {
     /// Whether nothing is left but a small record.
     #[inline]
     fn is_small(&self) -> bool {
-        let Self { mutations, ends: _, events, ready, stale, addressed, answers, observed, breaker, garbage } =
-            self;
+        let Self {
+            mutations,
+            // They go with the mutations.
+            ends: _,
+            events,
+            ready,
+            stale,
+            addressed,
+            answers,
+            observed,
+            breaker,
+            garbage,
+        } = self;
         events.is_empty()
             && ready.is_empty()
             && stale.is_empty()

@@ -25,7 +25,7 @@ pub struct LockCounts {
     pub held: [usize; KINDS],
     /// Grants, by the index of the kind. A renewal, or the same request again, is no grant.
     pub acquired: [u64; KINDS],
-    /// Requests for a lock that was held, which were not granted.
+    /// Requests for locks that were not granted.
     pub refused: u64,
     /// Locks, and holders of locks, removed because their lease had ended.
     pub expired: u64,

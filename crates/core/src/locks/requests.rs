@@ -1,7 +1,7 @@
 //! What a request for a lock comes to.
 //!
 //! Owns    [`RequestOutcome`], the one word for it, and [`RequestEvent`], which observers see.
-//! Rule    a request has one outcome. A request that waits has [`RequestOutcome::Waits`], and one more at the end of its wait.
+//! Rule    a request has one outcome. One that waits has [`RequestOutcome::Waits`], and another at the end of its wait.
 //! Rule    an error of rights, memory, type or slots is no outcome, unless it ends a wait.
 //! Rule    what changes a lock is a [`LockEvent`](super::LockEvent) besides.
 

@@ -67,7 +67,7 @@ const FAMILIES: &[FamilyRow] = &[
     counter("lock_acquired", "Grants of locks, by kind. A renewal is no grant.", |seen| {
         by_kind(seen.counts.locks.acquired)
     }),
-    counter("lock_refused", "Requests for a lock that was held, which were not granted.", |seen| {
+    counter("lock_refused", "Requests for locks that were not granted.", |seen| {
         one(seen.counts.locks.refused)
     }),
     histogram("lock_wait_seconds", "Time that requests waited in the queue of a lock, by outcome.", |seen| {

@@ -193,8 +193,8 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let kind = call.view.locks().held_key(name, Shown::First(1)).map(|held| held.kind);
     let queued: Vec<Arc<Waiter>> = call.view.queues().lock_waiters(name).map(Arc::clone).collect();
     let clients = &call.shared.registries.clients;
-    // Who waits in the queue of a fair lock polls it, too.
-    let polled = kind.filter(|_| fair.is_empty());
+    // A free lock can be polled if a request waits for it. Who waits in the queue of a fair lock polls it, too.
+    let polled = kind.or((!queued.is_empty()).then_some(LockKind::Exclusive)).filter(|_| fair.is_empty());
     let polling = polled.map(|kind| (kind, clients.polling(call.view.key_hash(name), call.now.lock)));
 
     let askers = queued.iter().filter_map(|waiter| waiter.serve.asker()).map(Waits::of_asker);

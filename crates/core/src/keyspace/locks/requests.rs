@@ -1,6 +1,6 @@
 //! What requests for locks come to, as it is counted, remembered and shown.
 //!
-//! Owns    [`ViewLocks::comes_to`]: whoever takes, extends or releases a lock says there what the request has come to.
+//! Owns    [`ViewLocks::comes_to`]: commands that take, extend or release locks say there what a request has come to.
 //! Rule    the counters, the history and what is known of polling clients change at once; observers see the rest at the end
 //!         of the call. Where nobody looks, that costs a few branches.
 
