@@ -148,6 +148,11 @@ mod of_a_process {
             "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not \
              able to handle the specified number of clients, try with 32"
         );
+        let both = peer.ask(b"CONFIG SET maxclients-reserved 0 maxclients 33\r\n");
+        assert!(both.contains("'maxclients')") && both.ends_with("try with 32"), "{both}");
+        // The limit is one of maxclients, not of each setting whose name begins with it.
+        assert_eq!(peer.ask(b"CONFIG SET maxclients-reserved 40\r\n"), "+OK");
+        assert_eq!(peer.ask(b"CONFIG SET maxclients-reserved 0\r\n"), "+OK");
         assert_eq!(peer.ask(b"CONFIG SET maxclients 31\r\n"), "+OK");
         let mut peers: Vec<Peer> = (0..40).map(|_| Peer::to(process.address)).collect();
         peers.retain_mut(is_served);

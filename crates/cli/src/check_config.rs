@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use redlatch_core::state::directives;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 
 use super::file::Directive;
 use super::flags::Request;
@@ -25,14 +25,14 @@ pub(super) fn check(request: &Request) -> Result<ExitCode, Fault> {
         Ok(builder) => {
             let later = builder.faults().into_iter().map(|fault| fault.to_string());
             let mut unreachable = serve::check_reachable(&settings, &systemd::inherited()?).err();
-            if settings.text("supervised") == "systemd" && unreachable.take().is_some() {
+            if settings.get(settings::SUPERVISED) == "systemd" && unreachable.take().is_some() {
                 // A check that a unit runs before the server does not get the sockets of the server.
                 warn("warning: port '0': clients reach only sockets that systemd hands over to the server");
             }
-            let files = ["logfile", "audit-log"];
+            let files = [settings::LOGFILE, settings::AUDIT_LOG];
             let log_files =
-                files.into_iter().filter_map(|name| check_log_file(name, &settings.text(name)).err());
-            let spans = otlp::open(&settings.text("otlp-endpoint")).err();
+                files.into_iter().filter_map(|file| check_log_file(file.name(), &settings.get(file)).err());
+            let spans = otlp::open(&settings.get(settings::OTLP_ENDPOINT)).err();
             let of_place = later.chain(unreachable).chain(log_files).chain(spans);
             faults.extend(of_place.map(|fault| with_origin(fault, sources.directives())));
         }

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_platform::descriptors;
 use redlatch_proto::limits::{HTTP_CONNECTIONS_MAX, HTTP_WAITS_MAX};
 use redlatch_server::process::Inherited;
@@ -19,10 +19,10 @@ const HTTP_RESERVED: u64 = 16;
 /// Descriptors for the places beyond `maxclients`, and for HTTP if the settings ask for it or it has inherited a socket: its
 /// connections, its sockets, its runtime. Only where HTTP may change something, requests wait.
 pub(super) fn for_others(settings: &Settings, inherited: &Inherited) -> u64 {
-    let reserved = settings.integer("maxclients-reserved").unsigned_abs();
-    let has_socket = !inherited.http.is_empty() || !settings.text("http-unixsocket").is_empty();
-    let is_on = has_socket || settings.text("http-port") != "0";
-    let waits = if settings.flag("http-admin") { HTTP_WAITS_MAX as u64 } else { 0 };
+    let reserved = settings.get(settings::MAXCLIENTS_RESERVED);
+    let has_socket = !inherited.http.is_empty() || !settings.get(settings::HTTP_UNIXSOCKET).is_empty();
+    let is_on = has_socket || settings.get(settings::HTTP_PORT) != "0";
+    let waits = if settings.get(settings::HTTP_ADMIN) { HTTP_WAITS_MAX as u64 } else { 0 };
     reserved + if is_on { HTTP_CONNECTIONS_MAX as u64 + waits + HTTP_RESERVED } else { 0 }
 }
 

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -35,7 +35,7 @@ pub(super) fn serve(
     process.flags.check()?;
     let settings = Settings::default();
     serve::configured(configuration, &settings)?;
-    let port = settings.text("port");
+    let port = settings.get(settings::PORT);
     if port == "0" {
         return Err("port '0': where a command is explored, its clients come to a port".to_owned());
     }

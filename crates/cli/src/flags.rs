@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, value_parser};
-use redlatch_core::state::settings::{Kind, REDIS_VERSION, Setting};
+use redlatch_core::state::settings::{Kind, REDIS_VERSION_DEFAULT, Setting};
 use redlatch_core::state::settings_table::ROWS;
 
 use super::file::{self, Directive};
@@ -112,7 +112,11 @@ fn lossy(arguments: &[OsString]) -> Vec<String> {
 
 /// Harnesses look for ` v=` and the Redis version whose replies they may expect.
 fn version() -> String {
-    format!("redlatch v={REDIS_VERSION} bits={} redlatch={}\n", usize::BITS, env!("CARGO_PKG_VERSION"))
+    format!(
+        "redlatch v={REDIS_VERSION_DEFAULT} bits={} redlatch={}\n",
+        usize::BITS,
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {

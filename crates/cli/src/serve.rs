@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use redlatch_core::state::directives;
 use redlatch_core::state::proposal::Proposal;
-use redlatch_core::state::settings::{SettingError, Settings};
+use redlatch_core::state::settings::{self, SettingError, Settings};
 use redlatch_platform::signals::{Caught, Signals};
 use redlatch_platform::unix_socket::SocketFile;
 use redlatch_server::process::Inherited;
@@ -61,13 +61,13 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
     let mut builder = configured(&configuration, &settings)?;
     check_reachable(&settings, &inherited)?;
     log_start(program, &configuration.ignored);
-    let supervisor = Supervisor::find(&settings.text("supervised"))?;
+    let supervisor = Supervisor::find(&settings.get(settings::SUPERVISED))?;
     let unix = unix_paths(&settings, &inherited);
     let for_others = descriptors::for_others(&settings, &inherited);
     builder = builder.inherited(inherited);
     let clients = client_limit(&settings, for_others)?;
     builder = builder.set("maxclients", clients.to_string());
-    let threads = match settings.integer("threads") as usize {
+    let threads = match settings.get(settings::THREADS) {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
@@ -127,7 +127,8 @@ fn end(
     if !is_hurried {
         server.join();
     }
-    for port_file in ["port-file", "tls-port-file", "http-port-file"].map(|name| settings.text(name)) {
+    let port_files = [settings::PORT_FILE, settings::TLS_PORT_FILE, settings::HTTP_PORT_FILE];
+    for port_file in port_files.map(|file| settings.get(file)) {
         if !port_file.is_empty() {
             // A harness that waits for the file of the next server must not find this one's.
             let _ = std::fs::remove_file(port_file);
@@ -201,8 +202,8 @@ pub(super) fn configured(configuration: &Configuration, settings: &Settings) -> 
 /// # Errors
 /// There is none.
 pub(super) fn check_reachable(settings: &Settings, inherited: &Inherited) -> Result<(), Fault> {
-    let has_port = ["port", "tls-port"].iter().any(|name| settings.text(name) != "0");
-    if has_port || !settings.text("unixsocket").is_empty() || inherited.is_any() {
+    let has_port = [settings::PORT, settings::TLS_PORT].into_iter().any(|port| settings.get(port) != "0");
+    if has_port || !settings.get(settings::UNIXSOCKET).is_empty() || inherited.is_any() {
         return Ok(());
     }
     let expected = "must be above 0, or auto, where neither tls-port nor unixsocket is set";
@@ -212,7 +213,7 @@ pub(super) fn check_reachable(settings: &Settings, inherited: &Inherited) -> Res
 /// The paths of the Unix sockets, separated by spaces.
 fn unix_paths(settings: &Settings, inherited: &Inherited) -> String {
     if !inherited.replaces_port() {
-        return settings.text("unixsocket");
+        return settings.get(settings::UNIXSOCKET);
     }
     let files = inherited.unix.iter().map(SocketFile::of_another);
     let paths = files.map(|file| file.path().display().to_string()).filter(|path| !path.is_empty());
@@ -243,9 +244,9 @@ async fn reason_to_end(
 /// Raises the limit of open files for `maxclients` and for others. Returns how many clients it allows; the log says so if it
 /// is fewer.
 fn client_limit(settings: &Settings, for_others: u64) -> Result<u64, Fault> {
-    let wanted = settings.integer("maxclients") as u64;
+    let wanted = settings.get(settings::MAXCLIENTS);
     // A standby has a connection to the leader for each client.
-    let each = if settings.text("cluster-etcd").is_empty() { 1 } else { 2 };
+    let each = if settings.get(settings::CLUSTER_ETCD).is_empty() { 1 } else { 2 };
     let fit = descriptors::raise_limit(wanted * each, for_others);
     let fit = fit.map_err(|error| format!("maxclients: {error}"))? / each;
     match fit {
@@ -261,21 +262,21 @@ fn client_limit(settings: &Settings, for_others: u64) -> Result<u64, Fault> {
 /// Has a server that starts follow CONFIG SET where that concerns the process.
 fn watch_settings(server: &Server, set_level: &Arc<log::SetLevel>, for_others: u64) {
     let set_level = Arc::clone(set_level);
-    server.settings().on_change(move |settings| set_level(&settings.text("loglevel")));
+    server.settings().on_change(move |settings| set_level(&settings.get(settings::LOGLEVEL)));
     server.settings().on_proposal(move |proposal| check_maxclients(proposal, for_others));
 }
 
 /// CONFIG SET may set no `maxclients` that the system does not allow.
 fn check_maxclients(proposal: &Proposal<'_>, for_others: u64) -> Result<(), SettingError> {
-    let Some(name) = proposal.first("maxclients") else { return Ok(()) };
-    let value = proposal.text(name);
-    let wanted = value.parse().unwrap_or(u64::MAX);
+    let Some(changed) = proposal.first(&[settings::MAXCLIENTS]) else { return Ok(()) };
+    let wanted = proposal.get(changed);
     match descriptors::raise_limit(wanted, for_others) {
         Ok(fit) if fit < wanted => {
             let reply = format!(
                 "The operating system is not able to handle the specified number of clients, try with {fit}"
             );
-            Err(SettingError::Value { name, value, expected: format!("must be at most {fit}"), reply })
+            let expected = format!("must be at most {fit}");
+            Err(SettingError::Value { name: changed.name(), value: wanted.to_string(), expected, reply })
         }
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_server::process::Node;
 use redlatch_server::{Builder, Server};
 
@@ -40,7 +40,7 @@ impl Served {
         threads: usize,
         on_start: impl Fn(&Server) + Send + Sync + 'static,
     ) -> Result<Self, Fault> {
-        let started = if settings.text("cluster-etcd").is_empty() {
+        let started = if settings.get(settings::CLUSTER_ETCD).is_empty() {
             builder.start_here_and_on(threads - 1).map(|server| {
                 on_start(&server);
                 Self::Alone(Box::new(server))
@@ -62,7 +62,7 @@ impl Served {
             },
             Self::Node(node) => {
                 let [tcp, tls, http] = node.addresses();
-                let password = settings.text("requirepass");
+                let password = settings.get(settings::REQUIREPASS);
                 Listening { nodes: tcp.first().copied().into_iter().collect(), tcp, tls, http, password }
             }
         }

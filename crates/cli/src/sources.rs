@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use redlatch_core::state::directives;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_core::state::settings_table::ROWS;
 
 use super::Fault;
@@ -109,7 +109,7 @@ fn check(directives: &[Directive]) -> (Configuration, Vec<Fault>) {
     let mut configuration = Configuration::default();
     let read = directives.iter().map(|directive| configuration.take(directive, &scratch));
     let faults = read.filter_map(Result::err).collect();
-    configuration.find_acl_file_in(&scratch.text("dir"));
+    configuration.find_acl_file_in(&scratch.get(settings::DIR));
     (configuration, faults)
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use redlatch_core::state::audit::{AuditSink, LINE_BYTES_MAX};
+use redlatch_core::state::settings;
 use redlatch_platform::files::append_to;
 use tokio::sync::mpsc;
 
@@ -29,7 +30,7 @@ const STDERR: &str = "stderr";
 /// The file cannot be written, or the system has no thread left.
 pub(super) fn start(servers: &[ServerContext], threads: &Threads) -> Result<(), StartError> {
     let Some(server) = servers.first().cloned() else { return Ok(()) };
-    let path = server.engine.shared().settings.text("audit-log");
+    let path = server.engine.shared().settings.get(settings::AUDIT_LOG);
     if path.is_empty() {
         return Ok(());
     }

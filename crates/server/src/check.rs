@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redlatch_core::commands::Shared;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 
 use super::clock::SystemClock;
 use super::http::Http;
@@ -22,7 +22,7 @@ impl Builder {
         };
         let mut faults: Vec<_> = network(&settings).into_iter().map(StartError::Unusable).collect();
         faults.extend(Http::check(&settings).err());
-        if !settings.text("cluster-etcd").is_empty() {
+        if !settings.get(settings::CLUSTER_ETCD).is_empty() {
             faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
         }
         faults.extend(cluster_mode(&settings).err());
@@ -36,12 +36,12 @@ impl Builder {
 /// Faults of addresses, permissions and certificates.
 fn network(settings: &Settings) -> Vec<String> {
     let mut faults = Vec::new();
-    faults.extend(listener::addresses(&settings.text("bind")).err());
-    if !settings.text("unixsocket").is_empty() {
-        faults.extend(unix::permissions(&settings.text("unixsocketperm")).err());
+    faults.extend(listener::addresses(&settings.get(settings::BIND)).err());
+    if !settings.get(settings::UNIXSOCKET).is_empty() {
+        faults.extend(unix::permissions(&settings.get(settings::UNIXSOCKETPERM)).err());
     }
-    if settings.text("tls-port") != "0" {
-        faults.extend(Tls::open(&|name| settings.text(name)).err());
+    if settings.get(settings::TLS_PORT) != "0" {
+        faults.extend(Tls::open(&|setting| settings.get(setting)).err());
     }
     faults
 }
@@ -49,28 +49,28 @@ fn network(settings: &Settings) -> Vec<String> {
 /// What a cluster of several nodes excludes: TLS, which the first node alone would have; ports that there are not; replicas
 /// of fewer masters than a failover takes; groups of slots without a log in etcd.
 pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
-    let (nodes, announced) = (settings.integer("nodes"), settings.integer("cluster-announce-port"));
-    let groups = settings.integer("cluster-groups");
-    if groups > 1 && settings.text("cluster-etcd").is_empty() {
+    let (nodes, announced) = (settings.get(settings::NODES), settings.get(settings::CLUSTER_ANNOUNCE_PORT));
+    let groups = settings.get(settings::CLUSTER_GROUPS);
+    if groups > 1 && settings.get(settings::CLUSTER_ETCD).is_empty() {
         let text = format!("cluster-groups '{groups}': takes cluster-etcd");
         return Err(StartError::Unusable(text));
     }
-    let replicas = settings.integer("cluster-replicas");
+    let replicas = usize::from(settings.get(settings::CLUSTER_REPLICAS));
     let least = (replicas + 1) * 3;
-    if replicas > 0 && (!settings.flag("cluster-enabled") || nodes < least) {
+    if replicas > 0 && (!settings.get(settings::CLUSTER_ENABLED) || nodes < least) {
         let text =
             format!("cluster-replicas '{replicas}': takes cluster-enabled yes and nodes {least} or more");
         return Err(StartError::Unusable(text));
     }
-    if !settings.flag("cluster-enabled") || nodes == 1 {
+    if !settings.get(settings::CLUSTER_ENABLED) || nodes == 1 {
         return Ok(());
     }
-    let tls = settings.text("tls-port");
+    let tls = settings.get(settings::TLS_PORT);
     if tls != "0" {
         let text = format!("tls-port '{tls}': a cluster of several nodes is without TLS");
         return Err(StartError::Unusable(text));
     }
-    if announced + nodes - 1 > i64::from(u16::MAX) {
+    if usize::from(announced) + nodes - 1 > usize::from(u16::MAX) {
         let text = format!("cluster-announce-port '{announced}': must leave a port to each of {nodes} nodes");
         return Err(StartError::Unusable(text));
     }
@@ -79,7 +79,7 @@ pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
 
 /// Test commands exclude a journal.
 fn tests_and_journal(settings: &Settings) -> Result<(), StartError> {
-    let is_of_tests = TestsOpenTo::of(settings).is_some() || settings.integer("nodes") > 1;
+    let is_of_tests = TestsOpenTo::of(settings).is_some() || settings.get(settings::NODES) > 1;
     match journal::wanted(settings)? {
         Some(_) if is_of_tests => Err(StartError::Unusable(super::NO_JOURNAL_IN_TESTS.into())),
         _ => Ok(()),

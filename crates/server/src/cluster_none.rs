@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 
 use super::{Builder, Server, StartError};
 
@@ -18,7 +18,7 @@ pub struct Node(Infallible);
 /// # Errors
 /// The settings ask for a cluster.
 pub(super) fn check(settings: &Settings) -> Result<(), String> {
-    match settings.text("cluster-etcd").is_empty() {
+    match settings.get(settings::CLUSTER_ETCD).is_empty() {
         true => Ok(()),
         false => Err("cluster-etcd: must not be set in this build, which lacks the feature etcd".to_owned()),
     }

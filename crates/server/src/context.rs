@@ -9,6 +9,7 @@ use std::time::Duration;
 use redlatch_core::engine::Engine;
 use redlatch_core::state::clients::Client;
 use redlatch_core::state::log_limiter::LogLimiter;
+use redlatch_core::state::settings;
 use redlatch_proto::clock::{Clock, Now};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -160,9 +161,9 @@ impl ServerContext {
     /// A place among the `maxclients` connections, taken before memory is spent on the peer; a peer on this machine may have
     /// one of `maxclients-reserved` more. `None` if all places are taken or the server has ended.
     pub(super) fn connection_permit(&self, is_local: bool) -> Option<ConnectionPermit> {
-        let number = |name| self.engine.shared().settings.integer(name) as u64;
-        let reserved = if is_local { number("maxclients-reserved") } else { 0 };
-        let most = number("maxclients") + reserved;
+        let settings = &self.engine.shared().settings;
+        let reserved = if is_local { settings.get(settings::MAXCLIENTS_RESERVED) } else { 0 };
+        let most = settings.get(settings::MAXCLIENTS) + reserved;
         let process = &self.inner.process;
         let connections = &process.connections;
         if connections.fetch_update(SeqCst, SeqCst, |open| (open < most).then_some(open + 1)).is_err() {
@@ -305,7 +306,7 @@ impl ServerContext {
         let stops_now = shared.stop.is_immediate.load(Relaxed);
         let seconds = match stops_now {
             true => 0,
-            false => shared.settings.integer("shutdown-timeout").unsigned_abs(),
+            false => shared.settings.get(settings::SHUTDOWN_TIMEOUT),
         };
         let is_late = tokio::time::timeout(Duration::from_secs(seconds), drained).await.is_err();
         // Several threads wait for the end, and one of them says so.

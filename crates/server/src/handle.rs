@@ -8,6 +8,7 @@ use bytes::Bytes;
 use redlatch_core::keyspace::{Lease, ShardSet, View};
 use redlatch_core::state::clients::ClientId;
 use redlatch_core::state::session::Session;
+use redlatch_core::state::settings;
 use tokio::io::DuplexStream;
 
 use super::Builder;
@@ -127,7 +128,7 @@ impl Server {
 
     /// The password that clients must send; empty if there is none.
     pub fn password(&self) -> String {
-        self.context.engine.shared().settings.text("requirepass")
+        self.context.engine.shared().settings.get(settings::REQUIREPASS)
     }
 
     /// Reads the files of certificates and keys again, as SIGHUP does; new connections use them. Without a TLS port
@@ -137,7 +138,11 @@ impl Server {
     /// Which setting cannot be used, and why. The certificates in use stay.
     pub fn reload_certificates(&self) -> Result<(), String> {
         let Some((_, tls)) = &self.tls else { return Ok(()) };
-        self.context.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
+        self.context
+            .engine
+            .shared()
+            .settings
+            .undisturbed(|settings| tls.renew(&|setting| settings.get(setting)))
     }
 
     /// Has the audit log leave a file that was renamed, as SIGHUP does.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 
 use super::StartError;
 use super::context::ServerContext;
@@ -17,7 +17,8 @@ impl Http {
     /// # Errors
     /// The settings ask for HTTP.
     pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
-        let is_wanted = settings.text("http-port") != "0" || !settings.text("http-unixsocket").is_empty();
+        let is_wanted =
+            settings.get(settings::HTTP_PORT) != "0" || !settings.get(settings::HTTP_UNIXSOCKET).is_empty();
         match is_wanted {
             true => Err(StartError::Unusable(
                 "http-port, http-unixsocket: must not be set in this build, which lacks the feature http"

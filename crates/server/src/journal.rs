@@ -16,7 +16,7 @@ use redlatch_core::journal::log::{Log, Storage};
 use redlatch_core::journal::recovery::{self, Ending, Found, Lacks, Machine, Resume, Terms};
 use redlatch_core::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
 use redlatch_core::state::cluster::ClusterFacts;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_platform::boot;
 use redlatch_proto::clock::{Clock, LockTime};
 
@@ -132,10 +132,10 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// `appendonly` cannot be set.
 pub(super) fn wanted(settings: &Settings) -> Result<Option<(String, Mode)>, StartError> {
-    let (dir, appendonly) = (settings.text("dir"), settings.text("appendonly"));
+    let (dir, appendonly) = (settings.get(settings::DIR), settings.get(settings::APPENDONLY));
     // As in Redis, a journal without a directory is in the working directory.
     let dir = if dir.is_empty() && appendonly == "yes" { ".".to_owned() } else { dir };
-    let mode = match settings.text("appendfsync").as_str() {
+    let mode = match settings.get(settings::APPENDFSYNC).as_str() {
         _ if appendonly == "no" => Mode::Memory,
         "always" => Mode::Always,
         "no" => Mode::Memory,
@@ -167,8 +167,8 @@ pub(super) fn recover(
         server: place.server(),
         mode,
         fresh: LockTime::from_millis(clock::wall_micros() / 1000),
-        startup_guard_ms: settings.integer("startup-guard") as u64,
-        lease_ms_max: settings.integer("horizon-max-lease") as u64,
+        startup_guard_ms: settings.get(settings::STARTUP_GUARD),
+        lease_ms_max: settings.get(settings::HORIZON_MAX_LEASE),
         lacks: place.lacks(),
     };
     let files = place.files()?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redlatch_core::state::clients::Client;
 use redlatch_core::state::session::Session;
+use redlatch_core::state::settings;
 use redlatch_platform::ports;
 use redlatch_platform::unix_socket::{SocketFile, UnixListener, UnixStream, blocking};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -110,7 +111,7 @@ impl Listener {
         match accepted {
             Accepted::Tcp(stream, peer) => {
                 let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
-                let seconds = context.engine.shared().settings.integer("tcp-keepalive").unsigned_abs();
+                let seconds = context.engine.shared().settings.get(settings::TCP_KEEPALIVE);
                 set_options(&SockRef::from(&stream), seconds);
                 let session = || enter(context, peer.to_string(), local, false);
                 match self {
@@ -233,7 +234,7 @@ impl Accepted {
     pub(super) fn is_denied(&self, context: &ServerContext) -> bool {
         let shared = context.engine.shared();
         !self.is_local()
-            && shared.settings.is_protected()
+            && shared.settings.get(settings::PROTECTED_MODE)
             && shared.access.acl.default_account().user().needs_none()
     }
 }

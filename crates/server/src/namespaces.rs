@@ -15,7 +15,7 @@ use redlatch_core::journal::{Journal, Mode};
 use redlatch_core::keyspace::{Keyspace, Layout};
 use redlatch_core::scripts::interpreter::NewInterpreter;
 use redlatch_core::state::cluster::ClusterFacts;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_core::state::slot_map::Members;
 use redlatch_core::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Host, NAMESPACES_MAX, NamespaceFacts, NodeChange,
@@ -64,7 +64,7 @@ pub(super) enum TestsOpenTo {
 impl TestsOpenTo {
     /// What the setting `enable-test-commands` says.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
-        match settings.text("enable-test-commands").as_str() {
+        match settings.get(settings::ENABLE_TEST_COMMANDS).as_str() {
             "yes" => Some(Self::Everybody),
             "local" => Some(Self::Local),
             _ => None,
@@ -111,7 +111,7 @@ impl Blueprint {
             return Err(StartError::Unusable(text.into()));
         }
         let recovered = journal::recover(&mut keyspace, place, &settings)?;
-        if settings.flag("cluster-enabled")
+        if settings.get(settings::CLUSTER_ENABLED)
             && (1..keyspace.databases()).any(|other| keyspace.size(other).0 > 0)
         {
             let text =
@@ -151,7 +151,7 @@ impl Blueprint {
     ) -> Keyspace {
         let layout = Layout {
             shards: if is_named { 1 } else { super::shards(settings) },
-            databases: settings.integer("databases") as u16,
+            databases: settings.get(settings::DATABASES),
             seed: self.seed,
             journal,
         };
@@ -200,7 +200,7 @@ impl Blueprint {
 
     /// Gives the state the files of users and settings that the settings name.
     pub(super) fn with_files(&self, shared: Shared) -> Shared {
-        let shared = match shared.settings.text("aclfile") {
+        let shared = match shared.settings.get(settings::ACLFILE) {
             name if name.is_empty() => shared,
             name => shared.with_acl_file(Arc::new(stored_files::AclFile::new(name))),
         };
@@ -216,12 +216,12 @@ impl Blueprint {
     /// What the nodes of a new namespace know of each other: nothing, unless they are a cluster.
     fn peers(&self, clock: &Arc<TestClock>) -> Result<Vec<Option<Peers>>, StartError> {
         let settings = self.settings()?;
-        if !settings.flag("cluster-enabled") || self.nodes == 1 {
+        if !settings.get(settings::CLUSTER_ENABLED) || self.nodes == 1 {
             return Ok(vec![None; self.nodes]);
         }
-        let timeout_ms = settings.integer("cluster-node-timeout").unsigned_abs();
+        let timeout_ms = settings.get(settings::CLUSTER_NODE_TIMEOUT);
         let nodes = u16::try_from(self.nodes).unwrap_or(u16::MAX);
-        let replicas = settings.integer("cluster-replicas") as u16;
+        let replicas = settings.get(settings::CLUSTER_REPLICAS);
         if replicas > 0 && self.journal.is_some() {
             let text = "cluster-replicas: the program that embeds the server has a journal of its own";
             return Err(StartError::Unusable(text.into()));
@@ -234,8 +234,8 @@ impl Blueprint {
     /// The settings of a node, which is told the port that follows those of the nodes before it.
     fn settings_of(&self, node: usize) -> Result<Settings, StartError> {
         let settings = self.settings()?;
-        if let announced @ 1.. = settings.integer("cluster-announce-port") {
-            settings.set("cluster-announce-port", &(announced + node as i64).to_string())?;
+        if let announced @ 1.. = settings.get(settings::CLUSTER_ANNOUNCE_PORT) {
+            settings.set("cluster-announce-port", &(usize::from(announced) + node).to_string())?;
         }
         Ok(settings)
     }
@@ -252,14 +252,14 @@ impl Blueprint {
 
 /// Says so where `appendfsync` asks for a journal that there is not, as in Redis without `appendonly`.
 fn warn_of_no_journal(settings: &Settings) {
-    if settings.text("appendfsync") == "always" && settings.text("cluster-etcd").is_empty() {
+    if settings.get(settings::APPENDFSYNC) == "always" && settings.get(settings::CLUSTER_ETCD).is_empty() {
         tracing::warn!("appendfsync always has no effect without a dir: nothing outlives the server");
     }
 }
 
 /// Begins the quarantine of a server that keeps no journal, if `startup-guard` asks for one.
 fn begin_startup_guard(shared: &Shared) {
-    let guard_ms = shared.settings.integer("startup-guard").unsigned_abs();
+    let guard_ms = shared.settings.get(settings::STARTUP_GUARD);
     if guard_ms > 0 {
         shared.begin_quarantine(
             shared.instance.started + guard_ms,

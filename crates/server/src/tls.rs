@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use redlatch_core::state::settings;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Timeout;
 use tokio_rustls::rustls::crypto::ring;
@@ -28,6 +29,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
+use super::ReadSetting;
 use super::peer::Peer;
 use certificate::NamedBy;
 
@@ -48,7 +50,7 @@ impl Tls {
     ///
     /// # Errors
     /// Which setting cannot be used, and why.
-    pub(super) fn open(read: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
+    pub(super) fn open(read: ReadSetting<'_>) -> Result<Self, String> {
         Ok(Self(RwLock::new(Current::open(read)?)))
     }
 
@@ -57,7 +59,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::open`].
-    pub(super) fn renew(&self, read: &dyn Fn(&'static str) -> String) -> Result<(), String> {
+    pub(super) fn renew(&self, read: ReadSetting<'_>) -> Result<(), String> {
         let renewed = Current::open(read)?;
         *self.0.write() = renewed;
         Ok(())
@@ -72,8 +74,8 @@ impl Tls {
 }
 
 impl Current {
-    fn open(read: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
-        Ok(Self { acceptor: acceptor(read)?, named_by: NamedBy::of(&read("tls-auth-clients-user")) })
+    fn open(read: ReadSetting<'_>) -> Result<Self, String> {
+        Ok(Self { acceptor: acceptor(read)?, named_by: NamedBy::of(&read(settings::TLS_AUTH_CLIENTS_USER)) })
     }
 }
 
@@ -173,11 +175,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Drop for ServerStream<S> {
 }
 
 /// The TLS configuration from the settings and the files that they name.
-fn acceptor(read: &dyn Fn(&'static str) -> String) -> Result<TlsAcceptor, String> {
+fn acceptor(read: ReadSetting<'_>) -> Result<TlsAcceptor, String> {
     let provider = Arc::new(ring::default_provider());
-    let (versions, clients) = (versions(&read("tls-protocols"))?, clients(read)?);
-    let chain = certificates("tls-cert-file", &read("tls-cert-file"))?;
-    let key = key("tls-key-file", &read("tls-key-file"))?;
+    let (versions, clients) = (versions(&read(settings::TLS_PROTOCOLS))?, clients(read)?);
+    let chain = certificates("tls-cert-file", &read(settings::TLS_CERT_FILE))?;
+    let key = key("tls-key-file", &read(settings::TLS_KEY_FILE))?;
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&versions);
     let builder = builder.map_err(|error| format!("tls-protocols: {error}"))?;
     let builder = match clients {
@@ -202,12 +204,12 @@ fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, Strin
 }
 
 /// The verifier of client certificates; `None` if clients need not show one.
-fn clients(read: &dyn Fn(&'static str) -> String) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
-    let auth = read("tls-auth-clients");
+fn clients(read: ReadSetting<'_>) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    let auth = read(settings::TLS_AUTH_CLIENTS);
     if auth == "no" {
         return Ok(None);
     }
-    let roots = authorities(&read("tls-ca-cert-file"), &read("tls-ca-cert-dir"))?;
+    let roots = authorities(&read(settings::TLS_CA_CERT_FILE), &read(settings::TLS_CA_CERT_DIR))?;
     if roots.is_empty() {
         return Err(format!(
             "tls-auth-clients '{auth}': must be no where there is no tls-ca-cert-file or -dir"
@@ -284,7 +286,7 @@ mod tests {
         };
         let (certificate, key) =
             (file("crt", made.cert.pem()), file("key", made.signing_key.serialize_pem()));
-        let tls = Tls::open(&|name| match name {
+        let tls = Tls::open(&|setting| match setting.name() {
             "tls-cert-file" => certificate.clone(),
             "tls-key-file" => key.clone(),
             "tls-auth-clients" => "no".to_owned(),

@@ -4,6 +4,8 @@ use std::convert::Infallible;
 
 use tokio::io::DuplexStream;
 
+use super::ReadSetting;
+
 /// A value that cannot exist.
 #[derive(Debug)]
 pub(super) struct Tls(Infallible);
@@ -11,11 +13,11 @@ pub(super) struct Tls(Infallible);
 impl Tls {
     /// # Errors
     /// Always.
-    pub(super) fn open(_: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
+    pub(super) fn open(_: ReadSetting<'_>) -> Result<Self, String> {
         Err("tls-port: must be 0 in this build, which lacks the feature tls".to_owned())
     }
 
-    pub(super) fn renew(&self, _: &dyn Fn(&'static str) -> String) -> Result<(), String> {
+    pub(super) fn renew(&self, _: ReadSetting<'_>) -> Result<(), String> {
         match self.0 {}
     }
 

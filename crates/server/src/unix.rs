@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Handle, Settings};
 use redlatch_platform::unix_socket::{SocketFile, bind, blocking::UnixListener};
 
 use super::StartError;
@@ -15,16 +15,16 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Listens at the path that the setting `name` has, with the permissions of `unixsocketperm`; `None` without a path.
+    /// Listens at the path that a setting has, with the permissions of `unixsocketperm`; `None` without a path.
     ///
     /// # Errors
     /// The path cannot be listened at, or the permissions are none.
-    pub(super) fn open(settings: &Settings, name: &'static str) -> Result<Option<Self>, StartError> {
-        let path = settings.text(name);
+    pub(super) fn open(settings: &Settings, path: Handle<String>) -> Result<Option<Self>, StartError> {
+        let path = settings.get(path);
         if path.is_empty() {
             return Ok(None);
         }
-        let mode = permissions(&settings.text("unixsocketperm")).map_err(StartError::Unusable)?;
+        let mode = permissions(&settings.get(settings::UNIXSOCKETPERM)).map_err(StartError::Unusable)?;
         let bound = bind(Path::new(&path), mode, BACKLOG);
         let bound = bound.map_err(|error| StartError::Listen { address: path, error })?;
         Ok(Some(Self { listener: bound.0, file: bound.1 }))

@@ -29,7 +29,7 @@ use crate::state::login_delays::Origin;
 use crate::state::monitors::Monitors;
 use crate::state::registries::Registries;
 use crate::state::session::Session;
-use crate::state::settings::{Events, Settings};
+use crate::state::settings::{self, Events, Settings};
 use crate::state::settings_file;
 use crate::state::slot_groups::SlotGroup;
 use crate::state::slowlog::{SlowCall, shortened};
@@ -77,25 +77,26 @@ impl Shared {
     /// The state of a server that starts.
     pub fn new(mut keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let started = clock.now().lock;
-        if settings.text("appendonly") == "auto" {
+        if settings.get(settings::APPENDONLY) == "auto" {
             // A server with a directory has decided already.
             drop(settings.set("appendonly", "no"));
         }
-        keyspace.keep_history(usize::try_from(settings.integer("lock-history-len")).unwrap_or(0));
-        if let Some(groups) = LockGroups::new(settings.text("lock-metrics-prefix").split_whitespace()) {
+        keyspace.keep_history(settings.get(settings::LOCK_HISTORY_LEN));
+        if let Some(groups) = LockGroups::new(settings.get(settings::LOCK_METRICS_PREFIX).split_whitespace())
+        {
             keyspace.group_locks(&groups);
         }
         let (locks, random) = (Locks::default(), Random::new(seed));
         keyspace.observe_locks(Box::new(Linter(Arc::clone(&locks.lint))));
         keyspace.observe_locks(Box::new(WaitLog(Arc::clone(&locks.watch))));
         keyspace.observe_locks(Box::new(Spans::default()));
-        let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
+        let acl = Acl::new(settings.get(settings::REQUIREPASS).as_bytes(), terms(&settings));
         let ledger = keyspace.ledger();
         Self {
             registries: Registries::new(seed, ledger),
             scripts: Scripts::new(ScriptCache::new(seed, ledger)),
             keyspace,
-            cluster_enabled: settings.flag("cluster-enabled"),
+            cluster_enabled: settings.get(settings::CLUSTER_ENABLED),
             settings,
             clock,
             locks,
@@ -139,7 +140,7 @@ impl Shared {
     /// The client of a session, as it asks for locks.
     #[inline]
     pub(crate) fn asking<'c>(&self, session: &'c Session) -> AskingClient<'c> {
-        AskingClient { client: &session.client, warn_ms: self.settings.lock_wait_warn_ms() }
+        AskingClient { client: &session.client, warn_ms: self.settings.get(settings::LOCK_WAIT_WARN) }
     }
 
     /// When a login from this address is looked at, if not now: it has sent too many wrong passwords. The backend of a test
@@ -157,7 +158,7 @@ impl Shared {
     }
 
     fn login_delay_ms(&self) -> u64 {
-        self.settings.integer("login-delay").unsigned_abs()
+        self.settings.get(settings::LOGIN_DELAY)
     }
 
     /// Gives it the test backend. Default: none.
@@ -255,7 +256,11 @@ impl Shared {
             |error| format!("Error loading ACLs, opening file '{}': {error}", file.name()).into_bytes();
         let text = file.read().map_err(cannot)?;
         let users = acl::file::parse(&text, file.name(), self.acl_terms())?;
-        Ok(self.access.acl.replace(users, self.settings.text("requirepass").as_bytes(), self.acl_terms()))
+        Ok(self.access.acl.replace(
+            users,
+            self.settings.get(settings::REQUIREPASS).as_bytes(),
+            self.acl_terms(),
+        ))
     }
 
     /// Writes all users to the ACL file, if there is one.
@@ -342,7 +347,7 @@ impl Shared {
     /// True if more memory is in use than `maxmemory` allows. The caller has no shard locked.
     #[inline]
     pub fn is_short_of_memory(&self) -> bool {
-        let limit = self.settings.memory_max();
+        let limit = self.settings.get(settings::MAXMEMORY);
         limit > 0 && self.keyspace.used_bytes().saturating_add(self.other_bytes()) > limit
     }
 
@@ -365,13 +370,15 @@ impl Shared {
         let stats = &self.stats.commands[usize::from(command.index)];
         stats.add_timed(micros);
         let unix_secs = || self.clock.wall_micros() / 1_000_000;
-        let is_over = |limit: i64| u64::try_from(limit).is_ok_and(|limit| micros >= limit);
-        let spike_millis = self.settings.spike_millis();
-        if spike_millis > 0 && is_over(spike_millis.saturating_mul(1000)) {
+        let spike_millis = self.settings.get(settings::LATENCY_MONITOR_THRESHOLD);
+        if spike_millis > 0 && micros >= spike_millis.saturating_mul(1000) {
             let event = if command.row.flags.has(Flags::FAST) { "fast-command" } else { "command" };
             self.stats.latency.push(event, Spike { unix_secs: unix_secs(), millis: micros / 1000 });
         }
-        if is_over(self.settings.slow_micros()) && !command.row.flags.has(Flags::SECRET) {
+        let slow_micros = self.settings.get(settings::SLOWLOG_LOG_SLOWER_THAN);
+        if u64::try_from(slow_micros).is_ok_and(|limit| micros >= limit)
+            && !command.row.flags.has(Flags::SECRET)
+        {
             let mut words = shortened(redacted(command, request).into_iter(), request.len());
             words.extend(slow::locks(view, command, request));
             let call = SlowCall {
@@ -382,13 +389,13 @@ impl Shared {
                 peer: client.address.peer.clone(),
                 client_name: client.names.lock().name.clone(),
             };
-            self.stats.slowlog.push(call, self.settings.integer("slowlog-max-len").max(0) as usize);
+            self.stats.slowlog.push(call, self.settings.get(settings::SLOWLOG_MAX_LEN));
         }
     }
 }
 
 fn terms(settings: &Settings) -> Terms<'static> {
-    Terms { catalog: table(), all_channels: settings.text("acl-pubsub-default") == "allchannels" }
+    Terms { catalog: table(), all_channels: settings.get(settings::ACL_PUBSUB_DEFAULT) == "allchannels" }
 }
 
 impl std::fmt::Debug for Shared {

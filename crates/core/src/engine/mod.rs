@@ -19,6 +19,7 @@ use crate::commands::{self, Args, Call, Caller, Command, EXEC, Outcome, Shared, 
 use crate::keyspace::{Due, Lookahead, ShardSet, View};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
+use crate::state::settings;
 use crate::state::slot_map::SlotRequest;
 use crate::state::wait::{WaitEnd, WaitFor};
 
@@ -148,8 +149,8 @@ impl Engine {
     pub fn trust(&self, session: &Session) -> RequestLimits {
         let (settings, acl) = (&self.shared.settings, &self.shared.access.acl);
         RequestLimits {
-            bulk_bytes_max: settings.bulk_bytes_max(),
-            request_bytes_max: settings.request_bytes_max(),
+            bulk_bytes_max: settings.get(settings::PROTO_MAX_BULK_LEN),
+            request_bytes_max: settings.get(settings::CLIENT_QUERY_BUFFER_LIMIT),
             authenticated: session.authenticated || acl.is_open(),
         }
     }
@@ -296,9 +297,10 @@ impl Engine {
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let mut client_bytes = 0_u64;
-        let seconds = |name| self.shared.settings.integer(name) as u64;
-        let idle_ms_max = seconds("timeout") * 1000;
-        let login_ms_max = if self.shared.access.acl.is_open() { 0 } else { seconds("login-timeout") * 1000 };
+        let seconds = |setting| self.shared.settings.get(setting);
+        let idle_ms_max = seconds(settings::TIMEOUT) * 1000;
+        let login_ms_max =
+            if self.shared.access.acl.is_open() { 0 } else { seconds(settings::LOGIN_TIMEOUT) * 1000 };
         self.shared.registries.clients.each(|client| {
             client.release_if_idle(now);
             client_bytes = client_bytes.saturating_add(client.buffer_bytes());

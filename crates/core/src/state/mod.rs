@@ -25,6 +25,7 @@ pub mod quarantine;
 pub mod registries;
 pub mod running;
 pub mod session;
+mod setting_value;
 pub mod settings;
 pub mod settings_file;
 pub mod settings_table;

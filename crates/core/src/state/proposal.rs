@@ -4,6 +4,7 @@
 
 use parking_lot::RwLock;
 
+use super::setting_value::{Handle, Value, number};
 use super::settings::{SettingError, Settings, shown};
 
 /// The settings as they would be after a CONFIG SET.
@@ -23,18 +24,19 @@ impl<'s> Proposal<'s> {
         Self { settings, changes }
     }
 
-    /// The first setting to be changed whose name begins with `prefix`.
-    pub fn first(&self, prefix: &str) -> Option<&'static str> {
-        self.changes.iter().map(|(name, _)| *name).find(|name| name.starts_with(prefix))
+    /// The first of these settings that is to be changed, in the order of the change.
+    pub fn first<T>(&self, handles: &[Handle<T>]) -> Option<Handle<T>> {
+        let handle = |changed: &str| handles.iter().copied().find(|handle| handle.name() == changed);
+        self.changes.iter().find_map(|(changed, _)| handle(changed))
     }
 
     /// The value that a setting would have.
-    ///
-    /// # Panics
-    /// As [`Settings::text`].
-    pub fn text(&self, name: &'static str) -> String {
-        let change = self.changes.iter().find(|(changed, _)| *changed == name);
-        change.map_or_else(|| self.settings.text(name), |(_, value)| value.clone())
+    pub fn get<T: Value>(&self, handle: Handle<T>) -> T {
+        let row = handle.row();
+        match self.changes.iter().rfind(|(changed, _)| *changed == row.name) {
+            Some((_, value)) => T::read(|| number(row.kind, value), || value.clone()),
+            None => self.settings.get(handle),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! The settings. Command line flags, environment, file, CONFIG GET / SET and `--help` all follow from one table.
 //!
 //! Owns    the rows and the values of one server.
-//! Rule    a value is checked against its row before it is stored. A value that commands read often has an atomic.
+//! Rule    a value is checked against its row before it is stored. Numbers and flags are read without a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -12,8 +12,11 @@ use redlatch_proto::limits::LOCK_PREFIXES_MAX;
 use super::directives::Directives;
 use super::output_limits::{self, OutputLimits};
 use super::proposal::{Proposal, Validators};
-use super::settings_table::ROWS;
+use super::setting_value::{Value, number};
 use crate::types::glob;
+
+pub use super::setting_value::Handle;
+pub use super::settings_table::*;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -55,7 +58,7 @@ pub enum Kind {
 }
 
 /// The version of Redis whose replies these are.
-pub const REDIS_VERSION: &str = "7.0.15";
+pub const REDIS_VERSION_DEFAULT: &str = "7.0.15";
 
 /// The name of the group of locks whose keys have none of the listed prefixes.
 pub const OTHER_PREFIX: &str = "other";
@@ -89,25 +92,13 @@ const SLOW_MICROS_DEFAULT: i64 = 10_000;
 /// The values of one server's settings.
 pub struct Settings {
     values: RwLock<Vec<String>>,
+    /// The values of integers, bytes and flags, by the places of their rows; zero for others.
+    numbers: [AtomicI64; ROWS.len()],
     /// Locked while values are validated and changed.
     changing: Mutex<()>,
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
-    bulk_bytes_max: AtomicU64,
-    request_bytes_max: AtomicU64,
     output_limits: Arc<OutputLimits>,
-    memory_max: AtomicU64,
-    lock_lease_ms: AtomicU64,
-    lock_waiters_max: AtomicU64,
-    script_bytes_max: AtomicU64,
-    slow_micros: AtomicI64,
-    spike_millis: AtomicI64,
-    tracked_keys_max: AtomicU64,
-    busy_millis: AtomicI64,
-    lints_locks: AtomicBool,
-    lock_wait_warn_ms: AtomicU64,
-    lock_held_warn_ms: AtomicU64,
-    is_protected: AtomicBool,
     /// Called after CONFIG SET has changed something.
     on_change: OnceLock<OnChange>,
     validators: Validators,
@@ -121,23 +112,10 @@ impl Default for Settings {
     fn default() -> Self {
         let settings = Self {
             values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
+            numbers: [const { AtomicI64::new(0) }; ROWS.len()],
             changing: Mutex::new(()),
             events: AtomicU32::new(0),
-            bulk_bytes_max: AtomicU64::new(0),
-            request_bytes_max: AtomicU64::new(0),
             output_limits: Arc::default(),
-            memory_max: AtomicU64::new(0),
-            lock_lease_ms: AtomicU64::new(0),
-            lock_waiters_max: AtomicU64::new(0),
-            script_bytes_max: AtomicU64::new(0),
-            slow_micros: AtomicI64::new(0),
-            spike_millis: AtomicI64::new(0),
-            tracked_keys_max: AtomicU64::new(0),
-            busy_millis: AtomicI64::new(0),
-            lints_locks: AtomicBool::new(false),
-            lock_wait_warn_ms: AtomicU64::new(0),
-            lock_held_warn_ms: AtomicU64::new(0),
-            is_protected: AtomicBool::new(true),
             on_change: OnceLock::new(),
             validators: Validators::default(),
             directives: Directives::default(),
@@ -241,30 +219,20 @@ impl Settings {
     }
 
     /// The value of a row of the table.
-    ///
-    /// # Panics
-    /// When no row has that name.
-    pub fn text(&self, name: &'static str) -> String {
-        let (index, _) = find(name).expect("a row of the settings table");
-        self.values.read()[index].clone()
+    #[inline]
+    pub fn get<T: Value>(&self, handle: Handle<T>) -> T {
+        let at = handle.place();
+        T::read(|| self.numbers[at].load(Relaxed), || self.values.read()[at].clone())
     }
 
-    /// The value of an integer row, or of a row of bytes in bytes.
-    ///
-    /// # Panics
-    /// When no such row has that name.
-    pub fn integer(&self, name: &'static str) -> i64 {
-        self.text(name).parse().expect("a checked integer")
-    }
-
-    /// The value of a flag row.
-    pub fn flag(&self, name: &'static str) -> bool {
-        self.text(name) == "yes"
+    /// The values of all rows as texts, in the order of the table.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.values.read().clone()
     }
 
     /// The version of Redis that clients and scripts are told.
     pub fn redis_version(&self) -> [u8; 3] {
-        version(&self.text("redis-version")).expect("a checked version")
+        version(&self.get(REDIS_VERSION)).expect("a checked version")
     }
 
     /// Names and values of all rows that match one of the patterns, each once, in the order of the table.
@@ -286,117 +254,34 @@ impl Settings {
         Events(self.events.load(Relaxed))
     }
 
-    /// The longest argument, in bytes.
-    #[inline]
-    pub fn bulk_bytes_max(&self) -> u64 {
-        self.bulk_bytes_max.load(Relaxed)
-    }
-
-    /// The longest request, in bytes.
-    #[inline]
-    pub fn request_bytes_max(&self) -> u64 {
-        self.request_bytes_max.load(Relaxed)
-    }
-
-    /// Bytes in use above which commands that could need more are refused; zero: no limit.
-    #[inline]
-    pub fn memory_max(&self) -> u64 {
-        self.memory_max.load(Relaxed)
-    }
-
     /// How many bytes may be unsent to a client.
     pub fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output_limits
     }
 
-    /// The lease of a lock that names none, in milliseconds.
-    pub fn lock_lease_ms(&self) -> u64 {
-        self.lock_lease_ms.load(Relaxed)
-    }
-
-    /// Calls that may wait in the queue of one lock.
-    pub fn lock_waiters_max(&self) -> usize {
-        usize::try_from(self.lock_waiters_max.load(Relaxed)).unwrap_or(usize::MAX)
-    }
-
-    /// Bytes of memory that an interpreted script may use.
-    #[inline]
-    pub fn script_bytes_max(&self) -> usize {
-        usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
-    }
-
-    /// Whether LOCK.LINT notes what clients do wrong with locks.
-    #[inline]
-    pub fn lints_locks(&self) -> bool {
-        self.lints_locks.load(Relaxed)
-    }
-
-    /// Milliseconds after which a request that waits for a lock is logged; zero: never.
-    #[inline]
-    pub fn lock_wait_warn_ms(&self) -> u64 {
-        self.lock_wait_warn_ms.load(Relaxed)
-    }
-
-    /// Milliseconds after which a lock that is held is logged; zero: never.
-    pub fn lock_held_warn_ms(&self) -> u64 {
-        self.lock_held_warn_ms.load(Relaxed)
-    }
-
-    /// Microseconds from which on a command is slow; negative: never.
-    #[inline]
-    pub fn slow_micros(&self) -> i64 {
-        self.slow_micros.load(Relaxed)
-    }
-
-    /// Milliseconds from which on an event is a latency spike; zero: never.
-    #[inline]
-    pub fn spike_millis(&self) -> i64 {
-        self.spike_millis.load(Relaxed)
-    }
-
-    /// The most keys that CLIENT TRACKING tracks; zero: no limit.
-    pub fn tracked_keys_max(&self) -> usize {
-        usize::try_from(self.tracked_keys_max.load(Relaxed)).unwrap_or(usize::MAX)
-    }
-
     /// Milliseconds after which other clients get BUSY while a script runs; `None`: never.
     #[inline]
     pub fn busy_millis(&self) -> Option<u64> {
-        u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
-    }
-
-    /// Whether connections from other machines are refused while no password is set.
-    pub fn is_protected(&self) -> bool {
-        self.is_protected.load(Relaxed)
+        Some(self.get(BUSY_REPLY_THRESHOLD)).filter(|millis| *millis > 0)
     }
 
     /// Whether every call of every command is timed. Otherwise fast commands are sampled, because two readings of the
     /// clock cost a tenth of a GET. True when the slow log or the latency monitor asks for short durations.
     #[inline]
     pub fn measures_all(&self) -> bool {
-        (0..SLOW_MICROS_DEFAULT).contains(&self.slow_micros()) || self.spike_millis() > 0
+        let slow_micros = self.get(SLOWLOG_LOG_SLOWER_THAN);
+        (0..SLOW_MICROS_DEFAULT).contains(&slow_micros) || self.get(LATENCY_MONITOR_THRESHOLD) > 0
     }
 
     fn refresh(&self) {
-        self.is_protected.store(self.flag("protected-mode"), Relaxed);
-        self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
-        self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
-        self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
-        self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
-        self.lints_locks.store(self.text("lock-lint") == "yes", Relaxed);
-        self.lock_wait_warn_ms.store(self.integer("lock-wait-warn").unsigned_abs(), Relaxed);
-        self.lock_held_warn_ms.store(self.integer("lock-held-warn").unsigned_abs(), Relaxed);
-        let events = Events::parse(&self.text("notify-keyspace-events")).unwrap_or_default();
-        self.events.store(events.with_locks(self.lints_locks()).0, Relaxed);
-        self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
-        self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
-        self.memory_max.store(self.integer("maxmemory") as u64, Relaxed);
-        if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
+        for ((row, value), kept) in ROWS.iter().zip(self.values.read().iter()).zip(&self.numbers) {
+            kept.store(number(row.kind, value), Relaxed);
+        }
+        let events = Events::parse(&self.get(NOTIFY_KEYSPACE_EVENTS)).unwrap_or_default();
+        self.events.store(events.with_locks(self.get(LOCK_LINT)).0, Relaxed);
+        if let Ok(limits) = output_limits::parse(&self.get(CLIENT_OUTPUT_BUFFER_LIMIT), "") {
             self.output_limits.set(&limits);
         }
-        self.lock_lease_ms.store(self.integer("lock-lease") as u64, Relaxed);
-        self.lock_waiters_max.store(self.integer("lock-waiters-max") as u64, Relaxed);
-        self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
     }
 }
 
@@ -652,11 +537,23 @@ mod tests {
     }
 
     #[test]
+    fn every_handle_reads_its_own_row() {
+        let settings = Settings::default();
+        for (handle, name) in written() {
+            assert_eq!(handle.to_ascii_lowercase().replace('_', "-"), name);
+        }
+        settings.set_live(&[("slowlog-log-slower-than", "-1"), ("maxmemory", "2kb")]).unwrap();
+        settings.set_live(&[("lock-lint", "YES"), ("lock-deadlock", "warn")]).unwrap();
+        assert_eq!((settings.get(SLOWLOG_LOG_SLOWER_THAN), settings.get(MAXMEMORY)), (-1, 2_048));
+        assert_eq!((settings.get(LOCK_LINT), settings.get(LOCK_DEADLOCK).as_str()), (true, "warn"));
+    }
+
+    #[test]
     fn a_refused_value_changes_nothing() {
         let settings = Settings::default();
         let refused = settings.set_live(&[("maxclients", "7"), ("notify-keyspace-events", "Q")]);
         assert!(matches!(refused, Err(SettingError::Value { name: "notify-keyspace-events", .. })));
-        assert_eq!(settings.text("maxclients"), Settings::row("maxclients").unwrap().default);
+        assert_eq!(settings.get(MAXCLIENTS), 10_000);
     }
 
     #[test]
@@ -664,11 +561,11 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(settings.redis_version(), [7, 0, 15]);
         settings.set("redis-version", "8.04.0").unwrap();
-        assert_eq!((settings.redis_version(), settings.text("redis-version").as_str()), ([8, 4, 0], "8.4.0"));
+        assert_eq!((settings.redis_version(), settings.get(REDIS_VERSION).as_str()), ([8, 4, 0], "8.4.0"));
         for bad in ["", "8", "8.4", "8.4.0.1", "8.4.256", "8.4.-1", "8.4.x", "8..0", "v8.4.0", " 8.4.0"] {
             assert!(settings.set("redis-version", bad).is_err(), "{bad}");
         }
-        assert_eq!(settings.text("redis-version"), "8.4.0", "a refused value changes nothing");
+        assert_eq!(settings.get(REDIS_VERSION), "8.4.0", "a refused value changes nothing");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use redlatch_core::replication::cluster::Part;
 use redlatch_core::replication::etcd::Etcd;
 use redlatch_core::replication::marks::{EXPORTING, MOVED, UNFINISHED};
 use redlatch_core::replication::moving::{self, MoveError, Pace};
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_platform::{boot, files};
 use redlatch_proto::clock::Clock;
 use tokio::task::spawn_blocking;
@@ -53,7 +53,7 @@ pub async fn import(builder: Builder, settings: Settings) -> Result<Option<Moved
 /// The cluster that locks are moved to or from.
 fn prefix(settings: &Settings) -> Result<moving::Prefix, String> {
     check(settings)?;
-    match settings.integer("cluster-groups") {
+    match settings.get(settings::CLUSTER_GROUPS) {
         1 => {}
         groups => {
             return Err(format!(
@@ -120,7 +120,7 @@ fn sentence(error: MoveError, settings: &Settings, dir: &str) -> String {
     match error {
         MoveError::Copy(why) => why,
         MoveError::Elsewhere | MoveError::Folder(_) => format!("dir '{dir}': {error}"),
-        error => format!("cluster-prefix '{}': {error}", settings.text("cluster-prefix")),
+        error => format!("cluster-prefix '{}': {error}", settings.get(settings::CLUSTER_PREFIX)),
     }
 }
 
@@ -146,7 +146,9 @@ pub(super) fn has_no_journal(dir: &str) -> Result<(), String> {
 }
 
 fn directory_of(settings: &Settings) -> Result<String, String> {
-    Some(settings.text("dir")).filter(|dir| !dir.is_empty()).ok_or_else(|| "dir: must be set".to_owned())
+    Some(settings.get(settings::DIR))
+        .filter(|dir| !dir.is_empty())
+        .ok_or_else(|| "dir: must be set".to_owned())
 }
 
 /// Copies all live keys, with what belongs to them, and ends the copy in good order. Returns its log, too.

@@ -23,7 +23,7 @@ use redlatch_core::replication::term::Term;
 use redlatch_core::state::acl::password::Digest;
 use redlatch_core::state::acl::{Acl, file as acl_file};
 use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Handle, Settings};
 use redlatch_core::state::slot_groups::SlotGroup;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -136,10 +136,10 @@ impl Node {
         let inherited = std::mem::take(&mut builder.inherited);
         let settings = builder.again().blueprint().settings()?;
         check(&settings).map_err(StartError::Unusable)?;
-        has_no_journal(&settings.text("dir")).map_err(StartError::Unusable)?;
+        has_no_journal(&settings.get(settings::DIR)).map_err(StartError::Unusable)?;
         // The journal is in etcd.
         let builder = builder.set("dir", "");
-        let count = settings.integer("cluster-groups") as u16;
+        let count = settings.get(settings::CLUSTER_GROUPS);
         let sockets = Sockets::open_all(&settings, inherited, count)?;
         let common = Common {
             builder: Arc::new(builder),
@@ -185,7 +185,7 @@ impl Node {
     /// A sentence about the setting. Those in use stay.
     pub fn set_endpoints(&self, text: &str) -> Result<(), String> {
         let endpoints = Endpoint::parse_all(text)?;
-        let authorities = self.common.settings.text("cluster-etcd-ca-cert");
+        let authorities = self.common.settings.get(settings::CLUSTER_ETCD_CA_CERT);
         check_trust(&endpoints, &authorities)?;
         self.common.etcd.set_endpoints(endpoints);
         Ok(())
@@ -224,12 +224,13 @@ impl Inner {
         acl: &Acl,
     ) -> Result<Self, StartError> {
         let settings = &common.settings;
-        let (part, dir) = (Part { group: slots.number, groups: slots.count() as u16 }, settings.text("dir"));
+        let (part, dir) =
+            (Part { group: slots.number, groups: slots.count() as u16 }, settings.get(settings::DIR));
         let id = item::id_text(&fresh_id());
         let me = Member { id, addresses: announced(settings, &sockets, part.group)? };
         let keys = keys(settings, part);
-        let slots = (part.groups > 1 || settings.flag("cluster-enabled")).then_some(slots);
-        let name = settings.text("cluster-name");
+        let slots = (part.groups > 1 || settings.get(settings::CLUSTER_ENABLED)).then_some(slots);
+        let name = settings.get(settings::CLUSTER_NAME);
         let digest = digest(acl, &name);
         let members = Arc::new(Members::new((name, slots), keys.clone(), me.clone(), digest));
         Ok(Self {
@@ -272,16 +273,16 @@ impl Inner {
         let is_open = shared.access.acl.default_account().user().needs_none();
         let splices = Splices {
             leader: self.leader.subscribe(),
-            hold: millis(&self.common.settings, "cluster-failover-hold"),
-            keepalive_seconds: self.common.settings.integer("tcp-keepalive").unsigned_abs(),
+            hold: millis(&self.common.settings, settings::CLUSTER_FAILOVER_HOLD),
+            keepalive_seconds: self.common.settings.get(settings::TCP_KEEPALIVE),
         };
         let acceptor = Acceptor {
             splices,
             leads: self.leads.subscribe(),
             stop: self.common.stop.subscribe(),
-            places: Arc::new(Semaphore::new(self.common.settings.integer("maxclients") as usize)),
-            keepalive_seconds: self.common.settings.integer("tcp-keepalive").unsigned_abs(),
-            is_protected: is_open && self.common.settings.is_protected(),
+            places: Arc::new(Semaphore::new(self.common.settings.get(settings::MAXCLIENTS) as usize)),
+            keepalive_seconds: self.common.settings.get(settings::TCP_KEEPALIVE),
+            is_protected: is_open && self.common.settings.get(settings::PROTECTED_MODE),
             http: Arc::new(Standby::new(shared)),
             reach: Arc::clone(&self.members.reach),
         };
@@ -334,9 +335,10 @@ impl Inner {
                 Ok(None)
             }
             Err(JoinError::Etcd(error)) => Err(format!("cluster-etcd: {error}")),
-            Err(error) => {
-                Err(format!("cluster-prefix '{}': {error}", self.common.settings.text("cluster-prefix")))
-            }
+            Err(error) => Err(format!(
+                "cluster-prefix '{}': {error}",
+                self.common.settings.get(settings::CLUSTER_PREFIX)
+            )),
         }
     }
 
@@ -406,7 +408,7 @@ impl Inner {
     async fn stand_by(&self, cluster: &Cluster, rest: Duration) -> Term {
         let mut standby = standby::Standby::new(cluster.clone(), self.me.clone(), *self.memory.lock());
         let looks_every =
-            (millis(&self.common.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
+            (millis(&self.common.settings, settings::CLUSTER_TAKEOVER) / LOOKS_PER_TAKEOVER).min(LOOK_MAX);
         let origin = Instant::now();
         loop {
             let mut pause = looks_every;
@@ -516,7 +518,7 @@ impl Inner {
         let workers = self.common.workers.of_a_term();
         let starting = workers.clone();
         let mut starting = spawn_blocking(move || node.server(of_server, &starting));
-        let beats_every = millis(&self.common.settings, "cluster-takeover") / LOOKS_PER_TAKEOVER;
+        let beats_every = millis(&self.common.settings, settings::CLUSTER_TAKEOVER) / LOOKS_PER_TAKEOVER;
         let started = loop {
             tokio::select! {
                 started = &mut starting => break started,
@@ -531,7 +533,7 @@ impl Inner {
             Ok(Err(error)) => {
                 tracing::error!(%error, "This node cannot lead");
                 self.release(term).await;
-                return Some(millis(&self.common.settings, "cluster-takeover"));
+                return Some(millis(&self.common.settings, settings::CLUSTER_TAKEOVER));
             }
             Err(_) => return None,
         };
@@ -672,35 +674,38 @@ fn look(
 
 /// Checks the settings that a node cannot have.
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
-    let excluded = [
-        ("enable-test-commands", "no", "a node of a cluster has no test commands"),
-        ("nodes", "1", "a node of a cluster is one node"),
-    ];
-    for (name, off, reason) in excluded {
-        if settings.text(name) != off {
-            return Err(format!("{name} '{}': cannot be with cluster-etcd: {reason}", settings.text(name)));
-        }
+    let (tests, nodes) = (settings.get(settings::ENABLE_TEST_COMMANDS), settings.get(settings::NODES));
+    if tests != "no" {
+        let reason = "a node of a cluster has no test commands";
+        return Err(format!("enable-test-commands '{tests}': cannot be with cluster-etcd: {reason}"));
     }
-    if settings.text("enable-debug-command") == "local" {
+    if nodes != 1 {
+        let reason = "a node of a cluster is one node";
+        return Err(format!("nodes '{nodes}': cannot be with cluster-etcd: {reason}"));
+    }
+    if settings.get(settings::ENABLE_DEBUG_COMMAND) == "local" {
         let reason = "a client that comes through another node seems to be local";
         return Err(format!("enable-debug-command 'local': cannot be with cluster-etcd: {reason}"));
     }
-    if settings.text("appendonly") == "yes" || settings.text("appendfsync") == "no" {
+    if settings.get(settings::APPENDONLY) == "yes" || settings.get(settings::APPENDFSYNC) == "no" {
         return Err("appendonly, appendfsync: with cluster-etcd, every reply waits for etcd".to_owned());
     }
-    let (certificate, key) = (settings.text("cluster-etcd-cert"), settings.text("cluster-etcd-key"));
+    let (certificate, key) =
+        (settings.get(settings::CLUSTER_ETCD_CERT), settings.get(settings::CLUSTER_ETCD_KEY));
     if certificate.is_empty() != key.is_empty() {
         return Err("cluster-etcd-cert, cluster-etcd-key: must be set together".to_owned());
     }
-    if settings.text("cluster-etcd-user").is_empty() && !settings.text("cluster-etcd-password").is_empty() {
+    if settings.get(settings::CLUSTER_ETCD_USER).is_empty()
+        && !settings.get(settings::CLUSTER_ETCD_PASSWORD).is_empty()
+    {
         return Err("cluster-etcd-password: must not be set without cluster-etcd-user".to_owned());
     }
-    let prefix = settings.text("cluster-prefix");
+    let prefix = settings.get(settings::CLUSTER_PREFIX);
     if prefix.is_empty() || prefix.len() > PREFIX_BYTES_MAX || !prefix.is_ascii() {
         return Err(format!("cluster-prefix '{prefix}': must be 1 to {PREFIX_BYTES_MAX} ASCII characters"));
     }
-    let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
-    check_trust(&endpoints, &settings.text("cluster-etcd-ca-cert"))
+    let endpoints = Endpoint::parse_all(&settings.get(settings::CLUSTER_ETCD))?;
+    check_trust(&endpoints, &settings.get(settings::CLUSTER_ETCD_CA_CERT))
 }
 
 fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> {
@@ -716,7 +721,7 @@ fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> 
 /// # Errors
 /// A sentence about a setting, or about what is in etcd.
 pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) -> Result<bool, String> {
-    let groups = settings.integer("cluster-groups") as u16;
+    let groups = settings.get(settings::CLUSTER_GROUPS);
     let quarantine_ms = quarantine.map(|quarantine| quarantine.as_millis() as u64);
     let mut was_found = false;
     for group in 0..groups {
@@ -730,7 +735,7 @@ pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) 
 
 /// The names of the keys of a log. Those of several groups have their numbers behind the prefix.
 pub(super) fn keys(settings: &Settings, part: Part) -> Keys {
-    let prefix = settings.text("cluster-prefix");
+    let prefix = settings.get(settings::CLUSTER_PREFIX);
     match part.groups {
         1 => Keys::under(&prefix),
         _ => Keys::under(&format!("{prefix}{}/", part.group)),
@@ -741,24 +746,24 @@ pub(super) fn keys(settings: &Settings, part: Part) -> Keys {
 const PREFIX_BYTES_MAX: usize = 256;
 
 pub(super) fn client(settings: &Settings) -> Result<EtcdClient, String> {
-    let endpoints = Endpoint::parse_all(&settings.text("cluster-etcd"))?;
-    let text = |name| Some(settings.text(name)).filter(|text| !text.is_empty());
+    let endpoints = Endpoint::parse_all(&settings.get(settings::CLUSTER_ETCD))?;
+    let text = |setting| Some(settings.get::<String>(setting)).filter(|text| !text.is_empty());
     let trust = Trust {
-        authorities: text("cluster-etcd-ca-cert"),
+        authorities: text(settings::CLUSTER_ETCD_CA_CERT),
         accepts_any: false,
-        identity: text("cluster-etcd-cert").zip(text("cluster-etcd-key")),
+        identity: text(settings::CLUSTER_ETCD_CERT).zip(text(settings::CLUSTER_ETCD_KEY)),
     };
-    let login = (settings.text("cluster-etcd-user"), settings.text("cluster-etcd-password"));
+    let login = (settings.get(settings::CLUSTER_ETCD_USER), settings.get(settings::CLUSTER_ETCD_PASSWORD));
     // Half of it: a leader tries another endpoint before it is replaced.
-    let answer_max = (millis(settings, "cluster-takeover") / 2).min(ANSWER_MAX);
+    let answer_max = (millis(settings, settings::CLUSTER_TAKEOVER) / 2).min(ANSWER_MAX);
     Ok(EtcdClient::new(endpoints, trust, login, answer_max))
 }
 
 /// What the nodes of a cluster must have alike.
 pub(super) fn agreed(settings: &Settings, part: Part) -> Agreed {
     Agreed {
-        takeover_ms: settings.integer("cluster-takeover").unsigned_abs(),
-        databases: settings.integer("databases") as u16,
+        takeover_ms: settings.get(settings::CLUSTER_TAKEOVER),
+        databases: settings.get(settings::DATABASES),
         part,
     }
 }
@@ -780,7 +785,7 @@ fn shared(builder: &Builder) -> Result<Shared, StartError> {
 
 /// Where clients and other nodes reach this node in the group of this number.
 fn announced(settings: &Settings, sockets: &Sockets, group: u16) -> Result<Vec<String>, StartError> {
-    let announce = settings.text("cluster-announce");
+    let announce = settings.get(settings::CLUSTER_ANNOUNCE);
     let unfit = |reason| StartError::Unusable(format!("cluster-announce '{announce}': {reason}"));
     let port_of = |listeners: &[TcpListener]| sockets::addresses(listeners).first().map(SocketAddr::port);
     let (tcp_port, tls_port) = (port_of(&sockets.tcp), port_of(&sockets.tls));
@@ -820,6 +825,6 @@ fn in_brackets(ip: IpAddr) -> String {
     }
 }
 
-fn millis(settings: &Settings, name: &'static str) -> Duration {
-    Duration::from_millis(settings.integer(name).unsigned_abs())
+fn millis(settings: &Settings, setting: Handle<u64>) -> Duration {
+    Duration::from_millis(settings.get(setting))
 }

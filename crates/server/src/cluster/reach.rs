@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use redlatch_client::wire::{Target, open};
 use redlatch_client::{Error, Trust};
 use redlatch_core::replication::cluster::Member;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
@@ -67,7 +67,7 @@ impl Reach {
 
     /// Asks the leader, for ever. `leader` says which other node leads, and its epoch.
     pub(super) async fn watch(&self, settings: &Settings, leader: impl Fn() -> Option<(i64, Member)>) {
-        let password = settings.text("requirepass");
+        let password = settings.get(settings::REQUIREPASS);
         loop {
             sleep(ASK_EVERY).await;
             let Some((epoch, leader)) = leader() else {

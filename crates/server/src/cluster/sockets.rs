@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 
 use super::leader;
 use crate::inherited::Inherited;
@@ -30,7 +30,9 @@ impl Sockets {
         inherited: Inherited,
         groups: u16,
     ) -> Result<Vec<Self>, StartError> {
-        let has_others = ["unixsocket", "http-unixsocket"].iter().any(|name| !settings.text(name).is_empty());
+        let has_others = [settings::UNIXSOCKET, settings::HTTP_UNIXSOCKET]
+            .into_iter()
+            .any(|path| !settings.get(path).is_empty());
         if groups > 1 && (inherited.is_any() || !inherited.http.is_empty() || has_others) {
             let reason = "each group needs a port: no Unix socket, and none that another program has opened";
             return Err(StartError::Unusable(format!("cluster-groups '{groups}': {reason}")));
@@ -41,23 +43,23 @@ impl Sockets {
         let ports = |of: fn(&Self) -> &[TcpListener]| -> Vec<_> {
             all.iter().map(|sockets| addresses(of(sockets))).collect()
         };
-        write_ports(&settings.text("port-file"), &ports(|sockets| &sockets.tcp))?;
-        write_ports(&settings.text("tls-port-file"), &ports(|sockets| &sockets.tls))?;
-        write_ports(&settings.text("http-port-file"), &ports(|sockets| &sockets.http))?;
+        write_ports(&settings.get(settings::PORT_FILE), &ports(|sockets| &sockets.tcp))?;
+        write_ports(&settings.get(settings::TLS_PORT_FILE), &ports(|sockets| &sockets.tls))?;
+        write_ports(&settings.get(settings::HTTP_PORT_FILE), &ports(|sockets| &sockets.http))?;
         Ok(all)
     }
 
     fn open(settings: &Settings, inherited: Inherited, group: usize) -> Result<Self, StartError> {
         let has_main = inherited.replaces_port();
-        let or_bound = |given: Vec<TcpListener>, name| match given.is_empty() {
-            true => Port::open(settings, name, group).map(|port| port.listeners),
+        let or_bound = |given: Vec<TcpListener>, port| match given.is_empty() {
+            true => Port::open(settings, port, group).map(|port| port.listeners),
             false => Ok(given),
         };
-        let tcp = if has_main { inherited.tcp } else { or_bound(Vec::new(), "port")? };
-        let tls = or_bound(inherited.tls, "tls-port")?;
+        let tcp = if has_main { inherited.tcp } else { or_bound(Vec::new(), settings::PORT)? };
+        let tls = or_bound(inherited.tls, settings::TLS_PORT)?;
         let unix = match has_main {
             true => inherited.unix.into_iter().map(unix::Bound::inherited).collect(),
-            false => unix::Bound::open(settings, "unixsocket")?.into_iter().collect(),
+            false => unix::Bound::open(settings, settings::UNIXSOCKET)?.into_iter().collect(),
         };
         let http = http::listeners(settings, inherited.http, group)?;
         Ok(Self { tcp, tls, http, unix })

@@ -18,6 +18,7 @@ use redlatch_core::engine::question::Requester;
 use redlatch_core::state::acl::DEFAULT;
 use redlatch_core::state::acl::password::Digest;
 use redlatch_core::state::audit::Author;
+use redlatch_core::state::settings;
 
 use super::HttpContext;
 use super::groups::origin_of_page;
@@ -80,7 +81,7 @@ pub(super) fn check_access<B>(
     if access == Access::Open {
         return Ok(Bytes::new());
     }
-    if matches!(access, Access::Admin | Access::Holder) && !shared.settings.flag("http-admin") {
+    if matches!(access, Access::Admin | Access::Holder) && !shared.settings.get(settings::HTTP_ADMIN) {
         return Err(Refusal::Admin);
     }
     let now = context.server.clock().now();
@@ -156,7 +157,7 @@ pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> 
 /// # Errors
 /// [`Refusal::Authentication`], [`Refusal::Permissions`].
 fn user_of(shared: &Shared, shown: Option<&HeaderValue>, must_be_unlimited: bool) -> Result<Bytes, Refusal> {
-    let token = shared.settings.text("http-token");
+    let token = shared.settings.get(settings::HTTP_TOKEN);
     // HTTP shows every lock: a user who needs no password must have all permissions, too.
     if token.is_empty() && shared.access.acl.is_open() && shared.access.acl.default_account().is_unlimited() {
         return Ok(Bytes::from_static(DEFAULT));

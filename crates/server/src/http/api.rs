@@ -11,6 +11,7 @@ use bytes::Bytes;
 use hyper::{Request, Response};
 use redlatch_core::commands::REASON_BYTES_MAX;
 use redlatch_core::engine::question::Requester;
+use redlatch_core::state::settings;
 use serde_json::{Map, Value, json};
 
 use super::contention::{CONTENDED_MAX, contended};
@@ -158,7 +159,7 @@ pub(super) async fn lint(context: Arc<HttpContext>, request: Request<Bytes>) -> 
 async fn findings(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
     let reply = ask(context, &[b"LOCK.LINT"]).await?;
-    let enabled = context.server.engine.shared().settings.lints_locks();
+    let enabled = context.server.engine.shared().settings.get(settings::LOCK_LINT);
     Ok(json!({ "enabled": enabled, "findings": reply }))
 }
 

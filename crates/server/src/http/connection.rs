@@ -20,6 +20,7 @@ use super::routes::answer;
 use super::timed_stream::TimedStream;
 use crate::listener::{self, Accepted, Listener, Open};
 use crate::spare_descriptor::{SpareDescriptor, is_peer_error};
+use redlatch_core::state::settings;
 
 /// How a peer is connected.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -95,14 +96,15 @@ impl Acceptor {
     /// `address` is that of a Unix socket.
     fn admit(&self, accepted: Accepted, address: &Arc<str>) {
         let server = &self.context.server;
-        if accepted.is_denied(server) && server.engine.shared().settings.text("http-token").is_empty() {
+        if accepted.is_denied(server) && server.engine.shared().settings.get(settings::HTTP_TOKEN).is_empty()
+        {
             return accepted.refuse(PROTECTED);
         }
         let waiting = self.context.waiting();
         let Some(taken) = self.places.take(waiting) else { return accepted.refuse(FULL) };
         let spawned = match accepted {
             Accepted::Tcp(stream, peer) => {
-                let seconds = server.engine.shared().settings.integer("tcp-keepalive").unsigned_abs();
+                let seconds = server.engine.shared().settings.get(settings::TCP_KEEPALIVE);
                 // A peer that vanishes while it waits for a lock leaves the queue.
                 listener::set_options(&SockRef::from(&stream), seconds);
                 TcpStream::from_std(stream).map(|stream| self.spawn(stream, Peer::Tcp(peer), taken))

@@ -28,6 +28,7 @@ use super::groups::groups;
 use super::questions::ApiError;
 use super::responses::{Body, whole};
 use super::sampler::{Moment, Sampler, unix_ms};
+use redlatch_core::state::settings;
 
 /// Viewers at the same time: fewer than connections, so that health and metrics are always served.
 pub(super) const VIEWERS_MAX: usize = 16;
@@ -150,7 +151,7 @@ fn about(context: &HttpContext) -> Map<String, Value> {
     let settings = &shared.settings;
     let fields = [
         ("version", env!("CARGO_PKG_VERSION").into()),
-        ("admin", settings.flag("http-admin").into()),
+        ("admin", settings.get(settings::HTTP_ADMIN).into()),
         ("group", groups(shared.cluster.as_deref())),
     ];
     fields.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value)).collect()

@@ -36,7 +36,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use redlatch_core::state::log_limiter::LogLimiter;
-use redlatch_core::state::settings::Settings;
+use redlatch_core::state::settings::{self, Settings};
 use redlatch_platform::unix_socket::UnixListener;
 use redlatch_proto::limits::HTTP_WAITS_MAX;
 use tokio::net::TcpListener;
@@ -84,8 +84,8 @@ impl Http {
     /// # Errors
     /// There is a port, and `http-bind` has no address.
     pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
-        let (addresses, _) = addresses_and_names(&settings.text("http-bind"));
-        if settings.text("http-port") != "0" && addresses.is_empty() {
+        let (addresses, _) = addresses_and_names(&settings.get(settings::HTTP_BIND));
+        if settings.get(settings::HTTP_PORT) != "0" && addresses.is_empty() {
             let text = "http-bind: must name at least one IP address to listen on";
             return Err(StartError::Unusable(text.into()));
         }
@@ -100,10 +100,10 @@ impl Http {
         settings: &Settings,
         inherited: Vec<std::net::TcpListener>,
     ) -> Result<Self, StartError> {
-        let (_, names) = addresses_and_names(&settings.text("http-bind"));
+        let (_, names) = addresses_and_names(&settings.get(settings::HTTP_BIND));
         let is_inherited = !inherited.is_empty();
         let tcp = listeners(settings, inherited, 0)?;
-        Ok(Self { tcp, is_inherited, unix: unix::Bound::open(settings, "http-unixsocket")?, names })
+        Ok(Self { tcp, is_inherited, unix: unix::Bound::open(settings, settings::HTTP_UNIXSOCKET)?, names })
     }
 
     /// Serves HTTP until `server` has finished, or its handle is dropped. Returns the addresses of the port. Without a socket
@@ -153,12 +153,12 @@ pub(super) fn listeners(
     inherited: Vec<std::net::TcpListener>,
     behind: usize,
 ) -> Result<Vec<std::net::TcpListener>, StartError> {
-    match settings.text("http-port").as_str() {
+    match settings.get(settings::HTTP_PORT).as_str() {
         _ if !inherited.is_empty() => Ok(inherited),
         "0" => Ok(Vec::new()),
         number => {
             Http::check(settings)?;
-            let (addresses, _) = addresses_and_names(&settings.text("http-bind"));
+            let (addresses, _) = addresses_and_names(&settings.get(settings::HTTP_BIND));
             listen(&addresses, numbered("http-port", number, behind)?)
         }
     }

@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use redlatch_core::commands::{Sample, Shared, Value, families};
+use redlatch_core::state::settings;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -40,13 +41,13 @@ pub(crate) struct Standby {
 
 impl Standby {
     pub(crate) fn new(shared: Shared) -> Self {
-        let (_, names) = addresses_and_names(&shared.settings.text("http-bind"));
+        let (_, names) = addresses_and_names(&shared.settings.get(settings::HTTP_BIND));
         Self { shared, names }
     }
 
     /// Whether protected mode lets clients of other machines connect, because a token is set.
     pub(crate) fn has_token(&self) -> bool {
-        !self.shared.settings.text("http-token").is_empty()
+        !self.shared.settings.get(settings::HTTP_TOKEN).is_empty()
     }
 
     /// Answers one request, and closes the connection. `leads` says who leads, in one line.

@@ -23,6 +23,7 @@ use crate::state::acl::User;
 use crate::state::acl::log::{Context, Entry, Reason, kept};
 use crate::state::acl::{Access, Asked, Catalog, Denied};
 use crate::state::session::Session;
+use crate::state::settings;
 
 impl Catalog for Table {
     fn total(&self) -> u16 {
@@ -228,5 +229,5 @@ pub(in crate::commands) fn note(
         updated_unix_ms: unix_ms,
         updated: now,
     };
-    shared.access.acl.log.push(entry, shared.settings.integer("acllog-max-len").max(0) as usize);
+    shared.access.acl.log.push(entry, shared.settings.get(settings::ACLLOG_MAX_LEN));
 }

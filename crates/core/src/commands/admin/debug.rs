@@ -8,6 +8,7 @@ use redlatch_proto::number::double;
 use crate::commands::row::{Flags, Group, Row, text};
 use crate::commands::{Call, Outcome, Shared};
 use crate::state::clients::Client;
+use crate::state::settings;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "DEBUG", "1.0.0", debug)
     .summary("Commands for tests: see DEBUG HELP. Needs the setting enable-debug-command.")
@@ -46,7 +47,7 @@ fn debug(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// The setting forbids it, or allows it to local clients only.
 #[cold]
 pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Refusal> {
-    let is_allowed = match shared.settings.text("enable-debug-command").as_str() {
+    let is_allowed = match shared.settings.get(settings::ENABLE_DEBUG_COMMAND).as_str() {
         "yes" => true,
         "local" => client.address.is_local(),
         _ => false,

@@ -11,6 +11,7 @@ use crate::state::channels::Kind as Listening;
 use crate::state::cluster::ClusterFacts;
 use crate::state::ledger::Kind as Held;
 use crate::state::running::Script;
+use crate::state::settings;
 
 /// One section of INFO.
 pub(in crate::commands) struct Section {
@@ -49,7 +50,7 @@ pub(in crate::commands) const SECTIONS: &[Section] = &[
 ];
 
 const SERVER: &[Metric] = &[
-    fact("redis_version", |seen| show(seen.shared.settings.text("redis-version"))),
+    fact("redis_version", |seen| show(seen.shared.settings.get(settings::REDIS_VERSION))),
     never("redis_git_sha1", |_| show("00000000")),
     zero("redis_git_dirty"),
     never("redis_build_id", |_| show("0000000000000000")),
@@ -61,7 +62,7 @@ const SERVER: &[Metric] = &[
     fact("multiplexing_api", |seen| show(seen.process.poller)),
     fact("process_id", |seen| show(seen.process.id)),
     never("process_supervised", |seen| {
-        let supervised = seen.shared.settings.text("supervised");
+        let supervised = seen.shared.settings.get(settings::SUPERVISED);
         // As in Redis, which does not look again what it has found.
         show(if supervised == "auto" { "unknown" } else { &supervised })
     }),
@@ -82,7 +83,7 @@ const CLIENTS: &[Metric] = &[
     gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.registries.clients.len())),
     zero("cluster_connections"),
     gauge("maxclients", "Clients that may be connected at the same time.", |seen| {
-        show(seen.shared.settings.integer("maxclients"))
+        show(seen.shared.settings.get(settings::MAXCLIENTS))
     }),
     gauge("client_recent_max_input_buffer", "Bytes of the longest input buffer of a client.", |seen| {
         show(seen.longest_buffers[0])
@@ -160,9 +161,9 @@ const MEMORY: &[Metric] = &[
         show(seen.shared.scripts.libraries.counts().0)
     }),
     gauge("maxmemory", "Bytes in use above which commands that could need more are refused.", |seen| {
-        show(seen.shared.settings.memory_max())
+        show(seen.shared.settings.get(settings::MAXMEMORY))
     }),
-    fact("maxmemory_human", |seen| human(seen.shared.settings.memory_max())),
+    fact("maxmemory_human", |seen| human(seen.shared.settings.get(settings::MAXMEMORY))),
     never("maxmemory_policy", |_| show("noeviction")),
     never("allocator_frag_ratio", |_| show("1.00")),
     zero("allocator_frag_bytes"),

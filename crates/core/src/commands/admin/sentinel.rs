@@ -12,6 +12,7 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, text};
 use crate::commands::{Call, Outcome};
 use crate::state::cluster::{ClusterFacts, ClusterNode};
+use crate::state::settings;
 
 pub(in crate::commands) const ROWS: &[Row] =
     &[Row::container(Group::Sentinel, "SENTINEL", "2.8.4", SUBCOMMANDS)
@@ -149,7 +150,7 @@ fn master_of(call: &mut Call<'_, '_>, facts: &ClusterFacts) {
 
 /// A node as Redis describes it, with fields of its own kind.
 fn node_of(call: &mut Call<'_, '_>, (name, node, flags): (&str, &ClusterNode, &str), own: &[(&str, &str)]) {
-    let takeover = call.shared.settings.text("cluster-takeover");
+    let takeover = call.shared.settings.get(settings::CLUSTER_TAKEOVER).to_string();
     let port = node.port.to_string();
     let fields = [
         ("name", name),

@@ -11,6 +11,7 @@ use crate::commands::Shared;
 use crate::scripts::{Sha, digest};
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterNode;
+use crate::state::settings;
 
 /// A node, with the address that one client is told.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ enum Preferred {
 
 impl Preferred {
     fn of(asked: &Shared) -> Self {
-        match asked.settings.text("cluster-preferred-endpoint-type").as_str() {
+        match asked.settings.get(settings::CLUSTER_PREFERRED_ENDPOINT_TYPE).as_str() {
             "hostname" => Self::Hostname,
             "unknown-endpoint" => Self::Unknown,
             _ => Self::Ip,
@@ -62,7 +63,7 @@ impl SlotOwner {
     pub(in crate::commands) fn told_to(client: &Client, asked: &Shared, node: &Shared) -> Self {
         let (settings, instance) = (&node.settings, &node.instance);
         let reached = reached(client);
-        let ip = match settings.text("cluster-announce-ip") {
+        let ip = match settings.get(settings::CLUSTER_ANNOUNCE_IP) {
             ip if ip.is_empty() => {
                 reached.map_or_else(String::new, |address| address.ip().to_canonical().to_string())
             }
@@ -70,17 +71,21 @@ impl SlotOwner {
         };
         let [port, tls_port] = [&instance.port, &instance.tls_port].map(|port| port.load(Relaxed) as u16);
         let is_tls = tls_port != 0 && reached.is_some_and(|address| address.port() == tls_port);
-        let announced = |name, port: u16| match settings.integer(name) as u16 {
+        let announced = |setting, port: u16| match settings.get(setting) {
             0 => port,
             announced => announced,
         };
         Self {
             id: instance.run_id.clone(),
             ip,
-            hostname: settings.text("cluster-announce-hostname"),
+            hostname: settings.get(settings::CLUSTER_ANNOUNCE_HOSTNAME),
             preferred: Preferred::of(asked),
-            port: announced("cluster-announce-port", port),
-            tls_port: if tls_port == 0 { 0 } else { announced("cluster-announce-tls-port", tls_port) },
+            port: announced(settings::CLUSTER_ANNOUNCE_PORT, port),
+            tls_port: if tls_port == 0 {
+                0
+            } else {
+                announced(settings::CLUSTER_ANNOUNCE_TLS_PORT, tls_port)
+            },
             is_tls,
             // No port is higher than 65535.
             bus_port: instance.main_port().saturating_add(BUS_DISTANCE).try_into().unwrap_or(0),

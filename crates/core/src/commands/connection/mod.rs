@@ -26,6 +26,7 @@ use crate::commands::{Call, Outcome, Peers, Shared};
 use crate::state::acl::log::{Context, Reason};
 use crate::state::audit::Author;
 use crate::state::session::{Replies, Session};
+use crate::state::settings;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Connection, "AUTH", "1.0.0", auth)
@@ -183,7 +184,7 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     set_protocol(call, protocol);
 
     call.reply.map(7);
-    let version = call.shared.settings.text("redis-version");
+    let version = call.shared.settings.get(settings::REDIS_VERSION);
     for (name, value) in [("server", "redis"), ("version", &version)] {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());

@@ -16,6 +16,7 @@ use crate::commands::{Call, Command, Outcome, Shared};
 use crate::keyspace::View;
 use crate::state::clients::ClientId;
 use crate::state::session::Session;
+use crate::state::settings;
 use crate::state::tracking::{Overlap, Reads, Tracker, Which};
 
 /// The arguments of CLIENT TRACKING.
@@ -245,7 +246,8 @@ pub(crate) fn remember(
     // The commands that a script calls are registered one by one.
     if session.reads.are_tracked() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
         // Above `maxmemory` each new key pushes others out.
-        let keys_max = if session.is_short_of_memory { 1 } else { shared.settings.tracked_keys_max() };
+        let keys_max = shared.settings.get(settings::TRACKING_TABLE_MAX_KEYS);
+        let keys_max = if session.is_short_of_memory { 1 } else { keys_max };
         for at in command.positions(request) {
             view.remember(request.word(at), session.client.id, &shared.registries.tracking, keys_max);
         }

@@ -17,6 +17,7 @@ use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, quarantine};
 use crate::keyspace::{Waiter, attempt, attempt_all};
 use crate::locks::{Granted, LockRequest, RefusedBy, RequestOutcome, Term};
+use crate::state::settings;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
 
@@ -168,10 +169,10 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
     let settings = &call.shared.settings;
     let term = match options.term {
-        TermOption::Absent => Term::Lease(settings.lock_lease_ms()),
+        TermOption::Absent => Term::Lease(settings.get(settings::LOCK_LEASE)),
         TermOption::Lease(millis) => Term::Lease(millis),
         TermOption::Session { delay_ms } => {
-            let delay_ms = delay_ms.unwrap_or_else(|| settings.integer("lock-delay").unsigned_abs());
+            let delay_ms = delay_ms.unwrap_or_else(|| settings.get(settings::LOCK_DELAY));
             Term::Session { id: session::own(call.session, call.shared).id, delay_ms }
         }
     };
@@ -213,7 +214,7 @@ fn finish(
         form.refusal(call.view, &keys, &Reader::of(call.session), &mut call.reply);
         return Ok(Outcome::Replied);
     }
-    let limit = call.shared.settings.lock_waiters_max();
+    let limit = call.shared.settings.get(settings::LOCK_WAITERS_MAX);
     if let Some(full) = keys.iter().position(|key| call.view.queues().lock_queue_len(key) >= limit) {
         refuse(call, &keys, &request, Some(full));
         return Err(Refusal::said(format!(

@@ -10,6 +10,7 @@ use crate::commands::{Args, Call, Outcome};
 use crate::keyspace::{Hold, Lease};
 use crate::locks::{Breaker, EndReason, HolderRequest, RequestOutcome};
 use crate::state::session::Session;
+use crate::state::settings;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
@@ -56,7 +57,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let lease_ms = match hold.session {
         Some(_) => None,
         None if is_same => Some(hold.lease_ms.ok_or_else(|| Refusal::said(NO_LEASE))?),
-        None => named_ms.or_else(|| Some(call.shared.settings.lock_lease_ms())),
+        None => named_ms.or_else(|| Some(call.shared.settings.get(settings::LOCK_LEASE))),
     };
     if let Some(millis) = lease_ms {
         let deadline = call.now.deadline_in(number(millis));

@@ -22,6 +22,7 @@ use crate::locks::{EndReason, Granted, LockRequest, RefusedBy, RequestOutcome, R
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
 use crate::state::quarantine::Quarantine;
+use crate::state::settings;
 use crate::state::wait::{Wait, WaitEnd};
 use crate::types::heap;
 use crate::types::lock::words_bytes;
@@ -177,7 +178,7 @@ pub(super) fn in_the_way(
 
 /// Ends the youngest wait of a circle that this request has closed, if it has.
 pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
-    let policy = shared.settings.text("lock-deadlock");
+    let policy = shared.settings.get(settings::LOCK_DEADLOCK);
     if policy == "off" {
         return;
     }

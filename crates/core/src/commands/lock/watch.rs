@@ -21,6 +21,7 @@ use crate::locks::{RequestEvent, RequestOutcome};
 use crate::state::clients::{Client, ClientId};
 use crate::state::log_limiter::LineBudget;
 use crate::state::registries::Registries;
+use crate::state::settings;
 
 /// What has been logged.
 #[derive(Debug, Default)]
@@ -78,7 +79,7 @@ pub(crate) fn watch_locks(shared: &Shared, now: Now) -> Due {
 }
 
 fn watch_waits(shared: &Shared, now: Now) -> Due {
-    let long_ms = shared.settings.lock_wait_warn_ms();
+    let long_ms = shared.settings.get(settings::LOCK_WAIT_WARN);
     if long_ms == 0 {
         return Due::Next(None);
     }
@@ -291,7 +292,7 @@ fn name_of(client: &Client) -> Option<String> {
 /// A pass is about the grants that have become long since the pass before: so each is logged once, and nothing has to be
 /// remembered about it.
 fn watch_holds(shared: &Shared, now: Now) -> Option<LockTime> {
-    let (mut scan, long_ms) = (shared.locks.watch.scan.lock(), shared.settings.lock_held_warn_ms());
+    let (mut scan, long_ms) = (shared.locks.watch.scan.lock(), shared.settings.get(settings::LOCK_HELD_WARN));
     if long_ms == 0 {
         *scan = Scan::default();
         return None;

@@ -15,7 +15,7 @@ use crate::commands::table;
 use crate::scripts::Inputs;
 use crate::scripts::interpreter::{Host, Interpreter, NewInterpreter, Source};
 use crate::scripts::library::Loaded;
-use crate::state::settings::Settings;
+use crate::state::settings::{self, Settings};
 
 /// A script, and its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -172,10 +172,11 @@ impl InterpreterSlot {
         let slot = if may_block { Some(self.created.lock()) } else { self.created.try_lock() };
         let mut slot = slot.ok_or_else(|| busy(false))?;
         match slot.as_mut() {
-            Some(interpreter) => interpreter.set_memory_max(settings.script_bytes_max()),
+            Some(interpreter) => interpreter.set_memory_max(settings.get(settings::SCRIPT_MEMORY_LIMIT)),
             None => {
                 let host = Host { version: settings.redis_version(), knows };
-                *slot = Some(create(settings.script_bytes_max(), host).map_err(Refusal::Quoted)?);
+                *slot =
+                    Some(create(settings.get(settings::SCRIPT_MEMORY_LIMIT), host).map_err(Refusal::Quoted)?);
             }
         }
         MutexGuard::try_map(slot, Option::as_mut)

@@ -7,6 +7,7 @@ use redlatch_proto::error::Refusal;
 use crate::commands::row::{Flags, Group, Row, integer, key, text};
 use crate::commands::{Call, Outcome};
 use crate::keyspace::{Entry, Lease};
+use crate::state::settings;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "APPEND", "2.0.0", append)
@@ -46,7 +47,7 @@ fn strlen(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn append(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let tail = call.args.word()?;
-    let max = call.shared.settings.bulk_bytes_max();
+    let max = call.shared.settings.get(settings::PROTO_MAX_BULK_LEN);
 
     let len = match call.view.entry(name) {
         Entry::Occupied(mut found) => {
@@ -92,7 +93,7 @@ fn setrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let offset = call.args.integer()?;
     let bytes = call.args.word()?;
-    let max = call.shared.settings.bulk_bytes_max();
+    let max = call.shared.settings.get(settings::PROTO_MAX_BULK_LEN);
     let Ok(start) = u64::try_from(offset) else {
         return Err(Refusal::said("ERR offset is out of range"));
     };
