@@ -92,7 +92,7 @@
 pub use redlatch_proto::clock::{LockTime, WallTime};
 #[cfg(feature = "server")]
 pub use redlatch_server::{
-    Builder, Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Keys, Namespace,
+    Builder, Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Keys, LockRule, Namespace,
     NamespaceError, NodeFacts, NodeState, Nodes, Server, StartError, When,
 };
 

@@ -32,7 +32,7 @@ pub(super) fn show(options: Options) -> u8 {
             Format::Json => timeline.json(&findings),
             Format::Text => {
                 let found =
-                    findings.iter().map(|finding| format!("{:>17}  {}\n", finding.rule, finding.text));
+                    findings.iter().map(|finding| format!("{:>17}  {}\n", finding.rule.name(), finding.text));
                 let found: String = found.collect();
                 let head = if found.is_empty() { "" } else { "\nTEST.CHECK finds:\n" };
                 format!("{}{head}{found}", timeline.text(options.extent))

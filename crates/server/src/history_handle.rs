@@ -11,7 +11,7 @@ use super::namespace::Namespace;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use redlatch::Server;
+/// use redlatch::{LockRule, Server};
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
 /// let server = Server::builder().tests(1).start().await?;
@@ -19,7 +19,7 @@ use super::namespace::Namespace;
 /// client.write_all(b"SETNX lock:stock me\r\n").await?;
 /// client.read_exact(&mut [0; 4]).await?;
 /// assert_eq!(server.history().calls()["SETNX"], 1);
-/// assert_eq!(server.history().check()[0].rule, "no-lease");
+/// assert_eq!(server.history().check()[0].rule, LockRule::NoLease);
 /// println!("{}", server.history().timeline());
 /// # Ok(()) }
 /// ```

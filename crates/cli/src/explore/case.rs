@@ -15,6 +15,7 @@ use super::super::exit::Failure;
 use super::point::{Deed, Point};
 use super::rival;
 use super::servers::{MASTERS, NODE_TIMEOUT, Servers};
+use super::verdict::ProblemKind;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -49,8 +50,8 @@ pub(super) struct Injection {
 pub(super) struct Case {
     /// One failure, or a pair in the order of their commands.
     pub(super) injections: Vec<Injection>,
-    /// Problems that one of a pair shows alone, by name: they are no findings of the pair.
-    pub(super) known: BTreeSet<&'static str>,
+    /// Problems that one of a pair shows alone: they are no findings of the pair.
+    pub(super) known: BTreeSet<ProblemKind>,
 }
 
 impl Kind {

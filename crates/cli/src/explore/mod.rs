@@ -240,14 +240,14 @@ impl Search {
             finding: None,
         };
         let problems = self.baseline.compare(&attempt, case, &self.options.expects);
-        tried.problems.extend(problems.iter().map(|problem| problem.name));
+        tried.problems.extend(problems.iter().map(|problem| problem.kind));
         if let Some(problem) = problems.into_iter().next() {
             let mut came = 1;
             for _ in 1..RUNS_OF_A_FINDING {
                 let again = self.attempt(case).await?;
                 let problems = self.baseline.compare(&again, case, &self.options.expects);
-                came += u32::from(problems.iter().any(|other| other.name == problem.name));
-                tried.problems.extend(problems.iter().map(|problem| problem.name));
+                came += u32::from(problems.iter().any(|other| other.kind == problem.kind));
+                tried.problems.extend(problems.iter().map(|problem| problem.kind));
             }
             tried.finding = Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt });
         }

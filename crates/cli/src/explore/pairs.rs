@@ -11,12 +11,13 @@ use redlatch_core::testing::{Event, EventKind};
 use super::case::{Case, Injection};
 use super::point::Point;
 use super::servers::Servers;
+use super::verdict::ProblemKind;
 
 /// A failure that was tried alone.
 pub(super) struct Single {
     injection: Injection,
-    /// Names of the problems that it has shown.
-    problems: BTreeSet<&'static str>,
+    /// The problems that it has shown.
+    problems: BTreeSet<ProblemKind>,
     trace: Trace,
 }
 
@@ -54,7 +55,7 @@ impl Trace {
 }
 
 impl Single {
-    pub(super) fn new(injection: Injection, problems: BTreeSet<&'static str>, trace: Trace) -> Self {
+    pub(super) fn new(injection: Injection, problems: BTreeSet<ProblemKind>, trace: Trace) -> Self {
         Self { injection, problems, trace }
     }
 }
@@ -79,6 +80,8 @@ pub(super) fn all(singles: &[Single], usual: &Order, servers: Servers) -> impl I
 
 #[cfg(test)]
 mod tests {
+    use redlatch_core::locks::Rule;
+
     use super::*;
 
     fn event(kind: EventKind, key: &'static str) -> Event {
@@ -94,7 +97,7 @@ mod tests {
 
     fn single(
         injection: Injection,
-        problem: Option<&'static str>,
+        problem: Option<ProblemKind>,
         events: &[Event],
         later: &[Point],
     ) -> Single {
@@ -122,9 +125,9 @@ mod tests {
         let injections: Vec<_> = Injection::all(&points, Servers::Stores(1)).collect();
         let (first, last) = (injections[0].clone(), injections[injections.len() - 1].clone());
         let singles = [
-            single(first.clone(), Some("left"), &usual, &points[1..]),
+            single(first.clone(), Some(ProblemKind::Left), &usual, &points[1..]),
             single(injections[1].clone(), None, &new, &points[1..]),
-            single(last.clone(), Some("late"), &usual, &[]),
+            single(last.clone(), Some(ProblemKind::Broken(Rule::Late)), &usual, &[]),
         ];
         let pairs: Vec<_> = all(&singles, &order(&usual), Servers::Stores(1)).collect();
         let half = pairs.len() / 2;
@@ -135,9 +138,9 @@ mod tests {
         );
         assert!(pairs[..half].iter().all(|pair| pair.injections[0] == injections[1]), "its order was new");
         assert!(pairs[half..].iter().all(|pair| pair.injections[0] == first));
-        assert_eq!(pairs[half].known, BTreeSet::from(["left"]));
+        assert_eq!(pairs[half].known, BTreeSet::from([ProblemKind::Left]));
         let both = &pairs[pairs.len() - 1];
         assert_eq!(both.to_string(), format!("{first}+{last}"));
-        assert_eq!(both.known, BTreeSet::from(["left", "late"]));
+        assert_eq!(both.known, BTreeSet::from([ProblemKind::Left, ProblemKind::Broken(Rule::Late)]));
     }
 }

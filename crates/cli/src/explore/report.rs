@@ -15,7 +15,7 @@ use super::case::{AND, Case};
 use super::kept::Framework;
 use super::pairs::Trace;
 use super::program::Ending;
-use super::verdict::Problem;
+use super::verdict::{Problem, ProblemKind};
 use super::{Format, Options, TIMEOUT, URL_VARIABLE};
 use crate::duration;
 
@@ -24,8 +24,8 @@ pub(super) struct Tried {
     pub(super) took: Duration,
     /// Whether every failure has been met.
     pub(super) is_met: bool,
-    /// Names of the problems of all its runs.
-    pub(super) problems: BTreeSet<&'static str>,
+    /// The problems of all its runs.
+    pub(super) problems: BTreeSet<ProblemKind>,
     pub(super) trace: Trace,
     pub(super) finding: Option<Finding>,
 }
@@ -74,11 +74,11 @@ impl<'o> Report<'o> {
             (Format::Json, Some(finding), like) => return self.json(case, finding, like.as_deref()),
             (Format::Text, Some(finding), None) => return self.text(case, finding),
             (Format::Text, Some(finding), Some(like)) => {
-                return format!("{} with {case}: as with {like}\n\n", finding.problem.name);
+                return format!("{} with {case}: as with {like}\n\n", finding.problem.kind.name());
             }
             (Format::Html, Some(finding), None) => self.body += &self.part(case, finding),
             (Format::Html, Some(finding), Some(like)) => {
-                let text = escaped(&format!("{} with {case}: as with {like}", finding.problem.name));
+                let text = escaped(&format!("{} with {case}: as with {like}", finding.problem.kind.name()));
                 self.body += &format!("<p>{text}</p>\n");
             }
         }
@@ -136,7 +136,7 @@ impl<'o> Report<'o> {
             return None;
         }
         let points: Vec<_> = case.injections.iter().map(|injection| injection.point.name()).collect();
-        let (same, name) = ((finding.problem.name, points.join(AND)), case.to_string());
+        let (same, name) = ((finding.problem.kind.name(), points.join(AND)), case.to_string());
         let first = self.firsts.entry(same).or_insert_with(|| name.clone());
         (*first != name).then(|| first.clone())
     }
@@ -146,9 +146,9 @@ impl<'o> Report<'o> {
         let (name, class) = (escaped(&case.to_string()), escaped(&self.command()));
         let seconds = took.as_secs_f64();
         let failure = finding.map_or(String::new(), |finding| {
-            let Problem { name, text, .. } = &finding.problem;
+            let Problem { kind, text, .. } = &finding.problem;
             let text = like.map_or(text.clone(), |like| format!("as with {like}"));
-            let message = escaped(&format!("{name}: {text}"));
+            let message = escaped(&format!("{}: {text}", kind.name()));
             let whole = escaped(&self.text(case, finding));
             format!("{FAILURE}message=\"{message}\">{whole}</failure>\n  ")
         });
@@ -160,7 +160,7 @@ impl<'o> Report<'o> {
     /// A part of the page.
     fn part(&self, case: &Case, finding: &Finding) -> String {
         let Finding { problem, came, runs, attempt } = finding;
-        let mut part = format!("<h2>{} with {}</h2>\n", problem.name, escaped(&case.to_string()));
+        let mut part = format!("<h2>{} with {}</h2>\n", problem.kind.name(), escaped(&case.to_string()));
         part += &format!("<p>{}</p>\n<ul>\n", escaped(&problem.text));
         for (command, what) in case.told_in(&attempt.events) {
             part += &format!("<li><code>{}</code>: {what}</li>\n", escaped(&command));
@@ -177,7 +177,7 @@ impl<'o> Report<'o> {
 
     fn text(&self, case: &Case, finding: &Finding) -> String {
         let Finding { problem, came, runs, attempt } = finding;
-        let mut text = format!("{} with {case}: {}\n", problem.name, problem.text);
+        let mut text = format!("{} with {case}: {}\n", problem.kind.name(), problem.text);
         for (command, what) in case.told_in(&attempt.events) {
             text += &format!("  the command    {command}\n  what happens   {what}\n");
         }
@@ -200,7 +200,7 @@ impl<'o> Report<'o> {
         let injected = injected.map(|(command, what)| json!({ "command": command, "what": what }));
         let test = self.test_of(&[case.lasting_name()]).map(|(_, test)| test);
         let line = json!({
-            "finding": problem.name, "text": problem.text, "case": case.to_string(),
+            "finding": problem.kind.name(), "text": problem.text, "case": case.to_string(),
             "injected": injected.collect::<Vec<_>>(), "ending": attempt.ending.text(), "lines": problem.lines,
             "came": came, "runs": runs, "like": like, "again": self.repeat(case),
             "test": test,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use redlatch_core::locks::Rule;
 use redlatch_core::testing::{Event, EventKind, Finding, shown};
 
 use super::attempt::Attempt;
@@ -19,18 +20,42 @@ use super::servers::Servers;
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Problem {
-    /// Its name: a rule of TEST.CHECK, `left`, `failed` or `hung`.
-    pub(super) name: &'static str,
+    pub(super) kind: ProblemKind,
     /// What happened, in a sentence.
     pub(super) text: String,
     /// The events that show it, a line for each.
     pub(super) lines: Vec<String>,
 }
 
+/// What is wrong. In the order of LOCK.LINT, then the problems that only a whole command has.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum ProblemKind {
+    /// A rule of TEST.CHECK is broken.
+    Broken(Rule),
+    /// The command fails where it must not.
+    Failed,
+    /// The command does not end.
+    Hung,
+    /// A lock is left that nobody releases.
+    Left,
+}
+
+impl ProblemKind {
+    /// Its name, for people and in reports.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Broken(rule) => rule.name(),
+            Self::Failed => "failed",
+            Self::Hung => "hung",
+            Self::Left => "left",
+        }
+    }
+}
+
 /// What the run without failures has done.
 #[derive(Debug)]
 pub(super) struct Baseline {
-    rules: BTreeSet<&'static str>,
+    rules: BTreeSet<Rule>,
     leaves_locks: bool,
 }
 
@@ -42,15 +67,16 @@ impl Baseline {
 
     /// What is wrong without any failure, for people; empty if nothing.
     pub(super) fn faults(&self) -> Vec<&'static str> {
-        let left = self.leaves_locks.then_some(LEFT);
-        self.rules.iter().copied().chain(left).collect()
+        let left = self.leaves_locks.then_some(ProblemKind::Left);
+        let broken = self.rules.iter().map(|rule| ProblemKind::Broken(*rule));
+        broken.chain(left).map(ProblemKind::name).collect()
     }
 
     /// What is wrong in a run of the case; nothing if a failure was not met. `expects` are the kinds of failures that the
     /// command must survive, by name.
     pub(super) fn compare(&self, attempt: &Attempt, case: &Case, expects: &[String]) -> Vec<Problem> {
         let mut problems = if attempt.is_met { self.problems(attempt, case, expects) } else { Vec::new() };
-        problems.retain(|problem| !case.known.contains(problem.name));
+        problems.retain(|problem| !case.known.contains(&problem.kind));
         problems
     }
 
@@ -58,38 +84,15 @@ impl Baseline {
         let mut problems = Vec::new();
         if attempt.ending == Ending::Hung {
             let text = format!("the command still ran after {:.1} s", attempt.took.as_secs_f64());
-            return vec![Problem { name: "hung", text, lines: Vec::new() }];
+            return vec![Problem { kind: ProblemKind::Hung, text, lines: Vec::new() }];
         }
         let has_passed = attempt.ending == Ending::Passed;
         let findings = attempt.findings();
         let is_lost = attempt.servers.is_held(nodes_that_have_lost(&findings, &attempt.events));
         for finding in findings {
-            let is_excused = match finding.rule {
-                // Advice, which a slow reply breaks.
-                "late-renewal" => true,
-                // What a command does that does not know it yet, and then notices it and fails; or what it does at one of
-                // several stores, while it holds the lock on most. A release that takes long to arrive ends what was done
-                // in time.
-                "late" => {
-                    !has_passed
-                        || !is_lost
-                        || case.has(|Injection { kind, point }| {
-                            *kind == Kind::Delayed && point.deed == Deed::Release
-                        })
-                }
-                // A lock that most of several stores have not granted is given back on all of them.
-                "foreign-delete" => {
-                    is_of_earlier_connection(&attempt.events, &finding)
-                        || attempt.servers.are_apart() && finding.events.len() == REFUSED_DELETE
-                }
-                // The failure itself ends the lock before its lease.
-                "two-holders" => case.has(|Injection { kind, .. }| {
-                    matches!(kind, Kind::RestartEmpty | Kind::Expired | Kind::FailOverEmpty)
-                }),
-                _ => false,
-            };
-            if !is_excused && !self.rules.contains(finding.rule) {
-                problems.push(Problem { name: finding.rule, text: finding.text, lines: finding.lines });
+            if !is_excused(&finding, attempt, case, is_lost) && !self.rules.contains(&finding.rule) {
+                let Finding { rule, text, lines, .. } = finding;
+                problems.push(Problem { kind: ProblemKind::Broken(rule), text, lines });
             }
         }
         if !self.leaves_locks && (has_passed || !case.has(|injection| injection.point.deed == Deed::Release))
@@ -98,20 +101,47 @@ impl Baseline {
                 let key = event.key.as_deref().unwrap_or_default();
                 let text =
                     format!("{} is still locked when the command has ended", shown(key, KEY_CHARS_MAX));
-                Problem { name: LEFT, text, lines: vec![event.line()] }
+                Problem { kind: ProblemKind::Left, text, lines: vec![event.line()] }
             }));
         }
         if attempt.ending.has_failed() && must_survive(attempt, case, expects) {
             let text = format!("the command's end: {}", attempt.ending.text());
-            problems.push(Problem { name: "failed", text, lines: Vec::new() });
+            problems.push(Problem { kind: ProblemKind::Failed, text, lines: Vec::new() });
         }
         problems
     }
 }
 
+/// Whether what breaks a rule is what a command may do in this case. `is_lost`: the lock's lease has ended on so many of the
+/// stores that it is held no more.
+fn is_excused(finding: &Finding, attempt: &Attempt, case: &Case, is_lost: bool) -> bool {
+    match finding.rule {
+        // Advice, which a slow reply breaks.
+        Rule::LateRenewal => true,
+        // What a command does that does not know it yet, and then notices it and fails; or what it does at one of several
+        // stores, while it holds the lock on most. A release that takes long to arrive ends what was done in time.
+        Rule::Late => {
+            let is_delayed = |it: &Injection| it.kind == Kind::Delayed && it.point.deed == Deed::Release;
+            attempt.ending != Ending::Passed || !is_lost || case.has(is_delayed)
+        }
+        // A lock that most of several stores have not granted is given back on all of them.
+        Rule::ForeignDelete => {
+            is_of_earlier_connection(&attempt.events, finding)
+                || attempt.servers.are_apart() && finding.events.len() == REFUSED_DELETE
+        }
+        // The failure itself ends the lock before its lease.
+        Rule::TwoHolders => case.has(|Injection { kind, .. }| {
+            matches!(kind, Kind::RestartEmpty | Kind::Expired | Kind::FailOverEmpty)
+        }),
+        Rule::BlindDelete | Rule::NeverServed | Rule::NoLease => false,
+        // No history shows these.
+        Rule::FastPolling | Rule::OppositeOrders | Rule::SharedValue | Rule::ShortLease => false,
+    }
+}
+
 /// At how many nodes a lock is extended or released whose lease has ended there.
 fn nodes_that_have_lost(findings: &[Finding], events: &[Event]) -> usize {
-    let late = findings.iter().filter(|finding| finding.rule == "late");
+    let late = findings.iter().filter(|finding| finding.rule == Rule::Late);
     let ids: BTreeSet<u64> = late.filter_map(|finding| finding.events.last().copied()).collect();
     let nodes = events.iter().filter(|event| ids.contains(&event.id)).map(|event| event.node);
     nodes.collect::<BTreeSet<_>>().len()
@@ -154,8 +184,6 @@ fn left(attempt: &Attempt) -> impl Iterator<Item = &Event> {
 
 /// The events of a `foreign-delete` that the lock has survived: the grant, and the request. Else its end is the third.
 const REFUSED_DELETE: usize = 2;
-/// The name of the problem of a lock that nobody releases.
-const LEFT: &str = "left";
 /// Characters of a key that are shown.
 const KEY_CHARS_MAX: usize = 60;
 
@@ -172,7 +200,7 @@ mod tests {
             let events =
                 [granted, event(2, kind), event(3, EventKind::Request), event(4, EventKind::Released)];
             let (key, text, lines) = (Default::default(), String::new(), Vec::new());
-            let finding = Finding { rule: "foreign-delete", key, text, events: vec![1, 3, 4], lines };
+            let finding = Finding { rule: Rule::ForeignDelete, key, text, events: vec![1, 3, 4], lines };
             is_of_earlier_connection(&events, &finding)
         };
         assert!(is_own("", true));

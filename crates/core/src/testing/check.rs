@@ -16,8 +16,8 @@ use crate::locks::{EndReason, Rule};
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// The name of the broken rule.
-    pub rule: &'static str,
+    /// The broken rule.
+    pub rule: Rule,
     /// The lock.
     pub key: Bytes,
     /// What happened, in a sentence.
@@ -160,7 +160,7 @@ impl<'e> Checker<'e> {
         events.dedup_by_key(|event| event.id);
         let lines = events.iter().map(|event| event.line()).collect();
         let events = events.iter().map(|event| event.id).collect();
-        self.findings.push(Finding { rule: rule.name(), key: key.clone(), text, events, lines });
+        self.findings.push(Finding { rule, key: key.clone(), text, events, lines });
     }
 
     fn requested(&mut self, event: &'e Event) {

@@ -25,7 +25,7 @@ impl Timeline {
                 let lines: Vec<String> = finding.lines.iter().map(|line| escaped(line)).collect();
                 let (text, lines) = (escaped(&finding.text), lines.join("\n"));
                 // Writing to a String cannot fail.
-                _ = writeln!(out, "<li><b>{}</b> {text}<pre>{lines}</pre></li>", finding.rule);
+                _ = writeln!(out, "<li><b>{}</b> {text}<pre>{lines}</pre></li>", finding.rule.name());
             }
             out.push_str("</ul>\n");
         }
@@ -108,7 +108,7 @@ impl Timeline {
         };
         let (holds, waits) = (listed(&self.holds, span), listed(&self.waits, span));
         let findings = listed(findings, |out, finding| {
-            field(out, "rule", finding.rule);
+            field(out, "rule", finding.rule.name());
             out.push(',');
             field(out, "key", &String::from_utf8_lossy(&finding.key));
             out.push(',');
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_page_stands_alone() {
         let finding = Finding {
-            rule: "two-holders",
+            rule: crate::locks::Rule::TwoHolders,
             key: "k".into(),
             text: "both <hold> it".to_owned(),
             events: vec![1],

@@ -127,7 +127,7 @@ fn check_history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for Finding { rule, key, text, events, lines } in findings {
         reply.map(5);
         reply.bulk(b"rule");
-        reply.bulk(rule.as_bytes());
+        reply.bulk(rule.name().as_bytes());
         reply.bulk(b"key");
         reply.bulk(&key);
         reply.bulk(b"text");

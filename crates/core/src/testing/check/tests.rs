@@ -67,7 +67,7 @@ fn history(lines: &[&str]) -> Vec<Event> {
 }
 
 fn rules(lines: &[&str]) -> Vec<&'static str> {
-    check(&history(lines)).iter().map(|finding| finding.rule).collect()
+    check(&history(lines)).iter().map(|finding| finding.rule.name()).collect()
 }
 
 const NONE: [&str; 0] = [];
@@ -114,7 +114,7 @@ fn a_lock_that_ends_without_a_request_is_owed_unless_its_client_is_gone() {
         for event in events.iter_mut().filter(|event| event.kind == EventKind::Released) {
             event.request = None;
         }
-        check(&events).iter().map(|finding| finding.rule).collect::<Vec<_>>()
+        check(&events).iter().map(|finding| finding.rule.name()).collect::<Vec<_>>()
     };
     let crash =
         ["0 A SET k a NX PX 300", "0 A holds k 1 a 300", "0 A < OK", "9 A ends k 1 a", "9 B holds k 2 b 300"];
@@ -175,12 +175,12 @@ fn work_after_the_lease_is_found() {
     let late =
         ["0 A holds k 1 a 100", "101 A expired k 1 a", "150 A LOCK.RELEASE k a", "150 A misses k a releases"];
     let findings = check(&history(&late));
-    assert_eq!((findings[0].rule, &findings[0].events[..]), ("late", &[1, 2, 3][..]));
+    assert_eq!((findings[0].rule, &findings[0].events[..]), (Rule::Late, &[1, 2, 3][..]));
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
     assert_eq!(findings.len(), 1);
     let findings = check(&history(&[late[0], "50 A LOCK.RELEASE k a", late[1], late[3]]));
-    assert_eq!((findings[0].rule, &findings[0].events[..]), ("late", &[1, 2, 3][..]), "it was delayed");
+    assert_eq!((findings[0].rule, &findings[0].events[..]), (Rule::Late, &[1, 2, 3][..]), "it was delayed");
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     let script = [late[0], late[1], "150 A EVAL text 1 k a"];
     assert_eq!(rules(&script), ["late"], "a script that is not known");
