@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use redlatch_core::commands::check_meta;
+use redlatch_proto::lock::check_meta;
 
 use super::flags::Action;
 use super::hold::{Options, Request, Step};

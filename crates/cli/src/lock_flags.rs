@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use redlatch_proto::lock::LEASE_DEFAULT;
 
 use super::flags::{Action, with_settings};
 use super::place::{Place, with_trust};
@@ -232,7 +233,7 @@ fn options(matches: &ArgMatches) -> Result<Options, Fault> {
         (None, IfHeld::Wait) if !matches.get_flag("no-wait") => None,
         (None, _) => Some(Duration::ZERO),
     };
-    let lease = time("lease", Duration::from_secs(30));
+    let lease = time("lease", LEASE_DEFAULT);
     if lease < LEASE_MIN {
         return Err(format!("--lease {lease:?}: must be at least {LEASE_MIN:?}; see redlatch run --help"));
     }

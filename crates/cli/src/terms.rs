@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlatch_client::{Acquire, Locks};
-use redlatch_core::commands::OWNER_BYTES_MAX;
+use redlatch_proto::lock::OWNER_BYTES_MAX;
 
 use super::Fault;
 

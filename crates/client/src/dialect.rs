@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use redlatch_proto::lock::{ANSWER_MAX, WAIT_MAX};
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, is_ending, is_unknown};
@@ -318,10 +319,6 @@ pub(super) fn millis(duration: Duration) -> Vec<u8> {
 pub const RELEASE: &str = include_str!("release.lua");
 /// Like [`RELEASE`]; the lease begins anew. ARGV: the owner, the lease in milliseconds.
 const EXTEND: &str = include_str!("extend.lua");
-/// How long one request waits at most. A longer wait asks again.
-const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
-/// How long an answer may take after the wait has ended.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The pause between two requests of a wait for a lock of a plain server, at first and at most.
 const POLL_MIN: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_millis(500);

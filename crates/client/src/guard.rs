@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::pending;
 use std::time::Duration;
 
+use redlatch_proto::lock::{EndReason, GivenUp};
 use redlatch_proto::log_name::LogName;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -66,7 +67,7 @@ impl BrokenBy {
 
 impl fmt::Display for BrokenBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it was broken by an operator")?;
+        f.write_str(EndReason::Broken.meaning())?;
         match (&self.user, &self.address) {
             (Some(user), Some(address)) => write!(f, " ({user}, {address})")?,
             (Some(one), None) | (None, Some(one)) => write!(f, " ({one})")?,
@@ -81,13 +82,15 @@ impl Lost {
     /// `None` if the push tells something else.
     pub(super) fn read(push: &[Reply], keys: &[Vec<u8>], token: Option<u64>) -> Option<Self> {
         let [kind, key, of, reason, told @ ..] = push else { return None };
-        (kind.is("lock-lost") && is_of(key, of, keys, token)).then(|| match reason.text() {
-            Some(b"broken") => Self::Broken(BrokenBy::read(told)),
-            Some(b"deleted") => Self::Deleted,
-            Some(b"expired") => Self::Expired,
-            Some(b"flushed") => Self::Flushed,
-            Some(b"session") => Self::Session,
-            _ => Self::NotHeld,
+        (kind.is("lock-lost") && is_of(key, of, keys, token)).then(|| {
+            match reason.text().and_then(EndReason::named) {
+                Some(EndReason::Broken) => Self::Broken(BrokenBy::read(told)),
+                Some(EndReason::Deleted) => Self::Deleted,
+                Some(EndReason::Expired) => Self::Expired,
+                Some(EndReason::Flushed) => Self::Flushed,
+                Some(EndReason::Session) => Self::Session,
+                Some(EndReason::Moved | EndReason::Released) | None => Self::NotHeld,
+            }
         })
     }
 }
@@ -102,13 +105,13 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Broken(by) => return by.fmt(f),
-            Self::Deleted => "its key was deleted or overwritten",
-            Self::Expired => "its lease has ended",
-            Self::Flushed => "all keys were removed",
-            Self::NotHeld => "the server no longer knows it",
-            Self::OtherProcess => "it belongs to the process that took it",
-            Self::Session => "its session has ended",
-            Self::Unrenewed => "no renewal has succeeded in time",
+            Self::Deleted => EndReason::Deleted.meaning(),
+            Self::Expired => EndReason::Expired.meaning(),
+            Self::Flushed => EndReason::Flushed.meaning(),
+            Self::NotHeld => GivenUp::NotHeld.meaning(),
+            Self::OtherProcess => GivenUp::Forked.meaning(),
+            Self::Session => EndReason::Session.meaning(),
+            Self::Unrenewed => GivenUp::Unrenewed.meaning(),
         })
     }
 }

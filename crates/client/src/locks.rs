@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::time::Duration;
 
+use redlatch_proto::lock::{BUDGET_DEFAULT, LEASE_DEFAULT};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -81,7 +82,7 @@ impl Locks {
     /// Like [`Locks::connect`], without asking whether the server is there.
     #[doc(hidden)]
     pub fn at(target: Target, trust: Trust) -> Self {
-        Self { connector: Connector::to(target, trust), budget: BUDGET }
+        Self { connector: Connector::to(target, trust), budget: BUDGET_DEFAULT }
     }
 
     /// The locks of a server that `open` connects to, over any asynchronous stream.
@@ -112,7 +113,7 @@ impl Locks {
         O: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self { connector: Connector::over(open, login), budget: BUDGET }
+        Self { connector: Connector::over(open, login), budget: BUDGET_DEFAULT }
     }
 
     /// How long a call may take, beside what it waits for a lock: connecting, logging in and all its requests
@@ -491,7 +492,7 @@ impl Terms {
             keys,
             owner: format!("{:016x}{:016x}", random(), random()).into_bytes(),
             kind: Kind::Exclusive,
-            lease: LEASE,
+            lease: LEASE_DEFAULT,
             wait: Some(Duration::ZERO),
             meta: Vec::new(),
         }
@@ -503,10 +504,6 @@ pub fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 
-/// How long a call may take for which nothing is chosen.
-const BUDGET: Duration = Duration::from_secs(5);
-/// The lease of a lock for which none is chosen.
-const LEASE: Duration = Duration::from_secs(30);
 /// Keys that the server looks at in one step of a list.
 const LIST_STEP: &[u8] = b"1000";
 /// Ends of locks that are asked for.

@@ -1,6 +1,7 @@
 //! The vocabulary of redlatch: what its server and its clients both speak.
 //!
-//! Owns    time, numbers as clients write them, errors and their texts, the bounds of what the network may send, and RESP.
+//! Owns    time, numbers as clients write them, errors and their texts, the bounds of what the network may send, the terms
+//!         of locks, and RESP.
 //! Rule    pure: no await, socket, file, thread, system clock or randomness.
 //!
 //! This crate is a part of `redlatch`; any version may change it.
@@ -11,6 +12,8 @@
 pub mod clock;
 pub mod error;
 pub mod limits;
+#[warn(missing_docs)]
+pub mod lock;
 pub mod log_name;
 pub mod number;
 pub mod resp;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redlatch_client::Trust;
 use redlatch_client::wire::Target;
+use redlatch_proto::lock::LEASE_DEFAULT;
 
 /// Clients at most: each has a connection, and a machine has some 28,000 ports for one address.
 pub(super) const CLIENTS_MAX: usize = 20_000;
@@ -90,7 +91,7 @@ impl Plan {
             threads: 1,
             keys: Keys::Uniform { count: 1_000 },
             hold: Hold::Constant(Duration::ZERO),
-            lease: Duration::from_secs(30),
+            lease: LEASE_DEFAULT,
             wait: None,
             poll: Duration::from_millis(20),
             rate: None,

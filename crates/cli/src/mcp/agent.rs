@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redlatch_client::wire::{Target, random};
 use redlatch_client::{Acquire, Error, Held, Hold, HoldEvents, Locks, Trust, Waiting};
-use redlatch_core::commands::check_meta;
+use redlatch_proto::lock::check_meta;
 use rmcp::RoleServer;
 use rmcp::model::{Implementation, ProgressNotificationParam, RequestId};
 use rmcp::service::RequestContext;

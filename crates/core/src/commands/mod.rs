@@ -49,7 +49,6 @@ pub(crate) use connection::tracking::end as end_tracking;
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;
-pub use lock::{META_BYTES_MAX, MILLIS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, check_meta};
 pub use peers::Peers;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{asks_further, busy_now, runs_natively};

@@ -8,43 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redlatch_proto::clock::Deadline;
+pub use redlatch_proto::lock::EndReason;
 
 use crate::state::clients::ClientId;
 use crate::types::lock::LockKind;
-
-/// Why a lock has ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum EndReason {
-    /// LOCK.BREAK, or a script that forces the lock open.
-    Broken,
-    /// Its key was deleted or overwritten by another client than its holder.
-    Deleted,
-    /// Its lease has ended.
-    Expired,
-    /// FLUSHDB or FLUSHALL.
-    Flushed,
-    /// Its slot moved to another node, where it goes on.
-    Moved,
-    /// Its holder has ended it.
-    Released,
-    /// The connection of its session has ended.
-    Session,
-}
-
-impl EndReason {
-    /// Its name in replies and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Broken => "broken",
-            Self::Deleted => "deleted",
-            Self::Expired => "expired",
-            Self::Flushed => "flushed",
-            Self::Moved => "moved",
-            Self::Released => "released",
-            Self::Session => "session",
-        }
-    }
-}
 
 /// Who has broken a lock, and why. It is kept, because the connection that sends LOCK.BREAK often ends with it.
 #[derive(Clone, Debug, Eq, PartialEq)]

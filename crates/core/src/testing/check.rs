@@ -299,6 +299,7 @@ impl<'e> Checker<'e> {
         let Some(at) = holds.iter().rposition(|held| held.granted.token == event.token) else { return };
         let (granted, has_had_lease) = (holds[at].granted, holds[at].has_had_lease);
         let author = event.request.and_then(|request| self.requests.get(&request)).copied();
+        let reason = event.text.as_deref().and_then(|text| EndReason::named(text.as_bytes()));
         let (end, is_blind) = match author {
             _ if event.kind == EventKind::Expired => (End::Expired, false),
             // No request: a session has ended, a client is gone without having read its grant, or a node has crashed.
@@ -308,15 +309,15 @@ impl<'e> Checker<'e> {
             }
             Some(author) => {
                 let is_blind = deletes_blindly(author);
-                let is_own = match event.text.as_deref() {
-                    Some("broken") => is_same_client(author, event),
-                    Some("deleted") => is_same_client(author, event) || may_compare(author, event),
+                let is_own = match reason {
+                    Some(EndReason::Broken) => is_same_client(author, event),
+                    Some(EndReason::Deleted) => is_same_client(author, event) || may_compare(author, event),
                     _ => true,
                 };
                 (if is_own { End::Own } else { End::Foreign }, is_blind)
             }
         };
-        let is_meant = event.text.as_deref() == Some("broken");
+        let is_meant = reason == Some(EndReason::Broken);
         let place = self.place(event, key);
         if let Some(held) = self.held.get_mut(&place).and_then(|holds| holds.get_mut(at)) {
             held.end = Some((end, event));

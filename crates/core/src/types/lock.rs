@@ -28,7 +28,7 @@ pub enum LockKind {
 
 impl LockKind {
     /// The names of all kinds, each at its index.
-    pub const NAMES: [&str; 4] = ["exclusive", "reentrant", "shared", "permits"];
+    pub const NAMES: [&str; 4] = redlatch_proto::lock::KINDS;
 
     /// Its index among all kinds.
     #[inline]

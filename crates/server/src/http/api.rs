@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Request, Response};
-use redlatch_core::commands::REASON_BYTES_MAX;
 use redlatch_core::engine::question::Requester;
 use redlatch_core::state::settings;
+use redlatch_proto::lock::REASON_BYTES_MAX;
 use serde_json::{Map, Value, json};
 
 use super::contention::{CONTENDED_MAX, contended};

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use redlatch_proto::lock::EndReason;
 use redlatch_proto::number::total;
 use serde_json::{Map, Value};
 
@@ -45,7 +46,7 @@ pub(super) fn contended(listed: &[Value], ends: &[Value]) -> Vec<Value> {
         let Some(key) = bytes_of(end, "key") else { continue };
         let contended = all.entry(key).or_default();
         contended.held.extend(number(end, "held"));
-        contended.lost = contended.lost.saturating_add((end["reason"] != "released").into());
+        contended.lost = contended.lost.saturating_add((end["reason"] != EndReason::Released.name()).into());
         let holds = contended.clients.entry(number(end, "client-id").unwrap_or(0)).or_default();
         *holds = holds.saturating_add(1);
     }

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use hyper::Request;
 use percent_encoding::percent_decode_str;
-use redlatch_core::commands::{MILLIS_MAX, OWNER_BYTES_MAX, check_meta};
 use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
+use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX, check_meta};
 use redlatch_proto::log_name::readable;
 use serde_json::{Map, Value};
 
@@ -229,7 +229,7 @@ const REASON: &str = "reason";
 
 #[cfg(test)]
 mod tests {
-    use redlatch_core::commands::META_BYTES_MAX;
+    use redlatch_proto::lock::META_BYTES_MAX;
     use serde_json::json;
 
     use super::*;

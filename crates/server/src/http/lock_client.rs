@@ -14,6 +14,7 @@ use hyper::StatusCode;
 use redlatch_core::commands::Shared;
 use redlatch_core::engine::question::Requester;
 use redlatch_core::state::acl::Account;
+use redlatch_proto::lock::ANSWER_MAX;
 use redlatch_proto::resp::{Element, Protocol, Reply};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -136,9 +137,6 @@ fn ended() -> ApiError {
 
 /// How CLIENT LIST and those who tell of clients name its library.
 const LIBRARY: &str = "http";
-/// How long an answer may take, after the end of the wait if there is one. The server's own scripts end or are refused in
-/// less.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

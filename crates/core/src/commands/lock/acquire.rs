@@ -7,22 +7,20 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
+use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX};
 use redlatch_proto::resp::Reply;
 use tracing::Level;
 
 use super::reader::Reader;
 use super::replies::ReplyForm;
 use super::wait::{Waiting, in_the_way};
-use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
+use super::{millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, quarantine};
 use crate::keyspace::{Waiter, attempt, attempt_all};
 use crate::locks::{Granted, LockRequest, RefusedBy, RequestOutcome, Term};
 use crate::state::settings;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
-
-/// Locks that one request may ask for.
-const KEYS_MAX: usize = 1_000;
 
 /// The options of a request.
 #[derive(Debug)]

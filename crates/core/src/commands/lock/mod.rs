@@ -19,7 +19,7 @@ pub(in crate::commands) mod wait;
 pub(in crate::commands) mod watch;
 
 use redlatch_proto::error::Refusal;
-pub use release::REASON_BYTES_MAX;
+use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX};
 pub(in crate::commands) use release::breaker_of;
 
 use crate::commands::row::{
@@ -107,27 +107,6 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         call.reply.status_bytes(format!("    {}", command.row.summary).as_bytes());
     }
     Ok(Outcome::Replied)
-}
-
-/// Bytes of the longest owner.
-pub const OWNER_BYTES_MAX: usize = 1024;
-/// Bytes of all fields and values of one holder.
-pub const META_BYTES_MAX: usize = 4096;
-/// Fields of one holder.
-const META_FIELDS_MAX: usize = 64;
-/// The longest wait and lease, in milliseconds: about two thousand years.
-pub const MILLIS_MAX: u64 = 1 << 46;
-
-/// Says whether META may have these fields.
-///
-/// # Errors
-/// They are too long, or too many: the limits, for people.
-pub fn check_meta(meta: &[(String, String)]) -> Result<(), String> {
-    let bytes: usize = meta.iter().flat_map(|(field, value)| [field.len(), value.len()]).sum();
-    match bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX {
-        true => Err(format!("at most {META_FIELDS_MAX} fields of {META_BYTES_MAX} bytes in all")),
-        false => Ok(()),
-    }
 }
 
 /// Reads the name of an owner.

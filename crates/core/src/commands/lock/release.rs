@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use redlatch_proto::error::Refusal;
+use redlatch_proto::lock::REASON_BYTES_MAX;
 use redlatch_proto::log_name::{LogName, NAME_BYTES_SHOWN};
 
 use super::replies::{maybe_integer, number};
@@ -138,5 +139,3 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// The answer to SAME where there is nothing that it can be.
 const NO_LEASE: &str = "NOLEASE the lock has none: name one with LEASE";
-/// Bytes of the longest reason.
-pub const REASON_BYTES_MAX: usize = 256;

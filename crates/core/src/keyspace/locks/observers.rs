@@ -14,7 +14,7 @@ use bytes::Bytes;
 use redlatch_proto::resp::{Protocol, Reply};
 
 use crate::keyspace::View;
-use crate::locks::{EndReason, LockChange, LockEvent, RequestEvent, RequestOutcome};
+use crate::locks::{LockChange, LockEvent, RequestEvent, RequestOutcome};
 use crate::state::clients::Client;
 use crate::state::registries::Registries;
 
@@ -73,7 +73,7 @@ pub(crate) struct Messages;
 impl LockObserver for Messages {
     fn see(&self, event: &LockEvent, _view: &mut View<'_>, registries: &Registries) {
         let LockChange::Ended(reason, breaker) = &event.change else { return };
-        if matches!(reason, EndReason::Released | EndReason::Moved) || !event.is_native {
+        if !reason.is_loss() || !event.is_native {
             return;
         }
         if let Some(client) = registries.clients.get(event.client)
