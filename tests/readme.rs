@@ -12,6 +12,7 @@ mod interface;
 mod metrics;
 mod promises;
 mod race;
+mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -45,6 +46,11 @@ type Generated = (&'static str, fn() -> String);
 const FILES: &[Generated] = &[
     #[cfg(feature = "cli")]
     (interface::FILE, interface::list),
+    ("packages/clients/go/generated.go", terms::go),
+    ("packages/clients/java/src/main/java/dev/redlatch/client/Generated.java", terms::java),
+    ("packages/clients/node/lib/generated.d.ts", terms::node_types),
+    ("packages/clients/node/lib/generated.js", terms::node),
+    ("packages/clients/python/redlatch_client/_generated.py", terms::python),
     (race::PLOT, race::drawing),
     (race::TABLE, race::tables),
     (race::CLUSTER_TABLES, race::cluster_tables),

@@ -21,7 +21,7 @@ fn default(name: &str, unit: u64) -> u64 {
 }
 
 /// A number as pages write it, with commas.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group).into_owned());
     groups.collect::<Vec<_>>().join(",")

@@ -76,50 +76,9 @@ func (lost *LostError) Error() string {
 // Is makes it an [ErrLost].
 func (lost *LostError) Is(target error) bool { return target == ErrLost }
 
-// Reason says why a lock is lost.
+// Reason says why a lock is lost: as the server tells it, or as it is found here. The server may still count as held a
+// lock that is [Unrenewed]. Only [Held.Extend] and [Held.Leave] fail for [Released].
 type Reason string
-
-// The first five are as the server tells them.
-const (
-	// Broken: an operator took it by force.
-	Broken Reason = "broken"
-	// Deleted: its key was deleted or overwritten.
-	Deleted Reason = "deleted"
-	// Expired: its lease has ended on the server.
-	Expired Reason = "expired"
-	// Flushed: all keys were removed.
-	Flushed Reason = "flushed"
-	// SessionEnded: the connection of its session has ended.
-	SessionEnded Reason = "session"
-	// NotHeld: the server does not know it any more.
-	NotHeld Reason = "not-held"
-	// Unrenewed: no renewal has succeeded in time. The server may still count it as held.
-	Unrenewed Reason = "unrenewed"
-	// Released: it was released before. Only [Held.Extend] and [Held.Leave] fail for this reason.
-	Released Reason = "released"
-)
-
-func (reason Reason) meaning() string {
-	switch reason {
-	case Broken:
-		return "it was broken by an operator"
-	case Deleted:
-		return "its key was deleted or overwritten"
-	case Expired:
-		return "its lease has ended"
-	case Flushed:
-		return "all keys were removed"
-	case SessionEnded:
-		return "its session has ended"
-	case NotHeld:
-		return "the server no longer knows it"
-	case Unrenewed:
-		return "no renewal has succeeded in time"
-	case Released:
-		return "it was released"
-	}
-	return string(reason)
-}
 
 // failure is an error with a text of its own, which is of one or several kinds.
 type failure struct {

@@ -181,13 +181,3 @@ func randomOwner() string {
 	_, _ = rand.Read(random[:])
 	return hex.EncodeToString(random[:])
 }
-
-const leaseDefault = 30 * time.Second
-
-// What a server grants at most.
-const (
-	leaseMax      = 10 * 365 * 24 * time.Hour
-	ownerBytesMax = 1024
-	metaBytesMax  = 4096
-	metaFieldsMax = 64
-)

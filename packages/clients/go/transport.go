@@ -192,12 +192,6 @@ var passingWords = []string{
 }
 
 const (
-	// One request waits no longer than this. A longer wait asks again.
-	waitMax = time.Hour
-	// How long a call may take beside its wait, unless the user says otherwise.
-	budgetDefault = 5 * time.Second
-	// How long one request may take beside its wait.
-	answerMax = 5 * time.Second
 	// Tries of a request that fails, also where the wait has passed.
 	triesMin = 3
 	// The pauses between them, after the first one.

@@ -1,5 +1,7 @@
 /** Locks of redlatch for programs that use ioredis or node-redis. All times are in milliseconds. */
 
+import type { LossReason } from "./lib/generated.js";
+
 /** A client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient`, `createCluster`, `createSentinel`). */
 export type Client =
   | { duplicate(...options: any[]): unknown; callBuffer(...words: any[]): unknown }
@@ -206,11 +208,10 @@ export class LockLost extends LockError {
   readonly key: string;
   readonly token: number | null;
   /**
-   * `broken`, `deleted`, `expired`, `flushed`, `session`: as the server tells it. `not-held`: the server does not know the
-   * lock. `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held. `released`: it was
-   * released.
+   * As the server tells it, such as `broken` or `expired`. Or found here: `not-held`: the server does not know the lock.
+   * `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held. `released`: it was released.
    */
-  readonly reason: "broken" | "deleted" | "expired" | "flushed" | "session" | "not-held" | "unrenewed" | "released";
+  readonly reason: LossReason;
   /** The REASON of LOCK.BREAK, if there is one. */
   readonly text: string | null;
 }

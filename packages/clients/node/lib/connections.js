@@ -7,8 +7,9 @@
 // Rule    a connection keeps the process alive only while a request is on its way, and no longer than the user's client is
 //         open.
 
-import { ANSWER_MAX, RETRY_MAX } from "./core.js";
+import { RETRY_MAX } from "./core.js";
 import { Closed, ErrorReply } from "./errors.js";
+import { ANSWER_MAX } from "./generated.js";
 import { LOST_CHANNEL, now } from "./hold.js";
 import { slotOf } from "./slots.js";
 import { Timer, inTime } from "./timer.js";

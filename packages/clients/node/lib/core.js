@@ -10,15 +10,10 @@
 import { createHash } from "node:crypto";
 
 import { Closed, Deadlock, ErrorReply, LockHeld, LockLost, NotSupported, Refused, Unreachable } from "./errors.js";
+import { ANSWER_MAX, NOT_HELD, RELEASED, SESSION, WAIT_MAX } from "./generated.js";
 import { now, sameBytes } from "./hold.js";
 import { Holder, field, fields, holderOf, text, texts } from "./holder.js";
 
-/** One request waits no longer than this. A longer wait asks again. */
-const WAIT_MAX = 3_600_000;
-/** How long a call may take beside its wait, unless the user says otherwise. */
-export const BUDGET = 5_000;
-/** How long one request may take beside its wait. */
-export const ANSWER_MAX = 5_000;
 /** A renewal may take a sixth of the lease, and at least this. */
 const RENEWAL_MIN = 100;
 /** Tries of a request that fails, also where the wait has passed. */
@@ -171,7 +166,7 @@ async function acquirePlainly(terms, budget, io, mayBeOurs) {
 export async function extend(hold, io, budget, lease = hold.lease) {
   const sent = now();
   for (const key of hold.terms.keys) {
-    if (!(await extendKey(hold, key, lease, io, budget))) return hold.lose("not-held");
+    if (!(await extendKey(hold, key, lease, io, budget))) return hold.lose(NOT_HELD);
   }
   return hold.renewed(sent, lease);
 }
@@ -190,7 +185,7 @@ async function extendKey(hold, key, lease, io, budget) {
 export async function extendNow(hold, io, budget, lease) {
   mustHaveLease(hold);
   for (;;) {
-    if (hold.isReleased) throw new LockLost(hold.key, hold.token, "released");
+    if (hold.isReleased) throw new LockLost(hold.key, hold.token, RELEASED);
     throwIfLost(hold);
     try {
       await extend(hold, io, budget, lease);
@@ -257,7 +252,7 @@ export async function keepSession(hold, io) {
 
 async function attach(hold, io) {
   while (hold.isKept && !hold.isOver) {
-    if (hold.lease === Infinity) return hold.lose("session");
+    if (hold.lease === Infinity) return hold.lose(SESSION);
     try {
       const budget = budgetOfRenewal(hold);
       await io.reconnect(budget.limit());
@@ -265,7 +260,7 @@ async function attach(hold, io) {
       hold.next = now();
       return undefined;
     } catch (error) {
-      if (!passes(error)) return hold.isKept ? hold.lose("session") : undefined;
+      if (!passes(error)) return hold.isKept ? hold.lose(SESSION) : undefined;
       await io.pause(PAUSE_MIN);
     }
   }

@@ -1,5 +1,7 @@
 // What can go wrong with a lock: all of it is a `LockError`. And how texts of others are shown.
 
+import { REASONS } from "./generated.js";
+
 /** The base of all others. */
 export class LockError extends Error {
   get name() {
@@ -20,17 +22,6 @@ export class LockHeld extends LockError {
     this.holder = holder;
   }
 }
-
-const REASONS = {
-  broken: "it was broken by an operator",
-  deleted: "its key was deleted or overwritten",
-  expired: "its lease has ended",
-  flushed: "all keys were removed",
-  "not-held": "the server no longer knows it",
-  released: "it was released",
-  session: "its session has ended",
-  unrenewed: "no renewal has succeeded in time",
-};
 
 /** The lock is held no longer: somebody else may have it. */
 export class LockLost extends LockError {

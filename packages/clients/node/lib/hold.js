@@ -4,6 +4,7 @@
 //         deadline here lies before the one of the server, whatever the network did.
 
 import { LockLost, shown } from "./errors.js";
+import { UNRENEWED } from "./generated.js";
 import { text } from "./holder.js";
 
 export const LOST_CHANNEL = "__lock__:";
@@ -70,7 +71,7 @@ export class Hold {
 
   /** The reason of the loss, or null. The deadline counts here, whether or not a timer has noticed it. */
   whyLost() {
-    if (this.#reason === null && !this.isReleased && now() >= this.deadline) this.lose("unrenewed");
+    if (this.#reason === null && !this.isReleased && now() >= this.deadline) this.lose(UNRENEWED);
     return this.#reason;
   }
 

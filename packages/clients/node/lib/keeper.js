@@ -6,6 +6,7 @@
 import { Connections } from "./connections.js";
 import { Budget, acquire, extendNow, giveUp, keepSession, leave, lockedBy, release, renew } from "./core.js";
 import { Unreachable } from "./errors.js";
+import { NOT_HELD, SESSION } from "./generated.js";
 import { Hold, Server, now } from "./hold.js";
 import { Timer, inTime } from "./timer.js";
 
@@ -80,8 +81,8 @@ export class Keeper {
     hold.isReleased = false;
     hold.renews = false;
     hold.next = Infinity;
-    if (hold.terms.isSession) hold.lose("session");
-    else if (hold.mayBeReleased) hold.lose("not-held");
+    if (hold.terms.isSession) hold.lose(SESSION);
+    else if (hold.mayBeReleased) hold.lose(NOT_HELD);
     // Only the first loss takes it out, which may have been before.
     if (hold.isOver) return;
     this.#server.holds.add(hold);
@@ -104,7 +105,7 @@ export class Keeper {
       hold.renews = false;
       hold.next = Infinity;
       // A lease goes on until its deadline, which the timer tells.
-      if (hold.terms.isSession) hold.lose("session");
+      if (hold.terms.isSession) hold.lose(SESSION);
     }
     this.#connections.close();
     await Promise.all(this.#sessions);

@@ -2,6 +2,7 @@
 
 import { LockError, LockLost } from "./errors.js";
 import { fence } from "./fence.js";
+import { NOT_HELD } from "./generated.js";
 import { IoredisDriver } from "./ioredis.js";
 import { Keeper, warn } from "./keeper.js";
 import { NodeRedisDriver } from "./node-redis.js";
@@ -164,7 +165,7 @@ export class Held {
   async [RELEASE_OR_WARN]() {
     if (this.#hold.isReleased) return null;
     try {
-      return (await this.release()) ? null : new LockLost(this.key, this.token, "not-held");
+      return (await this.release()) ? null : new LockLost(this.key, this.token, NOT_HELD);
     } catch (error) {
       if (!(error instanceof LockError)) throw error;
       warn(`${this.key} is not released, and ends with its lease: ${error.message}`);

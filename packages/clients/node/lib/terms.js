@@ -2,16 +2,17 @@
 
 import { randomUUID } from "node:crypto";
 
-import { BUDGET } from "./core.js";
-
-/** What a server grants at most. */
-const OWNER_BYTES_MAX = 1024;
-const META_BYTES_MAX = 4096;
-const META_FIELDS_MAX = 64;
-const LEASE_MAX = 10 * 365 * 86_400_000;
+import {
+  BUDGET_DEFAULT,
+  LEASE_DEFAULT,
+  LEASE_MAX,
+  META_BYTES_MAX,
+  META_FIELDS_MAX,
+  OWNER_BYTES_MAX,
+} from "./generated.js";
 
 const DEFAULTS = {
-  lease: 30_000,
+  lease: LEASE_DEFAULT,
   wait: 0,
   shared: false,
   permits: undefined,
@@ -169,7 +170,7 @@ export function duration(name, ms, least, most = Infinity) {
 }
 
 /** The budget of each call of `Locks`. */
-export function budgetOf({ budget = BUDGET, ...others }) {
+export function budgetOf({ budget = BUDGET_DEFAULT, ...others }) {
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) throw new TypeError(`locks have no option ${unknown}`);
   return duration("budget", budget, 1, LEASE_MAX);

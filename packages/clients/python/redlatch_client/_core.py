@@ -21,14 +21,11 @@ from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
+from ._generated import ANSWER_MAX, FORKED, NOT_HELD, RELEASED, SESSION, UNRENEWED, WAIT_MAX
 from ._terms import Terms, Word
 from .errors import Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreachable, shown
 
 T = TypeVar("T")
-#: How long a call may take beside its wait, unless the user says otherwise. Seconds.
-BUDGET = 5.0
-#: How long one request may take beside its wait. Seconds.
-ANSWER_MAX = 5.0
 #: Tries of a request that fails, also where the wait has passed.
 TRIES_MIN = 3
 
@@ -181,9 +178,9 @@ class Hold:
             return self._reason
         if self._is_of_other_process:
             # Nobody is woken: what wakes them may have been locked at the moment of the fork.
-            return "forked"
+            return FORKED
         if monotonic() >= self.deadline:
-            self._lose("unrenewed")
+            self._lose(UNRENEWED)
         return self._reason
 
     def _lose(self, reason: str, text: Optional[str] = None) -> None:
@@ -206,9 +203,9 @@ class Hold:
         """It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection."""
         self._is_released, self._renews, self._next = False, False, math.inf
         if self._session:
-            self._lose("session")
+            self._lose(SESSION)
         elif self._may_be_released or not isinstance(failure, Refused):
-            self._lose("not-held")
+            self._lose(NOT_HELD)
         self._server.holds.add(self)
         # Only the first loss takes it out, which may have been before.
         if self._why_lost():
@@ -382,7 +379,7 @@ def extend(hold: Hold, budget: Budget, lease_ms: Optional[int] = None) -> Steps[
             # The owner may hold it anew.
             is_held = bool(answer) and answer[b"token"] == hold.token
         if not is_held:
-            return hold._lose("not-held")
+            return hold._lose(NOT_HELD)
     hold._renewed(sent, hold._lease if hold._session else lease_ms / 1000)
 
 
@@ -392,7 +389,7 @@ def extend_now(hold: Hold, lease: Optional[float], budget: Budget) -> Steps[None
     while True:
         hold.raise_if_lost()
         if hold._is_released:
-            raise LockLost(hold.key, hold.token, "released")
+            raise LockLost(hold.key, hold.token, RELEASED)
         try:
             yield from extend(hold, budget, None if lease is None else round(lease * 1000))
             return hold.raise_if_lost()
@@ -453,7 +450,7 @@ def _attach(hold: Hold) -> Steps[None]:
     while hold._is_kept and not hold._why_lost():
         try:
             if hold._lease == math.inf:
-                return hold._lose("session")
+                return hold._lose(SESSION)
             budget = _budget_of_renewal(hold)
             yield Reconnect(budget.limit())
             yield Ask(("LOCK.SESSION", "ATTACH", hold._session or b""), key, budget.limit())
@@ -461,7 +458,7 @@ def _attach(hold: Hold) -> Steps[None]:
             return
         except CONNECTION_OR_REPLY as error:
             if not passes(error):
-                return hold._lose("session")
+                return hold._lose(SESSION)
             yield Pause(PAUSE_MIN)
 
 
@@ -641,8 +638,6 @@ PASSING = (
     redis_errors.MasterDownError,
 )
 PASSING_WORDS = ("BUSY ", "QUARANTINE ", "MISCONF ", "SHUTDOWN ", "UNBLOCKED the server ")
-#: One request waits no longer than this. A longer wait asks again. Seconds.
-WAIT_MAX = 3600.0
 #: The pauses between the tries of a request that fails, after the first one.
 PAUSE_MIN, PAUSE_MAX = 0.05, 2.0
 #: The pauses between the requests of a wait for a lock of a plain server.

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Optional, TypeVar, Union
 
+from ._generated import LEASE_DEFAULT, LEASE_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX
+
 Word = Union[str, bytes, int]
 Key = Union[str, bytes]
 L = TypeVar("L")
@@ -21,7 +23,7 @@ class Builder(Generic[L]):
         self,
         key: Key,
         *,
-        lease: float = 30.0,
+        lease: float = LEASE_DEFAULT,
         wait: float = 0.0,
         shared: bool = False,
         permits: Optional[tuple[int, int]] = None,
@@ -46,7 +48,7 @@ class Builder(Generic[L]):
         """
         return self._lock(terms_of([key], lease, wait, shared, permits, reentrant, session, delay, meta, owner), renew)
 
-    def all(self, keys: Iterable[Key], *, lease: float = 30.0, wait: float = 0.0, owner: Optional[Key] = None, renew: bool = True) -> L:
+    def all(self, keys: Iterable[Key], *, lease: float = LEASE_DEFAULT, wait: float = 0.0, owner: Optional[Key] = None, renew: bool = True) -> L:
         """The exclusive locks of several keys, taken all or none, with one token. Options as of `lock`."""
         return self._lock(terms_of(keys, lease, wait, owner=owner), renew)
 
@@ -117,7 +119,7 @@ class Terms:
 
 def terms_of(
     keys: Iterable[Union[str, bytes]],
-    lease: float = 30.0,
+    lease: float = LEASE_DEFAULT,
     wait: float = 0.0,
     shared: bool = False,
     permits: Optional[tuple[int, int]] = None,
@@ -138,7 +140,7 @@ def terms_of(
     if not named or len(named) > 1 and (kinds or meta):
         raise ValueError("a lock needs a key; several are locked exclusively, and without meta")
     if not 0.001 <= lease <= LEASE_MAX or wait < 0 or delay < 0 or math.isnan(wait + delay):
-        raise ValueError(f"lease {lease}, wait {wait}, delay {delay}: seconds, a lease of 0.001 to {LEASE_MAX}, the others not negative")
+        raise ValueError(f"lease {lease}, wait {wait}, delay {delay}: seconds, a lease of 0.001 to {LEASE_MAX:.0f}, the others not negative")
     pairs = tuple(text for pair in (meta or {}).items() for text in pair)
     size = sum(len(text.encode()) for text in pairs)
     if size > META_BYTES_MAX or len(pairs) > 2 * META_FIELDS_MAX:
@@ -160,7 +162,3 @@ def budget_of(seconds: float) -> float:
 
 def random_owner() -> bytes:
     return secrets.token_hex(16).encode()
-
-
-#: What a server grants at most: bytes, bytes, fields, seconds.
-OWNER_BYTES_MAX, META_BYTES_MAX, META_FIELDS_MAX, LEASE_MAX = 1024, 4096, 64, 10 * 365 * 86_400

@@ -24,8 +24,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from . import _core
-from ._core import ANSWER_MAX, BUDGET, Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._core import Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
+from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
 from ._terms import Builder, Key, Terms, budget_of
 from .errors import LockError, LockLost, Unreachable
 
@@ -43,7 +44,7 @@ class Locks(Builder["Lock"]):
     budget: how long a call may take beside its `wait`, in seconds: connecting, all tries and the pauses between them together.
     """
 
-    def __init__(self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET) -> None:
+    def __init__(self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET_DEFAULT) -> None:
         self._budget = budget_of(budget)
         self._connections = Connections(client)
         self._server = Server()
@@ -228,7 +229,7 @@ class Lock:
         if was_lost and (error is None or is_cancelled_here):
             held.raise_if_lost()
         if is_gone and error is None:
-            raise LockLost(held.key, held.token, "not-held")
+            raise LockLost(held.key, held.token, NOT_HELD)
 
 
 class Held(Hold):

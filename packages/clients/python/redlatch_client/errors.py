@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Optional, Union
 
+from ._generated import REASONS
+
 if TYPE_CHECKING:
     from ._core import Holder
 
@@ -37,7 +39,7 @@ class LockLost(LockError):
     def __init__(self, key: str, token: Optional[int], reason: str, text: Optional[str] = None) -> None:
         self.key = key
         self.token = token
-        #: `broken`, `deleted`, `expired`, `flushed`, `session`: as the server tells it. `not-held`: the server does not know the lock.
+        #: As the server tells it, such as `broken` or `expired`. Or found here: `not-held`: the server does not know the lock.
         #: `unrenewed`: no renewal has succeeded in time; the server may still count the lock as held. `forked`: this process is a
         #: child of the one that took the lock, which may still hold it.
         self.reason = reason
@@ -79,16 +81,3 @@ def shown(value: Union[str, bytes]) -> str:
     """A text of others, with escapes for what cannot be seen, moves the cursor or turns text around."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-
-
-REASONS = {
-    "broken": "it was broken by an operator",
-    "deleted": "its key was deleted or overwritten",
-    "expired": "its lease has ended",
-    "flushed": "all keys were removed",
-    "forked": "it belongs to the process that took it, which has made this one by a fork",
-    "released": "it was released",
-    "not-held": "the server no longer knows it",
-    "session": "its session has ended",
-    "unrenewed": "no renewal has succeeded in time",
-}

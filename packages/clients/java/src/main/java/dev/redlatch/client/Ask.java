@@ -27,9 +27,6 @@ final class Ask {
         }
     }
 
-    /** How long one request may take, beside what it waits for a lock. */
-    static final long ANSWER_MAX = Time.ofMillis(5_000);
-
     final Command command;
     final byte[] key;
     final List<byte[]> arguments = new ArrayList<>();
@@ -38,7 +35,7 @@ final class Ask {
     /** When all of it must have ended, with what it takes to connect. */
     long until;
     /** How long its answer may take, if that is less. */
-    private long patience = ANSWER_MAX;
+    private long patience = Generated.ANSWER_MAX;
     /** Whether an interrupt ends it. */
     boolean isInterruptible;
 
@@ -82,6 +79,6 @@ final class Ask {
 
     /** When a connection for it must be there. */
     long connectedBy() {
-        return Math.min(until, Time.now() + ANSWER_MAX);
+        return Math.min(until, Time.now() + Generated.ANSWER_MAX);
     }
 }

@@ -79,7 +79,7 @@ final class Background implements Driver.Losses {
             held.next = Time.NEVER;
             if (held.session != null) {
                 held.session.close();
-                held.lose("session", null);
+                held.lose(Generated.SESSION, null);
             }
         }
         wakeFor(0);
@@ -190,7 +190,7 @@ final class Background implements Driver.Losses {
     private boolean attach(Steps steps, Held held) {
         held.isAttached = held.terms.delay > 0 && steps.attach(held);
         if (!held.isAttached) {
-            held.lose("session", null);
+            held.lose(Generated.SESSION, null);
         }
         return held.isAttached;
     }

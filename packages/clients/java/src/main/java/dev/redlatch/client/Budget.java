@@ -7,8 +7,6 @@ package dev.redlatch.client;
  * few times at least. All of it ends so long after the wait.
  */
 final class Budget {
-    /** Unless the user says otherwise. */
-    static final long DEFAULT = Time.ofMillis(5_000);
     /** The pauses after the first one, which is none. */
     static final long PAUSE_MIN = Time.ofMillis(50);
     private static final long PAUSE_MAX = Time.ofMillis(2_000);
@@ -28,7 +26,7 @@ final class Budget {
 
     /** A renewal: what is late for the deadline is of no use. */
     static Budget ofRenewal(Held held) {
-        return new Budget(Math.min(Ask.ANSWER_MAX, held.heldUntil() - Time.now()), 0);
+        return new Budget(Math.min(Generated.ANSWER_MAX, held.heldUntil() - Time.now()), 0);
     }
 
     void tryOnce() {
@@ -42,7 +40,7 @@ final class Budget {
 
     /** When a request must have ended that waits so long for a lock. */
     long limit(long wait) {
-        return Time.now() + Math.min(wait + Ask.ANSWER_MAX, left());
+        return Time.now() + Math.min(wait + Generated.ANSWER_MAX, left());
     }
 
     /** The pause before the next try. Throws what the caller is told if there is none. */

@@ -224,7 +224,7 @@ public final class Held implements AutoCloseable {
             LOGGER.log(System.Logger.Level.WARNING, text);
         }
         if (wasLost) {
-            throw loss(reason == null ? "not-held" : reason);
+            throw loss(reason == null ? Generated.NOT_HELD : reason);
         }
     }
 
@@ -286,7 +286,7 @@ public final class Held implements AutoCloseable {
     void throwIfOver() {
         throwIfLost();
         if (isReleased) {
-            throw loss("released");
+            throw loss(Generated.RELEASED);
         }
     }
 
@@ -332,11 +332,11 @@ public final class Held implements AutoCloseable {
             renewNoMore();
         }
         if (session != null) {
-            lose("session", null);
+            lose(Generated.SESSION, null);
             return;
         }
         if (mayBeReleased) {
-            lose("not-held", null);
+            lose(Generated.NOT_HELD, null);
         }
         locks.keep(this);
         // Only the first loss takes it out, which may have been before.
@@ -389,7 +389,7 @@ public final class Held implements AutoCloseable {
 
     private String whyLost() {
         if (reason == null && !isReleased && Time.now() >= deadline) {
-            lose("unrenewed", null);
+            lose(Generated.UNRENEWED, null);
         }
         return reason;
     }

@@ -60,7 +60,7 @@ final class LettuceDriver implements Driver {
             });
             CompletableFuture<Void> subscribed =
                     connection.async().psubscribe(Texts.bytes("__lock__:*")).toCompletableFuture();
-            Line.await(subscribed, Ask.ANSWER_MAX, false);
+            Line.await(subscribed, Generated.ANSWER_MAX, false);
             if (!isClosed) {
                 end.join();
             }

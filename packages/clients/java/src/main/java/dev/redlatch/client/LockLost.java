@@ -1,6 +1,5 @@
 package dev.redlatch.client;
 
-import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 
@@ -8,23 +7,13 @@ import java.util.OptionalLong;
 public final class LockLost extends LockException {
     private static final long serialVersionUID = 1L;
 
-    private static final Map<String, String> REASONS = Map.of(
-            "broken", "it was broken by an operator",
-            "deleted", "its key was deleted or overwritten",
-            "expired", "its lease has ended",
-            "flushed", "all keys were removed",
-            "released", "it was released",
-            "not-held", "the server no longer knows it",
-            "session", "its session has ended",
-            "unrenewed", "no renewal has succeeded in time");
-
     private final String key;
     private final Long token;
     private final String reason;
     private final String text;
 
     LockLost(String key, OptionalLong token, String reason, String text) {
-        super(Texts.shown(key) + " is lost: " + REASONS.getOrDefault(reason, reason) + (text == null ? "" : ": " + text));
+        super(Texts.shown(key) + " is lost: " + Generated.REASONS.getOrDefault(reason, reason) + (text == null ? "" : ": " + text));
         this.key = key;
         this.token = token.isPresent() ? token.getAsLong() : null;
         this.reason = reason;
@@ -52,9 +41,9 @@ public final class LockLost extends LockException {
     /**
      * Why it is lost.
      *
-     * @return {@code broken}, {@code deleted}, {@code expired}, {@code flushed} or {@code session}, as the server tells it;
-     *     {@code not-held}: the server does not know the lock; {@code unrenewed}: no renewal has succeeded in time, and the
-     *     server may still count the lock as held; {@code released}: by this program
+     * @return as the server tells it, such as {@code broken} or {@code expired}; {@code not-held}: the server does not know the
+     *     lock; {@code unrenewed}: no renewal has succeeded in time, and the server may still count the lock as held;
+     *     {@code released}: by this program
      */
     public String reason() {
         return reason;

@@ -17,7 +17,7 @@ public final class Locks implements AutoCloseable {
     private final Server server = new Server();
     private final Driver driver;
     private final Background background;
-    private volatile long budget = Budget.DEFAULT;
+    private volatile long budget = Generated.BUDGET_DEFAULT;
 
     Locks(Driver driver) {
         this.driver = driver;

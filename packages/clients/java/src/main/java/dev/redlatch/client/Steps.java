@@ -18,8 +18,6 @@ import java.util.concurrent.ThreadLocalRandom;
  * lies before the one of the server whatever the network did.
  */
 final class Steps {
-    /** One request waits no longer than this. A longer wait asks again. */
-    private static final long WAIT_MAX = Time.ofMillis(3_600_000);
     /** The pauses between the requests of a wait for a lock of a plain server. */
     private static final long POLL_MIN = Time.ofMillis(20);
     private static final long POLL_MAX = Time.ofMillis(500);
@@ -80,7 +78,7 @@ final class Steps {
         }
         while (true) {
             long sent = Time.now();
-            long wait = Math.min(Math.max(budget.until - sent, 0), WAIT_MAX);
+            long wait = Math.min(Math.max(budget.until - sent, 0), Generated.WAIT_MAX);
             Object answer = ask(terms.request(wait));
             if (answer instanceof Long) {
                 // A request that does not wait is answered with the token alone.
@@ -92,7 +90,7 @@ final class Steps {
                 long waited = Time.ofMillis(Math.max((Long) Replies.field(answer, WAITED) - 1, 0));
                 return new Grant(token, Math.min(sent + waited, Time.now()), session);
             }
-            if (wait < WAIT_MAX) {
+            if (wait < Generated.WAIT_MAX) {
                 Holder holder = holder(terms.keys, Replies.fields(Replies.field(answer, REFUSED)));
                 throw new LockHeld(holder.key(), holder);
             }
@@ -157,7 +155,7 @@ final class Steps {
         long sent = Time.now();
         for (byte[] key : terms.keys) {
             if (!extendKey(held, key, length)) {
-                held.lose("not-held", null);
+                held.lose(Generated.NOT_HELD, null);
                 return;
             }
         }

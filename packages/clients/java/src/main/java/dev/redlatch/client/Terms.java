@@ -3,13 +3,10 @@ package dev.redlatch.client;
 import java.security.SecureRandom;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 
 /** What a lock is taken for. Not changed once it is checked. */
 final class Terms implements Cloneable {
-    private static final int OWNER_BYTES_MAX = 1024;
-    private static final int META_BYTES_MAX = 4096;
-    private static final int META_FIELDS_MAX = 64;
-    private static final long LEASE_DAYS_MAX = 10L * 365;
     private static final SecureRandom RANDOM = new SecureRandom();
     private static final byte[] DIGITS = Texts.bytes("0123456789abcdef");
 
@@ -17,7 +14,7 @@ final class Terms implements Cloneable {
     /** Null: a random one for each acquisition. */
     byte[] owner;
     boolean hasOwnOwner;
-    long lease = Time.ofMillis(30_000);
+    long lease = Generated.LEASE_DEFAULT;
     long wait;
     /** SHARED, REENTRANT, or PERMITS with its numbers; empty for an exclusive lock. */
     List<String> kind = List.of();
@@ -47,19 +44,19 @@ final class Terms implements Cloneable {
         if (keys.size() > 1 && (!kind.isEmpty() || !meta.isEmpty() || isSession)) {
             throw new IllegalArgumentException("several keys are locked exclusively, with a lease and without meta");
         }
-        if (Time.millis(lease) < 1 || lease > Time.ofMillis(LEASE_DAYS_MAX * 86_400_000)) {
-            throw new IllegalArgumentException("a lease is 1 ms to " + LEASE_DAYS_MAX + " days");
+        if (Time.millis(lease) < 1 || lease > Generated.LEASE_MAX) {
+            throw new IllegalArgumentException("a lease is 1 ms to " + TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX) + " days");
         }
         if (wait < 0 || delay < 0) {
             throw new IllegalArgumentException("a wait or a delay is not negative");
         }
         int size = meta.entrySet().stream().mapToInt(Terms::bytesOf).sum();
-        if (size > META_BYTES_MAX || meta.size() > META_FIELDS_MAX) {
-            String limits = "at most " + META_BYTES_MAX + " in " + META_FIELDS_MAX;
+        if (size > Generated.META_BYTES_MAX || meta.size() > Generated.META_FIELDS_MAX) {
+            String limits = "at most " + Generated.META_BYTES_MAX + " in " + Generated.META_FIELDS_MAX;
             throw new IllegalArgumentException("meta: " + size + " bytes in " + meta.size() + " fields, " + limits);
         }
-        if (owner != null && (owner.length == 0 || owner.length > OWNER_BYTES_MAX)) {
-            throw new IllegalArgumentException("owner: " + owner.length + " bytes, 1 to " + OWNER_BYTES_MAX);
+        if (owner != null && (owner.length == 0 || owner.length > Generated.OWNER_BYTES_MAX)) {
+            throw new IllegalArgumentException("owner: " + owner.length + " bytes, 1 to " + Generated.OWNER_BYTES_MAX);
         }
         return this;
     }
