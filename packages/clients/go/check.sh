@@ -2,8 +2,8 @@
 # Makes the zips of the modules as a module proxy has them, and runs the tests against those, as a user's module would,
 # with the race detector.
 #
-#   check.sh            all tests but those with nodes
-#   check.sh nodes      those with two nodes on etcd
+#   check.sh            all tests, and the scenarios but those with nodes
+#   check.sh nodes      the scenarios with two nodes on etcd
 #   check.sh fence      those with databases
 #
 # REDLATCH_BINARY names the program. REDLATCH_REDIS_SERVER, REDLATCH_VALKEY_SERVER and REDLATCH_ETCD name other servers;
@@ -14,10 +14,9 @@ export REDLATCH_BINARY
 work="$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../../../target}")/ci/go-client"
 cd "$(dirname "$0")"
 
-case "${1:-all}" in
-    all) chosen=(-skip '^TestNodes$') ;;
-    nodes) chosen=(-run '^TestNodes$') ;;
-    fence) chosen=(-run '^(TestPostgres|TestMariaDB|TestSQLite.*|TestOrders)$') ;;
+readonly what="${1:-all}"
+case "$what" in
+    all | nodes | fence) ;;
     *) echo "check.sh [nodes|fence]" >&2; exit 64 ;;
 esac
 
@@ -39,12 +38,23 @@ END
 
 cp -r tests "$work/tests"
 testing="$(realpath ../../go)"
-REDLATCH_CONFORMANCE="$(realpath ../conformance.json)"
-export REDLATCH_CONFORMANCE
+runner="$(realpath ../conformance/run.py)"
 cd "$work/tests"
 export GOPROXY="file://$work/proxy,$(go env GOPROXY)" GONOSUMDB='redlatch.dev/*' GOFLAGS=-mod=mod
 go mod edit -dropreplace redlatch.dev/locks -dropreplace redlatch.dev/locks/gocronlocks \
     -replace "redlatch.dev/redlatchtest=$testing" \
     -require "redlatch.dev/locks@$version" -require "redlatch.dev/locks/gocronlocks@$version"
 go vet ./...
-go test -race -count=1 "${chosen[@]}" ./...
+# scenarios OPTION ...
+scenarios() {
+    go build -race -o "$work/adapter" ./adapter
+    "$runner" "$@" --adapter "go=$work/adapter"
+}
+case "$what" in
+    all)
+        go test -race -count=1 ./...
+        scenarios
+        ;;
+    nodes) scenarios --nodes ;;
+    fence) go test -race -count=1 -run '^(TestPostgres|TestMariaDB|TestSQLite.*|TestOrders)$' ./... ;;
+esac

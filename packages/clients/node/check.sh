@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Packs the client, installs it in a fresh folder as a user would, checks its types, and runs its tests there.
 #
-#   check.sh          all but those with nodes on etcd and with databases
-#   check.sh nodes    those with nodes on etcd
+#   check.sh          all but those with databases, and the scenarios but those with nodes on etcd
+#   check.sh nodes    the scenarios with nodes on etcd
 #   check.sh fence    those with databases
 #   check.sh -- ...   with these arguments of Vitest
 #
@@ -42,17 +42,15 @@ npm install --no-audit --no-fund --loglevel error --no-save "$SHOP"/packages/*.t
 
 REDLATCH_CLIENTS="$(realpath "$TEST_PACKAGE/../clients")"
 export REDLATCH_BINARY="$program" REDLATCH_CLIENTS
-for name in redis-server valkey-server etcd; do
-    variable="REDLATCH_$(tr 'a-z-' 'A-Z_' <<<"$name")"
-    [ -n "${!variable:-}" ] || command -v "$name" >/dev/null || echo "skipped: there is no $name, and $variable is not set"
-done
 
+readonly ADAPTER="node=node $PROJECT/adapter.js"
 case "${1:-}" in
-nodes) npx vitest run conformance.test.js -t "nodes by" ;;
+nodes) "$REDLATCH_CLIENTS/conformance/run.py" --nodes --adapter "$ADAPTER" ;;
 fence) npx vitest run fence.test.js ;;
 --) shift && npx vitest run "$@" ;;
 *)
     npx tsc
-    npx vitest run --exclude fence.test.js -t "^(?!nodes by)"
+    npx vitest run --exclude fence.test.js
+    "$REDLATCH_CLIENTS/conformance/run.py" --adapter "$ADAPTER"
     ;;
 esac

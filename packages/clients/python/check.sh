@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes the wheel, installs it as a user would, and runs the tests of the client against it, on the newest redis-py and the oldest.
 #
-#   check.sh             all tests but those below; what is missing is skipped
-#   check.sh nodes       those with nodes on etcd, on the newest redis-py alone
+#   check.sh             all tests but those below, and the scenarios; what is missing is skipped
+#   check.sh nodes       the scenarios with nodes on etcd, on the newest redis-py alone
 #   check.sh fence       those with databases, the same
 #
 # REDLATCH_BINARY names the program; without it the debug build is made.
@@ -32,14 +32,18 @@ rm -rf "$SHOP/wheels"
 PYTHONPATH="$(realpath ../../python/python)"
 export REDLATCH_BINARY="$program" PYTHONPATH
 readonly TESTS="$PWD"
+readonly NEWEST="python=$PYTHON $TESTS/tests/adapter.py"
 # tests OPTION ...
 tests() {
     (cd "$SHOP" && "$PYTHON" -m pytest --rootdir "$TESTS" -c "$TESTS/pyproject.toml" -o cache_dir="$SHOP/pytest" -n 2 "$@" "$TESTS/tests")
 }
-if [ $# -gt 0 ]; then
-    tests -k "$1"
-else
-    tests -k "not nodes"
-    "$PYTHON" -m pip install --quiet --upgrade --no-deps --target "$SHOP/oldest" "$OLDEST_REDIS_PY"
-    PYTHONPATH="$SHOP/oldest:$PYTHONPATH" tests -k "not nodes"
-fi
+case "${1:-}" in
+    "")
+        "$PYTHON" -m pip install --quiet --upgrade --no-deps --target "$SHOP/oldest" "$OLDEST_REDIS_PY"
+        tests
+        PYTHONPATH="$SHOP/oldest:$PYTHONPATH" tests
+        ../conformance/run.py --adapter "$NEWEST" --adapter "python=env PYTHONPATH=$SHOP/oldest $PYTHON $TESTS/tests/adapter.py"
+        ;;
+    nodes) ../conformance/run.py --nodes --adapter "$NEWEST" ;;
+    *) tests -k "$1" ;;
+esac

@@ -122,7 +122,7 @@ func TestOtherErrorsAreLeftAsTheyAre(t *testing.T) {
 }
 
 func TestAServerWithoutTokensFencesNothing(t *testing.T) {
-	process := startPlain(t, "redis")
+	process := startRedis(t)
 	l := newLocksOn(t, process)
 	held := take(t, l, "stock", locks.Options{})
 	database := sqliteWithFence(t, "")

@@ -2,14 +2,12 @@ package tests
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,12 +15,11 @@ import (
 	"redlatch.dev/redlatchtest"
 )
 
-// Servers for the tests: processes of redlatch, Redis, Valkey and etcd, which end with the test that started them.
+// Servers for the tests: processes of redlatch and Redis, which end with the test that started them.
 
-var (
-	server  *redlatchtest.Server
-	cluster *redlatchtest.Server
-)
+const patience = 30 * time.Second
+
+var server *redlatchtest.Server
 
 func TestMain(m *testing.M) {
 	status := 1
@@ -33,11 +30,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	defer server.Stop()
-	if cluster, err = redlatchtest.Start(redlatchtest.Nodes(3), redlatchtest.Flags("--cluster-enabled", "yes")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return
-	}
-	defer cluster.Stop()
 	status = m.Run()
 }
 
@@ -55,34 +47,6 @@ func program(t testing.TB, variable, name string) string {
 	return found
 }
 
-// startPeers starts the servers of packages/clients/peer.py, which serve nobody, and returns their ports by name.
-func startPeers(t *testing.T) map[string]int {
-	t.Helper()
-	script := filepath.Join(filepath.Dir(conformancePath()), "peer.py")
-	_, port, _ := strings.Cut(server.Namespace(t).Addr(), ":")
-	command := exec.Command("python3", script, port)
-	stdin, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
-	}
-	ports := map[string]int{}
-	if err == nil {
-		err = json.NewDecoder(stdout).Decode(&ports)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = command.Wait()
-	})
-	return ports
-}
-
 func missing(t testing.TB, variable, what string) {
 	t.Helper()
 	if os.Getenv(variable) != "" {
@@ -97,7 +61,11 @@ func redlatchProgram(t testing.TB) string {
 	return program(t, "REDLATCH_BINARY", "redlatch")
 }
 
-// process is a server in a directory of its own, which may be killed and started again.
+func optionsOf(namespace *redlatchtest.Namespace) *redis.Options {
+	return &redis.Options{Addr: namespace.Addr(), Password: namespace.Password()}
+}
+
+// process is a server in a directory of its own, which is killed at the end.
 type process struct {
 	t      testing.TB
 	words  []string
@@ -142,11 +110,6 @@ func (process *process) kill() {
 	_ = process.command.Wait()
 }
 
-func (process *process) restart() {
-	process.kill()
-	process.start()
-}
-
 func (process *process) options() *redis.Options {
 	return &redis.Options{Network: "unix", Addr: process.socket}
 }
@@ -184,9 +147,9 @@ func await(t testing.TB, isSo func() bool) {
 	}
 }
 
-func startPlain(t *testing.T, product string) *process {
+func startRedis(t *testing.T) *process {
 	t.Helper()
-	found := program(t, "REDLATCH_"+strings.ToUpper(product)+"_SERVER", product+"-server")
+	found := program(t, "REDLATCH_REDIS_SERVER", "redis-server")
 	return startProcess(t, found, "--port", "0", "--unixsocket", "SOCKET", "--save", "", "--loglevel", "warning")
 }
 
@@ -198,94 +161,4 @@ func freePort(t testing.TB) string {
 	}
 	defer listener.Close()
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-}
-
-// startSentinel starts a Sentinel of Redis that watches a server, and returns its address.
-func startSentinel(t *testing.T, watchedPort string) string {
-	t.Helper()
-	port, folder := freePort(t), t.TempDir()
-	config := filepath.Join(folder, "sentinel.conf")
-	text := fmt.Sprintf("port %s\nsentinel monitor locks 127.0.0.1 %s 1\n", port, watchedPort)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	command := startIn(t, folder, program(t, "REDLATCH_REDIS_SERVER", "redis-server"), config, "--sentinel")
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
-	defer client.Close()
-	awaitServer(t, client)
-	return "127.0.0.1:" + port
-}
-
-// nodes are two redlatch on an etcd, which clients find as Sentinels.
-type nodes struct {
-	t         testing.TB
-	folder    string
-	program   string
-	endpoint  string
-	ports     []string
-	processes map[string]*exec.Cmd
-}
-
-func startNodes(t *testing.T) *nodes {
-	t.Helper()
-	etcd := program(t, "REDLATCH_ETCD", "etcd")
-	made := &nodes{t: t, folder: t.TempDir(), program: redlatchProgram(t), processes: map[string]*exec.Cmd{}}
-	said, _ := exec.Command(made.program, "check-config", "--cluster-etcd", "http://127.0.0.1:1").CombinedOutput()
-	if strings.Contains(string(said), "lacks the feature") {
-		missing(t, "REDLATCH_REQUIRE_CLIENTS", "this redlatch has no feature etcd")
-	}
-	made.endpoint = "http://127.0.0.1:" + freePort(t)
-	peer := "http://127.0.0.1:" + freePort(t)
-	made.processes["etcd"] = startIn(t, made.folder, etcd, "--name", "m0", "--data-dir", filepath.Join(made.folder, "m0"),
-		"--listen-client-urls", made.endpoint, "--advertise-client-urls", made.endpoint, "--listen-peer-urls", peer,
-		"--initial-advertise-peer-urls", peer, "--initial-cluster", "m0="+peer)
-	t.Cleanup(func() {
-		for _, process := range made.processes {
-			_ = process.Process.Kill()
-			_ = process.Wait()
-		}
-	})
-	for range 2 {
-		port := freePort(t)
-		made.ports = append(made.ports, port)
-		made.startNode(port)
-	}
-	made.leader()
-	return made
-}
-
-func (nodes *nodes) startNode(port string) {
-	nodes.t.Helper()
-	nodes.processes[port] = startIn(nodes.t, nodes.folder, nodes.program, "--port", port, "--cluster-etcd", nodes.endpoint)
-}
-
-// leader is the port of the node that leads, once both answer.
-func (nodes *nodes) leader() string {
-	nodes.t.Helper()
-	leader := ""
-	for _, port := range nodes.ports {
-		client := redis.NewSentinelClient(&redis.Options{Addr: "127.0.0.1:" + port})
-		await(nodes.t, func() bool {
-			found, err := client.GetMasterAddrByName(context.Background(), "mymaster").Result()
-			if err == nil && len(found) == 2 {
-				leader = found[1]
-			}
-			return err == nil && leader != ""
-		})
-		_ = client.Close()
-	}
-	return leader
-}
-
-// killLeader ends it, and starts it again as a standby.
-func (nodes *nodes) killLeader() {
-	nodes.t.Helper()
-	port := nodes.leader()
-	_ = nodes.processes[port].Process.Kill()
-	_ = nodes.processes[port].Wait()
-	nodes.startNode(port)
 }

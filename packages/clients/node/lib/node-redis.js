@@ -97,9 +97,13 @@ class NodeRedisConnection {
   #client;
   #failure = null;
   #ended = null;
+  /** A socket was asked for, and has not come yet. */
+  #isConnecting = false;
+  #isDestroyed = false;
 
   constructor(client) {
     this.#client = client;
+    client.on("connect", () => this.#hasSocket());
     // It does not connect again: with its first error it has ended.
     client.on("error", (error) => {
       this.#failure ??= error;
@@ -113,6 +117,7 @@ class NodeRedisConnection {
   }
 
   async open() {
+    this.#isConnecting = true;
     await this.#client.connect();
   }
 
@@ -125,13 +130,9 @@ class NodeRedisConnection {
   }
 
   destroy() {
-    try {
-      // Version 4 has no `destroy`, and `disconnect` of one that has ended fails.
-      const ended = this.#client.destroy ? this.#client.destroy() : this.#client.disconnect();
-      ended?.catch?.(() => {});
-    } catch {
-      // It has ended already.
-    }
+    this.#isDestroyed = true;
+    // Without a socket the library would end nothing, and keep the one that comes later.
+    if (!this.#isConnecting) this.#end();
   }
 
   ref() {
@@ -140,5 +141,21 @@ class NodeRedisConnection {
 
   unref() {
     this.#client.unref();
+  }
+
+  #hasSocket() {
+    this.#isConnecting = false;
+    // The library first queues what a connection begins with, which fails then.
+    if (this.#isDestroyed) setImmediate(() => this.#end());
+  }
+
+  #end() {
+    try {
+      // Version 4 has no `destroy`, and `disconnect` of one that has ended fails.
+      const ended = this.#client.destroy ? this.#client.destroy() : this.#client.disconnect();
+      ended?.catch?.(() => {});
+    } catch {
+      // It has ended already.
+    }
   }
 }

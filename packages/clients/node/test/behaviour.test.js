@@ -1,13 +1,13 @@
 // What the scenarios do not say: many contenders at once, aborted waits, the ends of blocks, rights, connections, clusters.
 
 import dns from "node:dns";
+import net from "node:net";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { test as isolated } from "redlatch/vitest/test";
 import { findBinary, start } from "redlatch";
 import { LockHeld, LockLost, Locks, Unreachable } from "redlatch-client";
-import { PATIENCE, until } from "./conformance.js";
 import { LIBRARIES } from "./libraries.js";
-import { SocketServer } from "./servers.js";
+import { PATIENCE, SocketServer, until } from "./servers.js";
 
 /** Takes for each of fifty contenders: REDLATCH_TAKES=1000 for a long run. */
 const TAKES = Number(process.env.REDLATCH_TAKES ?? 40);
@@ -119,6 +119,30 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
     expect(lookup).toHaveBeenCalled();
     expect(() => new Locks(client, { budget: 0 })).toThrow(RangeError);
     expect(() => new Locks(client, { bugdet: 300 })).toThrow(TypeError);
+  });
+
+  test("a connection that comes after its call has given up is ended", { timeout: PATIENCE }, async () => {
+    const sockets = [];
+    const peer = net.createServer((socket) => sockets.push(socket.resume().on("error", () => {})));
+    await new Promise((resolve) => peer.listen(0, "127.0.0.1", resolve));
+    const lookups = [];
+    const lookup = vi.spyOn(dns, "lookup").mockImplementation((host, { all }, found) => {
+      lookups.push(() => (all ? found(null, [{ address: "127.0.0.1", family: 4 }]) : found(null, "127.0.0.1", 4)));
+    });
+    const client = library.apart({ host: "late.test", port: peer.address().port });
+    const locks = new Locks(client, { budget: 300 });
+    onTestFinished(async () => {
+      lookup.mockRestore();
+      await locks.close();
+      await library.close(client);
+      peer.close();
+    });
+    await expect(locks.lock("k", { session: true }).acquire()).rejects.toBeInstanceOf(Unreachable);
+    await until(() => lookups.length, Boolean);
+    for (const answer of lookups) answer();
+    // Of a library that does not connect any more, this is the only one. The others come before it.
+    net.connect(peer.address().port, "127.0.0.1").end();
+    await until(() => sockets.length > 0 && sockets.every((socket) => socket.closed), Boolean);
   });
 
   isolated("a renewal does not wait for what the program waits for", async ({ redlatch }) => {

@@ -8,7 +8,7 @@ import { Locks, once } from "redlatch-client";
 import { leadForever } from "./examples/leader.js";
 import { schedule } from "./examples/report.js";
 import { restock } from "./examples/stock.js";
-import { until } from "./conformance.js";
+import { until } from "./servers.js";
 
 function locksOf(redlatch) {
   const client = new Redis(redlatch.url);

@@ -2,19 +2,15 @@
 
 import asyncio
 import contextlib
-import os
 import threading
 
 import pytest
 import redis
 import redis.asyncio
-import redis.asyncio.sentinel
-from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import redlatch
 import redlatch_client
-import servers
 from redlatch_client import aio
 
 PATIENCE = 60
@@ -43,27 +39,6 @@ def locks(client):
     locks = redlatch_client.Locks(client)
     yield locks
     locks.close()
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    with redlatch.Server("--cluster-enabled", "yes", nodes=3) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def cluster_with_replicas():
-    with redlatch.Server("--cluster-enabled", "yes", "--cluster-replicas", "1", nodes=6) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def plain_servers():
-    """Redis and Valkey, by name; without the one that is not installed. REDLATCH_REQUIRE_CLIENTS: none may be missing."""
-    programs = {"redis": servers.redis_program(), "valkey": servers.valkey_program()}
-    assert all(programs.values()) or not os.environ.get("REDLATCH_REQUIRE_CLIENTS"), programs
-    with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(servers.plain(program)) for name, program in programs.items() if program}
 
 
 class Sync:
@@ -147,9 +122,3 @@ def face(request):
     face = Sync() if request.param == "sync" else Aio()
     yield face
     face.close()
-
-
-@pytest.fixture
-def no_retry():
-    """Arguments of a client that tries once: what is repeated is repeated by us."""
-    return lambda retry: {"retry": retry(NoBackoff(), 0)}

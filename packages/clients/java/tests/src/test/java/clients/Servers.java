@@ -3,8 +3,6 @@ package clients;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import com.google.gson.JsonObject;
-import com.google.gson.JsonParser;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -12,7 +10,6 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
@@ -31,34 +28,15 @@ final class Servers {
         return program("REDLATCH_BINARY", "redlatch");
     }
 
+    /** Without it the test is skipped, and says so. REDLATCH_REQUIRE_CLIENTS: it must be there. */
     static String redis() {
-        return needed(program("REDLATCH_REDIS_SERVER", "redis-server"), "redis-server");
-    }
-
-    static String valkey() {
-        return needed(System.getenv("REDLATCH_VALKEY_SERVER"), "valkey-server (REDLATCH_VALKEY_SERVER)");
-    }
-
-    /** Skips the test without the program, and says so. REDLATCH_REQUIRE_CLIENTS: none may be missing. */
-    private static String needed(String program, String name) {
-        return needed(program, name, "REDLATCH_REQUIRE_CLIENTS");
-    }
-
-    private static String needed(String program, String name, String required) {
-        if (program == null) {
-            System.err.println("skipped: there is no " + name);
+        String program = program("REDLATCH_REDIS_SERVER", "redis-server");
+        String missing = "there is no redis-server";
+        if (System.getenv("REDLATCH_REQUIRE_CLIENTS") != null) {
+            assertNotNull(program, missing);
         }
-        if (System.getenv(required) != null) {
-            assertNotNull(program, "there is no " + name);
-        }
-        assumeTrue(program != null, "skipped: there is no " + name);
+        assumeTrue(program != null, missing);
         return program;
-    }
-
-    static String etcd() {
-        String etcd = needed(program("REDLATCH_ETCD", "etcd"), "etcd", "REDLATCH_REQUIRE_NODES");
-        Ran ran = run(List.of(redlatch(), "check-config", "--cluster-etcd", "http://127.0.0.1:1"), "");
-        return needed(ran.output().contains("lacks the feature") ? null : etcd, "feature etcd", "REDLATCH_REQUIRE_NODES");
     }
 
     /** A program that a variable names, or one of the search path; null if there is none. */
@@ -146,45 +124,6 @@ final class Servers {
         return new Running(port, redlatch(), "--port", "" + port, "--dir", ".", "--loglevel", "warning");
     }
 
-    /** A Sentinel of Redis that watches a server. */
-    static Running sentinel(String program, int watched) {
-        int port = freePort();
-        Path config = folder().resolve("sentinel.conf");
-        try {
-            Files.writeString(config, "port " + port + "\nsentinel monitor locks 127.0.0.1 " + watched + " 1\n");
-        } catch (IOException failure) {
-            throw new UncheckedIOException(failure);
-        }
-        return new Running(port, program, config.toString(), "--sentinel");
-    }
-
-    /** The servers of {@code ../../peer.py}, which serve nobody. */
-    static final class Peers implements AutoCloseable {
-        private final Process process;
-        private final JsonObject ports;
-
-        /** {@code port}: of a server that serves. */
-        Peers(int port) {
-            try {
-                process = new ProcessBuilder("python3", Scenario.beside("peer.py"), "" + port)
-                        .redirectError(ProcessBuilder.Redirect.INHERIT)
-                        .start();
-                ports = JsonParser.parseString(process.inputReader().readLine()).getAsJsonObject();
-            } catch (IOException failure) {
-                throw new UncheckedIOException(failure);
-            }
-        }
-
-        int port(String peer) {
-            return ports.get(peer).getAsInt();
-        }
-
-        @Override
-        public void close() {
-            process.destroyForcibly().onExit().join();
-        }
-    }
-
     /** A process in a directory of its own, which may be killed and started again. */
     static final class Running implements AutoCloseable {
         final int port;
@@ -242,63 +181,6 @@ final class Servers {
                     .start();
         } catch (IOException failure) {
             throw new UncheckedIOException(failure);
-        }
-    }
-
-    /** Two nodes of redlatch on an etcd, which clients find as Sentinels. */
-    static final class Nodes implements AutoCloseable {
-        final List<Integer> ports = List.of(freePort(), freePort());
-        private final Path folder = folder();
-        private final List<Process> processes = new ArrayList<>();
-        private final String etcd;
-        private final Process[] nodes = new Process[2];
-
-        Nodes() {
-            String program = Servers.etcd();
-            etcd = "http://127.0.0.1:" + freePort();
-            String peer = "http://127.0.0.1:" + freePort();
-            processes.add(launch(
-                    List.of(program, "--name", "m0", "--data-dir", folder + "/m0", "--listen-client-urls", etcd,
-                            "--advertise-client-urls", etcd, "--listen-peer-urls", peer,
-                            "--initial-advertise-peer-urls", peer, "--initial-cluster", "m0=" + peer),
-                    folder));
-            start(0);
-            start(1);
-            leader();
-        }
-
-        int leader() {
-            int[] leader = new int[1];
-            ports.forEach(port -> awaitUntil(() -> answers(port)));
-            awaitUntil(() -> {
-                try (Beside beside = Beside.to(Where.port(ports.get(0)))) {
-                    List<?> address = (List<?>) beside.ask("SENTINEL", "get-master-addr-by-name", "mymaster");
-                    leader[0] = address == null ? 0 : Integer.parseInt((String) address.get(1));
-                    return leader[0] != 0;
-                } catch (JedisException notYet) {
-                    return false;
-                }
-            });
-            return leader[0];
-        }
-
-        /** Ends it, and starts it again as a standby. */
-        void killLeader() {
-            int index = ports.indexOf(leader());
-            nodes[index].destroyForcibly().onExit().join();
-            start(index);
-        }
-
-        private void start(int index) {
-            List<String> command = List.of(redlatch(), "--port", "" + ports.get(index), "--cluster-etcd", etcd);
-            nodes[index] = launch(command, folder);
-            processes.add(nodes[index]);
-        }
-
-        @Override
-        public void close() {
-            processes.forEach(each -> each.destroyForcibly().onExit().join());
-            remove(folder);
         }
     }
 }

@@ -22,10 +22,6 @@ record Where(Kind kind, String host, int port, String user, String password, Str
         return new Where(Kind.SINGLE, "127.0.0.1", port, null, null, null);
     }
 
-    static Where sentinel(int port, String master) {
-        return new Where(Kind.SENTINEL, "127.0.0.1", port, null, null, master);
-    }
-
     Where as(String user, String password) {
         return new Where(kind, host, port, user, password, master);
     }
