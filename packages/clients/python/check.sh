@@ -31,6 +31,8 @@ rm -rf "$SHOP/wheels"
 # The module is that of the wheel: its sources are in no path. The servers are started by the test package.
 PYTHONPATH="$(realpath ../../python/python)"
 export REDLATCH_BINARY="$program" PYTHONPATH
+REDLATCH_VALKEY_SERVER="${REDLATCH_VALKEY_SERVER:-$(find "$SHOP/venv" -type f -name valkey-server | head -n 1)}"
+export REDLATCH_VALKEY_SERVER
 readonly TESTS="$PWD"
 readonly NEWEST="python=$PYTHON $TESTS/tests/adapter.py"
 # tests OPTION ...

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
@@ -430,7 +430,8 @@ async def connect_once(connection: Any, give: Callable[[Any], Awaitable[None]]) 
     of_user, connection.retry = connection.retry, Retry(NoBackoff(), 0)
     try:
         await connection.disconnect(nowait=True)
-        await connection.connect()
+        with or_ended():
+            await connection.connect()
     except BaseException:
         await connection.disconnect(nowait=True)
         await give(connection)
@@ -492,7 +493,8 @@ class Session:
 async def exchange(connection: Any, step: Ask, end: float) -> Any:
     """Sends a request and waits for its answer, until `end` at the latest."""
     try:
-        await connection.send_command(*step.words, check_health=False)
+        with or_ended():
+            await connection.send_command(*step.words, check_health=False)
         limit = max(step.limit(connection.socket_timeout, end - monotonic()), 0.001)
         until = monotonic() + limit
         answer = await connection.read_response(disable_decoding=True, timeout=limit)
@@ -504,6 +506,15 @@ async def exchange(connection: Any, step: Ask, end: float) -> Any:
     except BaseException:
         await connection.disconnect(nowait=True)
         raise
+
+
+@contextmanager
+def or_ended() -> Iterator[None]:
+    """A cluster's client that finds its nodes anew ends their connections, also while something is sent: then redis-py lacks a writer."""
+    try:
+        yield
+    except AttributeError as error:
+        raise redis_errors.ConnectionError("the connection has ended") from error
 
 
 def is_cancelled() -> bool:

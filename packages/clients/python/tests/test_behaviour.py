@@ -243,6 +243,27 @@ def test_a_connection_that_came_too_late_is_given_back(namespace, monkeypatch):
     pool.close()
 
 
+def test_a_connection_that_another_task_ends_while_it_sends_has_ended(namespace, monkeypatch):
+    """As a cluster's client does that finds its nodes anew: redis-py has no writer then."""
+    send, failures = redis.asyncio.Connection.send_command, [AttributeError("'NoneType' object has no attribute 'writelines'")]
+
+    async def send_or_fail(connection, *words, **options):
+        if failures and words[0] == "LOCK.ACQUIRE":
+            await connection.disconnect(nowait=True)
+            raise failures.pop()
+        await send(connection, *words, **options)
+
+    async def work():
+        async with redis.asyncio.Redis(**namespace.kwargs) as client:
+            locks = aio.Locks(client)
+            async with locks.lock("k"):
+                assert not failures
+            await locks.aclose()
+
+    monkeypatch.setattr(redis.asyncio.Connection, "send_command", send_or_fail)
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("budget", [0, -1, float("inf"), float("nan")])
 def test_a_budget_is_a_time_with_an_end(client, budget):
     with pytest.raises(ValueError):
@@ -272,10 +293,10 @@ def test_errors_can_be_pickled(locks):
 
 def test_a_user_who_may_not_subscribe_finds_losses_out_by_renewal(caplog):
     # Users are those of a server, not of a namespace.
-    with process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as process:
-        operator = redis.Redis(unix_socket_path=process.socket)
+    with process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as path:
+        operator = redis.Redis(unix_socket_path=path)
         operator.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels")
-        with redis.Redis(unix_socket_path=process.socket, username="limited", password="secret") as client:
+        with redis.Redis(unix_socket_path=path, username="limited", password="secret") as client:
             locks = rc.Locks(client)
             with caplog.at_level(logging.WARNING, "redlatch_client"):
                 held = locks.lock("k", lease=3).acquire()
