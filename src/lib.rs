@@ -108,7 +108,8 @@ pub mod lock {
     //! A program that starts no server has the same in the crate `redlatch-client`.
 
     pub use redlatch_client::{
-        Acquire, BrokenBy, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting,
+        Acquire, BrokenBy, Client, Error, Fence, FenceError, Guard, Held, Holder, Lock, Locks, Lost, Trust,
+        Waiting, Watch,
     };
 }
 

@@ -62,7 +62,10 @@ mod acquisitions {
         let locks = Locks::connect(&format!("redis://limited:secret@{}", server.addr())).await.unwrap();
         assert!(matches!(locks.who("a").await, Err(Error::Refused(_))));
         let refused = locks.lock("a").acquire().await.unwrap_err();
-        assert_eq!(refused.to_string(), "the lock is held by me");
+        assert!(
+            refused.to_string().starts_with("a is held\n  key:    a\n  holder: me\n  job: backup\n"),
+            "{refused}"
+        );
         let Error::Held(Some(held)) = refused else { panic!("{refused}") };
         let first = &held.holders[0];
         assert_eq!((first.token, &first.meta[&b"job"[..]][..]), (holder.token(), &b"backup"[..]));
@@ -76,8 +79,7 @@ mod acquisitions {
         let mut client = StreamClient::new(server.stream());
         assert_eq!(client.ask_lines("SET plain hello\r\nRPUSH list x\r\n", 2).await, ["+OK", ":1"]);
         let refused = locks.lock("plain").acquire().await.unwrap_err();
-        let text = "the lock is held by an unknown owner: not a lock, but a string";
-        assert_eq!(refused.to_string(), text);
+        assert!(refused.to_string().contains("an unknown owner: not a lock, but a string"), "{refused}");
         for (key, value_type, owner) in [("plain", "string", "hello"), ("list", "list", "")] {
             let held = locks.who(key).await.unwrap().unwrap();
             assert_eq!((held.kind.as_str(), held.value_type.as_deref()), ("none", Some(value_type)));
@@ -430,7 +432,7 @@ mod guards {
         // The request that makes it a lock of the session comes late.
         let late = Duration::from_secs(1);
         let fault = server.faults().delay(late, When::command("LOCK.ACQUIRE").times(1)).unwrap();
-        let leaving = tokio::spawn(guard.leave(LEASE));
+        let leaving = tokio::spawn(async move { guard.leave(LEASE).await });
         wait_until_async("the request is late", async || fault.hits() > 0).await;
         assert!(locks.break_lock("a", token, None).await.unwrap());
         let other = locks.lock("a").acquire().owner("job-7").lease(HOUR).hold().await.unwrap();
@@ -448,5 +450,343 @@ mod guards {
         tokio::time::advance(LEASE / 3).await;
         wait_until_async("it is renewed", async || guard.remaining() >= LEASE).await;
         assert!(guard.release().await.unwrap());
+    }
+}
+
+mod retries {
+    use super::*;
+
+    /// A server with faults, whose clock is manual.
+    async fn faulty() -> (Server, Locks) {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        let locks = server.locks();
+        (server, locks)
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_answer_is_lost_is_sent_again_and_is_the_same_grant() {
+        let (server, locks) = faulty().await;
+        let first = locks.lock("a").acquire().await.unwrap();
+        let token = first.token().unwrap();
+        assert!(first.release().await.unwrap());
+        server.faults().drop_reply(When::command("LOCK.ACQUIRE").times(1)).unwrap();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert_eq!(guard.token(), Some(token + 1));
+        server.faults().drop_reply(When::command("LOCK.EXTEND").times(1)).unwrap();
+        guard.extend(Some(HOUR)).await.unwrap();
+        assert_eq!(server.keys().lease("a"), Some(Some(HOUR)));
+        server.faults().drop_reply(When::command("LOCK.RELEASE").times(1)).unwrap();
+        assert!(guard.release().await.unwrap(), "the request whose answer was lost has released it");
+        assert_eq!(locks.who("a").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_by_the_name_of_the_owner_is_asked_again() {
+        let (server, locks) = faulty().await;
+        let hold = locks.lock("a").acquire().owner("me").hold().await.unwrap();
+        for command in ["LOCK.WHO", "LOCK.WAITERS", "LOCK.EXTEND", "LOCK.RELEASE"] {
+            server.faults().drop_reply(When::command(command).times(1)).unwrap();
+        }
+        assert_eq!(locks.who("a").await.unwrap().unwrap().holders[0].token, hold.token);
+        assert_eq!(locks.waiters("a").await.unwrap(), []);
+        assert_eq!(locks.renew("a", "me", None, Some(HOUR)).await.unwrap().unwrap().token, hold.token);
+        assert!(locks.release_token("a", "me", hold.token.unwrap()).await.unwrap());
+        assert!(!locks.release(["a"], "me").await.unwrap(), "nothing is lost here");
+    }
+
+    #[tokio::test]
+    async fn a_server_without_lock_commands_has_taken_the_lock_before_its_answer_was_lost() {
+        let (server, locks) = faulty().await;
+        server.faults().error("ERR unknown command 'LOCK.ACQUIRE'", When::command("LOCK.ACQUIRE")).unwrap();
+        server.faults().drop_reply(When::command("SET").times(1)).unwrap();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert_eq!((guard.token(), server.keys().get("a").as_deref()), (None, Some(guard.owner())));
+        let refused = locks.lock("a").acquire().await.unwrap_err();
+        assert!(matches!(refused, Error::Held(_)), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_server_without_lock_commands_says_what_it_lacks() {
+        let (server, locks) = faulty().await;
+        for command in ["LOCK.ACQUIRE", "LOCK.MACQUIRE", "LOCK.SESSION"] {
+            server.faults().error("ERR unknown command", When::command(command)).unwrap();
+        }
+        let lock = || locks.lock("a").acquire();
+        for (acquire, lacking) in [
+            (lock().shared(), "shared"),
+            (lock().permits(1, 2), "permits"),
+            (lock().reentrant(), "reentrant"),
+            (lock().session(Duration::ZERO), "session"),
+            (lock().meta("reason", "x"), "meta"),
+            (locks.lock_all(["a", "b"]).acquire(), "several keys"),
+        ] {
+            let refused = acquire.await.unwrap_err();
+            assert!(matches!(refused, Error::Unsupported(what) if what.contains(lacking)), "{refused}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_serve_for_a_moment_is_asked_again() {
+        let (server, locks) = faulty().await;
+        server.faults().error("OOM not now", When::command("LOCK.ACQUIRE").times(2)).unwrap();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        server.faults().error("BUSY not now", When::command("LOCK.RELEASE").times(2)).unwrap();
+        assert!(guard.release().await.unwrap());
+        let fault = server.faults().error("BUSY not now", When::command("LOCK.ACQUIRE")).unwrap();
+        let refused = locks.lock("a").acquire().await.unwrap_err();
+        assert!(matches!(refused, Error::Refused(_)), "{refused}");
+        assert_eq!(fault.hits(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_wait_goes_on_after_its_connection() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let waiting = tokio::spawn(locks.lock("a").acquire().owner("me").wait(HOUR).into_future());
+        let waits = async || !locks.waiters("a").await.unwrap().is_empty();
+        wait_until_async("it waits", waits).await;
+        let mut operator = StreamClient::new(server.stream());
+        assert_ne!(operator.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await, ":0");
+        wait_until_async("it waits again", waits).await;
+        assert!(guard.release().await.unwrap());
+        assert_eq!(waiting.await.unwrap().unwrap().owner(), b"me");
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_known_to_be_lost_is_released_by_one_try() {
+        let (server, locks) = faulty().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert!(locks.break_lock("a", guard.token().unwrap(), None).await.unwrap());
+        assert!(matches!(guard.lost().await, Lost::Broken(_)));
+        let lost = guard.extend(None).await.unwrap_err();
+        assert!(lost.to_string().starts_with("a is lost: it was broken by an operator"), "{lost}");
+        let fault = server.faults().error("BUSY not now", When::command("LOCK.RELEASE")).unwrap();
+        assert!(matches!(guard.release().await, Err(Error::Refused(_))));
+        assert_eq!(fault.hits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_would_close_a_circle_has_an_error_of_its_own() {
+        let (_server, locks) = manual().await;
+        let _a = locks.lock("a").acquire().owner("a").await.unwrap();
+        let _b = locks.lock("b").acquire().owner("b").await.unwrap();
+        let _waiting = tokio::spawn(locks.lock("b").acquire().owner("a").wait(HOUR).into_future());
+        wait_until_async("one waits", async || !locks.waiters("b").await.unwrap().is_empty()).await;
+        let refused = locks.lock("a").acquire().owner("b").wait(HOUR).await.unwrap_err();
+        assert!(matches!(refused, Error::Deadlock(_)), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_no_server_grants_is_refused_before_anything_is_sent() {
+        let locks = Locks::over(|| async { Err::<tokio::net::TcpStream, _>(std::io::Error::other("sent")) });
+        let lock = || locks.lock("a").acquire();
+        for acquire in [
+            lock().owner("x".repeat(1_025)),
+            lock().owner(""),
+            lock().meta("reason", "x".repeat(4_097)),
+            lock().lease(Duration::ZERO),
+            lock().lease(Duration::MAX),
+            lock().shared().reentrant(),
+            lock().permits(1, 2).shared(),
+            locks.lock_all(Vec::<Vec<u8>>::new()).acquire(),
+        ] {
+            let refused = acquire.await.unwrap_err();
+            assert!(matches!(refused, Error::Usage(_)), "{refused}");
+        }
+        for acquire in [lock().reentrant(), lock().session(LEASE)] {
+            assert!(matches!(acquire.hold().await, Err(Error::Usage(_))));
+        }
+    }
+}
+
+mod kinds {
+    use super::*;
+
+    async fn times_held(locks: &Locks) -> Option<u64> {
+        Some(locks.who("a").await.unwrap()?.holders[0].permits)
+    }
+
+    #[tokio::test]
+    async fn a_reentrant_lock_is_free_after_as_many_releases() {
+        let (_server, locks) = manual().await;
+        let lock = locks.lock("a");
+        let (one, two) =
+            (lock.acquire().reentrant().await.unwrap(), lock.acquire().reentrant().await.unwrap());
+        assert_eq!(times_held(&locks).await, Some(2));
+        assert!(matches!(locks.lock("a").acquire().reentrant().await, Err(Error::Held(_))));
+        assert!(two.release().await.unwrap());
+        one.check().unwrap();
+        assert!(one.release().await.unwrap());
+        assert_eq!(times_held(&locks).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_reentrant_lock_whose_answer_is_lost_is_counted_once() {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        let locks = server.locks();
+        let lost = |command| server.faults().drop_reply(When::command(command).times(1)).unwrap();
+        let lock = locks.lock("a");
+        let one = lock.acquire().reentrant().await.unwrap();
+        let _lost = lost("LOCK.ACQUIRE");
+        let two = lock.acquire().reentrant().await.unwrap();
+        assert_eq!(times_held(&locks).await, Some(2));
+        let _lost = lost("LOCK.RELEASE");
+        assert!(two.release().await.unwrap());
+        assert_eq!(times_held(&locks).await, Some(1));
+        assert!(one.release().await.unwrap());
+        assert_eq!(times_held(&locks).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_reentrant_hold_that_was_lost_is_none_of_those_that_count() {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        let locks = server.locks();
+        let lock = locks.lock("a");
+        let one = lock.acquire().reentrant().await.unwrap();
+        assert!(locks.break_lock("a", one.token().unwrap(), None).await.unwrap());
+        assert!(matches!(one.extend(None).await, Err(Error::Lost { .. })));
+        server.faults().error("NOPERM not now", When::command("LOCK.RELEASE").times(1)).unwrap();
+        assert!(matches!(one.release().await, Err(Error::Refused(_))));
+        server.faults().drop_reply(When::command("LOCK.ACQUIRE").times(1)).unwrap();
+        let two = lock.acquire().reentrant().await.unwrap();
+        assert_eq!(times_held(&locks).await, Some(1));
+        assert!(two.release().await.unwrap());
+        assert_eq!(times_held(&locks).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_with_its_connection() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().session(Duration::ZERO).await.unwrap();
+        assert_eq!((guard.remaining(), server.keys().lease("a")), (Duration::MAX, Some(None)));
+        assert!(matches!(guard.extend(None).await, Err(Error::Usage(_))));
+        assert!(matches!(guard.leave(LEASE).await, Err(Error::Usage(_))));
+        guard.check().unwrap();
+        let mut operator = StreamClient::new(server.stream());
+        assert_ne!(operator.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await, ":0");
+        assert_eq!(guard.lost().await, Lost::Session);
+        let next = locks.lock("a").acquire().session(Duration::ZERO).wait(HOUR).await.unwrap();
+        assert!(next.release().await.unwrap());
+        assert_eq!(locks.who("a").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_session_with_a_delay_goes_on_over_another_connection() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().session(HOUR).await.unwrap();
+        let mut operator = StreamClient::new(server.stream());
+        assert_ne!(operator.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await, ":0");
+        let goes_on = async || {
+            let held = locks.who("a").await.unwrap().unwrap();
+            assert_eq!(held.holders[0].token, guard.token());
+            held.holders[0].session && held.holders[0].left_ms.is_none()
+        };
+        wait_until_async("it goes on", goes_on).await;
+        guard.check().unwrap();
+        assert!(guard.release().await.unwrap());
+        assert_eq!(locks.who("a").await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_renewal_the_holder_is_told_at_its_deadline() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().lease(LEASE).renew(false).await.unwrap();
+        let (watch, sent) = (guard.watch(), Instant::now());
+        assert_eq!(watch.lost().await, Lost::Unrenewed);
+        assert!(sent.elapsed() <= LEASE, "{:?}", sent.elapsed());
+        assert!(matches!(guard.extend(None).await, Err(Error::Lost { reason: Lost::Unrenewed, .. })));
+        assert!(guard.release().await.unwrap(), "the server has counted it as held");
+    }
+}
+
+mod failed_releases {
+    use super::*;
+
+    async fn refusing() -> (Server, Locks) {
+        let server = Server::builder().manual_clock(START).tests(1).start().await.unwrap();
+        server.faults().error("NOPERM not now", When::command("LOCK.RELEASE").key("[alm]")).unwrap();
+        let locks = server.locks();
+        (server, locks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_does_not_release_ends_with_its_lease_and_is_told() {
+        let (_server, locks) = refusing().await;
+        let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        let watch = guard.watch();
+        assert!(matches!(guard.release().await, Err(Error::Refused(_))));
+        watch.check().unwrap();
+        assert_eq!(watch.lost().await, Lost::Unrenewed);
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_release_has_failed_ends_with_its_connection() {
+        let (_server, locks) = refusing().await;
+        let guard = locks.lock("a").acquire().session(Duration::ZERO).await.unwrap();
+        let watch = guard.watch();
+        assert!(matches!(guard.release().await, Err(Error::Refused(_))));
+        assert_eq!(watch.lost().await, Lost::Session);
+        wait_until_async("it is free", async || locks.who("a").await.unwrap().is_none()).await;
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_may_have_been_released_is_lost_at_once() {
+        let (server, locks) = refusing().await;
+        server.faults().drop_reply(When::command("LOCK.RELEASE").key("b").times(1)).unwrap();
+        server.faults().error("NOPERM not now", When::command("LOCK.RELEASE").key("b")).unwrap();
+        for lock in [locks.lock_all(["k", "l"]), locks.lock("b")] {
+            let guard = lock.acquire().await.unwrap();
+            let watch = guard.watch();
+            assert!(matches!(guard.release().await, Err(Error::Refused(_))));
+            assert_eq!(watch.lost().await, Lost::NotHeld);
+        }
+        let left = locks.list("*").await.unwrap();
+        assert_eq!(left.iter().map(|held| &held.key[..]).collect::<Vec<_>>(), [b"l"]);
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_was_given_back_is_told_as_released() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let watch = guard.watch();
+        assert!(guard.release().await.unwrap());
+        assert_eq!((watch.lost().await, watch.remaining()), (Lost::Released, Duration::ZERO));
+    }
+}
+
+mod fences {
+    use redlatch::lock::{Fence, FenceError};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_statement_of_a_transaction_has_the_token_of_the_lock() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let mut sent = Vec::new();
+        for fence in [Fence::Postgres, Fence::MySql, Fence::Sqlite] {
+            let execute = async |statement: &'static str, name: &str, token| {
+                sent.push((statement, name.to_owned(), token));
+                Ok::<_, std::fmt::Error>(())
+            };
+            guard.fenced(fence, "orders", execute).await.unwrap();
+        }
+        assert!(
+            sent.iter()
+                .all(|(text, name, token)| text.contains("redlatch_fence")
+                    && (&**name, *token) == ("orders", 1))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_database_that_knows_a_higher_token_is_told_from_one_that_has_failed() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let answer = async |text: &str| {
+            let error = std::io::Error::other(text.to_owned());
+            guard.fenced(Fence::Sqlite, "orders", async |_, _, _| Err(error)).await.unwrap_err()
+        };
+        assert!(matches!(answer("stale fencing token: a higher one is known").await, FenceError::Stale(_)));
+        assert!(matches!(answer("no such table").await, FenceError::Database(_)));
     }
 }

@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
-use redlatch_client::wire::{Reply, Target, at, open};
+use redlatch_client::wire::{FULL, Reply, Target, at, open};
 use redlatch_client::{Error, Trust};
 
 use super::Fault;
 use super::place::Place;
-use super::retry::FULL;
 
 /// How long a server may take for each step: to be connected to, to answer a request.
 const STEP_MAX: Duration = Duration::from_secs(2);

@@ -8,14 +8,13 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use redlatch_client::wire::{Reply, Target};
+use redlatch_client::wire::{Reply, Retry, Target};
 use redlatch_client::{Acquire, Error, Held, Hold, Locks, Trust};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::exit::{self, Failure, LOST, NOT_ACQUIRED};
 use super::place::Place;
-use super::retry::Retry;
 use super::terms::Terms;
 use super::{print, texts, warn};
 
@@ -139,19 +138,25 @@ impl Request {
             Step::Take { wait, .. } => *wait,
             Step::Release { .. } | Step::Renew { .. } => Duration::ZERO,
         };
-        let mut retry = Retry::within(Some(wait));
-        match retry.ask(server, |locks, left| self.ask(locks, left, taker)).await {
-            Err(Error::Held(held)) => Ok(Answer::Held(held)),
-            Err(error) => Err(Failure::of_lock(&error, retry.has_answered())),
-            Ok(answer) => Ok(answer),
+        let locks = Locks::at(server.0.clone(), server.1.clone()).telling(texts::tell_retry);
+        // What a call does not outlast by itself: the look at who holds the lock, before the wait.
+        let mut retry = Retry::within(Some(wait)).telling(Some(texts::tell_retry));
+        loop {
+            let error = match self.ask(&locks, retry.left().unwrap_or_default(), taker).await {
+                Err(Error::Held(held)) => return Ok(Answer::Held(held)),
+                Err(error) => error,
+                Ok(answer) => return Ok(answer),
+            };
+            let again = retry.again(error).await;
+            again.map_err(|error| Failure::of_lock(&error, locks.is_reached()))?;
         }
     }
 
-    async fn ask<T: Taker>(&self, locks: Locks, left: Option<Duration>, taker: &T) -> Result<Answer, Error> {
-        let (key, owner, locks) = (&self.key, &self.owner, &locks);
+    async fn ask<T: Taker>(&self, locks: &Locks, left: Duration, taker: &T) -> Result<Answer, Error> {
+        let (key, owner) = (&self.key, &self.owner);
         let is_done = match &self.step {
             Step::Take { terms, .. } => {
-                let hold = self.take(locks, terms, left.unwrap_or_default(), taker).await?;
+                let hold = self.take(locks, terms, left, taker).await?;
                 return Ok(Answer::Taken(hold));
             }
             Step::Renew { token, lease } => match locks.renew(key, owner, *token, *lease).await? {

@@ -45,7 +45,6 @@ mod otlp;
 mod otlp;
 mod place;
 mod replay;
-mod retry;
 mod run;
 mod serve;
 mod served;

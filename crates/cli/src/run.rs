@@ -17,7 +17,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::exit::{Failure, LOST, MISUSED, NOT_ACQUIRED};
 use super::place::Place;
-use super::retry::Retry;
 use super::terms::Terms;
 use super::{texts, warn};
 
@@ -88,10 +87,8 @@ async fn supervise(options: Options) -> u8 {
         },
         code = asked_to_end(&mut signals) => {
             // The lock may have been granted in this moment.
-            let (target, trust) = server;
-            if let Ok(Ok(locks)) = timeout(RELEASE_MAX, Locks::to(target, trust)).await {
-                let _ = timeout(RELEASE_MAX, locks.release(options.terms.keys, owner)).await;
-            }
+            let locks = Locks::at(server.0, server.1).budget(RELEASE_MAX);
+            let _ = locks.release(options.terms.keys, owner).await;
             return code;
         }
     };
@@ -113,15 +110,15 @@ async fn supervise(options: Options) -> u8 {
 
 /// Takes the lock, also from a server that does not serve for a moment; or returns the exit code.
 async fn locked(options: &Options, server: &(Target, Trust), owner: &str) -> Result<Guard, u8> {
-    let (terms, mut retry) = (&options.terms, Retry::within(options.wait));
-    let ask = |locks: Locks, left| terms.acquire(&locks, owner.as_bytes(), left).into_future();
-    retry.ask(server, ask).await.map_err(|error| match error {
+    let (terms, (target, trust)) = (&options.terms, server);
+    let locks = Locks::at(target.clone(), trust.clone()).telling(texts::tell_retry);
+    terms.acquire(&locks, owner.as_bytes(), options.wait).await.map_err(|error| match error {
         Error::Held(_) if options.if_held == IfHeld::Skip => 0,
         Error::Held(held) => {
             refuse(NOT_ACQUIRED, &texts::refusal("not run", &terms.keys[0], held.as_deref()))
         }
         error => {
-            let Failure(code, fault) = Failure::of_lock(&error, retry.has_answered());
+            let Failure(code, fault) = Failure::of_lock(&error, locks.is_reached());
             refuse(code, &fault)
         }
     })

@@ -4,14 +4,13 @@
 
 use std::time::Duration;
 
-use redlatch_client::wire::{Connection, Node, Nodes, Reply, Target, no_node};
+use redlatch_client::wire::{Connection, Node, Nodes, Reply, Retry, Target, is_passing_refusal, no_node};
 use redlatch_client::{Error, Held, Locks, Trust};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::exit::{FAILED, Failure, NO_SERVER, NOT_ACQUIRED};
 use super::place::Place;
-use super::retry::{Retry, is_passing_refusal};
 use super::table::terminal_width;
 use super::{Fault, exit, print, texts, warn, watch};
 
@@ -85,11 +84,12 @@ pub(super) async fn reach(target: &Target, trust: &Trust, retry: &mut Retry) -> 
 
 async fn answer(view: View) -> Result<u8, Failure> {
     let (target, trust) = view.place.find().map_err(Failure::misused)?;
-    let mut retry = Retry::within(match view.question {
+    let limit = match view.question {
         Question::Wait(_, limit) => limit,
         Question::Watch(..) => None,
         _ => Some(Duration::ZERO),
-    });
+    };
+    let mut retry = Retry::within(limit).telling(Some(texts::tell_retry));
     let locks = reach(&target, &trust, &mut retry).await?;
     match view.question {
         Question::Break { key, token, reason } => {

@@ -6,13 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlatch_client::wire::Connection;
+use redlatch_client::wire::{Connection, Retry};
 use redlatch_client::{Error, Held, Locks};
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::exit::Failure;
-use super::retry::Retry;
 use super::views::{say, unanswered};
 use super::{Fault, texts};
 

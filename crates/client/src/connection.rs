@@ -109,7 +109,7 @@ impl Connection {
     /// Like [`Self::ask`]; an error reply is an error.
     pub async fn call(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         match self.ask(words).await? {
-            Reply::Error(text) => Err(Error::Refused(text)),
+            Reply::Error(text) => Err(Error::of_reply(text)),
             reply => Ok(reply),
         }
     }
@@ -155,6 +155,20 @@ impl Connection {
     /// Whether the server is in cluster mode, as it said at the login.
     pub fn is_in_cluster(&self) -> bool {
         self.is_in_cluster
+    }
+
+    /// Whether the connection has not ended, as far as is known here. A push that has come is dropped.
+    pub(crate) async fn is_open(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            push = self.next_push() => push.is_ok(),
+            () = std::future::ready(()) => true,
+        }
+    }
+
+    /// Whether a request has no reply yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.unanswered > 0
     }
 
     /// Whether the server sends messages beside replies.

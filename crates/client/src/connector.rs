@@ -5,10 +5,12 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redlatch_platform::unix_socket::UnixStream;
+use redlatch_proto::lock::ANSWER_MAX;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -18,6 +20,7 @@ use super::connection::{Connection, Stream};
 use super::error::Error;
 use super::target::{Target, Transport, Trust};
 use super::tls;
+use crate::received::Reply;
 
 /// Opens connections, one for each lock.
 #[derive(Clone)]
@@ -25,7 +28,7 @@ pub(crate) enum Connector {
     /// To the server of a URL, or to the nodes of its cluster.
     Url(Arc<Seeds>),
     /// Over streams that the caller makes, with a login.
-    Made(Arc<dyn Fn() -> Opened + Send + Sync>, Arc<Target>),
+    Made(Arc<Made>),
 }
 
 /// A server, and the nodes of its cluster: any of them tells who serves which slots.
@@ -33,8 +36,17 @@ pub(crate) enum Connector {
 pub(crate) struct Seeds {
     pub(crate) target: Target,
     pub(crate) trust: Trust,
-    /// The nodes that were named last; empty: only the target is known. The next one to ask is the first.
+    /// The nodes that were named last, or the Sentinels. The next one to ask is the first.
     nodes: Mutex<VecDeque<Target>>,
+    /// Whether a connection was ever opened, and its login accepted.
+    is_reached: AtomicBool,
+}
+
+/// Streams that the caller makes.
+pub(crate) struct Made {
+    open: Box<dyn Fn() -> Opened + Send + Sync>,
+    login: Target,
+    is_reached: AtomicBool,
 }
 
 type Opened = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
@@ -50,8 +62,8 @@ impl fmt::Debug for Connector {
 
 impl Connector {
     pub(crate) fn to(target: Target, trust: Trust) -> Self {
-        let nodes = Mutex::new([target.clone()].into());
-        Self::Url(Arc::new(Seeds { target, trust, nodes }))
+        let nodes = Mutex::new(asked_first(&target));
+        Self::Url(Arc::new(Seeds { target, trust, nodes, is_reached: AtomicBool::new(false) }))
     }
 
     pub(crate) fn over<F, O, S>(open: F, login: Target) -> Self
@@ -64,7 +76,15 @@ impl Connector {
             let opening = open();
             Box::pin(async move { opening.await.map(|stream| Box::new(stream) as Box<dyn Stream>) })
         };
-        Self::Made(Arc::new(open), Arc::new(login))
+        Self::Made(Arc::new(Made { open: Box::new(open), login, is_reached: AtomicBool::new(false) }))
+    }
+
+    /// Whether a connection was ever opened, and its login accepted.
+    pub(crate) fn is_reached(&self) -> bool {
+        match self {
+            Self::Url(seeds) => seeds.is_reached.load(Ordering::Relaxed),
+            Self::Made(made) => made.is_reached.load(Ordering::Relaxed),
+        }
     }
 
     /// Opens a connection and logs in: to any node of a cluster.
@@ -74,11 +94,7 @@ impl Connector {
     pub(crate) async fn connect(&self) -> Result<Connection, Error> {
         match self {
             Self::Url(seeds) => seeds.connect().await.map(|(connection, _)| connection),
-            Self::Made(open, login) => {
-                let mut connection = Connection::over(open().await?, STEP_MAX);
-                connection.enter(login).await?;
-                Ok(connection)
-            }
+            Self::Made(made) => made.connect().await,
         }
     }
 
@@ -115,22 +131,50 @@ impl Connector {
     }
 }
 
+impl Made {
+    async fn connect(&self) -> Result<Connection, Error> {
+        let opened = timeout(ANSWER_MAX, (self.open)()).await;
+        let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let mut connection = Connection::over(opened?, ANSWER_MAX);
+        connection.enter(&self.login).await?;
+        self.is_reached.store(true, Ordering::Relaxed);
+        Ok(connection)
+    }
+}
+
 impl Seeds {
     /// Opens a connection to the first node that is reached, each time beginning with another one. Returns its target, too.
     async fn connect(&self) -> Result<(Connection, Target), Error> {
         let count = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).len();
         // A node that does not answer leaves time for the others.
-        let limit = STEP_MAX / u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+        let limit = ANSWER_MAX / u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         let mut tried = 1;
         loop {
             let target = self.next();
-            let opened = timeout(limit, connect(&target, &self.trust)).await;
+            let opened = timeout(limit, self.connect_by(&target)).await;
             match opened.unwrap_or_else(|_| Err(at(&target, io::Error::from(io::ErrorKind::TimedOut).into())))
             {
                 Err(Error::Unreachable(_)) if tried < count => tried += 1,
-                opened => return opened.map(|connection| (connection, target)),
+                opened => {
+                    self.is_reached.fetch_or(opened.is_ok(), Ordering::Relaxed);
+                    return opened;
+                }
             }
         }
+    }
+
+    /// Opens a connection to this node, or to the server that this Sentinel names. Returns its target, too.
+    async fn connect_by(&self, node: &Target) -> Result<(Connection, Target), Error> {
+        let server = match &self.target.sentinels {
+            Some(sentinels) => {
+                let mut connection = connect(node, &self.trust).await?;
+                let server =
+                    master(&mut connection, &sentinels.master).await.map_err(|error| at(node, error))?;
+                Target { address: server, sentinels: None, ..self.target.clone() }
+            }
+            None => node.clone(),
+        };
+        connect(&server, &self.trust).await.map(|connection| (connection, server))
     }
 
     /// The node to ask now. It is the last one to be asked again, also if the caller gives up before it has answered.
@@ -144,10 +188,35 @@ impl Seeds {
     async fn masters(&self) -> Result<(Vec<Master>, Connection, Target), Error> {
         let (mut connection, asked) = self.connect().await?;
         let masters = cluster::masters(&mut connection, &asked).await.map_err(|error| at(&asked, error))?;
-        let mut nodes = VecDeque::from([self.target.clone()]);
-        nodes.extend(masters.iter().map(|node| node.target.clone()).filter(|node| *node != self.target));
-        *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+        let mut nodes = asked_first(&self.target);
+        if self.target.sentinels.is_none() {
+            nodes.extend(masters.iter().map(|node| node.target.clone()).filter(|node| *node != self.target));
+            *self.nodes.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+        }
         Ok((masters, connection, asked))
+    }
+}
+
+/// The nodes, or the Sentinels, that a URL names.
+fn asked_first(target: &Target) -> VecDeque<Target> {
+    let Some(sentinels) = &target.sentinels else { return [target.clone()].into() };
+    let sentinel = |address: &String| Target {
+        address: address.clone(),
+        database: 0,
+        sentinels: None,
+        ..target.clone()
+    };
+    sentinels.addresses.iter().map(sentinel).collect()
+}
+
+/// The address of a master, as a Sentinel says.
+async fn master(sentinel: &mut Connection, name: &str) -> Result<String, Error> {
+    let reply = sentinel.call(&[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name.as_bytes()]).await?;
+    let texts: Vec<_> = reply.items().iter().filter_map(Reply::text).map(String::from_utf8_lossy).collect();
+    match &texts[..] {
+        [host, port] if host.contains(':') => Ok(format!("[{host}]:{port}")),
+        [host, port] => Ok(format!("{host}:{port}")),
+        _ => Err(Error::Unreachable(format!("this Sentinel knows no master '{name}'"))),
     }
 }
 
@@ -156,7 +225,7 @@ impl Seeds {
 /// # Errors
 /// The server cannot be reached or trusted, or refuses the login.
 pub async fn connect(target: &Target, trust: &Trust) -> Result<Connection, Error> {
-    let mut connection = open(target, trust, STEP_MAX).await?;
+    let mut connection = open(target, trust, ANSWER_MAX).await?;
     connection.enter(target).await.map_err(|error| at(target, error))?;
     Ok(connection)
 }
@@ -197,7 +266,5 @@ pub fn at(target: &Target, error: Error) -> Error {
     }
 }
 
-/// How long a connection and each request that does not wait may take.
-const STEP_MAX: Duration = Duration::from_secs(5);
 /// After how much silence, and how often, the system asks whether the server's machine is there.
 const KEEPALIVE: Duration = Duration::from_secs(15);

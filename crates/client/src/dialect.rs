@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, is_ending, is_unknown};
 use super::error::Error;
+use super::limits::{POLL_MAX, POLL_MIN};
 use super::locks::random;
 use super::views::Held;
 use crate::received::Reply;
@@ -20,6 +21,8 @@ pub struct Terms {
     pub owner: Vec<u8>,
     pub kind: Kind,
     pub lease: Duration,
+    /// Instead of a lease: how long the lock lasts after its connection has ended.
+    pub session: Option<Duration>,
     /// How long to wait; `None` without a limit.
     pub wait: Option<Duration>,
     pub meta: Vec<(Vec<u8>, Vec<u8>)>,
@@ -29,6 +32,7 @@ pub struct Terms {
 pub enum Kind {
     Exclusive,
     Permits { count: u64, limit: u64 },
+    Reentrant,
     Shared,
 }
 
@@ -46,8 +50,10 @@ pub enum Dialect {
 pub struct Grant {
     pub dialect: Dialect,
     pub token: Option<u64>,
-    /// The server does not grant the lock to anybody else before this.
-    pub deadline: Instant,
+    /// A moment at which the lease had not begun.
+    pub begun: Instant,
+    /// The id of the session that the lock ends with.
+    pub session: Option<Vec<u8>>,
 }
 
 /// The answer of LOCK.ACQUIRE that grants a lock.
@@ -59,8 +65,11 @@ pub struct GrantAnswer {
 }
 
 impl GrantAnswer {
-    /// Reads an answer. `None` if it grants nothing.
+    /// Reads an answer, also one that is the token alone. `None` if it grants nothing.
     pub fn read(reply: &Reply) -> Option<Self> {
+        if let Reply::Integer(token) = reply {
+            return Some(Self { token: u64::try_from(*token).ok(), waited_ms: 0 });
+        }
         let number = |name| reply.field(name)?.integer().and_then(|number| u64::try_from(number).ok());
         Some(Self { token: number("token"), waited_ms: number("waited")? })
     }
@@ -74,19 +83,30 @@ impl GrantAnswer {
 }
 
 impl Terms {
-    /// Takes the lock, waiting for it as long as the terms say.
+    /// Takes the lock, waiting for it until that moment; `None` without a limit. `may_be_ours`: this owner may have it already,
+    /// by a request whose answer was lost or by another process.
     ///
     /// # Errors
     /// The lock is held when the wait has ended, or the server refuses the terms or cannot be asked.
-    pub async fn acquire(&self, connection: &mut Connection) -> Result<Grant, Error> {
-        match self.acquire_natively(connection).await {
-            Err(Error::Refused(text)) if is_unknown(&text) => self.acquire_plainly(connection).await,
+    pub async fn acquire(
+        &self,
+        connection: &mut Connection,
+        until: Option<Instant>,
+        may_be_ours: bool,
+    ) -> Result<Grant, Error> {
+        match self.acquire_natively(connection, until).await {
+            Err(Error::Refused(text)) if is_unknown(&text) => {
+                self.acquire_plainly(connection, until, may_be_ours).await
+            }
             answer => answer,
         }
     }
 
-    async fn acquire_natively(&self, connection: &mut Connection) -> Result<Grant, Error> {
-        let until = self.wait.map(|wait| Instant::now() + wait);
+    async fn acquire_natively(
+        &self,
+        connection: &mut Connection,
+        until: Option<Instant>,
+    ) -> Result<Grant, Error> {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
@@ -96,19 +116,20 @@ impl Terms {
             let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
             let reply = reply.map_err(|_| Error::Unreachable("the server does not answer".to_owned()))??;
             if let Reply::Error(text) = reply {
-                return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::Refused(text) });
+                return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::of_reply(text) });
             }
             if let Some(answer) = GrantAnswer::read(&reply) {
-                let deadline = answer.lease_from(sent) + self.lease;
-                return Ok(Grant { dialect: Dialect::Native, token: answer.token, deadline });
+                let begun = answer.lease_from(sent);
+                return Ok(Grant { dialect: Dialect::Native, token: answer.token, begun, session: None });
             }
-            if until.is_some_and(|until| Instant::now() + wait >= until) || wait < WAIT_MAX {
+            if wait < WAIT_MAX {
                 return Err(Error::Held(self.held(connection, reply.field("refused")).await));
             }
         }
     }
 
-    /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. `says_why`: a refusal tells who holds the lock.
+    /// The words of LOCK.ACQUIRE, or of LOCK.MACQUIRE for several keys. `says_why`: a refusal tells who holds
+    /// the lock, and a grant without a wait is answered with its token alone.
     pub fn acquire_request(&self, wait: Duration, says_why: bool) -> Vec<Vec<u8>> {
         let mut words = match &self.keys[..] {
             [key] => vec![b"LOCK.ACQUIRE".to_vec(), key.clone()],
@@ -118,8 +139,15 @@ impl Terms {
                 words
             }
         };
-        words.extend([self.owner.clone(), b"LEASE".to_vec(), millis(self.lease)]);
-        words.extend([b"WAIT".to_vec(), millis(wait)]);
+        words.push(self.owner.clone());
+        words.extend(match self.session {
+            Some(delay) => vec![b"SESSION".to_vec(), b"DELAY".to_vec(), millis(delay)],
+            None => vec![b"LEASE".to_vec(), millis(self.lease)],
+        });
+        match says_why && wait.is_zero() {
+            true => words.push(b"JUSTTOKEN".to_vec()),
+            false => words.extend([b"WAIT".to_vec(), millis(wait)]),
+        }
         words.extend(says_why.then(|| b"WHY".to_vec()));
         words.extend(self.kind_and_meta());
         words
@@ -131,6 +159,7 @@ impl Terms {
             Kind::Permits { count, limit } => {
                 vec![b"PERMITS".to_vec(), text(count), b"OF".to_vec(), text(limit)]
             }
+            Kind::Reentrant => vec![b"REENTRANT".to_vec()],
             Kind::Shared => vec![b"SHARED".to_vec()],
         };
         if !self.meta.is_empty() {
@@ -152,23 +181,24 @@ impl Terms {
         Held::of_refusal(&self.keys[0], refusal?).map(Box::new)
     }
 
-    async fn acquire_plainly(&self, connection: &mut Connection) -> Result<Grant, Error> {
-        let [key] = &self.keys[..] else { return Err(Error::Unsupported("more than one key")) };
-        if self.kind != Kind::Exclusive {
-            return Err(Error::Unsupported("a shared lock"));
-        }
-        let until = self.wait.map(|wait| Instant::now() + wait);
-        let (mut pause, mut is_first) = (POLL_MIN, true);
+    async fn acquire_plainly(
+        &self,
+        connection: &mut Connection,
+        until: Option<Instant>,
+        mut may_be_ours: bool,
+    ) -> Result<Grant, Error> {
+        let key = match (self.lacking(), &self.keys[..]) {
+            (None, [key]) => key,
+            (lacking, _) => return Err(Error::Unsupported(lacking.unwrap_or("several keys at once"))),
+        };
+        let mut pause = POLL_MIN;
         loop {
             let sent = Instant::now();
             let set = [b"SET", &key[..], &self.owner, b"NX", b"PX", &millis(self.lease)];
             let is_set = connection.call(&set).await? != Reply::Null;
-            // An earlier request of this owner may have been granted, and its reply lost. A key that is no lock refuses.
-            let is_ours = std::mem::take(&mut is_first)
-                && !is_set
-                && matches!(self.extend(connection, Dialect::Plain, (None, self.lease)).await, Ok(true));
+            let is_ours = std::mem::take(&mut may_be_ours) && !is_set && self.is_ours(connection).await?;
             if is_set || is_ours {
-                return Ok(Grant { dialect: Dialect::Plain, token: None, deadline: sent + self.lease });
+                return Ok(Grant { dialect: Dialect::Plain, token: None, begun: sent, session: None });
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(Error::Held(held_plainly(connection, key).await.map(Box::new)));
@@ -181,8 +211,51 @@ impl Terms {
         }
     }
 
-    /// Renews the lease of every key, with another length. With a token, a later hold of the same owner is left alone. False
-    /// if the owner does not hold every key with this token.
+    /// What a server without LOCK commands cannot do of the terms.
+    fn lacking(&self) -> Option<&'static str> {
+        match self.kind {
+            _ if self.keys.len() > 1 => Some("several keys at once"),
+            Kind::Permits { .. } => Some("permits"),
+            Kind::Reentrant => Some("a reentrant lock"),
+            Kind::Shared => Some("a shared lock"),
+            Kind::Exclusive if self.session.is_some() => Some("a session"),
+            Kind::Exclusive if !self.meta.is_empty() => Some("meta"),
+            Kind::Exclusive => None,
+        }
+    }
+
+    /// For how long the lock is certainly held after a sign of life; `None`: as long as its connection.
+    pub(crate) fn lasts(&self) -> Option<Duration> {
+        self.session.map_or(Some(self.lease), |delay| Some(delay).filter(|delay| !delay.is_zero()))
+    }
+
+    /// How often the owner holds the first key.
+    pub(crate) async fn times_held(&self, connection: &mut Connection) -> Result<u64, Error> {
+        let held = Held::read(&connection.call(&[b"LOCK.WHO", &self.keys[0]]).await?);
+        let holders = held.map(|held| held.holders).unwrap_or_default();
+        Ok(holders.iter().filter(|holder| holder.owner == self.owner).map(|holder| holder.permits).sum())
+    }
+
+    /// Begins the lease of the first key anew, which the owner holds; returns its token.
+    pub(crate) async fn taken_before(&self, connection: &mut Connection) -> Result<Option<u64>, Error> {
+        let lease = millis(self.lease);
+        let mut words = vec![&b"LOCK.EXTEND"[..], &self.keys[0], &self.owner];
+        words.extend(self.session.is_none().then_some([&b"LEASE"[..], &lease]).into_iter().flatten());
+        let token = connection.call(&words).await?.field("token").and_then(Reply::integer);
+        Ok(token.and_then(|token| u64::try_from(token).ok()))
+    }
+
+    /// Whether this owner has the lock already, on a server without LOCK commands: its lease begins anew then.
+    async fn is_ours(&self, connection: &mut Connection) -> Result<bool, Error> {
+        match self.extend(connection, Dialect::Plain, (None, Some(self.lease))).await {
+            // A key that is no lock refuses.
+            Err(Error::Refused(text)) if text.contains("WRONGTYPE") => Ok(false),
+            answer => answer,
+        }
+    }
+
+    /// Renews the lease of every key, with another length; `None`: of a session, which has none. With a token, a later hold of
+    /// the same owner is left alone. False if the owner does not hold every key with this token.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
@@ -190,21 +263,21 @@ impl Terms {
         &self,
         connection: &mut Connection,
         dialect: Dialect,
-        (token, lease): (Option<u64>, Duration),
+        (token, lease): (Option<u64>, Option<Duration>),
     ) -> Result<bool, Error> {
-        let (token, lease) = (token.map(text), millis(lease));
+        let (token, lease) = (token.map(text), lease.map(millis));
         for key in &self.keys {
             let is_held = match dialect {
                 Dialect::Native => {
-                    let mut words = vec![&b"LOCK.EXTEND"[..], key, &self.owner, b"LEASE", &lease];
+                    let mut words = vec![&b"LOCK.EXTEND"[..], key, &self.owner];
+                    words.extend(lease.iter().flat_map(|lease| [&b"LEASE"[..], lease]));
                     words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
                     connection.call(&words).await? != Reply::Null
                 }
                 Dialect::Plain => {
-                    let reply = connection
-                        .call(&[b"EVAL", EXTEND.as_bytes(), b"1", key, &self.owner, &lease])
-                        .await?;
-                    reply.integer() == Some(1)
+                    let lease = lease.as_deref().unwrap_or_default();
+                    let words = [b"EVAL", EXTEND.as_bytes(), b"1", key, &self.owner, lease];
+                    connection.call(&words).await?.integer() == Some(1)
                 }
             };
             if !is_held {
@@ -214,32 +287,20 @@ impl Terms {
         Ok(true)
     }
 
-    /// Leaves every key held for another `rest`. False if the owner does not hold every key with this token.
-    ///
-    /// By LOCK commands, the keys belong to the session of this connection then, and last for `rest` after its end: a lock
-    /// that ends so has not expired in the hands of its holder, and the server does not count it so.
+    /// Makes every key one of the session of this connection, which lasts for `rest` after its end: a lock that ends so has not
+    /// expired in the hands of its holder, and the server does not count it so. The keys have been extended by `rest`. False
+    /// if the owner does not hold every key with this token.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
     pub async fn leave(
         &self,
         connection: &mut Connection,
-        dialect: Dialect,
         (token, rest): (Option<u64>, Duration),
     ) -> Result<bool, Error> {
-        if !self.extend(connection, dialect, (token, rest)).await? {
-            return Ok(false);
-        }
-        if dialect == Dialect::Plain {
-            return Ok(true);
-        }
         for key in &self.keys {
-            match self.hand_to_session(connection, key, (token, rest)).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                // The new lease keeps the lock just as long.
-                Err(Error::Refused(_)) => return Ok(true),
-                Err(error) => return Err(error),
+            if !self.hand_to_session(connection, key, (token, rest)).await? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -268,28 +329,23 @@ impl Terms {
         Ok(true)
     }
 
-    /// Releases every key. With a token, a later hold of the same owner is left alone. False if the owner did not hold all
-    /// of them.
+    /// Releases a key. With a token, a later hold of the same owner is left alone. False if the owner did not hold it.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
-    pub async fn release(
+    pub async fn release_key(
         &self,
         connection: &mut Connection,
         dialect: Dialect,
-        token: Option<u64>,
+        (key, token): (&[u8], Option<u64>),
     ) -> Result<bool, Error> {
         let token = token.map(text);
-        let mut was_held = true;
-        for key in &self.keys {
-            let mut words: Vec<&[u8]> = match dialect {
-                Dialect::Native => vec![b"LOCK.RELEASE", key, &self.owner],
-                Dialect::Plain => vec![b"EVAL", RELEASE.as_bytes(), b"1", key, &self.owner],
-            };
-            words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
-            was_held &= connection.call(&words).await?.integer() == Some(1);
-        }
-        Ok(was_held)
+        let mut words: Vec<&[u8]> = match dialect {
+            Dialect::Native => vec![b"LOCK.RELEASE", key, &self.owner],
+            Dialect::Plain => vec![b"EVAL", RELEASE.as_bytes(), b"1", key, &self.owner],
+        };
+        words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
+        Ok(connection.call(&words).await?.integer() == Some(1))
     }
 }
 
@@ -318,7 +374,4 @@ pub(super) fn millis(duration: Duration) -> Vec<u8> {
 /// Compare and delete: 1, or 0 if the owner does not hold the lock. KEYS: the lock. ARGV: the owner.
 pub const RELEASE: &str = include_str!("release.lua");
 /// Like [`RELEASE`]; the lease begins anew. ARGV: the owner, the lease in milliseconds.
-const EXTEND: &str = include_str!("extend.lua");
-/// The pause between two requests of a wait for a lock of a plain server, at first and at most.
-const POLL_MIN: Duration = Duration::from_millis(20);
-const POLL_MAX: Duration = Duration::from_millis(500);
+pub(crate) const EXTEND: &str = include_str!("extend.lua");

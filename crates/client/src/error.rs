@@ -2,6 +2,10 @@
 
 use std::io;
 
+use redlatch_proto::log_name::readable;
+
+use super::lost::Lost;
+use super::texts::{breaking, lines};
 use super::views::Held;
 use crate::received::Unreadable;
 
@@ -12,9 +16,21 @@ pub enum Error {
     /// The server answered in a way that the protocol does not allow, or with more than a reply may hold.
     #[error("{0}")]
     Broken(String),
-    /// The lock is held by somebody else, and the wait has ended. What the server says about it, if it is a redlatch.
-    #[error("the lock is held{}", held_by(.0.as_deref()))]
+    /// To wait would close a circle of owners, each waiting for a lock of the next. The server's text.
+    #[error("the server refuses: {0}")]
+    Deadlock(String),
+    /// The lock is held by somebody else, and the wait has ended. What the server says about it, if it does. The text says who
+    /// has it, why, since when, and how to break it.
+    #[error("{}", held_by(.0.as_deref()))]
     Held(Option<Box<Held>>),
+    /// The lock is held no longer: its first key, and why.
+    #[error("{} is lost: {reason}", readable(.key))]
+    Lost {
+        /// The first key.
+        key: Vec<u8>,
+        /// Why it is held no longer.
+        reason: Lost,
+    },
     /// The server refused a request. Its text, beginning with the code: `NOAUTH`, `DEADLOCK`, `ERR`.
     #[error("the server refuses: {0}")]
     Refused(String),
@@ -30,6 +46,21 @@ pub enum Error {
     /// The request names no key, or options that exclude each other.
     #[error("{0}")]
     Usage(&'static str),
+}
+
+impl Error {
+    /// What an error reply says.
+    pub(crate) fn of_reply(text: String) -> Self {
+        match text.starts_with("DEADLOCK ") {
+            true => Self::Deadlock(text),
+            false => Self::Refused(text),
+        }
+    }
+
+    /// Whether the server has answered, and refuses.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Deadlock(_) | Self::Refused(_))
+    }
 }
 
 impl From<io::Error> for Error {
@@ -48,7 +79,7 @@ impl From<Unreadable> for Error {
 }
 
 fn held_by(held: Option<&Held>) -> String {
-    let Some(held) = held else { return String::new() };
-    let known = || Some(String::from_utf8_lossy(&held.holders.first()?.owner).into_owned());
-    held.unknown_owner().or_else(known).map(|holder| format!(" by {holder}")).unwrap_or_default()
+    let Some(held) = held else { return "the lock is held".to_owned() };
+    let force = breaking(held).map(|command| format!("To take it by force: {command}")).unwrap_or_default();
+    format!("{} is held\n{}{force}", readable(&held.key), lines(held)).trim_end().to_owned()
 }

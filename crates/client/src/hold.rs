@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::acquire::Acquire;
 use super::connection::{Connection, is_unknown};
-use super::dialect::{Dialect, Grant, Terms, millis};
+use super::dialect::{Dialect, EXTEND, Grant, Terms, millis};
 use super::error::Error;
-use super::guard::{Lost, is_of};
-use super::locks::{Acquire, Locks, within};
+use super::locks::Locks;
+use super::lost::{Lost, is_of};
 use crate::received::Reply;
 
 /// A lock that was granted or renewed, and that nobody renews: it ends with its lease, unless [`Locks::renew`] begins that
@@ -29,7 +30,9 @@ pub struct Hold {
 impl Hold {
     fn of_grant(grant: &Grant, terms: &Terms) -> Self {
         let is_native = grant.dialect == Dialect::Native;
-        Self { token: grant.token, lease: Some(terms.lease), is_native, deadline: Some(grant.deadline) }
+        let lease = Some(terms.lease).filter(|_| terms.session.is_none());
+        let deadline = terms.lasts().map(|lasts| grant.begun + lasts);
+        Self { token: grant.token, lease, is_native, deadline }
     }
 
     /// For how long the lock is certainly held, if it is not broken by force. `None`: it has no lease.
@@ -43,8 +46,10 @@ impl Acquire {
     /// An owner that holds it already, on the same terms, is granted it again with the same token; its lease begins anew.
     ///
     /// # Errors
-    /// [`Error::Held`] when the wait has ended, or the server refuses the terms or cannot be asked.
+    /// [`Error::Held`] when the wait has ended, or the server refuses the terms or cannot be asked. [`Error::Usage`] for a
+    /// reentrant lock and for a session, which need a guard.
     pub async fn hold(self) -> Result<Hold, Error> {
+        self.check_guardless()?;
         let (grant, terms, _) = self.grant().await?;
         Ok(Hold::of_grant(&grant, &terms))
     }
@@ -54,6 +59,7 @@ impl Acquire {
     /// # Errors
     /// As [`Acquire::hold`].
     pub async fn hold_told(mut self) -> Result<(Hold, HoldEvents), Error> {
+        self.check_guardless()?;
         self.is_told = true;
         let (grant, terms, connection) = self.grant().await?;
         let hold = Hold::of_grant(&grant, &terms);
@@ -116,16 +122,48 @@ impl Locks {
         lease: Option<Duration>,
     ) -> Result<Option<Hold>, Error> {
         let hold = (key.as_ref(), owner.as_ref());
-        let renewed = async {
-            let mut connection = self.open_for(hold.0).await?;
-            match renew_natively(&mut connection, hold, token, lease).await {
-                Err(Error::Refused(text)) if is_unknown(&text) => {
-                    renew_plainly(&mut connection, hold, token, lease).await
-                }
-                renewed => renewed,
+        match self.renew_natively(hold, token, lease).await {
+            Err(Error::Refused(text)) if is_unknown(&text) => self.renew_plainly(hold, token, lease).await,
+            renewed => renewed,
+        }
+    }
+
+    async fn renew_natively(
+        &self,
+        (key, owner): (&[u8], &[u8]),
+        token: Option<u64>,
+        lease: Option<Duration>,
+    ) -> Result<Option<Hold>, Error> {
+        let (lease, token) = (lease.map(millis), token.map(|token| token.to_string()));
+        let mut words = vec![b"LOCK.EXTEND", key, owner];
+        match &lease {
+            Some(lease) => words.extend([&b"LEASE"[..], lease]),
+            None => words.push(b"SAME"),
+        }
+        words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token.as_bytes()]));
+        match self.ask(key, &words).await {
+            Err(Error::Refused(text)) if text.starts_with("NOLEASE ") => {
+                Err(Error::Usage("the lock has no lease: say how long it is to last"))
             }
-        };
-        within(self.budget, renewed).await
+            asked => asked.map(|asked| renewed(&asked.reply, asked.sent)),
+        }
+    }
+
+    async fn renew_plainly(
+        &self,
+        (key, owner): (&[u8], &[u8]),
+        token: Option<u64>,
+        lease: Option<Duration>,
+    ) -> Result<Option<Hold>, Error> {
+        if token.is_some() {
+            return Err(Error::Unsupported(TOKEN));
+        }
+        let lease = lease.ok_or(Error::Unsupported("a renewal without a length"))?;
+        let words: [&[u8]; 6] = [b"EVAL", EXTEND.as_bytes(), b"1", key, owner, &millis(lease)];
+        let asked = self.ask(key, &words).await?;
+        let deadline = Some(asked.sent + lease);
+        let hold = Hold { token: None, lease: Some(lease), is_native: false, deadline };
+        Ok((asked.reply.integer() == Some(1)).then_some(hold))
     }
 
     /// Like [`Locks::release`], of one key and only the hold with this token.
@@ -140,33 +178,10 @@ impl Locks {
     ) -> Result<bool, Error> {
         let token = token.to_string();
         let words = [&b"LOCK.RELEASE"[..], key.as_ref(), owner.as_ref(), b"TOKEN", token.as_bytes()];
-        let released = async { self.open_for(key.as_ref()).await?.call(&words).await };
-        match within(self.budget, released).await {
+        match self.ask(key.as_ref(), &words).await {
             Err(Error::Refused(text)) if is_unknown(&text) => Err(Error::Unsupported(TOKEN)),
-            answer => Ok(answer?.integer() == Some(1)),
+            asked => Ok(asked?.is_done()),
         }
-    }
-}
-
-async fn renew_natively(
-    connection: &mut Connection,
-    (key, owner): (&[u8], &[u8]),
-    token: Option<u64>,
-    lease: Option<Duration>,
-) -> Result<Option<Hold>, Error> {
-    let (lease, token) = (lease.map(millis), token.map(|token| token.to_string()));
-    let mut words = vec![b"LOCK.EXTEND", key, owner];
-    match &lease {
-        Some(lease) => words.extend([&b"LEASE"[..], lease]),
-        None => words.push(b"SAME"),
-    }
-    words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token.as_bytes()]));
-    let sent = Instant::now();
-    match connection.call(&words).await {
-        Err(Error::Refused(text)) if text.starts_with("NOLEASE ") => {
-            Err(Error::Usage("the lock has no lease: say how long it is to last"))
-        }
-        answer => Ok(renewed(&answer?, sent)),
     }
 }
 
@@ -177,23 +192,6 @@ fn renewed(answer: &Reply, sent: Instant) -> Option<Hold> {
     let token = number(answer.field("token")?).filter(|token| *token > 0);
     let lease = answer.field("lease").and_then(number).map(Duration::from_millis);
     Some(Hold { token, lease, is_native: true, deadline: lease.map(|lease| sent + lease) })
-}
-
-async fn renew_plainly(
-    connection: &mut Connection,
-    (key, owner): (&[u8], &[u8]),
-    token: Option<u64>,
-    lease: Option<Duration>,
-) -> Result<Option<Hold>, Error> {
-    if token.is_some() {
-        return Err(Error::Unsupported(TOKEN));
-    }
-    let lease = lease.ok_or(Error::Unsupported("a renewal without a length"))?;
-    let sent = Instant::now();
-    let terms = Terms { owner: owner.to_vec(), ..Terms::new(vec![key.to_vec()]) };
-    let is_held = terms.extend(connection, Dialect::Plain, (None, lease)).await?;
-    let hold = Hold { token: None, lease: Some(lease), is_native: false, deadline: Some(sent + lease) };
-    Ok(is_held.then_some(hold))
 }
 
 /// What a server without LOCK commands lacks.

@@ -18,20 +18,31 @@
 
 #![forbid(unsafe_code)]
 
+#[warn(missing_docs)]
+mod acquire;
 mod cluster;
 mod connection;
 mod connector;
+mod counts;
 mod dialect;
 #[warn(missing_docs)]
 mod error;
 #[warn(missing_docs)]
+mod fence;
+#[warn(missing_docs)]
 mod guard;
 #[warn(missing_docs)]
 mod hold;
+mod keeper;
+mod limits;
 #[warn(missing_docs)]
 mod locks;
+#[warn(missing_docs)]
+mod lost;
 mod received;
+mod retry;
 mod target;
+mod texts;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -40,10 +51,13 @@ mod tls;
 #[warn(missing_docs)]
 mod views;
 
+pub use acquire::{Acquire, Lock};
 pub use error::Error;
-pub use guard::{BrokenBy, Guard, Lost};
+pub use fence::{Fence, FenceError};
+pub use guard::{Guard, Watch};
 pub use hold::{Hold, HoldEvent, HoldEvents};
-pub use locks::{Acquire, Lock, Locks};
+pub use locks::Locks;
+pub use lost::{BrokenBy, Lost};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};
 
@@ -56,6 +70,8 @@ pub mod wire {
     pub use crate::dialect::{GrantAnswer, Kind, RELEASE, Terms};
     pub use crate::locks::{Node, Nodes, no_node, random};
     pub use crate::received::Reply;
+    pub use crate::retry::{FULL, Retry, is_passing_refusal};
     pub use crate::target::{Target, Transport};
+    pub use crate::texts::{breaking, lease, lines, owner, place, seconds, utc};
     pub use crate::tls::handshake;
 }

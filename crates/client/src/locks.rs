@@ -1,23 +1,24 @@
-//! Locks of a server by name, and the builder of one acquisition.
+//! The locks of a server: their holders, and what can be done to them by name.
 
 use std::collections::BTreeMap;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::time::Duration;
 
-use redlatch_proto::lock::{BUDGET_DEFAULT, LEASE_DEFAULT};
+use redlatch_proto::lock::BUDGET_DEFAULT;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::acquire::Lock;
 use super::cluster::{Master, unserved};
 use super::connection::{Connection, is_unknown};
 use super::connector::Connector;
-use super::dialect::{Dialect, Grant, Kind, Terms, held_plainly};
+use super::counts::Counts;
+use super::dialect::{RELEASE, held_plainly};
 use super::error::Error;
-use super::guard::Guard;
+use super::retry::Retry;
 use super::target::{Target, Trust};
 use super::views::{Held, Waiting};
 use crate::received::Reply;
@@ -51,8 +52,11 @@ use crate::received::Reply;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Locks {
-    connector: Connector,
+    pub(super) connector: Connector,
     pub(super) budget: Duration,
+    pub(super) counts: Counts,
+    /// Is told why a wait is interrupted.
+    tell: Option<fn(&Error)>,
 }
 
 impl Locks {
@@ -74,15 +78,40 @@ impl Locks {
 
     #[doc(hidden)]
     pub async fn to(target: Target, trust: Trust) -> Result<Self, Error> {
-        let locks = Self::at(target, trust);
-        locks.open().await?;
+        let (locks, mut retry) =
+            (Self::at(target, trust), Retry::of_call(BUDGET_DEFAULT, Some(Duration::ZERO)));
+        let opened = async {
+            while let Err(error) = locks.open().await {
+                retry.again(error).await?;
+            }
+            Ok(())
+        };
+        within(BUDGET_DEFAULT, opened).await?;
         Ok(locks)
     }
 
     /// Like [`Locks::connect`], without asking whether the server is there.
     #[doc(hidden)]
     pub fn at(target: Target, trust: Trust) -> Self {
-        Self { connector: Connector::to(target, trust), budget: BUDGET_DEFAULT }
+        Self::by(Connector::to(target, trust))
+    }
+
+    fn by(connector: Connector) -> Self {
+        Self { connector, budget: BUDGET_DEFAULT, counts: Counts::default(), tell: None }
+    }
+
+    /// Has the first error of each interruption of a wait told.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn telling(mut self, tell: fn(&Error)) -> Self {
+        self.tell = Some(tell);
+        self
+    }
+
+    /// Whether a connection was ever opened, and its login accepted.
+    #[doc(hidden)]
+    pub fn is_reached(&self) -> bool {
+        self.connector.is_reached()
     }
 
     /// The locks of a server that `open` connects to, over any asynchronous stream.
@@ -113,7 +142,7 @@ impl Locks {
         O: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self { connector: Connector::over(open, login), budget: BUDGET_DEFAULT }
+        Self::by(Connector::over(open, login))
     }
 
     /// How long a call may take, beside what it waits for a lock: connecting, logging in and all its requests
@@ -128,12 +157,12 @@ impl Locks {
 
     /// The lock of one key.
     pub fn lock(&self, key: impl Into<Vec<u8>>) -> Lock<'_> {
-        Lock { locks: self, keys: vec![key.into()] }
+        Lock::of(self, vec![key.into()])
     }
 
     /// The locks of several keys, taken all or none.
     pub fn lock_all<K: Into<Vec<u8>>>(&self, keys: impl IntoIterator<Item = K>) -> Lock<'_> {
-        Lock { locks: self, keys: keys.into_iter().map(Into::into).collect() }
+        Lock::of(self, keys.into_iter().map(Into::into).collect())
     }
 
     /// Who holds a key; `None` if there is no such key. A key that is no lock is held by an unknown owner:
@@ -143,7 +172,13 @@ impl Locks {
     /// The server cannot be asked, or refuses.
     pub async fn who(&self, key: impl AsRef<[u8]>) -> Result<Option<Held>, Error> {
         let key = key.as_ref();
-        within(self.budget, async { self.who_on(&mut self.open_for(key).await?, key).await }).await
+        match self.ask(key, &[b"LOCK.WHO", key]).await {
+            Ok(asked) => Ok(Held::read(&asked.reply)),
+            Err(Error::Refused(text)) if is_unknown(&text) => {
+                within(self.budget, async { self.who_on(&mut self.open_for(key).await?, key).await }).await
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Like [`Locks::who`], on a connection that is open.
@@ -175,11 +210,8 @@ impl Locks {
     /// The server cannot be asked, refuses, or has no LOCK commands.
     pub async fn waiters(&self, key: impl AsRef<[u8]>) -> Result<Vec<Waiting>, Error> {
         let key = key.as_ref();
-        let reply = within(self.budget, async {
-            let mut connection = self.open_for(key).await?;
-            native(connection.call(&[b"LOCK.WAITERS", key]).await, "LOCK.WAITERS")
-        });
-        Ok(reply.await?.items().iter().map(Waiting::read).collect())
+        let reply = self.ask(key, &[b"LOCK.WAITERS", key]).await.map(|asked| asked.reply);
+        Ok(native(reply, "LOCK.WAITERS")?.items().iter().map(Waiting::read).collect())
     }
 
     /// Takes a lock from its holder. False if `token` is no longer the current one.
@@ -212,21 +244,51 @@ impl Locks {
         keys: impl IntoIterator<Item = K>,
         owner: impl Into<Vec<u8>>,
     ) -> Result<bool, Error> {
-        let keys: Vec<Vec<u8>> = keys.into_iter().map(Into::into).collect();
-        if keys.is_empty() {
-            return Ok(true);
-        }
-        let terms = Terms { owner: owner.into(), ..Terms::new(keys) };
+        let (keys, owner): (Vec<Vec<u8>>, Vec<u8>) =
+            (keys.into_iter().map(Into::into).collect(), owner.into());
         let released = async {
-            let mut connection = self.open_for(&terms.keys[0]).await?;
-            match terms.release(&mut connection, Dialect::Native, None).await {
-                Err(Error::Refused(text)) if is_unknown(&text) => {
-                    terms.release(&mut connection, Dialect::Plain, None).await
-                }
-                answer => answer,
+            let mut was_held = true;
+            for key in &keys {
+                was_held &= match self.ask(key, &[b"LOCK.RELEASE", key, &owner]).await {
+                    Err(Error::Refused(text)) if is_unknown(&text) => {
+                        let words: [&[u8]; 5] = [b"EVAL", RELEASE.as_bytes(), b"1", key, &owner];
+                        self.ask(key, &words).await?.is_done()
+                    }
+                    asked => asked?.is_done(),
+                };
             }
+            Ok(was_held)
         };
         within(self.budget, released).await
+    }
+
+    /// The tries of a call that waits for so long.
+    pub(super) fn retry(&self, wait: Option<Duration>) -> Retry {
+        Retry::of_call(self.budget, wait).telling(self.tell)
+    }
+
+    /// Sends a request to the server of a key; again while that cannot be asked or does not serve, within the budget.
+    pub(super) async fn ask(&self, key: &[u8], words: &[&[u8]]) -> Result<Asked, Error> {
+        let (mut retry, mut may_be_done) = (self.retry(Some(Duration::ZERO)), false);
+        let asked = async {
+            loop {
+                let (sent, answer) = match self.connector.connect_for(key).await {
+                    Ok(mut connection) => (Instant::now(), connection.call(words).await),
+                    Err(error) => {
+                        retry.again(error).await?;
+                        continue;
+                    }
+                };
+                match answer {
+                    Ok(reply) => return Ok(Asked { reply, sent, may_be_done }),
+                    Err(error) => {
+                        may_be_done |= !error.is_refusal();
+                        retry.again(error).await?;
+                    }
+                }
+            }
+        };
+        within(self.budget, asked).await
     }
 
     /// A connection for several calls: to any node of a cluster.
@@ -263,7 +325,7 @@ impl Locks {
         let node = |(Master { target, slots }, connector, connection)| Node {
             address: target.address,
             slots,
-            locks: Self { connector, budget: self.budget },
+            locks: Self { connector, ..self.clone() },
             connection,
         };
         Ok(Nodes { serving: masters.into_iter().map(node).collect(), unserved })
@@ -317,6 +379,22 @@ impl Locks {
     }
 }
 
+/// A request that was answered.
+pub(super) struct Asked {
+    pub(super) reply: Reply,
+    /// When it was sent the last time.
+    pub(super) sent: Instant,
+    /// Whether it was sent before, and its answer lost: it may have been carried out.
+    may_be_done: bool,
+}
+
+impl Asked {
+    /// Whether it, or one before it, has released the lock.
+    pub(super) fn is_done(&self) -> bool {
+        self.reply.integer() == Some(1) || self.may_be_done
+    }
+}
+
 /// The nodes of a cluster.
 #[derive(Debug)]
 pub struct Nodes {
@@ -364,110 +442,6 @@ fn native(reply: Result<Reply, Error>, command: &'static str) -> Result<Reply, E
     }
 }
 
-/// The lock of one key, or those of several.
-#[derive(Clone, Debug)]
-pub struct Lock<'l> {
-    locks: &'l Locks,
-    keys: Vec<Vec<u8>>,
-}
-
-impl Lock<'_> {
-    /// Begins an acquisition, which `await` sends.
-    pub fn acquire(&self) -> Acquire {
-        let terms = Terms::new(self.keys.clone());
-        let Locks { connector, budget } = self.locks;
-        Acquire { connector: connector.clone(), budget: *budget, terms, is_told: false }
-    }
-}
-
-/// An acquisition. `await` it for a [`Guard`].
-///
-/// Dropping it while it waits leaves the queue. If the lock was granted in that moment, it ends with its lease, or by
-/// [`Locks::release`].
-#[derive(Debug)]
-#[must_use = "an acquisition is sent when it is awaited"]
-pub struct Acquire {
-    connector: Connector,
-    budget: Duration,
-    terms: Terms,
-    /// Whether the server tells that somebody waits for the lock.
-    pub(super) is_told: bool,
-}
-
-impl Acquire {
-    /// How long the lock lasts if it is not renewed. Whole milliseconds, at least one. Default: 30 s.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease.max(Duration::from_millis(1));
-        self
-    }
-
-    /// How long to wait for a lock that is held. Default: not at all.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.terms.wait = Some(wait);
-        self
-    }
-
-    /// Waits without a limit.
-    pub fn wait_forever(mut self) -> Self {
-        self.terms.wait = None;
-        self
-    }
-
-    /// The owner: any bytes that nobody else uses, up to 1 KiB. Default: random.
-    pub fn owner(mut self, owner: impl Into<Vec<u8>>) -> Self {
-        self.terms.owner = owner.into();
-        self
-    }
-
-    /// Shares the lock with other readers.
-    pub fn shared(mut self) -> Self {
-        self.terms.kind = Kind::Shared;
-        self
-    }
-
-    /// Takes `count` permits of a semaphore that has `limit`.
-    pub fn permits(mut self, count: u64, limit: u64) -> Self {
-        self.terms.kind = Kind::Permits { count, limit };
-        self
-    }
-
-    /// Adds a field that those who ask for the holder see.
-    pub fn meta(mut self, field: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        self.terms.meta.push((field.into(), value.into()));
-        self
-    }
-
-    async fn granted(self) -> Result<Guard, Error> {
-        let (connector, budget) = (self.connector.clone(), self.budget);
-        let (grant, terms, connection) = self.grant().await?;
-        Ok(Guard::new((connector, budget), connection, terms, grant))
-    }
-
-    /// Sends the request, and returns the terms and the connection beside the grant.
-    pub(super) async fn grant(self) -> Result<(Grant, Terms, Connection), Error> {
-        let Self { connector, budget, terms, is_told } = self;
-        let is_plain = terms.kind == Kind::Exclusive && terms.meta.is_empty();
-        match terms.keys.len() {
-            0 => return Err(Error::Usage("a lock needs a key")),
-            1 => {}
-            _ if is_plain => {}
-            _ => return Err(Error::Usage("several keys are locked exclusively, and without meta")),
-        }
-        let whole = terms.wait.map_or(Duration::MAX, |wait| wait.saturating_add(budget));
-        let granted = async {
-            let mut connection = within(budget, connector.connect_for(&terms.keys[0])).await?;
-            if is_told {
-                // A server without LOCK commands refuses it, and a user may lack the right: then nothing is told.
-                connection.ask(&[b"LOCK.SESSION", b"CONTENDED", b"YES"]).await?;
-            }
-            let grant = terms.acquire(&mut connection).await?;
-            Ok((grant, connection))
-        };
-        let (grant, connection) = within(whole, granted).await?;
-        Ok((grant, terms, connection))
-    }
-}
-
 /// What a call comes to, which must end within its budget.
 pub(super) async fn within<T>(
     budget: Duration,
@@ -475,28 +449,6 @@ pub(super) async fn within<T>(
 ) -> Result<T, Error> {
     let answer = timeout(budget, call).await;
     answer.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {budget:?}"))))
-}
-
-impl IntoFuture for Acquire {
-    type Output = Result<Guard, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.granted())
-    }
-}
-
-impl Terms {
-    pub(super) fn new(keys: Vec<Vec<u8>>) -> Self {
-        Self {
-            keys,
-            owner: format!("{:016x}{:016x}", random(), random()).into_bytes(),
-            kind: Kind::Exclusive,
-            lease: LEASE_DEFAULT,
-            wait: Some(Duration::ZERO),
-            meta: Vec::new(),
-        }
-    }
 }
 
 /// Randomness from the system, taken from the standard library's hash seeds.
@@ -518,7 +470,6 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-    use tokio::time::Instant;
 
     use super::*;
 

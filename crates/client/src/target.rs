@@ -21,6 +21,15 @@ pub struct Target {
     pub user: String,
     pub password: String,
     pub database: u32,
+    /// Who says where the server is; `None`: it is at the address.
+    pub sentinels: Option<Sentinels>,
+}
+
+/// Sentinels, and the name of the master that they are asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Sentinels {
+    pub addresses: Vec<String>,
+    pub master: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -32,23 +41,31 @@ pub enum Transport {
 }
 
 impl Target {
-    /// Reads `redis[s]://[[user]:password@]host[:port][/database]` or `unix:///path`.
+    /// Reads `redis[s]://[[user]:password@]host[:port][/database]`, `redis[s]+sentinel://[[user]:password@]host[:port],.../name[/database]`
+    /// or `unix:///path`.
     ///
     /// # Errors
     /// The text is no such URL.
     pub fn parse(url: &str) -> Result<Self, Error> {
-        let expected = "must be redis[s]://[[user]:password@]host[:port][/db] or unix:///path";
+        let expected = "must be redis[s]://[[user]:password@]host[:port][/db], \
+                        redis[s]+sentinel://[[user]:password@]host[:port],.../name[/db] or unix:///path";
         let unfit = || Error::Url(format!("URL '{url}': {expected}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(unfit)?;
         let transport = match scheme {
-            "redis" => Transport::Tcp,
-            "rediss" => Transport::Tls,
+            "redis" | "redis+sentinel" => Transport::Tcp,
+            "rediss" | "rediss+sentinel" => Transport::Tls,
             "unix" => Transport::Unix,
             _ => return Err(unfit()),
         };
         let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (user, password) = login.split_once(':').unwrap_or(("", login));
         let rest = rest.split('?').next().unwrap_or(rest);
+        if scheme.ends_with("+sentinel") {
+            let (sentinels, database) = sentinels(rest).ok_or_else(unfit)?;
+            let (address, sentinels) = (sentinels.addresses[0].clone(), Some(sentinels));
+            let (user, password) = (decoded(user), decoded(password));
+            return Ok(Self { address, transport, user, password, database, sentinels });
+        }
         let (address, database) = match (transport, rest.split_once('/')) {
             (Transport::Unix, _) | (_, None) => (rest, ""),
             (_, Some(parts)) => parts,
@@ -56,15 +73,31 @@ impl Target {
         let address = match address {
             "" if transport == Transport::Unix => return Err(unfit()),
             path if transport == Transport::Unix => path.to_owned(),
-            "" => "127.0.0.1:6379".to_owned(),
-            host if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
-                host.to_owned()
-            }
-            host => format!("{host}:6379"),
+            host => with_port(host, 6379),
         };
         let database = if database.is_empty() { Ok(0) } else { database.parse() };
         let database = database.map_err(|_| unfit())?;
-        Ok(Self { address, transport, user: decoded(user), password: decoded(password), database })
+        let (user, password) = (decoded(user), decoded(password));
+        Ok(Self { address, transport, user, password, database, sentinels: None })
+    }
+}
+
+/// Reads `host[:port],.../name[/database]`.
+fn sentinels(text: &str) -> Option<(Sentinels, u32)> {
+    let mut parts = text.splitn(3, '/');
+    let addresses = parts.next()?.split(',').map(|host| with_port(host, 26_379)).collect();
+    let master = decoded(parts.next()?);
+    let database = parts.next().filter(|database| !database.is_empty());
+    let database = database.map_or(Some(0), |database| database.parse().ok())?;
+    (!master.is_empty()).then_some((Sentinels { addresses, master }, database))
+}
+
+/// The address with this port, if it names none.
+fn with_port(host: &str, port: u16) -> String {
+    match host {
+        "" => format!("127.0.0.1:{port}"),
+        host if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => host.to_owned(),
+        host => format!("{host}:{port}"),
     }
 }
 
@@ -111,7 +144,14 @@ mod tests {
                 "{url}"
             );
         }
-        for url in ["", "host:6379", "http://host", "unix://", "redis://host/x"] {
+        let target = Target::parse("redis+sentinel://:secret@one:5000,[::1]/my%20master/2").unwrap();
+        let sentinels = target.sentinels.unwrap();
+        assert_eq!(sentinels.addresses, ["one:5000", "[::1]:26379"]);
+        assert_eq!((&*sentinels.master, &*target.password, target.database), ("my master", "secret", 2));
+        for url in [
+            "redis+sentinel://one", "redis+sentinel://one/", "redis+sentinel://one/a/b", "", "host:6379",
+            "http://host", "unix://", "redis://host/x",
+        ] {
             assert!(Target::parse(url).is_err(), "{url}");
         }
     }

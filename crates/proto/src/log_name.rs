@@ -37,9 +37,10 @@ pub fn readable(text: &[u8]) -> String {
     let mut shown = String::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
         for character in chunk.valid().chars() {
-            match is_hidden(character) {
-                true => shown.extend(character.escape_default()),
-                false => shown.push(character),
+            match u8::try_from(character) {
+                Ok(byte) if byte.is_ascii_control() => shown.extend(byte.escape_ascii().map(char::from)),
+                _ if is_hidden(character) => shown.extend(character.escape_default()),
+                _ => shown.push(character),
             }
         }
         // Writing to a String cannot fail.
@@ -90,7 +91,7 @@ mod tests {
     fn nothing_that_is_hidden_reaches_a_reader() {
         for (text, shown) in [
             (&b"lock:a \\ 'b'"[..], "lock:a \\ 'b'"),
-            (b"\x1b[2J\x07a\nb", r"\u{1b}[2J\u{7}a\nb"),
+            (b"\x1b[2J\x07a\nb", r"\x1b[2J\x07a\nb"),
             ("\u{e4}\u{4e2d}\u{1f512}".as_bytes(), "\u{e4}\u{4e2d}\u{1f512}"),
             ("a\u{202e}b\u{9b}c".as_bytes(), r"a\u{202e}b\u{9b}c"),
             (b"a\xff\xfeb", r"a\xff\xfeb"),

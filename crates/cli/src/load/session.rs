@@ -223,7 +223,15 @@ impl Session {
 
     async fn acquire_natively(&mut self, key: &str, owner: &str, wait: Duration) -> Answer {
         let (keys, owner, lease) = (vec![key.into()], owner.into(), self.lease);
-        let terms = Terms { keys, owner, kind: Kind::Exclusive, lease, wait: Some(wait), meta: Vec::new() };
+        let terms = Terms {
+            keys,
+            owner,
+            kind: Kind::Exclusive,
+            lease,
+            session: None,
+            wait: Some(wait),
+            meta: Vec::new(),
+        };
         let (sent, request) = (Instant::now(), terms.acquire_request(wait, false));
         let reply = self.ask_waiting(&request, wait + ANSWER_MAX).await;
         match reply.as_ref().and_then(GrantAnswer::read) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redlatch_client::wire::{Target, random};
+use redlatch_client::wire::{Retry, Target, random};
 use redlatch_client::{Acquire, Error, Held, Hold, HoldEvents, Locks, Trust, Waiting};
 use redlatch_proto::lock::check_meta;
 use rmcp::RoleServer;
@@ -26,7 +26,6 @@ use super::holds::{Holds, Id};
 use super::tools::{Call, Tool};
 use crate::exit::{FAILED, Failure, MISUSED};
 use crate::hold::{self, Answer, Request, Step, Taker};
-use crate::retry::Retry;
 use crate::terms::{Kind, Terms, check_lease, check_owner};
 use crate::views::{self, Wanted};
 use crate::{Fault, texts};

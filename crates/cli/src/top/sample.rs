@@ -313,7 +313,7 @@ mod tests {
         let text = |text: &str| Reply::Text(text.into());
         let push = |kind, channel, message| [text(kind), text(LOSSES), text(channel), text(message)];
         let loss = Loss::read(&push("pmessage", "__lock__:a:\x1b", "lost 41 expired")).unwrap();
-        assert_eq!((&*loss.key, &*loss.what), ("a:\\u{1b}", "41 expired"));
+        assert_eq!((&*loss.key, &*loss.what), ("a:\\x1b", "41 expired"));
         assert_eq!(Loss::read(&push("pmessage", "news", "lost 41 expired")), None);
         assert_eq!(Loss::read(&push("pmessage", "__lock__:a", "found")), None);
         assert_eq!(Loss::read(&[text("psubscribe"), text(LOSSES), Reply::Integer(1)]), None);
@@ -333,7 +333,7 @@ mod tests {
             Info::read(&format!("running_script:{field}\r\n")).script
         };
         assert_eq!(script(999, "worker"), None);
-        assert_eq!(script(1_000, "a,client=8\x1b"), Some(("7 a,client=8\\u{1b}".to_owned(), 1_000)));
+        assert_eq!(script(1_000, "a,client=8\x1b"), Some(("7 a,client=8\\x1b".to_owned(), 1_000)));
         assert_eq!(script(61_000, ""), Some(("7 10.0.0.5:512".to_owned(), 61_000)));
         assert_eq!(Info::read("running_script:\r\n").script, None);
     }

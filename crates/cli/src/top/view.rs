@@ -250,7 +250,7 @@ mod tests {
     fn keys_sort_filter_pause_and_end() {
         let mut state = state();
         let first = |state: &State| readable(&state.rows()[0].held.key);
-        assert_eq!(first(&state), "lock:b\\u{1b}[2J");
+        assert_eq!(first(&state), "lock:b\\x1b[2J");
         press(&mut state, &[KeyCode::Char('s')]);
         assert_eq!(first(&state), "lock:a", "by the longest wait");
         press(&mut state, &[KeyCode::Char('s')]);
@@ -326,7 +326,7 @@ redlatch 0.1.0 at 127.0.0.1:6379  up 1 h 2 m
 held 3   waiting 9   granted 250/s   refused 0/s   expired 0/s
 locks: 3, by waiting~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
 key                           holder              client              held     lease left waiting longest wait
-lock:b\\u{1b}[2J               worker-2            redis-py 10.0.0.5:5 1.5 s    28.5 s     7       -
+lock:b\\x1b[2J                 worker-2            redis-py 10.0.0.5:5 1.5 s    28.5 s     7       -
 lock:a                        worker-1            redis-py 10.0.0.5:5 0.5 s    29.5 s     2       4.1 s
 stock                         worker-3            redis-py 10.0.0.5:5 29.0 s   1.0 s      0       -
 

@@ -1,22 +1,26 @@
-//! A server that does not serve for a moment is asked again.
+//! A call that failed is tried again.
 //!
-//! Owns    which errors end by themselves, and the pauses between two tries.
-//! Rule    without a time limit, a server that has never answered is not asked again: its URL may be wrong. One that has
-//!         answered is asked until it answers again.
+//! Owns    which errors end by themselves, how long a call goes on, and the pauses between two tries.
+//! Rule    without a time limit, a server that has never answered is given up: its URL may be wrong. One that has answered
+//!         is asked until it answers again.
 
 use std::time::Duration;
 
-use redlatch_client::wire::{Target, random};
-use redlatch_client::{Error, Locks, Trust};
 use tokio::time::{Instant, sleep_until};
 
-use super::{texts, warn};
+use super::error::Error;
+use super::limits::{PAUSE_MAX, PAUSE_MIN, TRIES_MIN};
+use super::locks::random;
 
-/// The tries of one subcommand.
+/// The tries of one call.
 #[derive(Debug)]
-pub(super) struct Retry {
-    /// When the last try begins; `None`: never.
+pub struct Retry {
+    /// Until when there is another try; `None`: without a limit.
     until: Option<Instant>,
+    /// Until when there is another try while there were less than `tries_min`.
+    end: Instant,
+    tries_min: u32,
+    failures: u32,
     /// Whether the server has answered once.
     has_answered: bool,
     /// Whether the server has not answered since [`Retry::answered`].
@@ -24,60 +28,67 @@ pub(super) struct Retry {
     /// When the present try began.
     tried: Instant,
     pause: Duration,
+    tell: Option<fn(&Error)>,
 }
 
 impl Retry {
     /// `limit`: for how long to try; `None`: without a limit.
-    pub(super) fn within(limit: Option<Duration>) -> Self {
-        let until = limit.map(|limit| Instant::now() + limit);
-        let (has_answered, is_interrupted, tried) = (false, false, Instant::now());
-        Self { until, has_answered, is_interrupted, tried, pause: PAUSE_MIN }
-    }
-
-    /// What is left of the time; `None`: no limit.
-    pub(super) fn left(&self) -> Option<Duration> {
-        self.until.map(|until| until.saturating_duration_since(Instant::now()))
-    }
-
-    /// Connects and asks, with what is left of the time, until the server serves.
-    ///
-    /// # Errors
-    /// The last error, if it does not end by itself or if there is no further try.
-    pub(super) async fn ask<A, F>(
-        &mut self,
-        (target, trust): &(Target, Trust),
-        ask: impl Fn(Locks, Option<Duration>) -> F,
-    ) -> Result<A, Error>
-    where
-        F: Future<Output = Result<A, Error>>,
-    {
-        loop {
-            let error = match Locks::to(target.clone(), trust.clone()).await {
-                Ok(locks) => {
-                    self.connected();
-                    match ask(locks, self.left()).await {
-                        Ok(answer) => return Ok(answer),
-                        Err(error) => error,
-                    }
-                }
-                Err(error) => error,
-            };
-            self.again(error).await?;
+    pub fn within(limit: Option<Duration>) -> Self {
+        let now = Instant::now();
+        Self {
+            until: limit.and_then(|limit| now.checked_add(limit)),
+            end: now,
+            tries_min: 1,
+            failures: 0,
+            has_answered: false,
+            is_interrupted: false,
+            tried: now,
+            pause: PAUSE_MIN,
+            tell: None,
         }
     }
 
-    /// Whether the server has ever answered.
-    pub(super) fn has_answered(&self) -> bool {
-        self.has_answered
+    /// The tries of a call that waits for so long, and has this budget beside: a few at least.
+    pub fn of_call(budget: Duration, wait: Option<Duration>) -> Self {
+        let retry = Self::within(wait);
+        let begun = retry.until.unwrap_or(retry.tried);
+        Self { end: begun.checked_add(budget).unwrap_or(begun), tries_min: TRIES_MIN, ..retry }
+    }
+
+    /// One try alone.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { tries_min: 1, ..self }
+    }
+
+    /// Has the first error of each interruption of a wait told.
+    #[must_use]
+    pub fn telling(self, tell: Option<fn(&Error)>) -> Self {
+        Self { tell, ..self }
+    }
+
+    /// Until when the call waits; `None`: without a limit.
+    pub fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// What is left of the time; `None`: no limit.
+    pub fn left(&self) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// How many tries have failed.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 
     /// The server can be reached, and may answer.
-    pub(super) fn connected(&mut self) {
+    pub fn connected(&mut self) {
         self.has_answered = true;
     }
 
     /// The server has answered: the next interruption begins with a short pause.
-    pub(super) fn answered(&mut self) {
+    pub fn answered(&mut self) {
         self.has_answered = true;
         self.begin_anew();
     }
@@ -87,31 +98,37 @@ impl Retry {
         self.pause = PAUSE_MIN;
     }
 
-    /// Returns when the next try is due. The first error of an interruption is told on the error stream.
+    /// Returns when the next try is due: at the end of the wait at the latest.
     ///
     /// # Errors
     /// The error, if it does not end by itself or if there is no further try.
-    pub(super) async fn again(&mut self, error: Error) -> Result<(), Error> {
+    pub async fn again(&mut self, error: Error) -> Result<(), Error> {
         let cause = cause(&error);
         self.has_answered |= cause == Cause::Refusal;
-        let may_try = match self.left() {
-            Some(left) => !left.is_zero(),
+        self.failures += 1;
+        let now = Instant::now();
+        let waits = match self.until {
+            Some(until) => now < until,
             None => self.has_answered,
         };
+        let until = match waits {
+            true => self.until,
+            false => Some(self.end).filter(|_| self.failures < self.tries_min),
+        };
+        let may_try = waits || until.is_some_and(|until| now < until);
         if cause == Cause::Lasting || !may_try {
             return Err(error);
         }
         if self.tried.elapsed() >= LONG_TRY {
             self.begin_anew();
         }
-        if !self.is_interrupted {
-            self.is_interrupted = true;
-            warn(&format!("{}; trying again", texts::readable(error.to_string().as_bytes())));
+        if waits && !std::mem::replace(&mut self.is_interrupted, true) {
+            self.tell.iter().for_each(|tell| tell(&error));
         }
         // Half of the pause is random, so that those who wait do not ask in step.
         let half_ms = u64::try_from(self.pause.as_millis() / 2).unwrap_or(u64::MAX);
-        let next = Instant::now() + Duration::from_millis(half_ms + random() % half_ms.max(1));
-        sleep_until(self.until.map_or(next, |until| until.min(next))).await;
+        let next = now + Duration::from_millis(half_ms + random() % half_ms.max(1));
+        sleep_until(until.map_or(next, |until| until.min(next))).await;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         self.tried = Instant::now();
         Ok(())
@@ -119,8 +136,13 @@ impl Retry {
 }
 
 /// Whether an error reply ends by itself.
-pub(super) fn is_passing_refusal(error: &Error) -> bool {
+pub fn is_passing_refusal(error: &Error) -> bool {
     cause(error) == Cause::Refusal
+}
+
+/// Whether the same request may be served in a moment.
+pub(crate) fn passes(error: &Error) -> bool {
+    cause(error) != Cause::Lasting
 }
 
 /// What an error says of the next try.
@@ -149,20 +171,19 @@ fn cause(error: &Error) -> Cause {
 }
 
 /// The codes of error replies that end by themselves, of redlatch and of other servers: a script runs, memory is full, the
-/// journal cannot be written, the server has just started or shuts down, a slot has another node since its nodes were asked.
+/// journal cannot be written, the server has just started or shuts down, another node leads, a slot has another node since
+/// its nodes were asked.
 const PASSING: &[&str] = &[
     "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "OOM", "QUARANTINE",
-    "SHUTDOWN", "TRYAGAIN",
+    "READONLY", "SHUTDOWN", "TRYAGAIN",
 ];
 /// What a server answers where `maxclients` connections are open.
-pub(super) const FULL: &str = "ERR max number of clients reached";
-/// The pause before the second try, and the longest one.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+pub const FULL: &str = "ERR max number of clients reached";
 /// After this time a try was a wait at a server that served: the interruption that ends it is a new one.
 const LONG_TRY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 mod tests {
     use super::*;
 
@@ -185,6 +206,21 @@ mod tests {
         }
         assert_eq!(began.elapsed(), Duration::from_secs(5), "the last try begins when the time is over");
         assert!((6..20).contains(&tries), "the pauses grow: {tries}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_a_wait_is_tried_three_times_but_not_beyond_its_budget() {
+        for wait in [Some(Duration::ZERO), None] {
+            let mut retry = Retry::of_call(Duration::from_secs(5), wait);
+            retry.again(unreachable()).await.unwrap();
+            retry.again(unreachable()).await.unwrap();
+            assert!(retry.again(unreachable()).await.is_err());
+            let mut retry = Retry::of_call(Duration::from_secs(5), wait);
+            tokio::time::advance(Duration::from_secs(5)).await;
+            assert!(retry.again(unreachable()).await.is_err());
+        }
+        let mut retry = Retry::of_call(Duration::from_secs(5), Some(Duration::ZERO)).once();
+        assert!(retry.again(unreachable()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,272 @@
+//! The builder of one acquisition, and its tries.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::Duration;
+
+use redlatch_proto::lock::{LEASE_DEFAULT, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX};
+use tokio::time::Instant;
+
+use super::connection::{Connection, is_unknown};
+use super::dialect::{Dialect, Grant, Kind, Terms};
+use super::error::Error;
+use super::guard::Guard;
+use super::limits::{LEASE_MAX, LEASE_MIN};
+use super::locks::{Locks, random, within};
+use super::retry::Retry;
+
+/// The lock of one key, or those of several.
+#[derive(Clone, Debug)]
+pub struct Lock<'l> {
+    locks: &'l Locks,
+    keys: Vec<Vec<u8>>,
+    /// The owner of reentrant acquisitions for which none is named.
+    owner: Vec<u8>,
+}
+
+impl<'l> Lock<'l> {
+    pub(super) fn of(locks: &'l Locks, keys: Vec<Vec<u8>>) -> Self {
+        Self { locks, keys, owner: random_owner() }
+    }
+
+    /// Begins an acquisition, which `await` sends.
+    pub fn acquire(&self) -> Acquire {
+        Acquire {
+            locks: self.locks.clone(),
+            terms: Terms::new(self.keys.clone()),
+            reentrant_owner: self.owner.clone(),
+            has_own_owner: false,
+            is_contradictory: false,
+            is_told: false,
+            renews: true,
+        }
+    }
+}
+
+/// An acquisition. `await` it for a [`Guard`].
+///
+/// A request whose answer is lost, or that the server refuses for a moment, is sent again for the same owner, until the wait
+/// has passed, and three times at least, but not beyond the [budget](Locks::budget).
+///
+/// Dropping it while it waits leaves the queue. If the lock was granted in that moment, it ends with its lease, or by
+/// [`Locks::release`].
+#[derive(Debug)]
+#[must_use = "an acquisition is sent when it is awaited"]
+pub struct Acquire {
+    locks: Locks,
+    terms: Terms,
+    /// The owner of a reentrant lock, if the caller names none.
+    reentrant_owner: Vec<u8>,
+    /// Whether the caller has named the owner.
+    has_own_owner: bool,
+    /// Whether two kinds were asked for.
+    is_contradictory: bool,
+    /// Whether the server tells that somebody waits for the lock.
+    pub(super) is_told: bool,
+    /// Whether the guard renews the lock.
+    renews: bool,
+}
+
+impl Acquire {
+    /// How long the lock lasts if it is not renewed. Whole milliseconds, at least one. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.terms.lease = lease;
+        self
+    }
+
+    /// How long to wait for a lock that is held. Default: not at all.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.terms.wait = Some(wait);
+        self
+    }
+
+    /// Waits without a limit, once the server has answered at all. One that has never answered is tried three times.
+    pub fn wait_forever(mut self) -> Self {
+        self.terms.wait = None;
+        self
+    }
+
+    /// The owner: any bytes that nobody else uses, up to 1 KiB. Default: random.
+    pub fn owner(mut self, owner: impl Into<Vec<u8>>) -> Self {
+        (self.terms.owner, self.has_own_owner) = (owner.into(), true);
+        self
+    }
+
+    /// Shares the lock with other readers.
+    pub fn shared(self) -> Self {
+        self.kind(Kind::Shared)
+    }
+
+    /// Takes `count` permits of a semaphore that has `limit`.
+    pub fn permits(self, count: u64, limit: u64) -> Self {
+        self.kind(Kind::Permits { count, limit })
+    }
+
+    /// Has the same owner be granted the lock again while it holds it: another acquisition of the same [`Lock`], or one that
+    /// names the same owner. It is free after as many releases. Only one process at a time may use an owner.
+    pub fn reentrant(self) -> Self {
+        self.kind(Kind::Reentrant)
+    }
+
+    /// Has the lock end with its connection, and `delay` later, instead of with a lease. With a delay it goes on over another
+    /// connection, if that is there in time; without one it is lost with the connection.
+    pub fn session(mut self, delay: Duration) -> Self {
+        self.terms.session = Some(delay);
+        self
+    }
+
+    /// Whether the guard renews the lease, at each third of it. Default: true.
+    pub fn renew(mut self, renews: bool) -> Self {
+        self.renews = renews;
+        self
+    }
+
+    fn kind(mut self, kind: Kind) -> Self {
+        self.is_contradictory |= self.terms.kind != Kind::Exclusive;
+        self.terms.kind = kind;
+        self
+    }
+
+    /// Adds a field that those who ask for the holder see. 64 fields at most, and 4 KiB in all.
+    pub fn meta(mut self, field: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.terms.meta.push((field.into(), value.into()));
+        self
+    }
+
+    async fn granted(self) -> Result<Guard, Error> {
+        let (locks, renews) = (self.locks.clone(), self.renews);
+        let (grant, terms, connection) = self.grant().await?;
+        Ok(Guard::new(locks, connection, (terms, grant, renews)))
+    }
+
+    /// Sends the request, and returns the terms and the connection beside the grant.
+    pub(super) async fn grant(mut self) -> Result<(Grant, Terms, Connection), Error> {
+        self.check()?;
+        if self.terms.kind == Kind::Reentrant && !self.has_own_owner {
+            self.terms.owner = std::mem::take(&mut self.reentrant_owner);
+        }
+        let Self { locks, terms, .. } = &self;
+        let mut retry = locks.retry(terms.wait);
+        let whole = terms.wait.map_or(Duration::MAX, |wait| wait.saturating_add(locks.budget));
+        let granted = async {
+            loop {
+                match self.attempt(&mut retry).await {
+                    Ok(granted) => return Ok(granted),
+                    Err(error) => retry.again(error).await?,
+                }
+            }
+        };
+        let (grant, connection) = within(whole, granted).await?;
+        Ok((grant, self.terms, connection))
+    }
+
+    /// One try.
+    async fn attempt(&self, retry: &mut Retry) -> Result<(Grant, Connection), Error> {
+        let Self { locks, terms, .. } = self;
+        let mut connection = within(locks.budget, locks.connector.connect_for(&terms.keys[0])).await?;
+        retry.connected();
+        if self.is_told {
+            // A server without LOCK commands refuses it, and a user may lack the right: then nothing is told.
+            connection.ask(&[b"LOCK.SESSION", b"CONTENDED", b"YES"]).await?;
+        }
+        let session = match terms.session {
+            Some(_) => Some(session_of(&mut connection).await?),
+            None => None,
+        };
+        let is_repeated = retry.failures() > 0;
+        if is_repeated
+            && terms.kind == Kind::Reentrant
+            && let Some(grant) = self.counted_before(&mut connection).await?
+        {
+            return Ok((Grant { session, ..grant }, connection));
+        }
+        let may_be_ours = self.has_own_owner || is_repeated;
+        let grant = terms.acquire(&mut connection, retry.until(), may_be_ours).await?;
+        Ok((Grant { session, ..grant }, connection))
+    }
+
+    /// The grant of a request for a reentrant lock whose answer was lost, if the server has counted it: another one would count
+    /// twice.
+    async fn counted_before(&self, connection: &mut Connection) -> Result<Option<Grant>, Error> {
+        let Self { locks, terms, .. } = self;
+        if terms.times_held(connection).await? <= locks.counts.of(terms) {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let token = terms.taken_before(connection).await?;
+        Ok(token.map(|_| Grant { dialect: Dialect::Native, token, begun, session: None }))
+    }
+
+    /// # Errors
+    /// The lock needs a guard.
+    pub(super) fn check_guardless(&self) -> Result<(), Error> {
+        match (self.terms.kind, self.terms.session) {
+            (Kind::Reentrant, _) => {
+                Err(Error::Usage("a reentrant lock needs a guard, which counts its holds"))
+            }
+            (_, Some(_)) => Err(Error::Usage("a session needs a guard, which keeps its connection")),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// No server would grant this.
+    fn check(&self) -> Result<(), Error> {
+        let Terms { keys, owner, kind, lease, meta, .. } = &self.terms;
+        let meta_bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
+        let is_plain = *kind == Kind::Exclusive && meta.is_empty();
+        let faults = [
+            (keys.is_empty(), "a lock needs a key"),
+            (keys.len() > 1 && !is_plain, "several keys are locked exclusively, and without meta"),
+            (self.is_contradictory, "a lock is one of shared, permits and reentrant"),
+            (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),
+            (
+                !(LEASE_MIN..=LEASE_MAX).contains(lease),
+                "a lease lasts for 1 ms at least, and ten years at most",
+            ),
+            (
+                meta_bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX,
+                "meta has 64 fields and 4 KiB at most",
+            ),
+        ];
+        match faults.iter().find(|(is_fault, _)| *is_fault) {
+            Some((_, fault)) => Err(Error::Usage(fault)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The id of the session of a connection, with which it goes on over another one.
+async fn session_of(connection: &mut Connection) -> Result<Vec<u8>, Error> {
+    match connection.call(&[b"LOCK.SESSION", b"ID"]).await {
+        Err(Error::Refused(text)) if is_unknown(&text) => Err(Error::Unsupported("a session")),
+        answer => Ok(answer?.text().unwrap_or_default().to_vec()),
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.granted())
+    }
+}
+
+impl Terms {
+    pub(super) fn new(keys: Vec<Vec<u8>>) -> Self {
+        Self {
+            keys,
+            owner: random_owner(),
+            kind: Kind::Exclusive,
+            lease: LEASE_DEFAULT,
+            session: None,
+            wait: Some(Duration::ZERO),
+            meta: Vec::new(),
+        }
+    }
+}
+
+fn random_owner() -> Vec<u8> {
+    format!("{:016x}{:016x}", random(), random()).into_bytes()
+}

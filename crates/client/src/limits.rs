@@ -1,0 +1,23 @@
+//! The numbers of a lock client that the server does not know: how often it tries, how long it pauses.
+//!
+//! Source  `packages/clients`, where the clients of all languages have the same.
+
+use std::time::Duration;
+
+use redlatch_proto::lock::LEASE_MS_MAX;
+
+/// The shortest and the longest lease.
+pub(crate) const LEASE_MIN: Duration = Duration::from_millis(1);
+pub(crate) const LEASE_MAX: Duration = Duration::from_millis(LEASE_MS_MAX);
+/// Tries of a call that fails, also where its wait has passed.
+pub(crate) const TRIES_MIN: u32 = 3;
+/// The pause before the second try, and the longest one.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The pause between two requests of a wait for a lock of a plain server, at first and at most.
+pub(crate) const POLL_MIN: Duration = Duration::from_millis(20);
+pub(crate) const POLL_MAX: Duration = Duration::from_millis(500);
+/// The longest pause after a renewal that failed.
+pub(crate) const RENEWAL_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often a session is looked at, at least.
+pub(crate) const BEAT_MAX: Duration = Duration::from_secs(10);
