@@ -137,3 +137,36 @@ fn a_circle_of_three_thousand_owners_is_refused_and_a_larger_one_ends_by_its_tim
     assert_eq!(answer, "", "docs/locks.md says how far the search goes");
     assert!(cost < 30_000, "{cost} look-ups");
 }
+
+#[test]
+fn the_searches_of_one_client_for_circles_have_a_budget_in_each_second() {
+    let machine = Machine::unrecorded(25);
+    let mut chain: Vec<Session> = (0..3_500).map(|_| machine.connect()).collect();
+    for (n, session) in chain.iter_mut().enumerate() {
+        say(&machine, session, &format!("LOCK.ACQUIRE key-{n} owner-{n} LEASE 600000"));
+    }
+    for (n, session) in chain.iter_mut().enumerate().rev().skip(1) {
+        let next = n + 1;
+        assert_eq!(say(&machine, session, &format!("LOCK.ACQUIRE key-{next} owner-{n} WAIT 600000")), "");
+    }
+    let (mut client, mut other) = (machine.connect(), machine.connect());
+    let (cost, ()) = lookups(&machine, || {
+        for _ in 0..100 {
+            assert_eq!(say(&machine, &mut client, "LOCK.ACQUIRE key-0 guest WAIT 1"), "");
+            machine.clock.advance(2);
+            assert_eq!(machine.resume(&mut client), "*-1\r\n");
+        }
+    });
+    assert!(cost < 40_000, "{cost} look-ups in 200 ms: without a budget it is 700,000");
+
+    // Others close circles as before; this client does again a second later.
+    say(&machine, &mut client, "LOCK.ACQUIRE mine guest LEASE 600000");
+    say(&machine, &mut other, "LOCK.ACQUIRE theirs other LEASE 600000");
+    assert_eq!(say(&machine, &mut other, "LOCK.ACQUIRE mine other WAIT 600000"), "");
+    assert_eq!(say(&machine, &mut client, "LOCK.ACQUIRE theirs guest WAIT 1"), "");
+    assert!(!client.client.has_messages(), "the budget of this second is used up");
+    machine.clock.advance(1_000);
+    assert_eq!(machine.resume(&mut client), "*-1\r\n");
+    assert_eq!(say(&machine, &mut client, "LOCK.ACQUIRE theirs guest WAIT 1"), "");
+    assert!(machine.resume(&mut client).starts_with("-DEADLOCK theirs (held by other) -> mine (held by guest)"));
+}

@@ -20,6 +20,7 @@ use super::channels::{Kind, PerKind, Subscriptions};
 use super::ledger::Ledger;
 use super::output_limits::{Class, OutputLimits};
 use super::polling::{Pollers, Polling, Polls};
+use super::search_budget::SearchBudget;
 use super::wait::Wait;
 
 mod parts;
@@ -48,6 +49,8 @@ pub struct Client {
     pub lock_session: AtomicU64,
     /// The lock that it is refused again and again, if there is one.
     pub polling: Polling,
+    /// What has been looked at for it in search of circles of requests that wait for each other.
+    pub searches: SearchBudget,
     pub blocking: Blocking,
     pub buffers: Buffers,
     outbox: Mutex<Outbox>,
@@ -130,6 +133,7 @@ impl Client {
             transaction: TransactionSize::default(),
             lock_session: AtomicU64::new(0),
             polling: Polling::default(),
+            searches: SearchBudget::default(),
             blocking: Blocking::default(),
             buffers: Buffers::default(),
             outbox: Mutex::default(),

@@ -24,6 +24,7 @@ pub mod proposal;
 pub mod quarantine;
 pub mod registries;
 pub mod running;
+pub mod search_budget;
 pub mod session;
 mod setting_value;
 pub mod settings;

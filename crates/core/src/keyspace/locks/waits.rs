@@ -4,7 +4,8 @@
 //! Rule    the shards of a circle are locked request by request, after the last one has entered its queues. Of two requests
 //!         that close a circle at the same time at least one sees it, and both name the same youngest request.
 //! Locks   one mutex, under which nothing else is locked. It may be locked under the shards of a request.
-//! Bounds  a search looks at [`LOOKS_MAX`] keys, holders and requests. A circle that takes more is not found.
+//! Bounds  a search looks at [`LOOKS_MAX`] keys, holders and requests, and those of one client at [`LOOKS_PER_SECOND_MAX`]
+//!         in a second. A circle that takes more is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -63,6 +64,8 @@ pub struct Awaited {
 /// Keys, holders and waiting requests that one search looks at: a few milliseconds. docs/locks.md names it. In a circle whose
 /// owners wait for one lock each, an owner takes three.
 const LOOKS_MAX: usize = 10_000;
+/// Those that the searches of one client look at in a second: a few hundredths of a processor. docs/locks.md names it.
+const LOOKS_PER_SECOND_MAX: usize = 50_000;
 
 impl LockWaits {
     /// Bytes that a waiting request takes in the register.
@@ -151,26 +154,29 @@ impl LockWaits {
     /// has just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
         let register = self.0.lock();
-        if register.by_number.len() < 2 {
-            return false;
-        }
-        let (mut may, mut left) = (false, LOOKS_MAX);
+        let Some(asker) = waiter.serve.asker().filter(|_| register.by_number.len() > 1) else { return false };
+        let most = asker.client.searches.left(LOOKS_PER_SECOND_MAX, view.now().lock).min(LOOKS_MAX);
+        let (mut may, mut left) = (false, most);
         for key in &waiter.wait.keys {
             view.locks().each_holder(key, left, |owner, _, _| {
                 left -= 1;
                 may |= register.by_owner.contains_key(owner);
             });
             if may || left == 0 {
-                return true;
+                break;
             }
         }
         drop(register);
+        asker.client.searches.spend(most - left);
+        if may || left == 0 {
+            return most > 0;
+        }
         let own = usize::from(waiter.wait.keys.len() > 1);
         waiter.wait.keys.iter().any(|key| view.queues().lock_waits_for_several(key) > own)
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds, or has
-    /// looked at `LOOKS_MAX` things.
+    /// looked at `LOOKS_MAX` things, or the searches of its client at `LOOKS_PER_SECOND_MAX` in a second.
     pub fn circle(
         &self,
         keyspace: &Keyspace,
@@ -178,11 +184,13 @@ impl LockWaits {
         start: &Arc<Waiter>,
         (now, events): (Now, Events),
     ) -> Option<Circle> {
+        let client = start.serve.asker()?.client;
+        let most = client.searches.left(LOOKS_PER_SECOND_MAX, now.lock).min(LOOKS_MAX);
         let reached = vec![Reached { waiter: Arc::clone(start), by: None }];
         let (owners, followed, looks) = Default::default();
         let mut search =
             Search { waits: self, keyspace, registries, now, events, reached, owners, followed, looks };
-        search.looks = LOOKS_MAX;
+        search.looks = most;
         // Holders first: they are few, and a queue may be long.
         let (mut by_holders, mut by_queues) = (0, 0);
         loop {
@@ -196,6 +204,7 @@ impl LockWaits {
                 Break(None)
             };
             if let Break(last) = step {
+                client.searches.spend(most - search.looks);
                 return last.map(|last| closed(&search.reached, last));
             }
         }
@@ -327,13 +336,8 @@ impl Search<'_> {
 
     /// Counts things that are looked at. Breaks if they are too many.
     fn look(&mut self, count: usize) -> ControlFlow<Option<Link>> {
-        match self.looks.checked_sub(count).filter(|left| *left > 0) {
-            Some(left) => {
-                self.looks = left;
-                Continue(())
-            }
-            None => Break(None),
-        }
+        self.looks = self.looks.saturating_sub(count);
+        if self.looks > 0 { Continue(()) } else { Break(None) }
     }
 }
 
