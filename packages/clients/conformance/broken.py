@@ -3,7 +3,7 @@
 
     broken.py LIE
 
-Owns    a small client: exclusive locks on one server, without renewal. Its requests are asked again while the server refuses them for a moment.
+Owns    a small client: exclusive locks on one server, without renewal. What the server refuses for a moment is asked again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIES = {
     "tells no loss": "not_renewed",
     "tells another reason": "not_renewed",
     "is held after its loss": "not_renewed",
-    "its deadline counts from the answer": "deadline_counts_from_the_send",
+    "its deadline is too late": "deadline_counts_from_the_send",
     "gives up before its wait has passed": "a_wait_lasts_while_the_server_is_away",
     "ends": "take_and_release",
 }
@@ -67,7 +67,9 @@ class Adapter:
     def do_close(self) -> None:
         self._holds.clear()
 
-    def do_take(self, hold: str, key: str, owner: Optional[str] = None, wait: float = 0, lease: float = 30, renew: bool = True) -> Any:
+    def do_take(
+        self, hold: str, key: str, owner: Optional[str] = None, wait: float = 0, lease: float = 30, renew: bool = True
+    ) -> Any:
         owner = owner or secrets.token_hex(16)
         words = ["LOCK.ACQUIRE", key, owner, "LEASE", round(lease * 1000), *(["WAIT", round(wait * 1000)] if wait else [])]
         sent = time.monotonic()
@@ -76,7 +78,7 @@ class Adapter:
             grant = {"token": 1, "waited": 0}
         if grant is None:
             raise self._refusal(key)
-        begun = time.monotonic() if self._lies("its deadline counts from the answer") else sent + grant.get("waited", 0) / 1000
+        begun = sent + grant.get("waited", 0) / 1000 + (lease if self._lies("its deadline is too late") else 0)
         token = 1 if self._lies("tokens stand still") else grant["token"]
         self._holds[hold] = {"key": key, "owner": owner, "token": token, "deadline": begun + lease}
         return {"token": token, "owner": owner}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Does the scenarios of conformance.json with the lock clients of all languages, each driven through an adapter. What steps, servers and
-adapters are is in ../README.md.
+"""Does the scenarios of conformance.json with the lock clients of all languages, each driven through an adapter. What steps,
+servers and adapters are is in ../README.md.
 
     run.py --adapter LANGUAGE='COMMAND ...'     one, or several: of versions of a library, or of languages
 
@@ -32,7 +32,7 @@ import servers
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCENARIOS = json.loads((HERE / "conformance.json").read_text())["scenarios"]
-# What a waiting step, and an answer that does not wait for the server, may take.
+# How long a step waits for what is to come.
 PATIENCE_SECONDS = 30.0
 # A call of a client may take its budget and its wait, which is 60 s at most.
 ANSWER_SECONDS = 120.0
@@ -76,7 +76,8 @@ class Adapter:
     """The process of an adapter. Requests may be answered in any order."""
 
     def __init__(self, command: str) -> None:
-        self._process = subprocess.Popen(shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(shlex.split(command), stdin=pipe, stdout=pipe, text=True, bufsize=1)
         self._ids = itertools.count(1)
         self._coming: dict[int, concurrent.futures.Future[dict[str, Any]]] = {}
         self._ended = ""
@@ -356,7 +357,7 @@ class Report:
 
 
 class Worker:
-    """Does one job after the other, with a process of each adapter that it needs: that of the last one is used again, unless it has failed."""
+    """Does one job after the other. The process of an adapter is used again, unless a job has failed or the next one has another."""
 
     def __init__(self, shared: servers.Servers, patience: float = PATIENCE_SECONDS) -> None:
         self._shared = shared
@@ -431,10 +432,14 @@ def run_one(worker: Worker, job: Job, report: Report) -> None:
 
 
 def find_lies(shared: servers.Servers) -> None:
-    """Each lie of `broken.py` must be noticed, in the scenario that is about it; without one that scenario passes. Raises an `AssertionError`."""
+    """Each lie of `broken.py` must be noticed, in the scenario that is about it, which passes without one. Raises an `AssertionError`."""
     by_name = {scenario["name"]: scenario for scenario in SCENARIOS}
 
     def is_noticed(lie: str, name: str) -> bool:
+        """On a slow machine a client that gives up early may be late enough: each lie has three tries."""
+        return any(is_noticed_once(lie, name) for _ in range(1 if lie == broken.HONEST else 3))
+
+    def is_noticed_once(lie: str, name: str) -> bool:
         command = shlex.join([sys.executable, str(HERE / "broken.py"), lie])
         worker = Worker(shared, patience=PATIENCE_SECONDS if lie == broken.HONEST else broken.PATIENCE_SECONDS)
         try:
@@ -486,7 +491,8 @@ def libraries_of(adapters: list[str]) -> Iterator[Job]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Does the scenarios of conformance.json with lock clients.")
-    parser.add_argument("--adapter", action="append", required=True, metavar="LANGUAGE=COMMAND", help="a program that calls a client")
+    adapter = parser.add_argument("--adapter", action="append", required=True, metavar="LANGUAGE=COMMAND")
+    adapter.help = "a program that calls a client"
     parser.add_argument("--nodes", action="store_true", help="only those with nodes on etcd; without it, all others")
     parser.add_argument("--language", help="only this one")
     parser.add_argument("--library", default="", help="only those with this text in their name")
@@ -508,13 +514,13 @@ def main() -> int:
         and options.scenario in job.scenario["name"]
         and options.server in (None, job.server)
     ]
-    must(bool(jobs), "there is no such scenario, library or server")
     report = Report()
     with servers.Servers() as shared:
         find_lies(shared)
         run_all(jobs, shared, options.jobs or (2 if options.nodes else 6), report)
-    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(report.counts.items())))
-    return 1 if report.counts["failed"] else 0
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(report.counts.items())) or "there is nothing to run")
+    is_chosen = options.library or options.scenario or options.server or options.language
+    return 1 if report.counts["failed"] or is_chosen and not jobs else 0
 
 
 if __name__ == "__main__":

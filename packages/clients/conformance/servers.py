@@ -1,8 +1,9 @@
-"""The servers that scenarios are run on. Each is a place: what an adapter needs to open a client there, a connection beside that client, and a way
-to restart it.
+"""The servers that scenarios are run on. Each is a place: what an adapter needs to open a client there, a connection beside
+that client, and a way to restart it.
 
 Owns    the processes and namespaces, which end with the scenario or with the run.
-Knows   the test package `redlatch`, which speaks the protocol and starts servers with test commands; `deploy/cluster.py`, which starts nodes.
+Knows   the test package `redlatch`, which speaks the protocol and starts servers with test commands; `deploy/cluster.py`, which
+        starts nodes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Place:
 
 
 def program(variable: str, name: str) -> str:
-    """The path of a server that a variable names, or that is in the search path, or beside this Python."""
+    """The path of a server that a variable names, or that is in the search path. Raises `Missing`."""
     folders = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])
     found = os.environ.get(variable) or shutil.which(name, path=folders)
     if not found:
@@ -139,8 +140,7 @@ def answers(port: int) -> bool:
 
 @contextlib.contextmanager
 def process_of(*words: str) -> Iterator[Process]:
-    # The path of a socket is short; that of TMPDIR may not be.
-    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="r") as folder:
         process = Process(folder, *words)
         try:
             process.start()
@@ -208,7 +208,8 @@ class Nodes(cluster.Cluster):
         """The port of the node that leads, once both answer and agree."""
         for port in self.ports:
             cluster.ask(port, "PING")
-        return await_until(lambda: self._leads(*(cluster.leader(port) for port in self.ports)), "the nodes do not agree who leads")
+        leads = lambda: self._leads(*(cluster.leader(port) for port in self.ports))
+        return await_until(leads, "the nodes do not agree who leads")
 
     @staticmethod
     def _leads(one: int, other: int) -> int:

@@ -355,6 +355,18 @@ class BehaviourTest {
 
     @ParameterizedTest
     @EnumSource
+    void theOneTryThatReleasesALostHoldMeetsNoConnectionThatHasEnded(Library library) throws Exception {
+        try (Place place = new Place(library)) {
+            Held held = place.locks.lock("k").acquire();
+            place.namespace.call("LOCK.BREAK", "k", "TOKEN", held.token().getAsLong());
+            held.lost().get(30, TimeUnit.SECONDS);
+            place.namespace.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+            assertFalse(held.release());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
     void anInterruptedThreadReleasesOverANewConnectionAllTheSame(Library library) throws Exception {
         try (Place place = new Place(library)) {
             Held held = place.locks.lock("k").acquire();

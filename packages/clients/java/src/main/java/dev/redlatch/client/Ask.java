@@ -38,6 +38,8 @@ final class Ask {
     private long patience = Generated.ANSWER_MAX;
     /** Whether an interrupt ends it. */
     boolean isInterruptible;
+    /** Whether it has a new connection: it is not tried again, so it must not meet one that has ended while it was idle. */
+    boolean isOnNewConnection;
 
     Ask(Command command, byte[] key) {
         this.command = command;

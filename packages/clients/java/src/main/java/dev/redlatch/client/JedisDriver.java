@@ -87,7 +87,7 @@ final class JedisDriver implements Driver {
     }
 
     private Object ask(redis.clients.jedis.util.Pool<Connection> node, Ask ask) {
-        Connection connection = pool.take(node, ask.wait > 0);
+        Connection connection = ask.isOnNewConnection ? null : pool.take(node, ask.wait > 0);
         try {
             connection = connection == null ? connected(node, ask.connectedBy(), ask.isInterruptible) : connection;
         } finally {

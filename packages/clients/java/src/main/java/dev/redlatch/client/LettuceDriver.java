@@ -33,7 +33,7 @@ final class LettuceDriver implements Driver {
     public Object ask(Ask ask) {
         try {
             Object node = node(ask.key, ask.connectedBy(), ask.isInterruptible);
-            return ask.wait > 0 || isClosed ? askAlone(node, ask) : common(node, ask).ask(ask);
+            return ask.wait > 0 || ask.isOnNewConnection || isClosed ? askAlone(node, ask) : common(node, ask).ask(ask);
         } catch (RuntimeException error) {
             throw refreshed(error, ask.until);
         }
@@ -121,7 +121,7 @@ final class LettuceDriver implements Driver {
     }
 
     private Object askAlone(Object node, Ask ask) {
-        LettuceWire wire = pool.take(node, ask.wait > 0);
+        LettuceWire wire = ask.isOnNewConnection ? null : pool.take(node, ask.wait > 0);
         try {
             wire = wire == null ? connected(node, ask.connectedBy(), ask.isInterruptible) : wire;
         } finally {

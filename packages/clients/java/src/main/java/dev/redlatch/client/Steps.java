@@ -229,6 +229,7 @@ final class Steps {
                     isReleased = true;
                 } else {
                     Ask ask = new Ask(RELEASE, key).with(key).with(terms.owner);
+                    ask.isOnNewConnection = held.isLost();
                     isReleased = ask(ask.with("TOKEN").with(held.token().getAsLong())).equals(1L);
                 }
                 // A request whose answer was lost may have released it.
