@@ -9,7 +9,7 @@ use super::settings::{Kind, REDIS_VERSION_DEFAULT, Setting};
 /// `HANDLE: type = at_start or live("name", "default", kind, "help");` for each setting. A type that cannot hold every value
 /// of its kind does not compile.
 macro_rules! rows {
-    ($($handle:ident: $value:ty = $when:ident($name:literal, $default:expr, $kind:expr, $help:literal);)*) => {
+    ($($handle:ident: $type:ty = $when:ident($name:literal, $default:expr, $kind:expr, $help:literal);)*) => {
         /// Every setting, in the order in which `--help` lists them.
         pub const ROWS: &[Setting] = &[$($when($name, $default, $kind, $help)),*];
 
@@ -19,7 +19,7 @@ macro_rules! rows {
 
         $(
             #[doc = $help]
-            pub const $handle: Handle<$value> = Handle::new(Place::$handle as usize, $kind);
+            pub const $handle: Handle<$type> = Handle::new(Place::$handle as usize, $kind);
         )*
 
         /// Each handle as it is written, and the name of the row that it reads.
