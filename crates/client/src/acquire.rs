@@ -45,11 +45,11 @@ impl<'l> Lock<'l> {
 
 /// An acquisition. `await` it for a [`Guard`].
 ///
-/// A request whose answer is lost, or that the server refuses for a moment, is sent again for the same owner, until the wait
-/// has passed, and three times at least, but not beyond the [budget](Locks::budget).
+/// A request whose answer is lost, or that the server refuses for a moment, is sent again for the same owner,
+/// until the wait has passed, and three times at least, but not beyond the [budget](Locks::budget).
 ///
-/// Dropping it while it waits leaves the queue. If the lock was granted in that moment, it ends with its lease, or by
-/// [`Locks::release`].
+/// Dropping it while it waits leaves the queue. If the lock was granted in that moment, it ends with its
+/// lease, or by [`Locks::release`].
 #[derive(Debug)]
 #[must_use = "an acquisition is sent when it is awaited"]
 pub struct Acquire {
@@ -80,7 +80,8 @@ impl Acquire {
         self
     }
 
-    /// Waits without a limit, once the server has answered at all. One that has never answered is tried three times.
+    /// Waits without a limit, once the server has answered at all. One that has never answered is tried three
+    /// times.
     pub fn wait_forever(mut self) -> Self {
         self.terms.wait = None;
         self
@@ -102,14 +103,15 @@ impl Acquire {
         self.kind(Kind::Permits { count, limit })
     }
 
-    /// Has the same owner be granted the lock again while it holds it: another acquisition of the same [`Lock`], or one that
-    /// names the same owner. It is free after as many releases. Only one process at a time may use an owner.
+    /// Has the same owner be granted the lock again while it holds it: another acquisition of the same
+    /// [`Lock`], or one that names the same owner. It is free after as many releases. Only one process at a
+    /// time may use an owner.
     pub fn reentrant(self) -> Self {
         self.kind(Kind::Reentrant)
     }
 
-    /// Has the lock end with its connection, and `delay` later, instead of with a lease. With a delay it goes on over another
-    /// connection, if that is there in time; without one it is lost with the connection.
+    /// Has the lock end with its connection, and `delay` later, instead of with a lease. With a delay it goes
+    /// on over another connection, if that is there in time; without one it is lost with the connection.
     pub fn session(mut self, delay: Duration) -> Self {
         self.terms.session = Some(delay);
         self
@@ -185,8 +187,8 @@ impl Acquire {
         Ok((Grant { session, ..grant }, connection))
     }
 
-    /// The grant of a request for a reentrant lock whose answer was lost, if the server has counted it: another one would count
-    /// twice.
+    /// The grant of a request for a reentrant lock whose answer was lost, if the server has counted it:
+    /// another one would count twice.
     async fn counted_before(&self, connection: &mut Connection) -> Result<Option<Grant>, Error> {
         let Self { locks, terms, .. } = self;
         if terms.times_held(connection).await? <= locks.counts.of(terms) {

@@ -1,4 +1,5 @@
-//! How often this client holds each reentrant lock: a request whose answer was lost has counted if the server counts more.
+//! How often this client holds each reentrant lock: a request whose answer was lost has counted if the server
+//! counts more.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -83,8 +83,8 @@ impl GrantAnswer {
 }
 
 impl Terms {
-    /// Takes the lock, waiting for it until that moment; `None` without a limit. `may_be_ours`: this owner may have it already,
-    /// by a request whose answer was lost or by another process.
+    /// Takes the lock, waiting for it until that moment; `None` without a limit. `may_be_ours`: this owner
+    /// may have it already, by a request whose answer was lost or by another process.
     ///
     /// # Errors
     /// The lock is held when the wait has ended, or the server refuses the terms or cannot be asked.
@@ -245,7 +245,8 @@ impl Terms {
         Ok(token.and_then(|token| u64::try_from(token).ok()))
     }
 
-    /// Whether this owner has the lock already, on a server without LOCK commands: its lease begins anew then.
+    /// Whether this owner has the lock already, on a server without LOCK commands: its lease begins anew
+    /// then.
     async fn is_ours(&self, connection: &mut Connection) -> Result<bool, Error> {
         match self.extend(connection, Dialect::Plain, (None, Some(self.lease))).await {
             // A key that is no lock refuses.
@@ -254,8 +255,9 @@ impl Terms {
         }
     }
 
-    /// Renews the lease of every key, with another length; `None`: of a session, which has none. With a token, a later hold of
-    /// the same owner is left alone. False if the owner does not hold every key with this token.
+    /// Renews the lease of every key, with another length; `None`: of a session, which has none. With a
+    /// token, a later hold of the same owner is left alone. False if the owner does not hold every key with
+    /// this token.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
@@ -287,9 +289,9 @@ impl Terms {
         Ok(true)
     }
 
-    /// Makes every key one of the session of this connection, which lasts for `rest` after its end: a lock that ends so has not
-    /// expired in the hands of its holder, and the server does not count it so. The keys have been extended by `rest`. False
-    /// if the owner does not hold every key with this token.
+    /// Makes every key one of the session of this connection, which lasts for `rest` after its end: a lock
+    /// that ends so has not expired in the hands of its holder, and the server does not count it so. The keys
+    /// have been extended by `rest`. False if the owner does not hold every key with this token.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
@@ -329,7 +331,8 @@ impl Terms {
         Ok(true)
     }
 
-    /// Releases a key. With a token, a later hold of the same owner is left alone. False if the owner did not hold it.
+    /// Releases a key. With a token, a later hold of the same owner is left alone. False if the owner did not
+    /// hold it.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.

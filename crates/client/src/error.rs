@@ -19,8 +19,8 @@ pub enum Error {
     /// To wait would close a circle of owners, each waiting for a lock of the next. The server's text.
     #[error("the server refuses: {0}")]
     Deadlock(String),
-    /// The lock is held by somebody else, and the wait has ended. What the server says about it, if it does. The text says who
-    /// has it, why, since when, and how to break it.
+    /// The lock is held by somebody else, and the wait has ended. What the server says about it, if it does.
+    /// The text says who has it, why, since when, and how to break it.
     #[error("{}", held_by(.0.as_deref()))]
     Held(Option<Box<Held>>),
     /// The lock is held no longer: its first key, and why.

@@ -1,4 +1,5 @@
-//! The statement with which a database checks a fencing token: that of `redlatch fence sql`, run by the caller's own client.
+//! The statement with which a database checks a fencing token: that of `redlatch fence sql`, run by the
+//! caller's own client.
 
 use std::fmt;
 
@@ -36,7 +37,8 @@ pub enum FenceError<E> {
     Database(E),
     /// The lock has no token to check, or was taken by another process: nothing was sent.
     Lock(Error),
-    /// The database has seen a higher token: somebody else has had the lock since. The transaction must be rolled back.
+    /// The database has seen a higher token: somebody else has had the lock since. The transaction must be
+    /// rolled back.
     Stale(E),
 }
 
@@ -52,9 +54,10 @@ impl<E: fmt::Display> fmt::Display for FenceError<E> {
 impl<E: fmt::Debug + fmt::Display> std::error::Error for FenceError<E> {}
 
 impl Guard {
-    /// Has a database refuse a transaction that writes under the lock if a later holder has written: the first call in it.
-    /// `name`: what all writers call the lock there. `execute` runs the statement with the name and the token as its parameters, in
-    /// that transaction. Clients that block return [`std::future::ready`].
+    /// Has a database refuse a transaction that writes under the lock if a later holder has written: the
+    /// first call in it. `name`: what all writers call the lock there. `execute` runs the statement with the
+    /// name and the token as its parameters, in that transaction. Clients that block return
+    /// [`std::future::ready`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

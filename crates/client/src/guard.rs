@@ -39,8 +39,8 @@ pub struct Guard {
     orders: mpsc::Sender<Order>,
 }
 
-/// What is known of a lock that a [`Guard`] holds, for other tasks: whether it is lost, and what is left of it. It outlives the
-/// guard.
+/// What is known of a lock that a [`Guard`] holds, for other tasks: whether it is lost, and what is left of
+/// it. It outlives the guard.
 #[derive(Clone, Debug)]
 pub struct Watch {
     /// The id of the process that took the lock.
@@ -143,7 +143,8 @@ impl Guard {
     /// Starts the lease anew. `lease`: its length from now on, or `None` for the one that it has.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the lock is held no longer, [`Error::Usage`] for a session and for a lease that no server grants; or
+    /// [`Error::Lost`] if the lock is held no longer, [`Error::Usage`] for a session and for a lease that no
+    /// server grants; or
     /// the server cannot be asked, or refuses.
     pub async fn extend(&self, lease: Option<Duration>) -> Result<(), Error> {
         self.check()?;
@@ -166,9 +167,9 @@ impl Guard {
         self.order(|done| Order::Release { done }).await
     }
 
-    /// Leaves the lock held for another `rest`, at least a millisecond, and renews it no more. Returns whether it was still held.
-    /// The guard has nothing to release then. A server with LOCK commands counts its end as that of a session, and not as a
-    /// lease that has expired.
+    /// Leaves the lock held for another `rest`, at least a millisecond, and renews it no more. Returns
+    /// whether it was still held. The guard has nothing to release then. A server with LOCK commands counts
+    /// its end as that of a session, and not as a lease that has expired.
     ///
     /// # Errors
     /// [`Error::Usage`] for a session, which has no lease to be left with: it is kept on. Or the server cannot be asked, or
@@ -213,8 +214,8 @@ impl Guard {
 }
 
 impl Watch {
-    /// For how long the lock is certainly held, if it is not broken by force. Zero once it is lost or released;
-    /// [`Duration::MAX`] for a session without a delay.
+    /// For how long the lock is certainly held, if it is not broken by force. Zero once it is lost or
+    /// released; [`Duration::MAX`] for a session without a delay.
     pub fn remaining(&self) -> Duration {
         let state = self.state.borrow();
         if is_other(self.process) || state.lost.is_some() {
@@ -243,8 +244,9 @@ impl Watch {
         self.lost_within(Duration::ZERO).await
     }
 
-    /// Resolves when the lock is lost or released, or when no more than `margin` is left and no renewal has succeeded. What the
-    /// lock protects can be ended in this time, before the server grants it to anybody else.
+    /// Resolves when the lock is lost or released, or when no more than `margin` is left and no renewal has
+    /// succeeded. What the lock protects can be ended in this time, before the server grants it to anybody
+    /// else.
     pub async fn lost_within(&self, margin: Duration) -> Lost {
         if is_other(self.process) {
             return Lost::OtherProcess;

@@ -176,8 +176,8 @@ impl Keeper {
         }
     }
 
-    /// The connection has ended: a session with it, if it has no delay. A loss may have been missed, which the next renewal
-    /// finds: it is due now, but not at once after the last one.
+    /// The connection has ended: a session with it, if it has no delay. A loss may have been missed, which
+    /// the next renewal finds: it is due now, but not at once after the last one.
     fn disconnected(&mut self) -> Option<Lost> {
         self.connection = None;
         match (&self.session, self.lasts) {
@@ -192,7 +192,8 @@ impl Keeper {
         None
     }
 
-    /// One renewal of a lease. What fails is tried again until the deadline. Returns why the lock is lost, if it is.
+    /// One renewal of a lease. What fails is tried again until the deadline. Returns why the lock is lost, if
+    /// it is.
     async fn renew(&mut self) -> Option<Lost> {
         let lease = self.lasts.unwrap_or_default();
         let limit = Instant::now() + (lease / 6).min(ANSWER_MAX);
@@ -207,8 +208,8 @@ impl Keeper {
         None
     }
 
-    /// Looks whether a session still has its connection, and attaches it to another one if it has not. Returns why the lock is
-    /// lost, if it is.
+    /// Looks whether a session still has its connection, and attaches it to another one if it has not.
+    /// Returns why the lock is lost, if it is.
     async fn beat(&mut self) -> Option<Lost> {
         let limit = Instant::now() + ANSWER_MAX;
         let limit = self.deadline().map_or(limit, |deadline| deadline.min(limit));
@@ -255,7 +256,8 @@ impl Keeper {
         let before = self.lasts;
         self.lasts = lease.or(before);
         self.renewed = sent;
-        // An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
+        // An earlier request may still be on its way, with a shorter lease, which the next one then puts
+        // right in time.
         self.next = self.next_after(sent, self.lasts.min(before));
         let deadline = self.lasts.map(|lasts| sent + lasts);
         self.state.send_if_modified(|state| {
@@ -392,8 +394,8 @@ impl Keeper {
         retry.again(error).await
     }
 
-    /// A connection for a request about the lock, with the terms of that. None in a process that has not taken the lock: the
-    /// connection is that of another process, too.
+    /// A connection for a request about the lock, with the terms of that. None in a process that has not
+    /// taken the lock: the connection is that of another process, too.
     async fn connected(&mut self) -> Result<(&mut Connection, &Terms), Error> {
         if is_other(self.process) {
             return Err(Error::Usage("the lock belongs to the process that took it"));

@@ -60,7 +60,8 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Connects to `redis[s]://[[user]:password@]host[:port][/database]` or `unix:///path`.
+    /// Connects to `redis[s]://[[user]:password@]host[:port][/database]`, to `unix:///path`, or to the master that
+    /// Sentinels name: `redis[s]+sentinel://[[user]:password@]host[:port],.../name[/database]`.
     ///
     /// # Errors
     /// [`Error::Url`], [`Error::Unreachable`], or [`Error::Refused`] for the login.
@@ -267,7 +268,8 @@ impl Locks {
         Retry::of_call(self.budget, wait).telling(self.tell)
     }
 
-    /// Sends a request to the server of a key; again while that cannot be asked or does not serve, within the budget.
+    /// Sends a request to the server of a key; again while that cannot be asked or does not serve, within the
+    /// budget.
     pub(super) async fn ask(&self, key: &[u8], words: &[&[u8]]) -> Result<Asked, Error> {
         let (mut retry, mut may_be_done) = (self.retry(Some(Duration::ZERO)), false);
         let asked = async {

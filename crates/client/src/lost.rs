@@ -67,8 +67,8 @@ impl fmt::Display for BrokenBy {
 }
 
 impl Lost {
-    /// The reason in a push that tells of the loss of a lock: `lock-lost`, key, token, reason, and who has broken it.
-    /// `None` if the push tells something else.
+    /// The reason in a push that tells of the loss of a lock: `lock-lost`, key, token, reason, and who has
+    /// broken it. `None` if the push tells something else.
     pub(super) fn read(push: &[Reply], keys: &[Vec<u8>], token: Option<u64>) -> Option<Self> {
         let [kind, key, of, reason, told @ ..] = push else { return None };
         (kind.is("lock-lost") && is_of(key, of, keys, token)).then(|| {

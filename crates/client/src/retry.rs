@@ -1,8 +1,8 @@
 //! A call that failed is tried again.
 //!
 //! Owns    which errors end by themselves, how long a call goes on, and the pauses between two tries.
-//! Rule    without a time limit, a server that has never answered is given up: its URL may be wrong. One that has answered
-//!         is asked until it answers again.
+//! Rule    without a time limit, a server that has never answered is given up: its URL may be wrong. One that
+//!         has answered is asked until it answers again.
 
 use std::time::Duration;
 
@@ -170,9 +170,9 @@ fn cause(error: &Error) -> Cause {
     }
 }
 
-/// The codes of error replies that end by themselves, of redlatch and of other servers: a script runs, memory is full, the
-/// journal cannot be written, the server has just started or shuts down, another node leads, a slot has another node since
-/// its nodes were asked.
+/// The codes of error replies that end by themselves, of redlatch and of other servers: a script runs, memory
+/// is full, the journal cannot be written, the server has just started or shuts down, another node leads, a
+/// slot has another node since its nodes were asked.
 const PASSING: &[&str] = &[
     "ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "OOM", "QUARANTINE",
     "READONLY", "SHUTDOWN", "TRYAGAIN",

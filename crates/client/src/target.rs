@@ -41,8 +41,8 @@ pub enum Transport {
 }
 
 impl Target {
-    /// Reads `redis[s]://[[user]:password@]host[:port][/database]`, `redis[s]+sentinel://[[user]:password@]host[:port],.../name[/database]`
-    /// or `unix:///path`.
+    /// Reads `redis[s]://[[user]:password@]host[:port][/database]`,
+    /// `redis[s]+sentinel://[[user]:password@]host[:port],.../name[/database]` or `unix:///path`.
     ///
     /// # Errors
     /// The text is no such URL.

@@ -95,7 +95,8 @@ pub fn seconds(millis: u64) -> String {
 pub fn utc(unix_ms: u64) -> String {
     let seconds = unix_ms / 1_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March have their leap day at the end; 719_468 days before 1970 such a year was divisible by 400.
+    // Years that begin in March have their leap day at the end; 719_468 days before 1970 such a year was
+    // divisible by 400.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
