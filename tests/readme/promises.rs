@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use redlatch_core::state::settings::{self, Handle};
 use redlatch_core::testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 use redlatch_proto::limits::{
     HTTP_CONNECTIONS_MAX, HTTP_WAIT_MS_MAX, HTTP_WAITS_MAX, LARGE_BYTES, LINE_BYTES_MAX, LOCK_PREFIXES_MAX,
     REPLY_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
     UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX,
 };
+use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX};
 
-use super::{read, root, settings_table};
+use super::{read, root};
 
 /// The default of a setting that is a number, divided by a unit.
-fn default(name: &str, unit: u64) -> u64 {
-    let row = settings_table::ROWS.iter().find(|row| row.name == name);
-    let text = row.unwrap_or_else(|| panic!("{name} is no setting")).default;
+fn default<T>(setting: Handle<T>, unit: u64) -> u64 {
+    let (name, text) = (setting.name(), setting.row().default);
     let number: u64 = text.parse().unwrap_or_else(|_| panic!("{name}: the default '{text}' is no number"));
     assert_eq!(number % unit, 0, "{name}: {number} is no multiple of {unit}");
     number / unit
@@ -40,22 +41,32 @@ fn limits_and_defaults_in_sentences_are_those_of_the_program() {
         ),
         format!("hold up to {HTTP_CONNECTIONS_MAX} connections in slow requests"),
         format!("have up to {HTTP_WAITS_MAX} requests wait for locks"),
-        format!("`maxclients` is {};", grouped(default("maxclients", 1))),
-        format!("`maxclients-reserved` ({}) more", default("maxclients-reserved", 1)),
-        format!("`login-timeout` ({} s)", default("login-timeout", 1)),
+        format!("`maxclients` is {};", grouped(default(settings::MAXCLIENTS, 1))),
+        format!("`maxclients-reserved` ({}) more", default(settings::MAXCLIENTS_RESERVED, 1)),
+        format!("`login-timeout` ({} s)", default(settings::LOGIN_TIMEOUT, 1)),
         format!("A request line takes {} KiB", LINE_BYTES_MAX as u64 / KIB),
         format!("more than {} MiB of answers unread is not read from", UNREAD_REPLY_BYTES_MAX as u64 / MIB),
-        format!("A script may hold {} MiB (`script-memory-limit`)", default("script-memory-limit", MIB)),
-        format!("After {} s (`busy-reply-threshold`)", default("busy-reply-threshold", 1_000)),
+        format!(
+            "A script may hold {} MiB (`script-memory-limit`)",
+            default(settings::SCRIPT_MEMORY_LIMIT, MIB)
+        ),
+        format!("After {} s (`busy-reply-threshold`)", default(settings::BUSY_REPLY_THRESHOLD, 1_000)),
         format!("on large values ({} KiB)", LARGE_BYTES / KIB),
         format!("including EXEC, has at most {} GiB", REPLY_BYTES_MAX as u64 / GIB),
-        format!("(`timeout` {})", default("timeout", 1)),
+        format!("(`timeout` {})", default(settings::TIMEOUT, 1)),
     ];
     let locks = [
-        format!("without `LEASE` it is the setting `lock-lease`, {} s", default("lock-lease", 1_000)),
-        format!("`lock-waiters-max` calls ({})", grouped(default("lock-waiters-max", 1))),
-        format!("`lock-history-len` ends of locks ({})", grouped(default("lock-history-len", 1))),
-        format!("by `tcp-keepalive` ({} s by default)", default("tcp-keepalive", 1)),
+        format!("without `LEASE` it is the setting `lock-lease`, {} s", default(settings::LOCK_LEASE, 1_000)),
+        format!("`lock-waiters-max` calls ({})", grouped(default(settings::LOCK_WAITERS_MAX, 1))),
+        format!("`lock-history-len` ends of locks ({})", grouped(default(settings::LOCK_HISTORY_LEN, 1))),
+        format!(
+            "Owner {} KiB; meta {} KiB and {META_FIELDS_MAX} fields in all",
+            OWNER_BYTES_MAX as u64 / KIB,
+            META_BYTES_MAX as u64 / KIB
+        ),
+        format!("{} keys in a `LOCK.MACQUIRE`", grouped(KEYS_MAX as u64)),
+        format!("the text, of at most {REASON_BYTES_MAX} bytes"),
+        format!("by `tcp-keepalive` ({} s by default)", default(settings::TCP_KEEPALIVE, 1)),
     ];
     let others = [
         ("docs/settings.md", format!("HTTP serves {HTTP_CONNECTIONS_MAX} connections at a time")),
@@ -69,25 +80,31 @@ fn limits_and_defaults_in_sentences_are_those_of_the_program() {
         ("docs/testing.md", format!("at most {NAMESPACES_MAX} namespaces")),
         (
             "docs/logging.md",
-            format!("`lock-wait-warn` milliseconds (default {};", default("lock-wait-warn", 1)),
+            format!("`lock-wait-warn` milliseconds (default {};", default(settings::LOCK_WAIT_WARN, 1)),
         ),
         (
             "docs/logging.md",
-            format!("`lock-held-warn` milliseconds (default {}:", default("lock-held-warn", 1)),
+            format!("`lock-held-warn` milliseconds (default {}:", default(settings::LOCK_HELD_WARN, 1)),
         ),
         (
             "docs/operations.md",
-            format!("`shutdown-timeout` seconds, {} by default", default("shutdown-timeout", 1)),
+            format!("`shutdown-timeout` seconds, {} by default", default(settings::SHUTDOWN_TIMEOUT, 1)),
         ),
         (
             "docs/operations.md",
-            format!("`lock-waiters-max` for each lock, {}", grouped(default("lock-waiters-max", 1))),
+            format!("`lock-waiters-max` for each lock, {}", grouped(default(settings::LOCK_WAITERS_MAX, 1))),
         ),
-        ("docs/durability.md", format!("| `horizon-max-lease` | {} ms |", default("horizon-max-lease", 1))),
-        ("docs/replication.md", format!("| `cluster-takeover` | {} ms;", default("cluster-takeover", 1))),
+        (
+            "docs/durability.md",
+            format!("| `horizon-max-lease` | {} ms |", default(settings::HORIZON_MAX_LEASE, 1)),
+        ),
         (
             "docs/replication.md",
-            format!("| `cluster-failover-hold` | {} ms:", default("cluster-failover-hold", 1)),
+            format!("| `cluster-takeover` | {} ms;", default(settings::CLUSTER_TAKEOVER, 1)),
+        ),
+        (
+            "docs/replication.md",
+            format!("| `cluster-failover-hold` | {} ms:", default(settings::CLUSTER_FAILOVER_HOLD, 1)),
         ),
     ];
     let named = security.into_iter().map(|text| ("src/security.md", text));
