@@ -56,8 +56,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for FenceError<E> {}
 impl Guard {
     /// Has a database refuse a transaction that writes under the lock if a later holder has written: the
     /// first call in it. `name`: what all writers call the lock there. `execute` runs the statement with the
-    /// name and the token as its parameters, in that transaction. Clients that block return
-    /// [`std::future::ready`].
+    /// name and the token as its parameters, in that transaction. A client that blocks does so in it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -67,7 +66,7 @@ impl Guard {
     /// use redlatch::lock::Fence;
     ///
     /// let guard = server.locks().lock("lock:order:7").acquire().await?;
-    /// let execute = |statement, name, token| transaction.execute(statement, (name, token));
+    /// let execute = async |statement, name, token| transaction.execute(statement, (name, token)).await;
     /// guard.fenced(Fence::Postgres, "orders", execute).await?;
     /// # Ok(()) }
     /// ```
