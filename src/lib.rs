@@ -108,8 +108,8 @@ pub mod lock {
     //! A program that starts no server has the same in the crate `redlatch-client`.
 
     pub use redlatch_client::{
-        Acquire, BrokenBy, Client, Error, Fence, FenceError, Guard, Held, Holder, Lock, Locks, Lost, Trust,
-        Waiting, Watch,
+        Acquire, BrokenBy, Client, Error, Fence, FenceError, Fenced, Guard, Held, Holder, Lock, Locks, Lost,
+        Trust, Waiting, Watch,
     };
 }
 

@@ -18,25 +18,23 @@ pub enum Fence {
     Sqlite,
 }
 
-impl Fence {
-    /// The statement that checks a token, with two parameters: the name that all writers use, and the token.
-    pub const fn statement(self) -> &'static str {
-        match self {
-            Self::MySql => "CALL redlatch_fence(?, ?)",
-            Self::Postgres => "SELECT redlatch_fence($1, $2)",
-            Self::Sqlite => "INSERT OR REPLACE INTO redlatch_fence VALUES (?, ?)",
-        }
-    }
+/// What a transaction that writes under a lock begins with, as [`Guard::fenced`] makes it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use = "the statement is to be run, and its answer checked"]
+#[non_exhaustive]
+pub struct Fenced {
+    /// The statement. It has two parameters: what all writers call the lock, and the token.
+    pub statement: &'static str,
+    /// The token of the lock.
+    pub token: i64,
 }
 
 /// Why a database has not accepted a token.
-#[derive(Debug)]
+#[derive(Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum FenceError<E> {
     /// The statement has failed for another reason.
     Database(E),
-    /// The lock has no token to check, or was taken by another process: nothing was sent.
-    Lock(Error),
     /// The database has seen a higher token: somebody else has had the lock since. The transaction must be
     /// rolled back.
     Stale(E),
@@ -46,7 +44,6 @@ impl<E: fmt::Display> fmt::Display for FenceError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Database(error) | Self::Stale(error) => error.fmt(f),
-            Self::Lock(error) => error.fmt(f),
         }
     }
 }
@@ -54,43 +51,62 @@ impl<E: fmt::Display> fmt::Display for FenceError<E> {
 impl<E: fmt::Debug + fmt::Display> std::error::Error for FenceError<E> {}
 
 impl Guard {
-    /// Has a database refuse a transaction that writes under the lock if a later holder has written: the
-    /// first call in it. `name`: what all writers call the lock there. `execute` runs the statement with the
-    /// name and the token as its parameters, in that transaction. A client that blocks does so in it.
+    /// What a transaction that writes under the lock begins with: the database refuses it if a later holder
+    /// has written.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # struct Transaction;
-    /// # impl Transaction { async fn execute(&mut self, _: &str, _: (&str, i64)) -> Result<(), String> { Ok(()) } }
+    /// # impl Transaction { fn execute(&mut self, _: &str, _: (&str, i64)) -> Result<(), String> { Ok(()) } }
     /// # let (server, mut transaction) = (redlatch::Server::builder().start().await?, Transaction);
     /// use redlatch::lock::Fence;
     ///
     /// let guard = server.locks().lock("lock:order:7").acquire().await?;
-    /// let execute = async |statement, name, token| transaction.execute(statement, (name, token)).await;
-    /// guard.fenced(Fence::Postgres, "orders", execute).await?;
+    /// let fenced = guard.fenced(Fence::Postgres)?;
+    /// fenced.check(transaction.execute(fenced.statement, ("orders", fenced.token)))?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// [`FenceError::Stale`] if the database refuses the token; its other errors are left as they are.
-    pub async fn fenced<'n, E: fmt::Debug + fmt::Display>(
-        &self,
-        database: Fence,
-        name: &'n str,
-        execute: impl AsyncFnOnce(&'static str, &'n str, i64) -> Result<(), E>,
-    ) -> Result<(), FenceError<E>> {
-        self.check_process().map_err(FenceError::Lock)?;
+    /// [`Error::Unsupported`] if the lock has no token, [`Error::Lost`] if another process has taken it.
+    pub fn fenced(&self, database: Fence) -> Result<Fenced, Error> {
+        self.check_process()?;
         let token = self.token().and_then(|token| i64::try_from(token).ok());
-        let token = token.ok_or(FenceError::Lock(Error::Unsupported("a fencing token")))?;
-        execute(database.statement(), name, token).await.map_err(|error| match is_stale(&error) {
-            true => FenceError::Stale(error),
-            false => FenceError::Database(error),
+        let statement = match database {
+            Fence::MySql => "CALL redlatch_fence(?, ?)",
+            Fence::Postgres => "SELECT redlatch_fence($1, $2)",
+            Fence::Sqlite => "INSERT OR REPLACE INTO redlatch_fence VALUES (?, ?)",
+        };
+        Ok(Fenced { statement, token: token.ok_or(Error::Unsupported("a fencing token"))? })
+    }
+}
+
+impl Fenced {
+    /// What the database has answered to the statement.
+    ///
+    /// # Errors
+    /// [`FenceError::Stale`] if the database has refused the token. Its other errors are left as they are.
+    pub fn check<T, E: fmt::Debug + fmt::Display>(&self, answer: Result<T, E>) -> Result<T, FenceError<E>> {
+        answer.map_err(|error| {
+            // Some clients show the text of the database in the debug form alone.
+            match format!("{error} {error:?}").contains("stale fencing token") {
+                true => FenceError::Stale(error),
+                false => FenceError::Database(error),
+            }
         })
     }
 }
 
-/// Whether the error is that of the fence: each database has its text.
-fn is_stale(error: &(impl fmt::Debug + fmt::Display)) -> bool {
-    // Some clients show the text of the database in the debug form alone.
-    format!("{error} {error:?}").contains("stale fencing token")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_knows_a_higher_token_is_told_from_one_that_has_failed() {
+        let fenced = Fenced { statement: "", token: 41 };
+        assert_eq!(fenced.check(Ok::<_, &str>(1)), Ok(1));
+        let stale = "stale fencing token 41 of lock orders: 42 is known";
+        assert_eq!(fenced.check(Err::<(), _>(stale)), Err(FenceError::Stale(stale)));
+        assert_eq!(fenced.check(Err::<(), _>("no such table")), Err(FenceError::Database("no such table")));
+    }
 }

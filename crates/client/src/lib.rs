@@ -53,7 +53,7 @@ mod views;
 
 pub use acquire::{Acquire, Lock};
 pub use error::Error;
-pub use fence::{Fence, FenceError};
+pub use fence::{Fence, FenceError, Fenced};
 pub use guard::{Guard, Watch};
 pub use hold::{Hold, HoldEvent, HoldEvents};
 pub use locks::Locks;
