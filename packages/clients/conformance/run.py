@@ -132,7 +132,8 @@ def result(coming: concurrent.futures.Future[dict[str, Any]], seconds: float) ->
 class Run:
     """A run of one scenario."""
 
-    def __init__(self, adapter: Adapter, place: servers.Place, patience: float) -> None:
+    def __init__(self, adapter: Adapter, place: servers.Place, patience: float, pushes: bool) -> None:
+        self._pushes = pushes
         self._adapter = adapter
         self._place = place
         self._patience = patience
@@ -188,6 +189,8 @@ class Run:
         must_say(failure, step.get("says", []))
 
     def do_listens(self, name: str, step: dict[str, Any]) -> None:
+        if self._pushes:
+            return
         # It is subscribed, and has renewed what it held before.
         self._until(["LOCK.WHO", self._keys[name]], "holders.0.renewals", lambda found: found is not None and found >= 1)
 
@@ -315,6 +318,8 @@ class Job:
     protocol: int
     #: The product or the peer.
     detail: str = ""
+    #: Losses come on the connection that has taken the lock.
+    pushes: bool = False
 
     def __str__(self) -> str:
         where = " ".join(filter(None, [self.server, self.detail, self.connection, f"RESP{self.protocol}"]))
@@ -340,7 +345,8 @@ def jobs_of(language: str, command: str, library: dict[str, Any]) -> Iterator[Jo
         rows += [("plain", "sentinel", protocols[-1], "redis")] if "sentinel" in by else []
         for server, way, protocol, detail in rows:
             if server in on and way in ways:
-                yield Job(language, command, library["name"], scenario, server, way, protocol, detail)
+                pushes = library.get("pushes", False)
+                yield Job(language, command, library["name"], scenario, server, way, protocol, detail, pushes)
 
 
 class Report:
@@ -396,7 +402,7 @@ class Worker:
             for _ in range(3):
                 with contextlib.suppress(Failure):
                     adapter.do("locked_by", key="k")
-        Run(adapter, place, self._patience).run(job.scenario["steps"])
+        Run(adapter, place, self._patience, job.pushes).run(job.scenario["steps"])
         adapter.do("close")
 
 
