@@ -168,5 +168,7 @@ fn the_searches_of_one_client_for_circles_have_a_budget_in_each_second() {
     machine.clock.advance(1_000);
     assert_eq!(machine.resume(&mut client), "*-1\r\n");
     assert_eq!(say(&machine, &mut client, "LOCK.ACQUIRE theirs guest WAIT 1"), "");
-    assert!(machine.resume(&mut client).starts_with("-DEADLOCK theirs (held by other) -> mine (held by guest)"));
+    assert!(
+        machine.resume(&mut client).starts_with("-DEADLOCK theirs (held by other) -> mine (held by guest)")
+    );
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns    [`Call`], and [`Call::run`], through which every command runs: of a client, of a transaction, of a script, of the
 //!         server itself.
-//! Rule    the gates before a command belong to its caller. What every command needs is here: the answers of a quarantine,
-//!         MONITOR, tracking, the count of failures.
+//! Rule    the gates before a command, and the counts, belong to its caller: calls of clients are counted in batches. What
+//!         every command needs is here: why its locks end, the answers of a quarantine, MONITOR, tracking.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub enum Caller {
     Client,
     /// A script, with the purpose of a known one.
     Script(Option<Purpose>),
-    /// The server, which asks for somebody else: no monitor sees it.
+    /// The server, which asks for somebody else: no monitor sees that.
     Server,
 }
 
@@ -88,67 +88,52 @@ pub enum Outcome {
 }
 
 impl Call<'_, '_> {
-    /// Runs the command.
+    /// Runs the command. What is answered instead while there is a quarantine, and who sees the command, are decided here.
     ///
     /// # Errors
     /// The error of the command, of the quarantine, of the disk or of a shutdown.
     #[inline]
     pub(crate) fn run(&mut self) -> Result<Outcome, Refusal> {
         self.view.begin(self.caller.end_reason());
-        if self.shared.monitors.is_any() {
-            self.show_before();
+        let is_seen = self.shared.monitors.is_any() | self.session.reads.may_be_tracked();
+        match is_seen | self.shared.locks.quarantine.is_on() {
+            false => (self.command.row.run)(self),
+            true => self.run_seen(),
+        }
+    }
+
+    /// Like [`Call::run`], where somebody sees the command or there is a quarantine.
+    #[cold]
+    fn run_seen(&mut self) -> Result<Outcome, Refusal> {
+        let (is_script, is_shown) =
+            (self.command.row.flags.has(Flags::SCRIPT), self.shared.monitors.is_any());
+        match self.caller {
+            // It comes before what it calls. One that is repeated is shown once.
+            Caller::Client if is_shown && is_script && !std::mem::take(&mut self.session.is_shown) => {
+                self.show(Source::Client);
+            }
+            Caller::Script(_) if is_shown => self.show(Source::Script),
+            _ => {}
         }
         let result = match self.shared.locks.quarantine.is_on() {
             false => (self.command.row.run)(self),
             true => quarantine::run(self),
         };
-        if self.shared.monitors.is_any() | self.session.reads.may_be_tracked() | result.is_err() {
-            self.note_end(&result);
+        if is_repeated(&result) {
+            self.session.is_shown = is_shown && is_script && self.caller == Caller::Client;
+            return result;
         }
-        result
-    }
-
-    /// Shows monitors a command before it runs: what a script calls, and the script itself, which comes before that.
-    #[cold]
-    fn show_before(&mut self) {
-        match self.caller {
-            Caller::Client if self.is_script() && !std::mem::take(&mut self.session.is_shown) => {
-                self.show(Source::Client);
-            }
-            Caller::Script(_) => self.show(Source::Script),
-            Caller::Client | Caller::Server => {}
-        }
-    }
-
-    /// The command has run: it may be shown to monitors, its keys may be tracked, and it may have failed.
-    #[cold]
-    fn note_end(&mut self, result: &Result<Outcome, Refusal>) {
-        if self.caller == Caller::Server {
-            return;
-        }
-        let is_shown = self.caller == Caller::Client && self.shared.monitors.is_any();
-        if is_repeated(result) {
-            // A script that was shown to monitors is not shown again.
-            self.session.is_shown = is_shown && self.is_script();
-            return;
-        }
-        if is_shown && !self.is_script() {
+        if is_shown && !is_script && self.caller == Caller::Client {
             self.show(Source::Client);
         }
         if self.session.reads.may_be_tracked() {
             remember(self.session, self.shared, self.command, self.args.request(), self.view);
         }
-        if result.is_err() {
-            self.shared.stats.commands[usize::from(self.command.index)].failed.add(1);
-        }
+        result
     }
 
     fn show(&mut self, source: Source) {
         show(self.session, self.shared, self.command, self.args.request(), source);
-    }
-
-    fn is_script(&self) -> bool {
-        self.command.row.flags.has(Flags::SCRIPT)
     }
 
     /// The request for the lock of a key has come to this; `owner`: the name under which the client asks, if it says one.
@@ -159,15 +144,15 @@ impl Call<'_, '_> {
         key: &[u8],
         owner: Option<&[u8]>,
     ) {
-        self.all_come_to(outcome, [key].into_iter(), owner);
+        self.all_come_to(outcome, (key, std::iter::empty()), owner);
     }
 
-    /// Like [`Call::comes_to`], for a request for several locks: the first key is the one in the way.
+    /// Like [`Call::comes_to`], for a request for several locks: the first key is the one in the way, others come after it.
     #[inline]
     pub(in crate::commands) fn all_come_to<'n>(
         &mut self,
         outcome: RequestOutcome,
-        keys: impl Iterator<Item = &'n [u8]> + Clone,
+        keys: (&'n [u8], impl Iterator<Item = &'n [u8]> + Clone),
         owner: Option<&[u8]>,
     ) {
         if self.caller.says_outcomes() {

@@ -672,6 +672,7 @@ impl Engine {
         }
         if let Err(refusal) = &result {
             out.truncate(mark);
+            shared.stats.commands[usize::from(command.index)].failed.add(1);
             self.refuse(session, refusal, out);
         }
         match result {

@@ -13,7 +13,7 @@ use tracing::Level;
 
 use super::reader::Reader;
 use super::replies::ReplyForm;
-use super::wait::{Waiting, in_the_way};
+use super::wait::{Waiting, in_the_way, words};
 use super::{millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, quarantine};
 use crate::keyspace::{Waiter, attempt, attempt_all};
@@ -202,7 +202,7 @@ fn finish(
 ) -> Result<Outcome, Refusal> {
     if let Some(Granted { token, is_new }) = granted {
         let outcome = RequestOutcome::Granted { again: !is_new };
-        call.all_come_to(outcome, keys.iter().map(|key| &key[..]), Some(&request.owner));
+        call.all_come_to(outcome, words(&keys, 0), Some(&request.owner));
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
         form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
@@ -228,9 +228,7 @@ fn refuse(call: &mut Call<'_, '_>, keys: &[Bytes], request: &LockRequest, full: 
         Some(at) => (at, RefusedBy::QueueFull),
         None => in_the_way(call.view, keys, request, None),
     };
-    let (before, from) = keys.split_at(at);
-    let keys = from.iter().chain(before).map(|key| &key[..]);
-    call.all_come_to(RequestOutcome::Refused(by), keys, Some(&request.owner));
+    call.all_come_to(RequestOutcome::Refused(by), words(keys, at), Some(&request.owner));
 }
 
 fn park(

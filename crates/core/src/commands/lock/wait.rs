@@ -150,8 +150,12 @@ impl Waiting {
         let is_reported = self.is_reported.load(Relaxed);
         let wait = Some(RequestWait { number, since, is_reported, is_traced });
         let asked = Asked { owner: Some(&self.request.owner), name: WAITING, wait };
-        let keys = self.wait.keys.iter().map(|key| &key[..]);
-        view.locks().comes_to(outcome, keys, AskingClient { client: &self.client, warn_ms: 0 }, asked);
+        view.locks().comes_to(
+            outcome,
+            words(&self.wait.keys, 0),
+            AskingClient { client: &self.client, warn_ms: 0 },
+            asked,
+        );
     }
 
     fn reader(&self) -> Reader {
@@ -162,6 +166,13 @@ impl Waiting {
     fn session_has_ended(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.client().is_none())
     }
+}
+
+/// The key at a place, and all others.
+pub(super) fn words(keys: &[Bytes], at: usize) -> (&[u8], impl Iterator<Item = &[u8]> + Clone) {
+    let (before, from) = keys.split_at(at);
+    let mut words = from.iter().chain(before).map(|key| &key[..]);
+    (words.next().unwrap_or_default(), words)
 }
 
 /// The place of the first lock that a request cannot have, and why it cannot.

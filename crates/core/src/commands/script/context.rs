@@ -276,7 +276,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 command,
                 caller: Caller::Script(self.purpose),
             };
-            call.run()
+            call.run().inspect_err(|_| self.shared.stats.commands[usize::from(command.index)].failed.add(1))
         });
         // SELECT holds for the rest of the script.
         self.view.select(self.session.database);
@@ -450,7 +450,7 @@ impl Calls for ScriptContext<'_, '_> {
                 (RequestOutcome::NotHeld(asked), Asked { owner: Some(change.value), name, wait: None });
             self.view.locks().comes_to(
                 outcome,
-                [change.key].into_iter(),
+                (change.key, std::iter::empty()),
                 self.shared.asking(self.session),
                 asked,
             );

@@ -41,7 +41,10 @@ fn note_acquired(
     }
     let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
     let asked = Asked { owner, name: known.script(), wait: None };
-    call.view.locks().comes_to(outcome, known.keys(inputs), call.shared.asking(call.session), asked);
+    let mut keys = known.keys(inputs);
+    if let Some(first) = keys.next() {
+        call.view.locks().comes_to(outcome, (first, keys), call.shared.asking(call.session), asked);
+    }
 }
 
 /// A script that extends or releases locks has not found that its owner holds them.
@@ -60,7 +63,7 @@ fn note_held(
     for (place, key) in known.keys(inputs).enumerate() {
         if let Some(owner) = lock.owner(inputs, place) {
             let asked = Asked { owner: Some(owner), name: known.script(), wait: None };
-            call.view.locks().comes_to(outcome, [key].into_iter(), by, asked);
+            call.view.locks().comes_to(outcome, (key, std::iter::empty()), by, asked);
         }
     }
 }

@@ -364,8 +364,11 @@ fn take_all<'a>(
         grant(&mut call.view.entry(name).put(value, lease), call.session, call.shared);
         announce(call, name, lease);
     }
-    let owner = pairs.clone().next().map(|(_, value)| value);
-    call.all_come_to(RequestOutcome::GRANTED, pairs.map(|(name, _)| name), owner);
+    let mut names = pairs.clone().map(|(name, _)| name);
+    if let Some(first) = names.next() {
+        let owner = pairs.map(|(_, value)| value).next();
+        call.all_come_to(RequestOutcome::GRANTED, (first, names), owner);
+    }
     true
 }
 

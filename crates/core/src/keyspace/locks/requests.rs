@@ -40,7 +40,7 @@ struct Noted {
 }
 
 impl ViewLocks<'_, '_> {
-    /// A request for the locks of `keys` has come to this. The first key is the one in the way, if it was refused.
+    /// A request for the lock of `key`, and perhaps of more, has come to this. If it was refused, `key` is in the way.
     ///
     /// Observers see it if one wants every event, if tracing takes spans, if a log line is due, and the beginning of a wait
     /// also if a client has asked to be told of it.
@@ -48,15 +48,15 @@ impl ViewLocks<'_, '_> {
     pub fn comes_to<'n>(
         &mut self,
         outcome: RequestOutcome,
-        keys: impl Iterator<Item = &'n [u8]> + Clone,
+        (key, more): (&'n [u8], impl Iterator<Item = &'n [u8]> + Clone),
         by: AskingClient<'_>,
         asked: Asked<'_>,
     ) {
-        let Some(key) = keys.clone().next() else { return };
+        let keys = || std::iter::once(key).chain(more.clone());
         let mut noted = Noted::default();
         match (outcome, asked.wait) {
             (RequestOutcome::Granted { again: false }, None) if by.client.polling.is_on() => {
-                noted.is_long_poll = self.ends_polling(by.client, keys.clone());
+                noted.is_long_poll = self.ends_polling(by.client, keys());
             }
             (RequestOutcome::Refused(_), None) => noted.is_long_poll = self.refused(key, by),
             (RequestOutcome::NotHeld(_), _) => {
@@ -69,7 +69,7 @@ impl ViewLocks<'_, '_> {
             _ => {}
         }
         if self.is_seen(outcome, asked, noted) {
-            self.show(outcome, keys.map(Bytes::copy_from_slice).collect(), by, asked, noted);
+            self.show(outcome, keys().map(Bytes::copy_from_slice).collect(), by, asked, noted);
         }
     }
 
@@ -109,8 +109,8 @@ impl ViewLocks<'_, '_> {
     /// Counts a refusal. Returns whether the client has polled the lock for long now, as `lock-wait-warn` has it.
     #[inline]
     fn refused(&mut self, key: &[u8], by: AskingClient<'_>) -> bool {
-        self.view.shard_state(key).shard.count_refused(key);
         let (hash, now) = (self.view.key_hash(key), self.view.now().lock);
+        self.view.shard_state(key).shard.count_refused(key);
         by.client.polling.note(hash, now, by.warn_ms)
     }
 
