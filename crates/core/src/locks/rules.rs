@@ -107,6 +107,7 @@ impl Standing {
     ///
     /// # Errors
     /// The key holds something that is no lock, or the owner holds the lock in another way.
+    #[inline]
     pub fn of(found: Found<'_>, request: &LockRequest) -> Result<Self, Refusal> {
         match found {
             Found::Foreign => Ok(Self::Held),

@@ -92,6 +92,7 @@ fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
         .is_some_and(|first| number.is_none_or(|own| first.wait.number < own))
 }
 
+#[inline]
 fn standing(view: &mut View<'_>, key: &[u8], request: &LockRequest) -> Result<Standing, Refusal> {
     let entry = view.entry(key);
     let Entry::Occupied(found) = &entry else { return Standing::of(Found::Nothing, request) };

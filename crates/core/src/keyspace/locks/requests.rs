@@ -44,7 +44,8 @@ impl ViewLocks<'_, '_> {
     ///
     /// Observers see it if one wants every event, if tracing takes spans, if a log line is due, and the beginning of a wait
     /// also if a client has asked to be told of it.
-    #[inline]
+    // Always inlined: see `Call::comes_to`.
+    #[inline(always)]
     pub fn comes_to<'n>(
         &mut self,
         outcome: RequestOutcome,
@@ -74,7 +75,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Whether an observer may want to see an outcome.
-    #[inline]
+    #[inline(always)]
     fn is_seen(&self, outcome: RequestOutcome, asked: Asked<'_>, noted: Noted) -> bool {
         self.view.wants_lock_events()
             || tracing::level_enabled!(Level::DEBUG)
@@ -107,7 +108,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Counts a refusal. Returns whether the client has polled the lock for long now, as `lock-wait-warn` has it.
-    #[inline]
+    #[inline(always)]
     fn refused(&mut self, key: &[u8], by: AskingClient<'_>) -> bool {
         let (hash, now) = (self.view.key_hash(key), self.view.now().lock);
         self.view.shard_state(key).shard.count_refused(key);
