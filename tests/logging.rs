@@ -293,8 +293,8 @@ mod waits {
             // Another lock is not the one that it waits for.
             send(server, holder, "DEL job");
             send(server, poller, "SET job B NX PX 60000");
-            let ended = "client=2 peer=\"127.0.0.1:50001\" waited_ms=1500 outcome=\"granted\"";
-            assert_eq!(log.take(), [format!("WARN {WAITED} key=job {ended}")]);
+            let ended = "client=2 peer=\"127.0.0.1:50001\" waited_ms=1500 outcome=\"granted\" token=2";
+            assert_eq!(log.take(), [format!("WARN {WAITED} key=job owner=B {ended}")]);
         });
     }
 

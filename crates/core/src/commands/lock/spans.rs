@@ -42,7 +42,10 @@ impl LockObserver for Spans {
                 }
                 return;
             }
-            RequestOutcome::Granted { .. } => make_grant(event, view, begun.as_ref()),
+            // A lock that its owner holds already is no grant.
+            RequestOutcome::Granted { again } if !again || begun.is_some() => {
+                make_grant(event, view, begun.as_ref())
+            }
             _ => None,
         };
         if let (Some(span), Some(wait)) = (begun, event.wait) {

@@ -9,36 +9,36 @@ use crate::keyspace::{Asked, Entry};
 use crate::locks::{HolderRequest, RefusedBy, RequestOutcome};
 use crate::scripts::{Granted, Inputs, Known, Purpose};
 
-/// Says what the request of a script has come to that has run and whose reply begins at `mark`.
-pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, mark: usize) {
+/// What there was before a script ran.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    /// Bytes of the replies before its own.
+    pub(super) reply: usize,
+    /// Fencing tokens that had been given out.
+    pub(super) tokens: u64,
+}
+
+/// Says what the request of a script has come to that has run.
+pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, before: Before) {
     match known.purpose {
-        Purpose::Acquire(granted) => note_acquired(call, known, inputs, (granted, mark)),
-        Purpose::Extend => note_held(call, known, inputs, (HolderRequest::Extend, mark)),
-        Purpose::Release => note_held(call, known, inputs, (HolderRequest::Release, mark)),
+        Purpose::Acquire(granted) => note_acquired(call, known, inputs, (granted, before)),
+        Purpose::Extend => note_held(call, known, inputs, (HolderRequest::Extend, before)),
+        Purpose::Release => note_held(call, known, inputs, (HolderRequest::Release, before)),
         Purpose::Break | Purpose::Inspect | Purpose::Other => {}
     }
 }
 
-/// Grants the locks of a script, if it has acquired them. A lock that has a grant keeps it: its owner has taken it again, or
-/// another owner has joined.
 fn note_acquired(
     call: &mut Call<'_, '_>,
     known: &Known,
     inputs: Inputs<'_>,
-    (granted, mark): (Granted, usize),
+    (granted, before): (Granted, Before),
 ) {
-    let outcome = match granted.is(call.reply.since(mark)) {
-        true => RequestOutcome::GRANTED,
+    let outcome = match granted.is(call.reply.since(before.reply)) {
+        true => RequestOutcome::Granted { again: !grant_all(call, known, inputs, before) },
         // A script sees no queue: what is free it takes.
         false => RequestOutcome::Refused(RefusedBy::Held),
     };
-    for key in known.keys(inputs).filter(|_| outcome == RequestOutcome::GRANTED) {
-        if let Entry::Occupied(mut found) = call.view.entry(key)
-            && found.granted().is_none()
-        {
-            found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
-        }
-    }
     let owner = known.lock.and_then(|lock| lock.owner(inputs, 0));
     let asked = Asked { owner, name: known.script(), wait: None };
     let mut keys = known.keys(inputs);
@@ -47,16 +47,33 @@ fn note_acquired(
     }
 }
 
+/// Grants the locks that a script has acquired. A lock that has a grant keeps it: the script has set it with SET NX, its
+/// owner has taken it again, or another owner has joined. Returns whether a grant is new.
+fn grant_all(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, before: Before) -> bool {
+    let mut is_new = false;
+    for key in known.keys(inputs) {
+        let Entry::Occupied(mut found) = call.view.entry(key) else { continue };
+        match found.granted() {
+            Some(grant) => is_new |= grant.token > before.tokens,
+            None => {
+                found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
+                is_new = true;
+            }
+        }
+    }
+    is_new
+}
+
 /// A script that extends or releases locks has not found that its owner holds them.
 fn note_held(
     call: &mut Call<'_, '_>,
     known: &Known,
     inputs: Inputs<'_>,
-    (asked, mark): (HolderRequest, usize),
+    (asked, before): (HolderRequest, Before),
 ) {
     let Some(lock) = known.lock else { return };
     // The reply of most scripts that have found their lock.
-    if matches!(call.reply.since(mark), b":1\r\n" | b"+OK\r\n") {
+    if matches!(call.reply.since(before.reply), b":1\r\n" | b"+OK\r\n") {
         return;
     }
     let (outcome, by) = (RequestOutcome::NotHeld(asked), call.shared.asking(call.session));

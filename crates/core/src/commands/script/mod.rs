@@ -182,7 +182,7 @@ fn run(
         return Ok(Outcome::Replied);
     }
     let only_reads = script.flags.no_writes || is_read;
-    let mark = call.reply.written();
+    let before = locks::Before { reply: call.reply.written(), tokens: call.shared.keyspace.tokens() };
     let purpose = script.known.map(|known| known.purpose);
     if purpose == Some(Purpose::Break) {
         call.view.set_breaker(breaker_of(call.session, None));
@@ -202,7 +202,7 @@ fn run(
     let outcome = outcome?;
     call.now = call.view.now();
     if let Some(known) = script.known {
-        locks::note(call, known, inputs, mark);
+        locks::note(call, known, inputs, before);
     }
     Ok(outcome)
 }

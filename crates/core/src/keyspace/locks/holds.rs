@@ -216,6 +216,7 @@ impl ViewLocks<'_, '_> {
     pub fn each_holder(&mut self, key: &[u8], limit: usize, mut visit: impl FnMut(&[u8], ClientId, u64)) {
         let Entry::Occupied(found) = self.view.entry(key) else { return };
         match found.object() {
+            _ if limit == 0 => {}
             Some(Object::Lock(lock)) => {
                 let holders = lock.holders().take(limit);
                 holders.for_each(|(owner, holder)| visit(owner, holder.client, holder.token));

@@ -156,6 +156,9 @@ impl LockWaits {
         let register = self.0.lock();
         let Some(asker) = waiter.serve.asker().filter(|_| register.by_number.len() > 1) else { return false };
         let most = asker.client.searches.left(LOOKS_PER_SECOND_MAX, view.now().lock).min(LOOKS_MAX);
+        if most == 0 {
+            return false;
+        }
         let (mut may, mut left) = (false, most);
         for key in &waiter.wait.keys {
             view.locks().each_holder(key, left, |owner, _, _| {
@@ -169,7 +172,7 @@ impl LockWaits {
         drop(register);
         asker.client.searches.spend(most - left);
         if may || left == 0 {
-            return most > 0;
+            return true;
         }
         let own = usize::from(waiter.wait.keys.len() > 1);
         waiter.wait.keys.iter().any(|key| view.queues().lock_waits_for_several(key) > own)
