@@ -36,6 +36,8 @@ impl Terms {
             Kind::Permits { count, limit } => acquire.permits(count, limit),
             Kind::Shared => acquire.shared(),
         };
+        // It is for people who look: a server without LOCK commands has no place for it, and is asked all the same.
+        let acquire = acquire.may_drop_meta();
         self.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
     }
 }

@@ -135,6 +135,13 @@ impl Acquire {
         self
     }
 
+    /// A server that keeps no META grants without it. Default: it is refused.
+    #[doc(hidden)]
+    pub fn may_drop_meta(mut self) -> Self {
+        self.terms.may_drop_meta = true;
+        self
+    }
+
     async fn granted(self) -> Result<Guard, Error> {
         let (locks, renews) = (self.locks.clone(), self.renews);
         let (grant, terms, connection) = self.grant().await?;
@@ -265,6 +272,7 @@ impl Terms {
             session: None,
             wait: Some(Duration::ZERO),
             meta: Vec::new(),
+            may_drop_meta: false,
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Terms {
     /// How long to wait; `None` without a limit.
     pub wait: Option<Duration>,
     pub meta: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether a server that keeps no META grants without it.
+    pub may_drop_meta: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -219,7 +221,7 @@ impl Terms {
             Kind::Reentrant => Some("a reentrant lock"),
             Kind::Shared => Some("a shared lock"),
             Kind::Exclusive if self.session.is_some() => Some("a session"),
-            Kind::Exclusive if !self.meta.is_empty() => Some("meta"),
+            Kind::Exclusive if !self.meta.is_empty() && !self.may_drop_meta => Some("meta"),
             Kind::Exclusive => None,
         }
     }

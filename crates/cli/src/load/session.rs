@@ -231,6 +231,7 @@ impl Session {
             session: None,
             wait: Some(wait),
             meta: Vec::new(),
+            may_drop_meta: false,
         };
         let (sent, request) = (Instant::now(), terms.acquire_request(wait, false));
         let reply = self.ask_waiting(&request, wait + ANSWER_MAX).await;
