@@ -157,7 +157,7 @@ fn the_searches_of_one_client_for_circles_have_a_budget_in_each_second() {
             assert_eq!(machine.resume(&mut client), "*-1\r\n");
         }
     });
-    assert!(cost < 40_000, "{cost} look-ups in 200 ms: without a budget it is 700,000");
+    assert!(cost < 40_000, "{cost} look-ups for 100 requests in 200 ms");
 
     // Others close circles as before; this client does again a second later.
     say(&machine, &mut client, "LOCK.ACQUIRE mine guest LEASE 600000");
