@@ -39,10 +39,13 @@ def as_user(user, words):
 
 
 def give(folder, user):
-    """Makes a directory that the user owns."""
+    """Makes a directory that the user owns, whom the package of the database makes."""
     folder.mkdir()
     if os.geteuid() == 0:
-        shutil.chown(folder, user)
+        try:
+            shutil.chown(folder, user)
+        except LookupError as error:
+            raise FileNotFoundError(f"the database of the user {user} is not installed") from error
 
 
 def run(words, text=""):
