@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 PACKAGES = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PACKAGES / "python/python"), str(PACKAGES / "deploy")]
@@ -35,6 +35,15 @@ PATIENCE_SECONDS = 30.0
 FAILOVER_SECONDS = 15.001
 # That of the key `k`, which all scenarios of clusters use.
 SLOT_OF_K = 7629
+
+
+# Ports that are tried for one server.
+PORT_TRIES = 5
+Started = TypeVar("Started")
+
+
+class PortTaken(AssertionError):
+    """Another program has taken the port of a server."""
 
 
 class Missing(Exception):
@@ -99,9 +108,8 @@ def connect(port: int, password: Optional[str] = None) -> Connection:
 class Process:
     """A server at a port and a Unix socket, in a directory of its own, which may be killed and started again."""
 
-    def __init__(self, folder: str, *words: str) -> None:
-        self.folder, self.socket = folder, f"{folder}/s"
-        [self.port] = cluster.free_ports(1)
+    def __init__(self, folder: str, port: int, *words: str) -> None:
+        self.folder, self.socket, self.port = folder, f"{folder}/s", port
         self._words = [*words, "--port", str(self.port), "--unixsocket", self.socket, "--loglevel", "warning"]
 
     def start(self) -> None:
@@ -119,8 +127,7 @@ class Process:
         self.start()
 
     def _serves(self) -> bool:
-        if self._process.poll() is not None:
-            raise AssertionError(f"{self._words[0]} has ended: {log_of(self.folder)}")
+        check_runs(self._process, self.folder)
         return answers(self.port) and os.path.exists(self.socket)
 
 
@@ -129,8 +136,20 @@ def launch(folder: str, words: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def log_of(folder: str) -> str:
-    return pathlib.Path(folder, "log").read_text(errors="replace")
+def check_runs(process: subprocess.Popen[bytes], folder: str) -> None:
+    """Raises `PortTaken`, or another error with the log of the server, if it has ended."""
+    if process.poll() is None:
+        return
+    log = pathlib.Path(folder, "log").read_text(errors="replace")
+    raise (PortTaken if "Address already in use" in log else AssertionError)(f"a server has ended: {log}")
+
+
+def on_a_free_port(start: Callable[[int], Started]) -> Started:
+    """What `start` returns for a free port. Another program may take a port before the server does."""
+    for _ in range(PORT_TRIES - 1):
+        with contextlib.suppress(PortTaken):
+            return start(*cluster.free_ports(1))
+    return start(*cluster.free_ports(1))
 
 
 def answers(port: int) -> bool:
@@ -140,10 +159,18 @@ def answers(port: int) -> bool:
 
 @contextlib.contextmanager
 def process_of(*words: str) -> Iterator[Process]:
-    with tempfile.TemporaryDirectory(prefix="r") as folder:
-        process = Process(folder, *words)
+    def start(port: int) -> Process:
+        process = Process(tempfile.mkdtemp(prefix="r", dir=folder), port, *words)
         try:
             process.start()
+        except BaseException:
+            process.kill()
+            raise
+        return process
+
+    with tempfile.TemporaryDirectory(prefix="r") as folder:
+        process = on_a_free_port(start)
+        try:
             yield process
         finally:
             process.kill()
@@ -170,13 +197,26 @@ def plain(product: str, connection: str) -> Iterator[Place]:
 @contextlib.contextmanager
 def sentinel(program: str, watched: int) -> Iterator[int]:
     """The port of a Sentinel of Redis that watches a server."""
-    [port] = cluster.free_ports(1)
-    with tempfile.TemporaryDirectory() as folder:
-        config = pathlib.Path(folder, "sentinel.conf")
+    def start(port: int) -> tuple[subprocess.Popen[bytes], int]:
+        own = tempfile.mkdtemp(dir=folder)
+        config = pathlib.Path(own, "sentinel.conf")
         config.write_text(f"port {port}\nsentinel monitor locks 127.0.0.1 {watched} 1\n")
-        process = launch(folder, [program, str(config), "--sentinel"])
+        process = launch(own, [program, str(config), "--sentinel"])
+
+        def serves() -> bool:
+            check_runs(process, own)
+            return answers(port)
+
         try:
-            await_until(lambda: answers(port), "the Sentinel does not start")
+            await_until(serves, "the Sentinel does not start")
+        except BaseException:
+            process.kill()
+            raise
+        return process, port
+
+    with tempfile.TemporaryDirectory() as folder:
+        process, port = on_a_free_port(start)
+        try:
             yield port
         finally:
             process.kill()
