@@ -1,5 +1,6 @@
 //! Wrong passwords: from an address with many, the next login is looked at later, on the server's clock.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use redlatch::{Server, WallTime};
@@ -25,12 +26,17 @@ fn advance(server: &Server, millis: u64) {
     server.clock().advance_blocking(Duration::from_millis(millis));
 }
 
+/// Guesses something else for each number.
+fn guess(server: &Server, numbers: Range<usize>) {
+    let mut peer = Peer::to(server.addr());
+    for n in numbers {
+        assert!(peer.ask(format!("AUTH guess-{n}\r\n").as_bytes()).starts_with("-WRONGPASS"));
+    }
+}
+
 /// Guesses as often as it costs nothing.
 fn use_up(server: &Server) {
-    let mut peer = Peer::to(server.addr());
-    for _ in 0..FREE {
-        assert!(peer.ask(b"AUTH guess\r\n").starts_with("-WRONGPASS"));
-    }
+    guess(server, 0..FREE);
 }
 
 /// Asks until so many requests are held.
@@ -46,8 +52,8 @@ fn after_thirty_wrong_passwords_an_address_has_one_guess_a_second() {
     use_up(&server);
     let mut guessers: Vec<Peer> = (0..5).map(|_| Peer::to(server.addr())).collect();
     for (at, guesser) in guessers.iter().enumerate() {
-        let login = if at % 2 == 0 { "AUTH guess" } else { "HELLO 3 AUTH default guess" };
-        guesser.send(format!("{login}\r\n").as_bytes());
+        let login = if at % 2 == 0 { "AUTH other" } else { "HELLO 3 AUTH default other" };
+        guesser.send(format!("{login}-{at}\r\n").as_bytes());
     }
     until_held(&mut known, 5);
     advance(&server, 999);
@@ -73,15 +79,15 @@ fn a_right_password_waits_no_longer_than_a_guess_and_costs_nothing() {
     }
     // Every password of this minute is forgotten after as many seconds.
     advance(&server, 30_000);
-    use_up(&server);
+    guess(&server, 100..100 + FREE);
 }
 
 #[test]
 fn a_guess_in_a_transaction_is_refused_unseen() {
     let (server, mut known) = server(&[]);
     assert_eq!(known.ask(b"MULTI\r\n"), "+OK");
-    for _ in 0..FREE + 2 {
-        assert_eq!(known.ask(b"AUTH guess\r\n"), "+QUEUED");
+    for n in 0..FREE + 2 {
+        assert_eq!(known.ask(format!("AUTH guess-{n}\r\n").as_bytes()), "+QUEUED");
     }
     assert_eq!(known.ask(b"EXEC\r\n"), format!("*{}", FREE + 2));
     for _ in 0..FREE {
@@ -94,10 +100,69 @@ fn a_guess_in_a_transaction_is_refused_unseen() {
 }
 
 #[test]
+fn a_wrong_password_that_is_repeated_is_no_guess_and_delays_nobody() {
+    let (server, mut known) = server(&[]);
+    // A pool with the password of yesterday, and users that do not exist.
+    let mut pool: Vec<Peer> = (0..5).map(|_| Peer::to(server.addr())).collect();
+    for n in 0..200 {
+        let peer = &mut pool[n % 5];
+        assert!(peer.ask(b"AUTH yesterday\r\n").starts_with("-WRONGPASS"));
+        assert!(peer.ask(b"HELLO 3 AUTH nobody yesterday\r\n").starts_with("-WRONGPASS"));
+    }
+    assert_eq!(Peer::to(server.addr()).ask(b"AUTH secret\r\n"), "+OK");
+    // Also where guesses are delayed it is refused at once, and a right one waits for guesses alone.
+    guess(&server, 2..FREE);
+    for n in 0..200 {
+        let peer = &mut pool[n % 5];
+        assert!(peer.ask(b"AUTH yesterday\r\n").starts_with("-WRONGPASS"));
+    }
+    let right = Peer::to(server.addr());
+    right.send(b"AUTH secret\r\n");
+    until_held(&mut known, 1);
+    advance(&server, 1_000);
+    until_held(&mut known, 0);
+    assert_eq!({ right }.line(), "+OK");
+}
+
+#[test]
+fn a_wrong_password_that_becomes_the_right_one_is_looked_at() {
+    let (server, mut known) = server(&[]);
+    let mut peer = Peer::to(server.addr());
+    for _ in 0..2 {
+        assert!(peer.ask(b"AUTH next\r\n").starts_with("-WRONGPASS"));
+        assert!(peer.ask(b"AUTH alice next\r\n").starts_with("-WRONGPASS"));
+    }
+    assert_eq!(known.ask(b"CONFIG SET requirepass next\r\n"), "+OK");
+    assert_eq!(known.ask(b"ACL SETUSER alice on >next ~* +@all\r\n"), "+OK");
+    assert_eq!(peer.ask(b"AUTH next\r\n"), "+OK");
+    assert_eq!(peer.ask(b"AUTH alice next\r\n"), "+OK");
+    // The password of another user stays wrong, and more than are remembered are looked at again.
+    assert!(peer.ask(b"AUTH bob next\r\n").starts_with("-WRONGPASS"));
+    let last = (0..100).map(|n| peer.ask(format!("AUTH alice {}\r\n", n % 20).as_bytes())).last().unwrap();
+    assert!(last.starts_with("-WRONGPASS"));
+}
+
+#[test]
+fn distinct_guesses_are_looked_at_once_a_second_whatever_comes_between() {
+    let (server, mut known) = server(&[]);
+    use_up(&server);
+    let guessers: Vec<Peer> = (0..40).map(|_| Peer::to(server.addr())).collect();
+    for (n, guesser) in guessers.iter().enumerate() {
+        guesser.send(format!("AUTH other-{n}\r\n").as_bytes());
+    }
+    let mut repeater = Peer::to(server.addr());
+    for left in (30..40).rev() {
+        advance(&server, 1_000);
+        until_held(&mut known, left);
+        assert!(repeater.ask(b"AUTH guess-29\r\n").starts_with("-WRONGPASS"), "it was looked at before");
+    }
+}
+
+#[test]
 fn nothing_is_delayed_if_that_is_asked_for_or_by_the_backend_of_a_test() {
     for settings in [&[("login-delay", "0")][..], &[("enable-test-commands", "yes")]] {
         let (server, mut known) = server(settings);
-        (0..3).for_each(|_| use_up(&server));
+        guess(&server, 0..3 * FREE);
         let mut next = Peer::to(server.addr());
         assert_eq!(next.ask(b"AUTH secret\r\n"), "+OK", "{settings:?}");
         assert_eq!(known.ask(b"PING\r\n"), "+PONG");

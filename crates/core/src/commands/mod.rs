@@ -44,7 +44,7 @@ pub use args::Args;
 pub(crate) use call::is_repeated;
 pub use call::{Call, Caller, Outcome};
 pub(crate) use connection::certificate::log_in;
-pub(crate) use connection::is_login;
+pub(crate) use connection::login_of;
 pub(crate) use connection::tracking::end as end_tracking;
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;

@@ -33,6 +33,7 @@ use crate::state::settings::{self, Events, Settings};
 use crate::state::settings_file;
 use crate::state::slot_groups::SlotGroup;
 use crate::state::slowlog::{SlowCall, shortened};
+use crate::state::wrong_passwords::Login;
 use crate::testing::Testing;
 
 mod parts;
@@ -100,7 +101,7 @@ impl Shared {
             settings,
             clock,
             locks,
-            access: AccessControl::new(acl),
+            access: AccessControl::new(acl, random.unguessable()),
             stats: Statistics::new(table().total()),
             monitors: Monitors::default(),
             log_limits: LogLimits::default(),
@@ -148,6 +149,21 @@ impl Shared {
     pub fn login_held(&self, peer: &str, now: LockTime) -> Option<LockTime> {
         let origin = Origin::of(peer).filter(|_| self.testing.is_none())?;
         self.access.login_delays.held(origin, now, self.login_delay_ms())
+    }
+
+    /// Whether a login from this address has failed before, and nothing has changed since: it is refused unseen.
+    pub(crate) fn is_failed_login(&self, peer: &str, (name, password): (&[u8], &[u8])) -> bool {
+        let AccessControl { acl, wrong_passwords, .. } = &self.access;
+        Origin::of(peer).is_some_and(|origin| wrong_passwords.has(Login { origin, name, password }, acl))
+    }
+
+    /// The password of a login from this address was looked at and is wrong. It will be known.
+    pub(crate) fn note_failed_login(&self, peer: &str, (name, password): (&[u8], &[u8]), now: LockTime) {
+        if let Some(origin) = Origin::of(peer) {
+            let AccessControl { acl, wrong_passwords, .. } = &self.access;
+            wrong_passwords.note(Login { origin, name, password }, acl, now);
+        }
+        self.login_failed(peer, now);
     }
 
     /// A password from this address was wrong.

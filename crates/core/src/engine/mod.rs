@@ -489,13 +489,14 @@ impl Engine {
             .map_err(|elsewhere| elsewhere.refusal(slot, &session.client, shared))
     }
 
-    /// Until when a login is held, because its address has sent too many wrong passwords. One that MULTI queues is not: EXEC
-    /// refuses it.
+    /// Until when a login is held, because its address has sent too many wrong passwords. One that has failed before is no
+    /// guess, and one that MULTI queues is refused by EXEC.
     #[cold]
     fn holds_login(&self, session: &Session, request: Request<'_>, now: Now) -> Option<LockTime> {
-        let is_login = session.transaction.is_none() && commands::is_login(request);
-        let peer = Some(&session.client.address.peer).filter(|_| is_login)?;
-        self.shared.login_held(peer, now.lock)
+        let login = commands::login_of(request).filter(|_| session.transaction.is_none())?;
+        let peer = &session.client.address.peer;
+        let until = self.shared.login_held(peer, now.lock)?;
+        (!self.shared.is_failed_login(peer, login)).then_some(until)
     }
 
     /// Whether the request may write. EXEC writes what its queued requests write.

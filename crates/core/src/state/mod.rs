@@ -37,3 +37,4 @@ pub mod trace;
 pub mod tracking;
 pub mod transaction;
 pub mod wait;
+pub mod wrong_passwords;

@@ -105,13 +105,17 @@ fn names_own_namespace(call: &Call<'_, '_>, password: &[u8]) -> bool {
         .is_some_and(|testing| testing.is_own_password(password) && testing.is_open_to(&call.session.client))
 }
 
-/// Whether a request shows a password.
-pub(crate) fn is_login(request: Request<'_>) -> bool {
+/// The first user and password that a request shows, if it shows any. A request with too few words is refused as such.
+pub(crate) fn login_of<'r>(request: Request<'r>) -> Option<(&'r [u8], &'r [u8])> {
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    let is_auth = request.get(0).is_some_and(|name| is(name, "AUTH"));
-    is_auth
-        || request.get(0).is_some_and(|name| is(name, "HELLO"))
-            && request.words().skip(2).any(|word| is(word, "AUTH"))
+    let name = request.get(0)?;
+    if is(name, "AUTH") {
+        let first = request.get(1).unwrap_or_default();
+        return Some(request.get(2).map_or((b"default", first), |password| (first, password)));
+    }
+    let at = request.words().skip(2).position(|word| is(word, "AUTH")).filter(|_| is(name, "HELLO"))?;
+    let word = |behind: usize| request.get(at.saturating_add(behind)).unwrap_or_default();
+    Some((word(3), word(4)))
 }
 
 fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
@@ -121,12 +125,16 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
     }
     // Outside of EXEC the request would have waited.
     let peer = &call.session.client.address.peer;
-    if call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
+    let is_known = call.shared.is_failed_login(peer, (user, password));
+    if !is_known && call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
         return Err(Refusal::said(TOO_MANY));
     }
-    let Some(account) = call.shared.access.acl.authenticate(user, password) else {
+    let account = if is_known { None } else { call.shared.access.acl.authenticate(user, password) };
+    let Some(account) = account else {
         call.shared.stats.metrics.denied_auth.add(1);
-        call.shared.login_failed(peer, call.now.lock);
+        if !is_known {
+            call.shared.note_failed_login(peer, (user, password), call.now.lock);
+        }
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);

@@ -22,6 +22,7 @@ use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::quarantine::Quarantine;
 use crate::state::running::Running;
 use crate::state::slowlog::Slowlog;
+use crate::state::wrong_passwords::WrongPasswords;
 
 /// Scripts and functions that have been loaded, and what runs them.
 pub struct Scripts {
@@ -64,13 +65,18 @@ pub struct AccessControl {
     pub(super) file: Option<Arc<dyn Store>>,
     /// Addresses that have sent too many wrong passwords.
     pub login_delays: LoginDelays,
+    /// What they have sent.
+    pub wrong_passwords: WrongPasswords,
     /// Who has logged in, broken a lock, or changed users, settings or statistics.
     pub audit: Audit,
 }
 
 impl AccessControl {
-    pub(super) fn new(acl: Acl) -> Self {
-        Self { acl, file: None, login_delays: LoginDelays::default(), audit: Audit::default() }
+    /// `key`: bytes that no client knows.
+    pub(super) fn new(acl: Acl, key: [u8; 20]) -> Self {
+        let wrong_passwords = WrongPasswords::new(key);
+        let (file, login_delays, audit) = Default::default();
+        Self { acl, file, login_delays, wrong_passwords, audit }
     }
 }
 
