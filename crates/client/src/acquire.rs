@@ -11,7 +11,7 @@ use super::connection::{Connection, is_unknown};
 use super::dialect::{Dialect, Grant, Kind, Terms};
 use super::error::Error;
 use super::guard::Guard;
-use super::limits::{LEASE_MAX, LEASE_MIN};
+use super::limits::{LEASE_FAULT, is_lease};
 use super::locks::{Locks, random, within};
 use super::retry::Retry;
 
@@ -229,10 +229,7 @@ impl Acquire {
             (keys.len() > 1 && !is_plain, "several keys are locked exclusively, and without meta"),
             (self.is_contradictory, "a lock is one of shared, permits and reentrant"),
             (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),
-            (
-                !(LEASE_MIN..=LEASE_MAX).contains(lease),
-                "a lease lasts for 1 ms at least, and ten years at most",
-            ),
+            (!is_lease(*lease), LEASE_FAULT),
             (
                 meta_bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX,
                 "meta has 64 fields and 4 KiB at most",

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::dialect::{Dialect, Grant, Terms};
 use super::error::Error;
 use super::keeper::{Keeper, Order, moment};
-use super::limits::{LEASE_MAX, LEASE_MIN};
+use super::limits::{LEASE_FAULT, is_lease};
 use super::locks::{Locks, within};
 use super::lost::Lost;
 
@@ -149,8 +149,8 @@ impl Guard {
     pub async fn extend(&self, lease: Option<Duration>) -> Result<(), Error> {
         self.check()?;
         self.check_lease()?;
-        if lease.is_some_and(|lease| !(LEASE_MIN..=LEASE_MAX).contains(&lease)) {
-            return Err(Error::Usage("a lease lasts for 1 ms at least, and ten years at most"));
+        if lease.is_some_and(|lease| !is_lease(lease)) {
+            return Err(Error::Usage(LEASE_FAULT));
         }
         self.order(|done| Order::Extend { lease, done }).await
     }

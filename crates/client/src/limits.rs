@@ -8,7 +8,15 @@ use redlatch_proto::lock::LEASE_MS_MAX;
 
 /// The shortest and the longest lease.
 pub(crate) const LEASE_MIN: Duration = Duration::from_millis(1);
-pub(crate) const LEASE_MAX: Duration = Duration::from_millis(LEASE_MS_MAX);
+const LEASE_MAX: Duration = Duration::from_millis(LEASE_MS_MAX);
+/// What is wrong with a lease that no server grants.
+pub(crate) const LEASE_FAULT: &str = "a lease lasts for 1 ms at least, and ten years at most";
+
+/// Whether a server grants a lease of this length.
+pub(crate) fn is_lease(lease: Duration) -> bool {
+    (LEASE_MIN..=LEASE_MAX).contains(&lease)
+}
+
 /// Tries of a call that fails, also where its wait has passed.
 pub(crate) const TRIES_MIN: u32 = 3;
 /// The pause before the second try, and the longest one.

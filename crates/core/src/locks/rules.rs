@@ -9,6 +9,7 @@ use bytes::Bytes;
 use redlatch_proto::clock::{Deadline, Now};
 use redlatch_proto::error::Refusal;
 
+use super::requests::RefusedBy;
 use crate::state::clients::ClientId;
 use crate::types::Lock;
 use crate::types::lock::LockKind;
@@ -69,6 +70,20 @@ pub struct Granted {
     pub token: u64,
     /// False if the owner held the lock already, with this token.
     pub is_new: bool,
+}
+
+/// What a request for locks comes to at once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Attempt {
+    /// It has all its locks.
+    Granted(Granted),
+    /// It has none.
+    Refused {
+        /// The place of the first lock that it cannot have, among its keys.
+        at: usize,
+        /// Why it cannot have that one.
+        by: RefusedBy,
+    },
 }
 
 /// What a key holds, as far as it may be a lock.

@@ -13,14 +13,17 @@ use tracing::Level;
 
 use super::reader::Reader;
 use super::replies::ReplyForm;
-use super::wait::{Waiting, in_the_way, words};
+use super::wait::{Waiting, words};
 use super::{millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, quarantine};
 use crate::keyspace::{Waiter, attempt, attempt_all};
-use crate::locks::{Granted, LockRequest, RefusedBy, RequestOutcome, Term};
+use crate::locks::{Attempt, Granted, LockRequest, RefusedBy, RequestOutcome, Term};
 use crate::state::settings;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
+
+/// What a request comes to that waits for the end of a quarantine.
+const WAITS: Attempt = Attempt::Refused { at: 0, by: RefusedBy::Held };
 
 /// The options of a request.
 #[derive(Debug)]
@@ -130,11 +133,11 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (wait_ms, form) = (options.wait_ms, options.form);
     let request = request(call, owner, options);
     let keys = vec![key];
-    let granted = match waits_for_end(call, wait_ms)? {
-        true => None,
+    let attempted = match waits_for_end(call, wait_ms)? {
+        true => WAITS,
         false => attempt(call.view, &keys[0], &request, None)?,
     };
-    finish(call, keys, request, granted, (wait_ms, form))
+    finish(call, keys, request, attempted, (wait_ms, form))
 }
 
 pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -157,11 +160,11 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     keys.dedup();
     let (wait_ms, form) = (options.wait_ms, options.form);
     let request = request(call, owner, options);
-    let granted = match waits_for_end(call, wait_ms)? {
-        true => None,
+    let attempted = match waits_for_end(call, wait_ms)? {
+        true => WAITS,
         false => attempt_all(call.view, &keys, &request, None)?,
     };
-    finish(call, keys, request, granted, (wait_ms, form))
+    finish(call, keys, request, attempted, (wait_ms, form))
 }
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
@@ -197,38 +200,33 @@ fn finish(
     call: &mut Call<'_, '_>,
     keys: Vec<Bytes>,
     request: LockRequest,
-    granted: Option<Granted>,
+    attempted: Attempt,
     (wait_ms, form): (u64, ReplyForm),
 ) -> Result<Outcome, Refusal> {
-    if let Some(Granted { token, is_new }) = granted {
-        let outcome = RequestOutcome::Granted { again: !is_new };
-        call.all_come_to(outcome, words(&keys, 0), Some(&request.owner));
-        session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
-        form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
-        return Ok(Outcome::Replied);
-    }
+    let (at, by) = match attempted {
+        Attempt::Granted(Granted { token, is_new }) => {
+            let outcome = RequestOutcome::Granted { again: !is_new };
+            call.all_come_to(outcome, words(&keys, 0), Some(&request.owner));
+            session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
+            form.grant(&mut call.reply, token, request.term.lease_ms(), 0);
+            return Ok(Outcome::Replied);
+        }
+        Attempt::Refused { at, by } => (at, by),
+    };
     if wait_ms == 0 || call.session.is_nested {
-        refuse(call, &keys, &request, None);
+        call.all_come_to(RequestOutcome::Refused(by), words(&keys, at), Some(&request.owner));
         form.refusal(call.view, &keys, &Reader::of(call.session), &mut call.reply);
         return Ok(Outcome::Replied);
     }
     let limit = call.shared.settings.get(settings::LOCK_WAITERS_MAX);
     if let Some(full) = keys.iter().position(|key| call.view.queues().lock_queue_len(key) >= limit) {
-        refuse(call, &keys, &request, Some(full));
+        let outcome = RequestOutcome::Refused(RefusedBy::QueueFull);
+        call.all_come_to(outcome, words(&keys, full), Some(&request.owner));
         return Err(Refusal::said(format!(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
         )));
     }
     Ok(park(call, keys, request, (wait_ms, form)))
-}
-
-/// The request is refused. `full`: the lock whose queue has no room for it.
-fn refuse(call: &mut Call<'_, '_>, keys: &[Bytes], request: &LockRequest, full: Option<usize>) {
-    let (at, by) = match full {
-        Some(at) => (at, RefusedBy::QueueFull),
-        None => in_the_way(call.view, keys, request, None),
-    };
-    call.all_come_to(RequestOutcome::Refused(by), words(keys, at), Some(&request.owner));
 }
 
 fn park(

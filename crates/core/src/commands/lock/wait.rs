@@ -15,10 +15,10 @@ use super::replies::ReplyForm;
 use super::{session, watch};
 use crate::commands::Shared;
 use crate::keyspace::{
-    Asked, Asker, AskingClient, Circle, Entry, Hold, LockWaits, Serve, View, Waiter, attempt, attempt_all,
+    Asked, Asker, AskingClient, Circle, Hold, LockWaits, Serve, View, Waiter, attempt, attempt_all,
     first_held,
 };
-use crate::locks::{EndReason, Granted, LockRequest, RefusedBy, RequestOutcome, RequestWait};
+use crate::locks::{Attempt, EndReason, Granted, LockRequest, RefusedBy, RequestOutcome, RequestWait};
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
 use crate::state::quarantine::Quarantine;
@@ -63,7 +63,7 @@ impl Serve for Waiting {
             return false;
         }
         let from = self.held_at.load(Relaxed);
-        let held = first_held(view, &self.wait.keys, &self.request, Some(self.wait.number), from);
+        let held = first_held(view, &self.wait.keys, &self.request, self.wait.number, from);
         self.held_at.store(held.unwrap_or(from), Relaxed);
         held.is_none()
     }
@@ -78,15 +78,14 @@ impl Serve for Waiting {
         let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
         match granted {
-            Ok(Some(granted)) => {
+            Ok(Attempt::Granted(granted)) => {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 self.form.grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
                 self.comes_to(view, RequestOutcome::Granted { again: !granted.is_new });
                 self.granted.get_or_init(|| granted);
             }
-            Ok(None) => {
-                let (_, by) = in_the_way(view, keys, &self.request, Some(self.wait.number));
+            Ok(Attempt::Refused { by, .. }) => {
                 self.comes_to(view, RequestOutcome::Refused(by));
                 self.form.refusal(view, keys, &self.reader(), &mut reply);
             }
@@ -173,18 +172,6 @@ pub(super) fn words(keys: &[Bytes], at: usize) -> (&[u8], impl Iterator<Item = &
     let (before, from) = keys.split_at(at);
     let mut words = from.iter().chain(before).map(|key| &key[..]);
     (words.next().unwrap_or_default(), words)
-}
-
-/// The place of the first lock that a request cannot have, and why it cannot.
-pub(super) fn in_the_way(
-    view: &mut View<'_>,
-    keys: &[Bytes],
-    request: &LockRequest,
-    number: Option<u64>,
-) -> (usize, RefusedBy) {
-    let at = if keys.len() > 1 { first_held(view, keys, request, number, 0).unwrap_or(0) } else { 0 };
-    let is_held = keys.get(at).is_some_and(|key| matches!(view.entry(key), Entry::Occupied(_)));
-    (at, if is_held { RefusedBy::Held } else { RefusedBy::Awaited })
 }
 
 /// Ends the youngest wait of a circle that this request has closed, if it has.

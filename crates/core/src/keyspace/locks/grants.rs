@@ -6,11 +6,11 @@ use bytes::Bytes;
 use redlatch_proto::error::Refusal;
 
 use crate::keyspace::{Entry, Lease, View};
-use crate::locks::{Found, GrantDetails, Granted, LockRequest, Standing};
+use crate::locks::{Attempt, Found, GrantDetails, Granted, LockRequest, RefusedBy, Standing};
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Typed};
 
-/// Grants the lock `key`, or returns `None` if it is held. `number` is the place of a request that has waited.
+/// Grants the lock `key`, if it can be granted now. `number` is the place of a request that has waited.
 ///
 /// # Errors
 /// The key holds something that is no lock, or the owner holds the lock in another way.
@@ -19,19 +19,20 @@ pub fn attempt(
     key: &[u8],
     request: &LockRequest,
     number: Option<u64>,
-) -> Result<Option<Granted>, Refusal> {
+) -> Result<Attempt, Refusal> {
     let granted = match standing(view, key, request)? {
         Standing::Mine(token) => Granted { token: token.unwrap_or_else(|| view.next_token()), is_new: false },
         Standing::Open if !others_wait(view, key, number) => {
             Granted { token: view.next_token(), is_new: true }
         }
-        Standing::Open | Standing::Held => return Ok(None),
+        Standing::Open => return Ok(Attempt::Refused { at: 0, by: RefusedBy::Awaited }),
+        Standing::Held => return Ok(Attempt::Refused { at: 0, by: RefusedBy::Held }),
     };
     grant(view, key, request, granted.token);
-    Ok(Some(granted))
+    Ok(Attempt::Granted(granted))
 }
 
-/// Grants several exclusive locks with one token, or returns `None` if any of them is held.
+/// Grants several exclusive locks with one token, if all of them can be granted now.
 ///
 /// # Errors
 /// As [`attempt`].
@@ -40,17 +41,22 @@ pub fn attempt_all(
     keys: &[Bytes],
     request: &LockRequest,
     number: Option<u64>,
-) -> Result<Option<Granted>, Refusal> {
-    let (mut tokens, mut is_open) = (Vec::with_capacity(keys.len()), true);
-    for key in keys {
-        match standing(view, key, request)? {
-            Standing::Mine(token) => tokens.push(token),
-            Standing::Open => is_open &= !others_wait(view, key, number),
-            Standing::Held => is_open = false,
-        }
+) -> Result<Attempt, Refusal> {
+    let (mut tokens, mut refused) = (Vec::with_capacity(keys.len()), None);
+    for (at, key) in keys.iter().enumerate() {
+        let by = match standing(view, key, request)? {
+            Standing::Mine(token) => {
+                tokens.push(token);
+                continue;
+            }
+            Standing::Open if !others_wait(view, key, number) => continue,
+            Standing::Open => RefusedBy::Awaited,
+            Standing::Held => RefusedBy::Held,
+        };
+        refused.get_or_insert(Attempt::Refused { at, by });
     }
-    if !is_open {
-        return Ok(None);
+    if let Some(refused) = refused {
+        return Ok(refused);
     }
     // The same request again: the same token. Otherwise one new token for all.
     let is_again = tokens.len() == keys.len() && tokens.windows(2).all(|pair| pair[0] == pair[1]);
@@ -59,24 +65,24 @@ pub fn attempt_all(
     for key in keys {
         grant(view, key, request, token);
     }
-    Ok(Some(Granted { token, is_new: !is_again }))
+    Ok(Attempt::Granted(Granted { token, is_new: !is_again }))
 }
 
 /// The place of the first lock that keeps a request waiting. `None`: it can be answered now, because all its locks can be
 /// granted, or because it must be refused. The search begins at the place `from`: most often the lock that was found last
-/// time is still held, and then it ends at once, however many locks the request is for. `number`: as for [`attempt`].
+/// time is still held, and then it ends at once, however many locks the request is for.
 pub fn first_held(
     view: &mut View<'_>,
     keys: &[Bytes],
     request: &LockRequest,
-    number: Option<u64>,
+    number: u64,
     from: usize,
 ) -> Option<usize> {
     (from..keys.len()).chain(0..from).find(|at| {
         let key = &keys[*at];
         match standing(view, key, request) {
             Ok(Standing::Mine(_)) => false,
-            Ok(Standing::Open) => others_wait(view, key, number),
+            Ok(Standing::Open) => others_wait(view, key, Some(number)),
             Ok(Standing::Held) => true,
             // The error is its answer.
             Err(_) => false,
