@@ -29,8 +29,13 @@ LIES = {
     "is held after its loss": "not_renewed",
     "its deadline is too late": "deadline_counts_from_the_send",
     "gives up before its wait has passed": "a_wait_lasts_while_the_server_is_away",
+    "opens what is refused": "an_answer_opens_nothing",
+    "stops at its deadline alone": "stopped_before_the_deadline",
+    "keeps what it has given up": "stopped_before_the_deadline",
     "ends": "take_and_release",
 }
+# A call without a wait is tried as often.
+TRIES_MIN = 3
 # How long the runner waits for what a lie leaves out: longer than the lease of a scenario that tells a loss.
 PATIENCE_SECONDS = 3.0
 
@@ -68,20 +73,35 @@ class Adapter:
         self._holds.clear()
 
     def do_take(
-        self, hold: str, key: str, owner: Optional[str] = None, wait: float = 0, lease: float = 30, renew: bool = True
+        self,
+        hold: str,
+        key: str,
+        owner: Optional[str] = None,
+        wait: float = 0,
+        lease: float = 30,
+        renew: bool = True,
+        stop_before: float = 0,
     ) -> Any:
         owner = owner or secrets.token_hex(16)
         words = ["LOCK.ACQUIRE", key, owner, "LEASE", round(lease * 1000), *(["WAIT", round(wait * 1000)] if wait else [])]
         sent = time.monotonic()
-        grant = self._granted(words, 0 if self._lies("gives up before its wait has passed") else sent + wait)
+        try:
+            grant = self._granted(words, 0 if self._lies("gives up before its wait has passed") else sent + wait)
+        except Failure:
+            if not self._lies("opens what is refused"):
+                raise
+            return {"token": None, "owner": owner, "open": True}
         if grant is None and self._lies("is granted what another one holds"):
             grant = {"token": 1, "waited": 0}
         if grant is None:
             raise self._refusal(key)
         begun = sent + grant.get("waited", 0) / 1000 + (lease if self._lies("its deadline is too late") else 0)
         token = 1 if self._lies("tokens stand still") else grant["token"]
-        self._holds[hold] = {"key": key, "owner": owner, "token": token, "deadline": begun + lease}
-        return {"token": token, "owner": owner}
+        stop_before = 0 if self._lies("stops at its deadline alone") else stop_before
+        self._holds[hold] = {"key": key, "owner": owner, "token": token, "deadline": begun + lease - stop_before}
+        if stop_before and not self._lies("keeps what it has given up"):
+            threading.Timer(self._left(hold), self.do_release, [hold]).start()
+        return {"token": token, "owner": owner, "open": False}
 
     def do_release(self, hold: str) -> bool:
         if self._lies("ends"):
@@ -115,12 +135,15 @@ class Adapter:
     def _granted(self, words: list[Any], until: float) -> Any:
         from servers import redlatch
 
+        tries = 0
         while True:
             try:
                 return self._ask(*words)
-            except redlatch.CommandError as refused:
-                if time.monotonic() > until:
-                    raise Failure("refused", str(refused)) from None
+            except (redlatch.CommandError, OSError) as failed:
+                tries += 1
+                if time.monotonic() > until and tries >= TRIES_MIN:
+                    kind = "unreachable" if isinstance(failed, OSError) else "refused"
+                    raise Failure(kind, str(failed)) from None
             time.sleep(0.01)
 
     def _refusal(self, key: str) -> Failure:

@@ -38,18 +38,19 @@ PATIENCE_SECONDS = 30.0
 ANSWER_SECONDS = 120.0
 # The first connection of a process takes long on a busy machine.
 BUDGET_SECONDS = 30.0
-OPTIONS = ("lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew")
+OPTIONS = ("lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before")
 BOUNDS = {"after", "within"}
 SERVERS = {"hostile", "plain", "redlatch", "redlatch-cluster", "redlatch-replicated", "redlatch-with-journal"}
 CONNECTIONS = {"single", "cluster", "sentinel"}
 # The words of each step beside its verb.
 WORDS = {
-    "take": {"key", "keys", "fails", "holder", "says", *OPTIONS},
+    "take": {"key", "keys", "fails", "holder", "says", "opens", *OPTIONS},
     "begin": {"key", "keys", *OPTIONS},
     "granted": set(),
     "release": {"gives", "fails"},
     "extend": {"lease", "fails"},
     "leave": {"rest", "fails"},
+    "fenced": {"fails"},
     "holds": set(),
     "lost": {"reason", "says"},
     "listens": set(),
@@ -153,7 +154,7 @@ class Run:
                 raise AssertionError(f"step {number}, {json.dumps(step)}: {type(error).__name__}: {error}") from error
 
     def do_take(self, name: str, step: dict[str, Any]) -> None:
-        failure = self._attempt(step, lambda: self._hold(name, self._adapter.do("take", **self._lock(name, step))))
+        failure = self._attempt(step, lambda: self._hold(name, self._adapter.do("take", **self._lock(name, step)), step))
         if failure:
             must_say(failure, map(self._filled, step.get("says", [])))
             if "holder" in step:
@@ -163,7 +164,7 @@ class Run:
         self._begun[name] = self._adapter.begin("take", **self._lock(name, step))
 
     def do_granted(self, name: str, step: dict[str, Any]) -> None:
-        self._hold(name, result(self._begun[name], self._patience))
+        self._hold(name, result(self._begun[name], self._patience), step)
 
     def do_release(self, name: str, step: dict[str, Any]) -> None:
         self._attempt(step, lambda: must_be(self._adapter.do("release", hold=name), step["gives"]))
@@ -174,6 +175,9 @@ class Run:
 
     def do_leave(self, name: str, step: dict[str, Any]) -> None:
         self._attempt(step, lambda: must_be(self._adapter.do("leave", hold=name, rest=step["rest"]), None))
+
+    def do_fenced(self, name: str, step: dict[str, Any]) -> None:
+        self._attempt(step, lambda: must_be(self._adapter.do("fenced", hold=name), None))
 
     def do_holds(self, name: str, step: dict[str, Any]) -> None:
         must_be(self._adapter.do("check", hold=name), None)
@@ -240,7 +244,8 @@ class Run:
         self._keys[name] = step["key"] if "key" in step else next(iter(step["keys"]), "")
         return {"hold": name, **keys, **{word: self._filled(step[word]) for word in OPTIONS if word in step}}
 
-    def _hold(self, name: str, held: dict[str, Any]) -> None:
+    def _hold(self, name: str, held: dict[str, Any], step: dict[str, Any]) -> None:
+        must_be(held["open"], step.get("opens", False))
         self._holds[name] = held
 
     def _until(self, words: list[str], field: Optional[str], fits: Callable[[Any], bool]) -> None:
@@ -393,7 +398,7 @@ class Worker:
         adapter = self._adapter = self._adapter or Adapter(job.command)
         self._command = job.command
         client = job.scenario.get("client", {})
-        more = {"reply_timeout": client["reply_timeout"]} if "reply_timeout" in client else {}
+        more = {word: client[word] for word in ("reply_timeout", "on_unavailable") if word in client}
         budget = client.get("budget", BUDGET_SECONDS)
         which = {"library": job.library, "connection": job.connection, "protocol": job.protocol}
         adapter.do("open", **which, **place.where, budget=budget, **more)
