@@ -31,7 +31,7 @@ LIES = {
     "gives up before its wait has passed": "a_wait_lasts_while_the_server_is_away",
     "opens what is refused": "an_answer_opens_nothing",
     "stops at its deadline alone": "stopped_before_the_deadline",
-    "keeps what it has given up": "stopped_before_the_deadline",
+    "releases what it has lost": "stopped_before_the_deadline",
     "ends": "take_and_release",
 }
 # A call without a wait is tried as often.
@@ -99,7 +99,7 @@ class Adapter:
         token = 1 if self._lies("tokens stand still") else grant["token"]
         stop_before = 0 if self._lies("stops at its deadline alone") else stop_before
         self._holds[hold] = {"key": key, "owner": owner, "token": token, "deadline": begun + lease - stop_before}
-        if stop_before and not self._lies("keeps what it has given up"):
+        if self._lies("releases what it has lost"):
             threading.Timer(self._left(hold), self.do_release, [hold]).start()
         return {"token": token, "owner": owner, "open": False}
 
