@@ -109,7 +109,7 @@ pub mod lock {
 
     pub use redlatch_client::{
         Acquire, BrokenBy, Client, Error, Fence, FenceError, Fenced, Guard, Held, Holder, Lock, Locks, Lost,
-        Trust, Waiting, Watch,
+        OnUnavailable, Trust, Waiting, Watch,
     };
 }
 

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use redlatch::lock::{Error, Fence, Guard, Locks, Lost};
+use redlatch::lock::{Error, Fence, Guard, Locks, Lost, OnUnavailable};
 use redlatch::{Server, WallTime, When};
 use tokio::time::Instant;
 
@@ -377,13 +377,70 @@ mod guards {
         let (server, locks) = manual().await;
         let margin = Duration::from_secs(5);
         let sent = Instant::now();
-        let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        let by_default = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        let guard = locks.lock("b").acquire().lease(LEASE).stop_before(margin).await.unwrap();
         drop(server);
-        assert_eq!(guard.lost_within(margin).await, Lost::Unrenewed);
-        assert!(sent.elapsed() <= LEASE - margin, "{:?}", sent.elapsed());
         assert_eq!(guard.lost().await, Lost::Unrenewed);
-        assert!(sent.elapsed() <= LEASE, "{:?}", sent.elapsed());
+        assert!(sent.elapsed() <= LEASE - margin, "{:?}", sent.elapsed());
+        assert_eq!(guard.remaining(), Duration::ZERO);
         assert!(guard.release().await.is_err());
+        assert_eq!(by_default.lost().await, Lost::Unrenewed);
+        assert!(sent.elapsed() <= LEASE - Duration::from_secs(1), "{:?}", sent.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_that_is_lost_before_its_deadline_is_never_renewed_and_is_released_by_its_holder() {
+        let (server, locks) = manual().await;
+        let taken = locks.lock("a").acquire().lease(LEASE).stop_before(LEASE / 2).renew(false);
+        let guard = taken.await.unwrap();
+        let longer = guard.extend(Some(LEASE / 2)).await;
+        assert!(matches!(longer, Err(Error::Usage(_))), "nothing would be left of the lease: {longer:?}");
+        assert_eq!(guard.lost().await, Lost::Unrenewed);
+        assert!(matches!(guard.extend(None).await, Err(Error::Lost { .. })));
+        assert_eq!(
+            server.keys().lease("a"),
+            Some(Some(LEASE)),
+            "nobody else is granted it while the program stops"
+        );
+        assert!(guard.release().await.unwrap());
+        assert_eq!(server.keys().lease("a"), None);
+    }
+
+    #[tokio::test]
+    async fn a_lock_is_lost_before_its_deadline_by_less_than_it_lasts() {
+        let (_server, locks) = manual().await;
+        let lock = locks.lock("a");
+        for taken in
+            [lock.acquire().lease(LEASE).stop_before(LEASE), lock.acquire().session(LEASE).stop_before(LEASE)]
+        {
+            assert!(matches!(taken.await, Err(Error::Usage(_))));
+        }
+        let without_a_deadline = lock.acquire().session(Duration::ZERO).stop_before(HOUR).await.unwrap();
+        assert_eq!(without_a_deadline.remaining(), Duration::MAX);
+        assert!(without_a_deadline.release().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_guard_that_nobody_has_answered_is_open_if_the_program_wants_it() {
+        let nobody =
+            || async { Err::<tokio::net::TcpStream, _>(std::io::ErrorKind::ConnectionRefused.into()) };
+        let closed = Locks::over(nobody).budget(Duration::from_millis(20));
+        assert!(matches!(closed.lock("a").acquire().await, Err(Error::Unreachable(_))));
+        assert_eq!(closed.opened(), 0);
+
+        let open = closed.clone().on_unavailable(OnUnavailable::Open);
+        let guard = open.lock("a").acquire().lease(LEASE).await.unwrap();
+        assert!(guard.is_open() && guard.token().is_none() && guard.check().is_ok());
+        assert_eq!((guard.remaining(), open.opened()), (Duration::MAX, 1));
+        guard.extend(None).await.unwrap();
+        assert!(matches!(guard.fenced(Fence::Postgres), Err(Error::Unreachable(_))));
+        let watch = guard.watch();
+        assert!(!guard.release().await.unwrap());
+        assert_eq!(watch.lost().await, Lost::Released);
+        assert!(!open.lock("a").acquire().await.unwrap().leave(LEASE).await.unwrap());
+        assert_eq!(closed.opened(), 2, "clones count together");
+        // A hold that outlives the process needs a server.
+        assert!(matches!(open.lock("a").acquire().hold().await, Err(Error::Unreachable(_))));
     }
 
     /// Takes a lock as `job-7`, whose loss is not told: its connection ends before it is broken. Another process takes the

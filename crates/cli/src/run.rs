@@ -2,7 +2,7 @@
 //!
 //! Owns    the order of things: the lock, the command, its signals, the loss of the lock, the end of both.
 //! Rule    SIGTERM reaches the command before the server could grant the lock to anybody else, also when the server does
-//!         not answer: a margin before the deadline that the guard counts. See [`margin`].
+//!         not answer: [`margin`] before the deadline that the guard counts. From then on nothing renews the lock.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 use redlatch_client::wire::Target;
-use redlatch_client::{Error, Guard, Locks, Trust};
+use redlatch_client::{Error, Guard, Locks, Lost, Trust};
 use redlatch_platform::command::{Change, Child, CommandSignals};
 use redlatch_platform::{figures, texts as system_texts};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -112,7 +112,8 @@ async fn supervise(options: Options) -> u8 {
 async fn locked(options: &Options, server: &(Target, Trust), owner: &str) -> Result<Guard, u8> {
     let (terms, (target, trust)) = (&options.terms, server);
     let locks = Locks::at(target.clone(), trust.clone()).telling(texts::tell_retry);
-    terms.acquire(&locks, owner.as_bytes(), options.wait).await.map_err(|error| match error {
+    let acquire = terms.acquire(&locks, owner.as_bytes(), options.wait).stop_before(margin(options));
+    acquire.await.map_err(|error| match error {
         Error::Held(_) if options.if_held == IfHeld::Skip => 0,
         Error::Held(held) => {
             refuse(NOT_ACQUIRED, &texts::refusal("not run", &terms.keys[0], held.as_deref()))
@@ -126,7 +127,6 @@ async fn locked(options: &Options, server: &(Target, Trust), owner: &str) -> Res
 
 /// Watches the command until it ends; returns the exit code.
 async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut CommandSignals) -> u8 {
-    let margin = margin(options);
     let (mut is_lost, mut is_ended, mut kill_at) = (false, false, None);
     loop {
         tokio::select! {
@@ -143,10 +143,10 @@ async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut
                 }
             },
             signal = signals.passed.next() => child.pass(signal),
-            lost = guard.lost_within(margin), if !is_lost => {
+            lost = guard.lost(), if !is_lost => {
                 is_lost = true;
                 is_ended = options.on_lost != OnLost::Warn;
-                let what = if guard.remaining().is_zero() { "is lost" } else { "is about to be lost" };
+                let what = if lost == Lost::Unrenewed { "is about to be lost" } else { "is lost" };
                 warn(&format!("the lock {what}: {lost}"));
                 match options.on_lost {
                     OnLost::Kill => child.kill(),
@@ -178,6 +178,8 @@ fn margin(options: &Options) -> Duration {
 /// Releases the lock, or leaves it for the rest of the time that it is to be held at least.
 async fn end(guard: Guard, taken: Instant, options: &Options) {
     if guard.remaining().is_zero() {
+        // It is released by one try, and ends with its lease otherwise.
+        let _ = timeout(RELEASE_MAX, guard.release()).await;
         return;
     }
     let left = options.min_hold.saturating_sub(taken.elapsed());

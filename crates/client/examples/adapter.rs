@@ -6,8 +6,7 @@ use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlatch_client::wire::Target;
-use redlatch_client::{Acquire, Error, Guard, Held, Locks, Lost, Trust, Watch};
+use redlatch_client::{Acquire, Error, Fence, Guard, Held, Locks, Lost, OnUnavailable, Watch};
 use serde_json::{Map, Value, json};
 
 type Words = Map<String, Value>;
@@ -53,7 +52,10 @@ impl Adapter {
                 "pushes": true,
             }])),
             "open" => {
-                let locks = Locks::at(Target::parse(&url(words)?)?, Trust::default());
+                let opens =
+                    words.get("on_unavailable").is_some_and(|on_unavailable| on_unavailable == "open");
+                let on_unavailable = if opens { OnUnavailable::Open } else { OnUnavailable::default() };
+                let locks = Locks::connect_lazily(&url(words)?)?.on_unavailable(on_unavailable);
                 *locked(&self.locks) = Some(locks.budget(seconds(value(words, "budget")?)?));
                 Ok(Value::Null)
             }
@@ -76,7 +78,8 @@ impl Adapter {
 
     async fn take(&self, words: &Words) -> Result<Value, Failure> {
         let guard = acquire(&self.locks()?, words)?.await?;
-        let answer = json!({ "token": guard.token(), "owner": String::from_utf8_lossy(guard.owner()) });
+        let owner = String::from_utf8_lossy(guard.owner());
+        let answer = json!({ "token": guard.token(), "owner": owner, "open": guard.is_open() });
         let watch = guard.watch();
         let hold = Hold { guard: Mutex::new(Some(Arc::new(guard))), watch };
         locked(&self.holds).insert(text(words, "hold")?.to_owned(), Arc::new(hold));
@@ -103,6 +106,10 @@ impl Adapter {
             "leave" => {
                 let guard = guard().ok_or_else(|| "it was released".to_owned())?;
                 guard.leave(seconds(value(words, "rest")?)?).await?;
+            }
+            "fenced" => {
+                let guard = guard().ok_or_else(|| "it was released".to_owned())?;
+                let _fenced = guard.fenced(Fence::Postgres)?;
             }
             "check" => hold.watch.check()?,
             "remaining" => {
@@ -131,6 +138,7 @@ fn acquire(locks: &Locks, words: &Words) -> Result<Acquire, Failure> {
             ("id" | "do" | "hold" | "key" | "keys" | "delay", _) => acquire,
             ("lease", value) => acquire.lease(seconds(value)?),
             ("wait", value) => acquire.wait(seconds(value)?),
+            ("stop_before", value) => acquire.stop_before(seconds(value)?),
             ("renew", value) => acquire.renew(*value == true),
             ("shared" | "reentrant" | "session", Value::Bool(false)) => acquire,
             ("shared", _) => acquire.shared(),

@@ -11,7 +11,7 @@ use super::connection::{Connection, is_unknown};
 use super::dialect::{Dialect, Grant, Kind, Terms};
 use super::error::Error;
 use super::guard::Guard;
-use super::limits::{LEASE_FAULT, is_lease};
+use super::limits::{LEASE_FAULT, STOP_BEFORE_FAULT, is_lease};
 use super::locks::{Locks, random, within};
 use super::retry::Retry;
 
@@ -54,7 +54,7 @@ impl<'l> Lock<'l> {
 #[must_use = "an acquisition is sent when it is awaited"]
 pub struct Acquire {
     locks: Locks,
-    terms: Terms,
+    pub(super) terms: Terms,
     /// The owner of a reentrant lock, if the caller names none.
     reentrant_owner: Vec<u8>,
     /// Whether the caller has named the owner.
@@ -117,6 +117,13 @@ impl Acquire {
         self
     }
 
+    /// How long before its deadline the guard is lost, if no renewal has succeeded by then: the time that the caller has to
+    /// stop. Less than the lease, or than the delay of a session. Default: a tenth of that, a second at most.
+    pub fn stop_before(mut self, margin: Duration) -> Self {
+        self.terms.stop_before = Some(margin);
+        self
+    }
+
     /// Whether the guard renews the lease, at each third of it. Default: true.
     pub fn renew(mut self, renews: bool) -> Self {
         self.renews = renews;
@@ -142,31 +149,39 @@ impl Acquire {
         self
     }
 
-    async fn granted(self) -> Result<Guard, Error> {
-        let (locks, renews) = (self.locks.clone(), self.renews);
-        let (grant, terms, connection) = self.grant().await?;
-        Ok(Guard::new(locks, connection, (terms, grant, renews)))
+    async fn granted(mut self) -> Result<Guard, Error> {
+        let mut retry = self.retry();
+        let granted = self.grant(&mut retry).await;
+        let Self { locks, terms, renews, .. } = self;
+        match granted {
+            Ok((grant, connection)) => Ok(Guard::new(locks, connection, (terms, grant, renews))),
+            Err(Error::Unreachable(why)) if locks.opens(&retry) => Ok(Guard::open(&locks, terms, &why)),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Sends the request, and returns the terms and the connection beside the grant.
-    pub(super) async fn grant(mut self) -> Result<(Grant, Terms, Connection), Error> {
+    /// The tries of this call.
+    pub(super) fn retry(&self) -> Retry {
+        self.locks.retry(self.terms.wait)
+    }
+
+    /// Sends the request, and returns the connection beside the grant.
+    pub(super) async fn grant(&mut self, retry: &mut Retry) -> Result<(Grant, Connection), Error> {
         self.check()?;
         if self.terms.kind == Kind::Reentrant && !self.has_own_owner {
             self.terms.owner = std::mem::take(&mut self.reentrant_owner);
         }
-        let Self { locks, terms, .. } = &self;
-        let mut retry = locks.retry(terms.wait);
+        let Self { locks, terms, .. } = &*self;
         let whole = terms.wait.map_or(Duration::MAX, |wait| wait.saturating_add(locks.budget));
         let granted = async {
             loop {
-                match self.attempt(&mut retry).await {
+                match self.attempt(retry).await {
                     Ok(granted) => return Ok(granted),
                     Err(error) => retry.again(error).await?,
                 }
             }
         };
-        let (grant, connection) = within(whole, granted).await?;
-        Ok((grant, self.terms, connection))
+        within(whole, granted).await
     }
 
     /// One try.
@@ -190,7 +205,7 @@ impl Acquire {
             return Ok((Grant { session, ..grant }, connection));
         }
         let may_be_ours = self.has_own_owner || is_repeated;
-        let grant = terms.acquire(&mut connection, retry.until(), may_be_ours).await?;
+        let grant = terms.acquire(&mut connection, retry, may_be_ours).await?;
         Ok((Grant { session, ..grant }, connection))
     }
 
@@ -230,6 +245,7 @@ impl Acquire {
             (self.is_contradictory, "a lock is one of shared, permits and reentrant"),
             (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),
             (!is_lease(*lease), LEASE_FAULT),
+            (self.terms.lasts().is_some_and(|lasts| self.terms.margin(lasts) >= lasts), STOP_BEFORE_FAULT),
             (
                 meta_bytes > META_BYTES_MAX || meta.len() > META_FIELDS_MAX,
                 "meta has 64 fields and 4 KiB at most",
@@ -269,6 +285,7 @@ impl Terms {
             session: None,
             wait: Some(Duration::ZERO),
             meta: Vec::new(),
+            stop_before: None,
             may_drop_meta: false,
         }
     }

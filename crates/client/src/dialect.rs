@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, is_ending, is_unknown};
 use super::error::Error;
-use super::limits::{POLL_MAX, POLL_MIN};
+use super::limits::{POLL_MAX, POLL_MIN, STOP_BEFORE_MAX, STOP_BEFORE_PART};
 use super::locks::random;
+use super::retry::Retry;
 use super::views::Held;
 use crate::received::Reply;
 
@@ -26,6 +27,8 @@ pub struct Terms {
     /// How long to wait; `None` without a limit.
     pub wait: Option<Duration>,
     pub meta: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How long before its deadline the hold is lost; `None`: the default.
+    pub stop_before: Option<Duration>,
     /// Whether a server that keeps no META grants without it.
     pub may_drop_meta: bool,
 }
@@ -85,38 +88,34 @@ impl GrantAnswer {
 }
 
 impl Terms {
-    /// Takes the lock, waiting for it until that moment; `None` without a limit. `may_be_ours`: this owner
-    /// may have it already, by a request whose answer was lost or by another process.
+    /// Takes the lock, waiting for it as long as the call does. `may_be_ours`: this owner may have it already, by
+    /// a request whose answer was lost or by another process.
     ///
     /// # Errors
     /// The lock is held when the wait has ended, or the server refuses the terms or cannot be asked.
     pub async fn acquire(
         &self,
         connection: &mut Connection,
-        until: Option<Instant>,
+        retry: &mut Retry,
         may_be_ours: bool,
     ) -> Result<Grant, Error> {
-        match self.acquire_natively(connection, until).await {
+        match self.acquire_natively(connection, retry).await {
             Err(Error::Refused(text)) if is_unknown(&text) => {
-                self.acquire_plainly(connection, until, may_be_ours).await
+                self.acquire_plainly(connection, retry, may_be_ours).await
             }
             answer => answer,
         }
     }
 
-    async fn acquire_natively(
-        &self,
-        connection: &mut Connection,
-        until: Option<Instant>,
-    ) -> Result<Grant, Error> {
+    async fn acquire_natively(&self, connection: &mut Connection, retry: &mut Retry) -> Result<Grant, Error> {
         loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let wait = left.unwrap_or(WAIT_MAX).min(WAIT_MAX);
+            let wait = retry.left().unwrap_or(WAIT_MAX).min(WAIT_MAX);
             let (sent, request) = (Instant::now(), self.acquire_request(wait, true));
             let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
             let asked = connection.ask_and_wait(&words);
             let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
             let reply = reply.map_err(|_| Error::Unreachable("the server does not answer".to_owned()))??;
+            retry.told();
             if let Reply::Error(text) = reply {
                 return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::of_reply(text) });
             }
@@ -186,9 +185,10 @@ impl Terms {
     async fn acquire_plainly(
         &self,
         connection: &mut Connection,
-        until: Option<Instant>,
+        retry: &mut Retry,
         mut may_be_ours: bool,
     ) -> Result<Grant, Error> {
+        let until = retry.until();
         let key = match (self.lacking(), &self.keys[..]) {
             (None, [key]) => key,
             (lacking, _) => return Err(Error::Unsupported(lacking.unwrap_or("several keys at once"))),
@@ -198,6 +198,7 @@ impl Terms {
             let sent = Instant::now();
             let set = [b"SET", &key[..], &self.owner, b"NX", b"PX", &millis(self.lease)];
             let is_set = connection.call(&set).await? != Reply::Null;
+            retry.told();
             let is_ours = std::mem::take(&mut may_be_ours) && !is_set && self.is_ours(connection).await?;
             if is_set || is_ours {
                 return Ok(Grant { dialect: Dialect::Plain, token: None, begun: sent, session: None });
@@ -229,6 +230,11 @@ impl Terms {
     /// For how long the lock is certainly held after a sign of life; `None`: as long as its connection.
     pub(crate) fn lasts(&self) -> Option<Duration> {
         self.session.map_or(Some(self.lease), |delay| Some(delay).filter(|delay| !delay.is_zero()))
+    }
+
+    /// How long before its deadline a hold that lasts so long is lost.
+    pub(crate) fn margin(&self, lasts: Duration) -> Duration {
+        self.stop_before.unwrap_or_else(|| (lasts / STOP_BEFORE_PART).min(STOP_BEFORE_MAX))
     }
 
     /// How often the owner holds the first key.

@@ -68,9 +68,15 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the lock has no token, [`Error::Lost`] if another process has taken it.
+    /// [`Error::Unsupported`] if the lock has no token, [`Error::Unreachable`] if there is no lock because no server has
+    /// answered, [`Error::Lost`] if another process has taken it.
     pub fn fenced(&self, database: Fence) -> Result<Fenced, Error> {
         self.check_process()?;
+        if self.is_open() {
+            return Err(Error::Unreachable(
+                "no server has answered: there is no lock, and no token".to_owned(),
+            ));
+        }
         let token = self.token().and_then(|token| i64::try_from(token).ok());
         let statement = match database {
             Fence::MySql => "CALL redlatch_fence(?, ?)",

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use redlatch_proto::log_name::readable;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -34,6 +35,8 @@ pub struct Guard {
     token: Option<u64>,
     dialect: Dialect,
     is_session: bool,
+    /// Whether there is no lock, because no server has answered.
+    is_open: bool,
     budget: Duration,
     watch: Watch,
     orders: mpsc::Sender<Order>,
@@ -53,13 +56,22 @@ pub struct Watch {
 pub(super) struct State {
     /// `None`: it lasts as long as its connection.
     pub(super) deadline: Option<Instant>,
+    /// When it is lost if no renewal has succeeded by then: some time before the deadline.
+    pub(super) stop: Option<Instant>,
     pub(super) lost: Option<Lost>,
 }
 
 impl State {
+    /// That of a lock that lasts as `terms` say, but for `lasts`, after a moment.
+    pub(super) fn since(begun: Instant, lasts: Option<Duration>, terms: &Terms) -> Self {
+        let deadline = lasts.map(|lasts| begun + lasts);
+        let stop = lasts.map(|lasts| begun + lasts.saturating_sub(terms.margin(lasts)));
+        Self { deadline, stop, lost: None }
+    }
+
     /// Why the lock is held no longer. `None` while it is.
     pub(super) fn why_lost(&self) -> Option<Lost> {
-        let has_passed = self.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        let has_passed = self.stop.is_some_and(|stop| stop <= Instant::now());
         self.lost.clone().or(has_passed.then_some(Lost::Unrenewed))
     }
 }
@@ -80,21 +92,53 @@ impl Guard {
         connection: Connection,
         (terms, grant, renews): (Terms, Grant, bool),
     ) -> Self {
-        let deadline = terms.lasts().map(|lasts| grant.begun + lasts);
-        let (state, states) = watch::channel(State { deadline, lost: None });
+        let (guard, state, orders) = Self::kept(process, &locks, &terms, Some(&grant));
+        tokio::spawn(Keeper::new(process, locks, connection, (terms, grant, renews), state).run(orders));
+        guard
+    }
+
+    /// What a call is given that no server has answered, where the program goes on without a lock.
+    pub(super) fn open(locks: &Locks, terms: Terms, why: &str) -> Self {
+        let (guard, state, orders) = Self::kept(std::process::id(), locks, &terms, None);
+        locks.count_open();
+        tracing::warn!(
+            key = readable(&guard.watch.key),
+            why,
+            "No server has answered: the program goes on without the lock"
+        );
+        tokio::spawn(keep_open(state, orders));
+        guard
+    }
+
+    /// A guard, and what the task that keeps it has. Without a grant it is open.
+    fn kept(
+        process: u32,
+        locks: &Locks,
+        terms: &Terms,
+        grant: Option<&Grant>,
+    ) -> (Self, watch::Sender<State>, mpsc::Receiver<Order>) {
+        let begun = grant.map_or_else(Instant::now, |grant| grant.begun);
+        let lasts = terms.lasts().filter(|_| grant.is_some());
+        let (state, states) = watch::channel(State::since(begun, lasts, terms));
         let (sender, orders) = mpsc::channel(1);
         let key = terms.keys.first().cloned().unwrap_or_default();
         let guard = Self {
             owner: terms.owner.clone(),
-            token: grant.token,
-            dialect: grant.dialect,
+            token: grant.and_then(|grant| grant.token),
+            dialect: grant.map_or(Dialect::Plain, |grant| grant.dialect),
             is_session: terms.session.is_some(),
+            is_open: grant.is_none(),
             budget: locks.budget,
             watch: Watch { process, key, state: states },
             orders: sender,
         };
-        tokio::spawn(Keeper::new(process, locks, connection, (terms, grant, renews), state).run(orders));
-        guard
+        (guard, state, orders)
+    }
+
+    /// Whether there is no lock, because no server has answered: see
+    /// [`OnUnavailable::Open`](super::OnUnavailable::Open). It has no token and no deadline, is never lost, and sends nothing.
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// The fencing token. `None` from a server without LOCK commands.
@@ -130,22 +174,16 @@ impl Guard {
         self.watch.check()
     }
 
-    /// Resolves when the lock is lost.
+    /// As [`Watch::lost`].
     pub async fn lost(&self) -> Lost {
         self.watch.lost().await
-    }
-
-    /// As [`Watch::lost_within`].
-    pub async fn lost_within(&self, margin: Duration) -> Lost {
-        self.watch.lost_within(margin).await
     }
 
     /// Starts the lease anew. `lease`: its length from now on, or `None` for the one that it has.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock is held no longer, [`Error::Usage`] for a session and for a lease that no
-    /// server grants; or
-    /// the server cannot be asked, or refuses.
+    /// server grants, or that is not longer than the `stop_before` of the lock; or the server cannot be asked, or refuses.
     pub async fn extend(&self, lease: Option<Duration>) -> Result<(), Error> {
         self.check()?;
         self.check_lease()?;
@@ -215,10 +253,10 @@ impl Guard {
 
 impl Watch {
     /// For how long the lock is certainly held, if it is not broken by force. Zero once it is lost or
-    /// released; [`Duration::MAX`] for a session without a delay.
+    /// released; [`Duration::MAX`] for a session without a delay, and for an open guard.
     pub fn remaining(&self) -> Duration {
         let state = self.state.borrow();
-        if is_other(self.process) || state.lost.is_some() {
+        if is_other(self.process) || state.why_lost().is_some() {
             return Duration::ZERO;
         }
         state.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
@@ -239,23 +277,17 @@ impl Watch {
         }
     }
 
-    /// Resolves when the lock is lost or released.
+    /// Resolves when the lock is lost or released. If no renewal succeeds, that is some time before the deadline, as
+    /// [`Acquire::stop_before`](super::Acquire::stop_before) says: what the lock protects can be ended in this time, before
+    /// the server grants it to anybody else.
     pub async fn lost(&self) -> Lost {
-        self.lost_within(Duration::ZERO).await
-    }
-
-    /// Resolves when the lock is lost or released, or when no more than `margin` is left and no renewal has
-    /// succeeded. What the lock protects can be ended in this time, before the server grants it to anybody
-    /// else.
-    pub async fn lost_within(&self, margin: Duration) -> Lost {
         if is_other(self.process) {
             return Lost::OtherProcess;
         }
         let (mut states, mut has_ended) = (self.state.clone(), false);
         loop {
-            let State { deadline, lost } = states.borrow_and_update().clone();
-            let at = deadline.map(|deadline| deadline.checked_sub(margin).unwrap_or(deadline));
-            match (lost, at) {
+            let State { stop, lost, .. } = states.borrow_and_update().clone();
+            match (lost, stop) {
                 (Some(lost), _) => return lost,
                 // The connection has ended with the task that kept it.
                 (None, None) if has_ended => return Lost::Session,
@@ -263,10 +295,25 @@ impl Watch {
             }
             tokio::select! {
                 changed = states.changed(), if !has_ended => has_ended = changed.is_err(),
-                () = moment(at) => return Lost::Unrenewed,
+                () = moment(stop) => return Lost::Unrenewed,
             }
         }
     }
+}
+
+/// Does what the guard of no lock asks for, until that is released, left or gone.
+async fn keep_open(state: watch::Sender<State>, mut orders: mpsc::Receiver<Order>) {
+    // Of those who ask, each may be gone when the answer is there.
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Extend { done, .. } => drop(done.send(Ok(()))),
+            Order::Leave { done, .. } | Order::Release { done } => {
+                let _ = done.send(Ok(false));
+                break;
+            }
+        }
+    }
+    state.send_modify(|state| state.lost = Some(Lost::Released));
 }
 
 /// Whether this process is not the one with this id, but a child of it that was made by a fork.

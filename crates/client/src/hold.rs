@@ -48,10 +48,10 @@ impl Acquire {
     /// # Errors
     /// [`Error::Held`] when the wait has ended, or the server refuses the terms or cannot be asked. [`Error::Usage`] for a
     /// reentrant lock and for a session, which need a guard.
-    pub async fn hold(self) -> Result<Hold, Error> {
+    pub async fn hold(mut self) -> Result<Hold, Error> {
         self.check_guardless()?;
-        let (grant, terms, _) = self.grant().await?;
-        Ok(Hold::of_grant(&grant, &terms))
+        let (grant, _) = self.grant(&mut self.retry()).await?;
+        Ok(Hold::of_grant(&grant, &self.terms))
     }
 
     /// Like [`Acquire::hold`], and keeps the connection, which the server tells what happens to the lock.
@@ -61,9 +61,9 @@ impl Acquire {
     pub async fn hold_told(mut self) -> Result<(Hold, HoldEvents), Error> {
         self.check_guardless()?;
         self.is_told = true;
-        let (grant, terms, connection) = self.grant().await?;
-        let hold = Hold::of_grant(&grant, &terms);
-        Ok((hold, HoldEvents { connection, keys: terms.keys, token: grant.token }))
+        let (grant, connection) = self.grant(&mut self.retry()).await?;
+        let hold = Hold::of_grant(&grant, &self.terms);
+        Ok((hold, HoldEvents { connection, keys: self.terms.keys, token: grant.token }))
     }
 }
 

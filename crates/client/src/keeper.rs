@@ -16,7 +16,7 @@ use super::counts::Counted;
 use super::dialect::{Dialect, Grant, Kind, Terms};
 use super::error::Error;
 use super::guard::{State, is_other};
-use super::limits::{BEAT_MAX, LEASE_MIN, PAUSE_MIN, RENEWAL_PAUSE_MAX};
+use super::limits::{BEAT_MAX, LEASE_MIN, PAUSE_MIN, RENEWAL_PAUSE_MAX, STOP_BEFORE_FAULT};
 use super::locks::{Locks, within};
 use super::lost::Lost;
 use super::retry::{Retry, passes};
@@ -133,10 +133,10 @@ impl Keeper {
     /// Renews the lock until it is lost.
     async fn keep(&mut self) -> Lost {
         loop {
-            let (deadline, next) = (self.deadline(), self.next);
+            let (stop, next) = (self.stop(), self.next);
             tokio::select! {
                 biased;
-                () = moment(deadline) => return Lost::Unrenewed,
+                () = moment(stop) => return Lost::Unrenewed,
                 told = self.told() => match told {
                     Some(lost) => return lost,
                     None => {
@@ -192,12 +192,12 @@ impl Keeper {
         None
     }
 
-    /// One renewal of a lease. What fails is tried again until the deadline. Returns why the lock is lost, if
+    /// One renewal of a lease. What fails is tried again until that is too late. Returns why the lock is lost, if
     /// it is.
     async fn renew(&mut self) -> Option<Lost> {
         let lease = self.lasts.unwrap_or_default();
         let limit = Instant::now() + (lease / 6).min(ANSWER_MAX);
-        let limit = self.deadline().map_or(limit, |deadline| deadline.min(limit));
+        let limit = self.stop().map_or(limit, |stop| stop.min(limit));
         match timeout_at(limit, self.extend(Some(lease))).await {
             Ok(Ok(true)) => return None,
             Ok(Ok(false)) => return Some(Lost::NotHeld),
@@ -212,7 +212,7 @@ impl Keeper {
     /// Returns why the lock is lost, if it is.
     async fn beat(&mut self) -> Option<Lost> {
         let limit = Instant::now() + ANSWER_MAX;
-        let limit = self.deadline().map_or(limit, |deadline| deadline.min(limit));
+        let limit = self.stop().map_or(limit, |stop| stop.min(limit));
         let looked = async {
             self.attach().await?;
             self.extend(None).await
@@ -259,11 +259,11 @@ impl Keeper {
         // An earlier request may still be on its way, with a shorter lease, which the next one then puts
         // right in time.
         self.next = self.next_after(sent, self.lasts.min(before));
-        let deadline = self.lasts.map(|lasts| sent + lasts);
+        let renewed = State::since(sent, self.lasts, &self.terms);
         self.state.send_if_modified(|state| {
             let is_held = state.why_lost().is_none();
             if is_held {
-                state.deadline = deadline;
+                *state = renewed;
             }
             is_held
         });
@@ -280,6 +280,9 @@ impl Keeper {
 
     /// Extends the lock for a caller that waits; again while the server does not serve.
     async fn extend_now(&mut self, lease: Option<Duration>) -> Result<(), Error> {
+        if lease.is_some() && lease <= self.terms.stop_before {
+            return Err(Error::Usage(STOP_BEFORE_FAULT));
+        }
         let (budget, mut retry) = (self.locks.budget, self.locks.retry(Some(Duration::ZERO)));
         let extended = async {
             loop {
@@ -298,7 +301,7 @@ impl Keeper {
     /// Leaves the lock held for so long. False if it was not held.
     async fn leave(&mut self, rest: Duration) -> Result<bool, Error> {
         let (rest, token) = (rest.max(LEASE_MIN), self.token);
-        self.renews = false;
+        (self.renews, self.terms.stop_before) = (false, None);
         match self.extend_now(Some(rest)).await {
             Err(Error::Lost { .. }) => return Ok(false),
             answer => answer?,
@@ -407,8 +410,8 @@ impl Keeper {
         Ok((self.connection.insert(open), &self.terms))
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        self.state.borrow().deadline
+    fn stop(&self) -> Option<Instant> {
+        self.state.borrow().stop
     }
 
     /// # Errors

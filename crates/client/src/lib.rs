@@ -56,7 +56,7 @@ pub use error::Error;
 pub use fence::{Fence, FenceError, Fenced};
 pub use guard::{Guard, Watch};
 pub use hold::{Hold, HoldEvent, HoldEvents};
-pub use locks::Locks;
+pub use locks::{Locks, OnUnavailable};
 pub use lost::{BrokenBy, Lost};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};

@@ -12,11 +12,18 @@ const LEASE_MAX: Duration = Duration::from_millis(LEASE_MS_MAX);
 /// What is wrong with a lease that no server grants.
 pub(crate) const LEASE_FAULT: &str = "a lease lasts for 1 ms at least, and ten years at most";
 
+/// What is wrong with a `stop_before` that leaves nothing of the lease.
+pub(crate) const STOP_BEFORE_FAULT: &str =
+    "stop_before is less than the lease, or than the delay of a session";
+
 /// Whether a server grants a lease of this length.
 pub(crate) fn is_lease(lease: Duration) -> bool {
     (LEASE_MIN..=LEASE_MAX).contains(&lease)
 }
 
+/// How long before its deadline a hold is lost, unless the caller chooses: a part of what it lasts, and the longest time.
+pub(crate) const STOP_BEFORE_PART: u32 = 10;
+pub(crate) const STOP_BEFORE_MAX: Duration = Duration::from_secs(1);
 /// Tries of a call that fails, also where its wait has passed.
 pub(crate) const TRIES_MIN: u32 = 3;
 /// The pause before the second try, and the longest one.

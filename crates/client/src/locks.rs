@@ -5,6 +5,8 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlatch_proto::lock::BUDGET_DEFAULT;
@@ -55,6 +57,8 @@ pub struct Locks {
     pub(super) connector: Connector,
     pub(super) budget: Duration,
     pub(super) counts: Counts,
+    on_unavailable: OnUnavailable,
+    opened: Arc<AtomicU64>,
     /// Is told why a wait is interrupted.
     tell: Option<fn(&Error)>,
 }
@@ -67,6 +71,14 @@ impl Locks {
     /// [`Error::Url`], [`Error::Unreachable`], or [`Error::Refused`] for the login.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_trusting(url, Trust::default()).await
+    }
+
+    /// The locks of the server at such a URL, which the first call connects to: the server may be away now.
+    ///
+    /// # Errors
+    /// [`Error::Url`].
+    pub fn connect_lazily(url: &str) -> Result<Self, Error> {
+        Ok(Self::at(Target::parse(url)?, Trust::default()))
     }
 
     /// Like [`Locks::connect`], with whom to trust behind a `rediss://` URL.
@@ -98,7 +110,14 @@ impl Locks {
     }
 
     fn by(connector: Connector) -> Self {
-        Self { connector, budget: BUDGET_DEFAULT, counts: Counts::default(), tell: None }
+        Self {
+            connector,
+            budget: BUDGET_DEFAULT,
+            counts: Counts::default(),
+            on_unavailable: OnUnavailable::default(),
+            opened: Arc::default(),
+            tell: None,
+        }
     }
 
     /// Has the first error of each interruption of a wait told.
@@ -154,6 +173,27 @@ impl Locks {
     pub fn budget(mut self, budget: Duration) -> Self {
         self.budget = budget;
         self
+    }
+
+    /// What an acquisition comes to that no server has answered within its time. Default: [`OnUnavailable::Closed`].
+    #[must_use]
+    pub fn on_unavailable(mut self, on_unavailable: OnUnavailable) -> Self {
+        self.on_unavailable = on_unavailable;
+        self
+    }
+
+    /// How many guards were open: see [`OnUnavailable::Open`]. Clones count together.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Whether the caller goes on without a lock after these tries.
+    pub(super) fn opens(&self, retry: &Retry) -> bool {
+        self.on_unavailable == OnUnavailable::Open && !retry.was_told()
+    }
+
+    pub(super) fn count_open(&self) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The lock of one key.
@@ -379,6 +419,19 @@ impl Locks {
         }
         Err(Error::Broken("LOCK.LIST: a list without end".to_owned()))
     }
+}
+
+/// What an acquisition comes to that no server has answered. Everything else is an answer, and never opens: the lock is held, or
+/// the server refuses, also for a moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum OnUnavailable {
+    /// It fails with [`Error::Unreachable`].
+    #[default]
+    Closed,
+    /// It returns a guard without a lock, whose [`Guard::is_open`](super::Guard::is_open) is true: others may work at the
+    /// same time. It is logged as a warning and counted by [`Locks::opened`], and [`Guard::fenced`](super::Guard::fenced)
+    /// refuses it.
+    Open,
 }
 
 /// A request that was answered.

@@ -23,6 +23,8 @@ pub struct Retry {
     failures: u32,
     /// Whether the server has answered once.
     has_answered: bool,
+    /// Whether a try was answered: the server may know a holder.
+    was_told: bool,
     /// Whether the server has not answered since [`Retry::answered`].
     is_interrupted: bool,
     /// When the present try began.
@@ -41,6 +43,7 @@ impl Retry {
             tries_min: 1,
             failures: 0,
             has_answered: false,
+            was_told: false,
             is_interrupted: false,
             tried: now,
             pause: PAUSE_MIN,
@@ -82,6 +85,16 @@ impl Retry {
         self.failures
     }
 
+    /// A try was answered, whatever the answer is.
+    pub fn told(&mut self) {
+        self.was_told = true;
+    }
+
+    /// Whether a try was answered.
+    pub fn was_told(&self) -> bool {
+        self.was_told
+    }
+
     /// The server can be reached, and may answer.
     pub fn connected(&mut self) {
         self.has_answered = true;
@@ -105,6 +118,7 @@ impl Retry {
     pub async fn again(&mut self, error: Error) -> Result<(), Error> {
         let cause = cause(&error);
         self.has_answered |= cause == Cause::Refusal;
+        self.was_told |= cause != Cause::NoConnection;
         self.failures += 1;
         let now = Instant::now();
         let waits = match self.until {

@@ -231,6 +231,7 @@ impl Session {
             session: None,
             wait: Some(wait),
             meta: Vec::new(),
+            stop_before: None,
             may_drop_meta: false,
         };
         let (sent, request) = (Instant::now(), terms.acquire_request(wait, false));
