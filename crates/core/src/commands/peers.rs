@@ -90,6 +90,28 @@ impl Peers {
         self.all().find_map(|(other, shared)| (other == number).then_some(shared))
     }
 
+    /// Sends a message to the subscribers at the other nodes that hear this one, as PUBLISH does in a cluster.
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) {
+        for node in self.hearing() {
+            node.registries.channels.publish(channel, message);
+        }
+    }
+
+    /// The patterns that subscribers at the other nodes have.
+    pub(crate) fn patterns_elsewhere(&self) -> u64 {
+        self.hearing().iter().map(|node| node.registries.channels.patterns()).sum()
+    }
+
+    /// The other nodes, if they and this one answer.
+    fn hearing(&self) -> Vec<Arc<Shared>> {
+        let table = self.slots.hold();
+        let hears = |number: u16| number != self.me && !table.is_silent(number);
+        match table.is_silent(self.me) {
+            true => Vec::new(),
+            false => self.all().filter_map(|(number, node)| hears(number).then_some(node)).collect(),
+        }
+    }
+
     /// What this node grants from now on has a higher token than what the node that has this slot has granted.
     fn follow_tokens(&self, slot: u16) {
         let owner = self.slots.hold().owner(slot);

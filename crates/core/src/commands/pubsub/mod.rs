@@ -181,6 +181,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.view.publish_events(&call.shared.registries.channels);
     let receivers = call.shared.registries.channels.publish(channel, message);
+    call.shared.peers.iter().for_each(|peers| peers.publish(channel, message));
     // A client that is subscribed to the channel itself gets the message before the reply.
     catch_up(call);
 
@@ -190,7 +191,9 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whether there are so many patterns that messages are published on the script thread.
 pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
-    shared.registries.channels.patterns().saturating_mul(ITEM_BYTES) > LARGE_BYTES
+    let elsewhere = shared.peers.as_ref().map_or(0, |peers| peers.patterns_elsewhere());
+    let patterns = shared.registries.channels.patterns().saturating_add(elsewhere);
+    patterns.saturating_mul(ITEM_BYTES) > LARGE_BYTES
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
