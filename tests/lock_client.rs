@@ -406,6 +406,14 @@ mod guards {
         assert_eq!(server.keys().lease("a"), None);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_that_needs_long_to_stop_is_renewed_sooner() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().lease(LEASE).stop_before(LEASE * 9 / 10).await.unwrap();
+        let lost = tokio::time::timeout(LEASE * 3, guard.lost()).await;
+        assert!(lost.is_err(), "{lost:?}");
+    }
+
     #[tokio::test]
     async fn a_lock_is_lost_before_its_deadline_by_less_than_it_lasts() {
         let (_server, locks) = manual().await;

@@ -297,6 +297,26 @@ fn no_group_is_handed_over_to_a_node_that_has_ended() {
 /// A replica of Redis refuses reads before READONLY, and may be late after it. A standby has nothing to read.
 #[test]
 #[ignore = "needs etcd"]
+fn a_node_that_nobody_reaches_gives_its_groups_up_and_is_not_asked_for_them_again() {
+    const GROUPS: u16 = 4;
+    let etcd = Etcd::start_one(&[]);
+    let nodes = sharing(&etcd, 2, GROUPS);
+    let seen = nodes[0].address().port();
+    // Nobody listens where it says that it is.
+    let (nowhere, flags) = (1..1 + GROUPS, ["--cluster-groups", "4", "--cluster-announce", "127.0.0.1:1"]);
+    let _astray = Node::start(&etcd, &flags);
+    let is_asked = |port: &u16| nowhere.contains(port);
+    wait_until("groups of the node astray", || leaders(seen).values().any(is_asked));
+    wait_until("other leaders, and clients that reach these", || {
+        nodes.iter().flat_map(|node| ports(node, GROUPS)).for_each(|port| drop(ask(port, &["PING"])));
+        are_led_elsewhere(seen, GROUPS, &nowhere)
+    });
+    let (_, entries) = etcd.ctl(&["get", "--prefix", "/redlatch/"]);
+    assert!(entries.lines().any(|line| line.starts_with("rests ")), "{entries}");
+}
+
+#[test]
+#[ignore = "needs etcd"]
 fn a_standby_is_not_told_as_a_replica_because_its_port_is_that_of_the_leader() {
     let etcd = Etcd::start_one(&[]);
     let nodes = sharing(&etcd, 2, 2);

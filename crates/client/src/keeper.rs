@@ -273,9 +273,16 @@ impl Keeper {
     /// When the lock is to be renewed next.
     fn next_after(&self, sent: Instant, lasts: Option<Duration>) -> Option<Instant> {
         match (&self.session, lasts) {
-            (Some(_), lasts) => Some(sent + lasts.map_or(BEAT_MAX, |delay| (delay / 3).min(BEAT_MAX))),
-            (None, lasts) => lasts.filter(|_| self.renews).map(|lease| sent + lease / 3),
+            (Some(_), lasts) => {
+                Some(sent + lasts.map_or(BEAT_MAX, |delay| self.renewed_after(delay).min(BEAT_MAX)))
+            }
+            (None, lasts) => lasts.filter(|_| self.renews).map(|lease| sent + self.renewed_after(lease)),
         }
+    }
+
+    /// How long after a sign of life the next one is due: in time for another try before the lock is lost.
+    fn renewed_after(&self, lasts: Duration) -> Duration {
+        (lasts / 3).min(lasts.saturating_sub(self.terms.margin(lasts)) / 2)
     }
 
     /// Extends the lock for a caller that waits; again while the server does not serve.

@@ -52,6 +52,8 @@ pub(super) struct NodeEntry {
     pub(super) digest: Option<String>,
     /// What it knows of the way to the leader.
     pub(super) report: Report,
+    /// The groups that it has given up lately.
+    pub(super) rests: Vec<u16>,
     /// What it knows of the promises of leaders.
     pub(super) promised: Promised,
 }
@@ -59,12 +61,13 @@ pub(super) struct NodeEntry {
 /// The text of `node/<id>`. `beat` changes with each time that it is written: a text that stays is that of a node that has
 /// ended.
 pub(super) fn node_text(entry: &NodeEntry, beat: u64) -> String {
-    let NodeEntry { addresses, digest, report, promised } = entry;
+    let NodeEntry { addresses, digest, report, rests, promised } = entry;
     let addresses: String = addresses.iter().map(|address| format!("address {address}\n")).collect();
     let digest = digest.as_ref().map_or(String::new(), |digest| format!("digest {digest}\n"));
     let unreached = report.unreached.map_or(String::new(), |epoch| format!("unreached {epoch}\n"));
     let clients = if report.has_clients { "clients yes\n" } else { "" };
-    format!("{addresses}beat {beat}\n{digest}{unreached}{clients}{}", Values::of_promised(promised))
+    let rests: String = rests.iter().map(|group| format!("rests {group}\n")).collect();
+    format!("{addresses}beat {beat}\n{digest}{unreached}{clients}{rests}{}", Values::of_promised(promised))
 }
 
 /// What a text of `node/<id>` says.
@@ -79,6 +82,7 @@ pub(super) fn in_node(text: &[u8]) -> NodeEntry {
         addresses: values("address ").map(str::to_owned).collect(),
         digest: values("digest ").next().map(str::to_owned),
         report,
+        rests: values("rests ").filter_map(|group| group.parse().ok()).collect(),
         promised: Values::read(&text).promised(),
     }
 }
@@ -120,7 +124,8 @@ mod tests {
         let promised = Promised { token: 5, ..Promised::default() };
         let report = Report { unreached: Some(9), has_clients: true };
         let digest = Some("0a".to_owned());
-        let entry = NodeEntry { addresses: member.addresses.clone(), digest, report, promised };
+        let (addresses, rests) = (member.addresses.clone(), vec![0, 3]);
+        let entry = NodeEntry { addresses, digest, report, rests, promised };
         assert_eq!(in_node(node_text(&entry, 7).as_bytes()), entry);
         let addresses = vec!["tcp a:1".to_owned(), http_address("a", 9_121)];
         let serving = Member { addresses, ..member.clone() };

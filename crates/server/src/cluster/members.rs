@@ -16,6 +16,7 @@ use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
 use redlatch_core::state::slot_groups::SlotGroup;
 use tokio::time::{sleep, timeout};
 
+use super::candidates::{self, Candidate, Rests};
 use super::client::EtcdClient;
 use super::leader::{self, NodeEntry};
 use super::reach::{Reach, Report};
@@ -42,6 +43,8 @@ pub(super) struct Members {
     pub(super) facts: Arc<ClusterFacts>,
     /// What this node knows of the way to the leader.
     pub(super) reach: Arc<Reach>,
+    /// The groups that this node has given up.
+    rests: Arc<Rests>,
     seen: Mutex<Seen>,
 }
 
@@ -69,15 +72,15 @@ struct Entry {
 
 impl Members {
     /// The name of the cluster, and the slots of the group, if clients are in cluster mode. `digest`: of what all nodes
-    /// should have alike.
+    /// should have alike. `rests`: the groups that this node has given up.
     pub(super) fn new(
         (name, slots): (String, Option<SlotGroup>),
         keys: Keys,
         me: Member,
-        digest: String,
+        (digest, rests): (String, Arc<Rests>),
     ) -> Self {
         let facts = Arc::new(ClusterFacts::new(name, leader::node(&me)).with_group(slots));
-        Self { keys, me, digest, facts, reach: Arc::default(), seen: Mutex::default() }
+        Self { keys, me, digest, facts, reach: Arc::default(), rests, seen: Mutex::default() }
     }
 
     /// Rewrites the entry of this node and reads those of the others. `after` follows each time. Resolves when it turns out
@@ -110,11 +113,26 @@ impl Members {
         found().any(|(key, value)| rivals.get(&key).is_some_and(|before| *before != value))
     }
 
-    /// The other nodes that have rewritten their entries within this time.
-    pub(super) fn heard_within(&self, time: Duration) -> Vec<ClusterNode> {
+    /// The name of this node, and those of all that may be asked to lead a group, of the ones that have rewritten their
+    /// entries within this time.
+    pub(super) fn candidates(&self, group: u16, time: Duration) -> (String, Vec<String>) {
+        let name = |node: &ClusterNode| format!("{}:{}", node.host, node.port);
+        let leaders = self.facts.group.as_ref().map(SlotGroup::leaders).unwrap_or_default();
+        let first = leaders.iter().find(|(number, ..)| *number == 0).map(|(.., node)| name(node));
+        let me = name(&self.facts.me);
+        let candidate = |name: String, digest: Option<&String>, rests: bool| Candidate {
+            leads_first: first.as_ref() == Some(&name),
+            digest: digest.cloned(),
+            name,
+            rests,
+        };
         let seen = self.seen.lock();
         let heard = self.listed(&seen).filter(|(_, entry)| entry.since.elapsed() < time);
-        heard.map(|(key, entry)| self.node(key, &entry.said)).collect()
+        let others = heard.map(|(key, Entry { said, .. })| {
+            candidate(name(&self.node(key, said)), said.digest.as_ref(), said.rests.contains(&group))
+        });
+        let own = candidate(me.clone(), Some(&self.digest), self.rests.has(group));
+        (me, candidates::names(others.chain([own]).collect()))
     }
 
     /// The node whose entry has this key and says this.
@@ -189,6 +207,7 @@ impl Members {
             addresses: self.me.addresses.clone(),
             digest: Some(self.digest.clone()),
             report: self.reach.report(),
+            rests: self.rests.groups(),
             promised: self.promised(),
         };
         leader::node_text(&entry, beat).into()
@@ -223,7 +242,8 @@ mod tests {
 
     fn members() -> Members {
         let me = Member { id: "me".to_owned(), addresses: leader::addresses(Some("a:1"), None) };
-        let members = Members::new(("locks".to_owned(), None), Keys::under("/r/"), me, "mine".to_owned());
+        let own = ("mine".to_owned(), Arc::default());
+        let members = Members::new(("locks".to_owned(), None), Keys::under("/r/"), me, own);
         members.facts.set_term(EPOCH, 1);
         members
     }
@@ -259,6 +279,30 @@ mod tests {
         assert_eq!(members.promised(), promised);
         members.facts.set_term(EPOCH + 1, 1);
         assert_eq!(members.facts.unreached_by(), 0);
+    }
+
+    #[test]
+    fn a_group_goes_to_nodes_that_agree_and_have_not_given_it_up() {
+        let members = members();
+        let mine = |address| NodeEntry { digest: Some("mine".to_owned()), ..entry(address) };
+        let resting = NodeEntry { rests: vec![3], ..mine("b:2") };
+        let other = NodeEntry { digest: Some("other".to_owned()), ..entry("d:4") };
+        note(&members, 1, &[("b", &resting), ("c", &mine("c:3")), ("d", &other)]);
+        let asked = |group| {
+            let (me, mut names) = members.candidates(group, LISTED_FOR);
+            names.sort();
+            (me, names.join(" "))
+        };
+        assert_eq!(asked(3), ("a:1".to_owned(), "a:1 c:3".to_owned()));
+        assert_eq!(asked(4), ("a:1".to_owned(), "a:1 b:2 c:3".to_owned()));
+        members.rests.give_up(4, Duration::ZERO);
+        assert_eq!(asked(4).1, "b:2 c:3");
+        assert_eq!(members.text(1), leader::node_text(&in_text(&members), 1));
+        assert_eq!(in_text(&members).rests, [4], "the others are told");
+    }
+
+    fn in_text(members: &Members) -> NodeEntry {
+        leader::in_node(&members.text(1))
     }
 
     #[test]

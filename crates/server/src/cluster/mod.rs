@@ -4,6 +4,7 @@
 //! Knows   `replication` for every decision about who leads; the builder of a server.
 //! Rule    etcd is asked by one client, whose requests run in the runtime of the node.
 
+mod candidates;
 mod client;
 mod commits;
 mod endpoint;

@@ -22,13 +22,14 @@ use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
 use redlatch_core::state::acl::password::Digest;
 use redlatch_core::state::acl::{Acl, file as acl_file};
-use redlatch_core::state::cluster::{ClusterFacts, ClusterNode};
+use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, Handle, Settings};
 use redlatch_core::state::slot_groups::SlotGroup;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use super::candidates::Rests;
 use super::client::EtcdClient;
 use super::endpoint::Endpoint;
 use super::leader::{self, Leader};
@@ -92,6 +93,7 @@ struct Common {
     on_lead: Arc<OnLead>,
     etcd: EtcdClient,
     balance: Arc<Balance>,
+    rests: Arc<Rests>,
     stop: watch::Sender<bool>,
 }
 
@@ -148,6 +150,7 @@ impl Node {
             workers: Arc::new(TermWorkers::start(threads, usize::from(count))?),
             on_lead: Arc::new(on_lead),
             balance: Arc::new(Balance::new(count)),
+            rests: Arc::default(),
             stop: watch::Sender::new(false),
         };
         let mut groups: Vec<Arc<Inner>> = Vec::new();
@@ -232,7 +235,8 @@ impl Inner {
         let slots = (part.groups > 1 || settings.get(settings::CLUSTER_ENABLED)).then_some(slots);
         let name = settings.get(settings::CLUSTER_NAME);
         let digest = digest(acl, &name);
-        let members = Arc::new(Members::new((name, slots), keys.clone(), me.clone(), digest));
+        let own = (digest, Arc::clone(&common.rests));
+        let members = Arc::new(Members::new((name, slots), keys.clone(), me.clone(), own));
         Ok(Self {
             agreed: agreed(settings, part),
             nodes: nodes.unwrap_or_else(|| Arc::clone(&members)),
@@ -255,16 +259,14 @@ impl Inner {
         })
     }
 
-    /// Whether this node is to lead the group, of all nodes that live. Where there is one group, any node is.
+    /// Whether this node is to lead the group, of all nodes that live and may be asked. Where there is one group, any node is.
     fn is_first(&self) -> bool {
         if self.agreed.part.groups == 1 {
             return true;
         }
-        let name = |node: &ClusterNode| format!("{}:{}", node.host, node.port);
-        let me = name(&self.nodes.facts.me);
-        let mut all: Vec<String> = self.nodes.heard_within(HEARD_WITHIN).iter().map(name).collect();
-        all.push(me.clone());
-        self.common.balance.is_for(&me, self.agreed.part.group, all)
+        let group = self.agreed.part.group;
+        let (me, all) = self.nodes.candidates(group, HEARD_WITHIN);
+        self.common.balance.is_for(&me, group, all)
     }
 
     /// Accepts clients on all sockets while this node does not lead.
@@ -574,7 +576,7 @@ impl Inner {
 
     /// Resolves when the term is to end. Returns whether the node goes on, because another one is to lead.
     async fn is_replaced(&self, server: &Server, term: &Term) -> bool {
-        let mut stop = self.common.stop.subscribe();
+        let (mut stop, begun) = (self.common.stop.subscribe(), Instant::now());
         let asked = async {
             while !self.members.facts.takes_hand_over() {
                 sleep(SHOW_EVERY).await;
@@ -591,7 +593,10 @@ impl Inner {
             _ = stop.wait_for(|stop| *stop) => false,
             () = server.stopped() => false,
             () = asked => true,
-            () = reach::hand_over_is_due(server, || self.members.reports(), term.epoch()) => true,
+            () = reach::hand_over_is_due(server, || self.members.reports(), term.epoch()) => {
+                self.common.rests.give_up(self.agreed.part.group, begun.elapsed());
+                true
+            }
             () = self.is_for_another(term.epoch()) => true,
             () = tells => true,
         }
