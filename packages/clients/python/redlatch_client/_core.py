@@ -22,7 +22,7 @@ from typing import Any, NoReturn, Optional, TypeVar, Union
 from redis import exceptions as redis_errors
 
 from ._generated import ANSWER_MAX, FORKED, NOT_HELD, RELEASED, SESSION, UNRENEWED, WAIT_MAX
-from ._terms import Terms, Word
+from ._terms import Terms, Word, must_end_before
 from .errors import Deadlock, LockHeld, LockLost, NotSupported, Refused, Unreachable, shown
 
 T = TypeVar("T")
@@ -127,7 +127,10 @@ class Hold:
         self._terms = terms
         self._server = server
         self._pid = os.getpid()
-        self._lease = terms.lease
+        #: Whether it is no lock: nobody has answered, and the program goes on without one.
+        self.open = grant.why_open is not None
+        self._why_open = grant.why_open
+        self._lease = math.inf if self.open else terms.lease
         self._is_plain = grant.is_plain
         self._session = grant.session
         self._renews = renews
@@ -138,11 +141,15 @@ class Hold:
         self._is_kept = True
         #: A release that has failed may have given it back: one of its keys was, or an answer was lost.
         self._may_be_released = False
+        #: Its program works under it no more, so it needs no time to stop.
+        self._is_left = False
         #: The fencing token: higher than that of every grant before. None from a server without LOCK commands.
         self.token = grant.token
         #: Until when the lock is certainly held if nobody breaks it, in seconds of `time.monotonic()`.
         self.deadline = grant.begun + self._lease
-        self._next = grant.begun + self._lease / 3 if renews else math.inf
+        #: When it is lost if no renewal has succeeded by then.
+        self._stops_at = self.deadline - terms.margin(self._lease)
+        self._next = self._renewal_after(grant.begun)
 
     @property
     def key(self) -> str:
@@ -168,18 +175,22 @@ class Hold:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a hold cannot be pickled or copied: it belongs to the process that took the lock")
 
+    def _renewal_after(self, sent: float) -> float:
+        """When it is renewed after a request that began its lease: in time also if it is lost early."""
+        return min(sent + self._lease / 3, (sent + self._stops_at) / 2) if self._renews else math.inf
+
     @property
     def _is_of_other_process(self) -> bool:
         """Whether this is a copy that a fork has made."""
         return self._pid != os.getpid()
 
     def _why_lost(self) -> Optional[str]:
-        if self._reason or self._is_released:
+        if self._reason or self._is_released or self.open:
             return self._reason
         if self._is_of_other_process:
             # Nobody is woken: what wakes them may have been locked at the moment of the fork.
             return FORKED
-        if monotonic() >= self.deadline:
+        if monotonic() >= self._stops_at:
             self._lose(UNRENEWED)
         return self._reason
 
@@ -196,8 +207,10 @@ class Hold:
         if self._why_lost():
             return
         # An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
-        self._next = sent + min(lease, self._lease) / 3 if self._renews else math.inf
-        self._lease, self.deadline = lease, sent + lease
+        shorter, self._lease = min(lease, self._lease), lease
+        self.deadline = sent + lease
+        self._stops_at = self.deadline - (0.0 if self._is_left else self._terms.margin(lease))
+        self._next = min(self._renewal_after(sent), sent + shorter / 3) if self._renews else math.inf
 
     def _release_has_failed(self, failure: BaseException) -> None:
         """It is lost, unless it is certainly still held: then it ends with its lease. A session ends with its connection."""
@@ -250,6 +263,8 @@ class Grant:
     begun: float
     is_plain: bool = False
     session: Optional[bytes] = None
+    #: Of an open hold: why it is no lock.
+    why_open: Optional[str] = None
 
 
 class Budget:
@@ -266,6 +281,8 @@ class Budget:
         self._tries = tries
         self._pause = 0.0
         self.failures = 0
+        #: Whether any try was answered, also by an error.
+        self.was_answered = False
 
     def left(self) -> float:
         """How long it is until the call must have ended. Seconds."""
@@ -278,6 +295,7 @@ class Budget:
     def after(self, error: Exception) -> Pause:
         """The pause before the next try. Raises what the caller is told if there is none."""
         self.failures += 1
+        self.was_answered |= is_answer(error)
         rest = self.until - monotonic()
         if rest <= 0 and self.failures < self._tries:
             rest = self.left()
@@ -304,20 +322,27 @@ def acquire(terms: Terms, server: Server, budget: Budget) -> Steps[Grant]:
             if not is_unknown(error):
                 yield budget.after(error)
                 continue
-            server.is_plain = True
+            server.is_plain = budget.was_answered = True
             if terms.lacking:
                 raise NotSupported(terms.lacking) from error
+
+
+def _answered(ask: Ask, budget: Budget) -> Steps[Any]:
+    """Asks, and notes in the budget of the call that somebody has answered."""
+    answer = yield ask
+    budget.was_answered = True
+    return answer
 
 
 def _acquire_natively(terms: Terms, budget: Budget) -> Steps[Grant]:
     key, session = terms.keys[0], None
     if terms.delay_ms is not None:
         yield Reconnect(budget.limit())
-        session = yield Ask(("LOCK.SESSION", "ID"), key, budget.limit())
+        session = yield from _answered(Ask(("LOCK.SESSION", "ID"), key, budget.limit()), budget)
     while True:
         wait = min(max(budget.until - monotonic(), 0.0), WAIT_MAX)
         sent = monotonic()
-        reply = yield Ask(terms.request(wait), key, budget.limit(wait), waits=wait > 0)
+        reply = yield from _answered(Ask(terms.request(wait), key, budget.limit(wait), waits=wait > 0), budget)
         if isinstance(reply, int):
             # A request that does not wait is answered with the token alone.
             return Grant(reply, sent, session=session)
@@ -342,7 +367,7 @@ def _reentered(terms: Terms, server: Server, budget: Budget) -> Steps[Optional[G
 
 def _permits(terms: Terms, budget: Budget) -> Steps[int]:
     """How often the owner holds the lock."""
-    answer = fields((yield Ask(("LOCK.WHO", terms.keys[0]), terms.keys[0], budget.limit())))
+    answer = fields((yield from _answered(Ask(("LOCK.WHO", terms.keys[0]), terms.keys[0], budget.limit()), budget)))
     holders = [fields(each) for each in answer.get(b"holders") or []]
     return sum(each[b"permits"] for each in holders if each[b"owner"] == terms.owner)
 
@@ -351,7 +376,7 @@ def _acquire_plainly(terms: Terms, budget: Budget, may_be_ours: bool) -> Steps[G
     key, pause = terms.keys[0], POLL_MIN
     while True:
         sent = monotonic()
-        is_set = yield Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, budget.limit())
+        is_set = yield from _answered(Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, budget.limit()), budget)
         if not is_set and may_be_ours:
             may_be_ours, sent = False, monotonic()
             is_set = yield from _extend_plainly(key, terms.owner, terms.lease_ms, budget)
@@ -365,12 +390,21 @@ def _acquire_plainly(terms: Terms, budget: Budget, may_be_ours: bool) -> Steps[G
         pause = min(pause * 2, POLL_MAX)
 
 
+def open_hold(terms: Terms, failure: Unreachable, budget: Budget) -> Grant:
+    """What a call returns that nobody has answered, if the program wants it. Raises the failure if anybody has."""
+    if budget.was_answered:
+        raise failure
+    return Grant(None, math.inf, why_open=str(failure))
+
+
 def extend(hold: Hold, budget: Budget, lease_ms: Optional[int] = None) -> Steps[None]:
     """Starts the lease anew. The hold is lost if the server does not know it."""
     terms, sent = hold._terms, monotonic()
     lease_ms = lease_ms or (0 if hold._session else round(hold._lease * 1000))
     lease: tuple[Word, ...] = () if hold._session else ("LEASE", lease_ms)
     for key in terms.keys:
+        if hold._why_lost():
+            return
         if hold._is_plain:
             is_held = yield from _extend_plainly(key, terms.owner, lease_ms, budget)
         else:
@@ -386,6 +420,8 @@ def extend(hold: Hold, budget: Budget, lease_ms: Optional[int] = None) -> Steps[
 def extend_now(hold: Hold, lease: Optional[float], budget: Budget) -> Steps[None]:
     """Like `extend`, for a caller that waits. `lease`: its new length in seconds, from now on."""
     _must_have_lease(hold)
+    if lease is not None and not hold._is_left:
+        must_end_before(hold._terms, lease)
     while True:
         hold.raise_if_lost()
         if hold._is_released:
@@ -405,7 +441,7 @@ def _must_have_lease(hold: Hold) -> None:
 def leave(hold: Hold, rest: float, budget: Budget) -> Steps[None]:
     """Leaves the lock held for so many seconds; it is renewed no more."""
     _must_have_lease(hold)
-    hold._renews, hold._next = False, math.inf
+    hold._renews, hold._is_left, hold._next = False, True, math.inf
     yield from extend_now(hold, max(rest, 0.001), budget)
     hold._is_released = True
 
@@ -422,8 +458,8 @@ def renew(hold: Hold) -> Steps[None]:
 
 
 def _budget_of_renewal(hold: Hold) -> Budget:
-    """What is late for the deadline is of no use."""
-    return Budget(min(ANSWER_MAX, hold.deadline - monotonic()))
+    """What comes after the hold is lost is of no use."""
+    return Budget(min(ANSWER_MAX, hold._stops_at - monotonic()))
 
 
 def keep_session(hold: Hold) -> Steps[None]:
@@ -615,6 +651,12 @@ def passes(error: Exception) -> bool:
     return isinstance(error, PASSING) or str(error).startswith(PASSING_WORDS)
 
 
+def is_answer(error: Exception) -> bool:
+    """Whether a server has said so: for redis-py, some of its answers are failures of the connection, or their cause."""
+    is_said = any(isinstance(each, (redis_errors.ResponseError, *ANSWERS_OF_CONNECTIONS)) for each in (error, error.__cause__))
+    return is_said or "max number of clients reached" in str(error)
+
+
 def refusal(error: Exception) -> Exception:
     said = str(error) or type(error).__name__
     if isinstance(error, redis_errors.ResponseError):
@@ -637,6 +679,7 @@ PASSING = (
     redis_errors.RedisClusterException,
     redis_errors.MasterDownError,
 )
+ANSWERS_OF_CONNECTIONS = (redis_errors.AuthenticationError, redis_errors.AuthorizationError, redis_errors.BusyLoadingError)
 PASSING_WORDS = ("BUSY ", "QUARANTINE ", "MISCONF ", "SHUTDOWN ", "UNBLOCKED the server ")
 #: The pauses between the tries of a request that fails, after the first one.
 PAUSE_MIN, PAUSE_MAX = 0.05, 2.0

@@ -33,6 +33,7 @@ class Builder(Generic[L]):
         meta: Optional[Mapping[str, str]] = None,
         owner: Optional[Key] = None,
         renew: bool = True,
+        stop_before: Optional[float] = None,
     ) -> L:
         """The lock of a key. Nothing is sent before it is taken: by `with`, or by `acquire()`.
 
@@ -43,14 +44,25 @@ class Builder(Generic[L]):
         meta: what those who ask for the holder see, as `{"reason": "release 4.2"}`.
         owner: who knows it holds the lock, too. Default: a random one for each acquisition.
         renew: whether it is renewed in the background, at each third of the lease.
+        stop_before: how many seconds before its deadline the hold is lost, if no renewal has succeeded by then: the time to stop. Default:
+        a tenth of the lease, of a session a tenth of its `delay`, and one second at most.
 
         Raises `ValueError` for options that no server would grant.
         """
-        return self._lock(terms_of([key], lease, wait, shared, permits, reentrant, session, delay, meta, owner), renew)
+        return self._lock(terms_of([key], lease, wait, shared, permits, reentrant, session, delay, meta, owner, stop_before), renew)
 
-    def all(self, keys: Iterable[Key], *, lease: float = LEASE_DEFAULT, wait: float = 0.0, owner: Optional[Key] = None, renew: bool = True) -> L:
+    def all(
+        self,
+        keys: Iterable[Key],
+        *,
+        lease: float = LEASE_DEFAULT,
+        wait: float = 0.0,
+        owner: Optional[Key] = None,
+        renew: bool = True,
+        stop_before: Optional[float] = None,
+    ) -> L:
         """The exclusive locks of several keys, taken all or none, with one token. Options as of `lock`."""
-        return self._lock(terms_of(keys, lease, wait, owner=owner), renew)
+        return self._lock(terms_of(keys, lease, wait, owner=owner, stop_before=stop_before), renew)
 
     def _lock(self, terms: Terms, renew: bool) -> L:
         raise NotImplementedError
@@ -68,6 +80,7 @@ class Terms:
     kind: tuple[Word, ...] = ()
     meta: tuple[str, ...] = ()
     delay_ms: Optional[int] = None
+    stop_before: Optional[float] = None
     pid: int = field(default_factory=os.getpid)
 
     @property
@@ -92,6 +105,10 @@ class Terms:
     def lease(self) -> float:
         """For how long the lock is certainly held after a sign of life. Infinite for a session that ends with its connection."""
         return self.lease_ms / 1000 if self.delay_ms is None else self.delay_ms / 1000 or math.inf
+
+    def margin(self, lease: float) -> float:
+        """How long before its deadline a hold with such a lease is lost. Seconds."""
+        return min(lease / 10, STOP_BEFORE_MAX) if self.stop_before is None else self.stop_before
 
     @property
     def lacking(self) -> Optional[str]:
@@ -128,6 +145,7 @@ def terms_of(
     delay: float = 0.0,
     meta: Optional[Mapping[str, str]] = None,
     owner: Union[str, bytes, None] = None,
+    stop_before: Optional[float] = None,
 ) -> Terms:
     """Raises `ValueError` for what no server would grant."""
     kinds: list[tuple[Word, ...]] = []
@@ -150,7 +168,22 @@ def terms_of(
         raise ValueError(f"owner: {len(name)} bytes, at most {OWNER_BYTES_MAX}")
     delay_ms = round(delay * 1000) if session else None
     kind = kinds[0] if kinds else ()
-    return Terms(named, name or random_owner(), name is not None, round(lease * 1000), wait, kind, pairs, delay_ms)
+    terms = Terms(named, name or random_owner(), name is not None, round(lease * 1000), wait, kind, pairs, delay_ms, stop_before)
+    must_end_before(terms, terms.lease)
+    return terms
+
+
+def must_end_before(terms: Terms, lease: float) -> None:
+    """Raises `ValueError` for a lease that would be lost as soon as it begins."""
+    if not 0 <= terms.margin(lease) < lease:
+        raise ValueError(f"stop_before: {terms.margin(lease)} s, not negative, and less than the lease, {lease} s")
+
+
+def wants_open(on_unavailable: str) -> bool:
+    """Whether a call that nobody answers returns an open hold. Raises `ValueError` for neither of the choices."""
+    if on_unavailable not in ("closed", "open"):
+        raise ValueError(f"on_unavailable: {on_unavailable!r}, closed or open")
+    return on_unavailable == "open"
 
 
 def budget_of(seconds: float) -> float:
@@ -162,3 +195,7 @@ def budget_of(seconds: float) -> float:
 
 def random_owner() -> bytes:
     return secrets.token_hex(16).encode()
+
+
+#: The longest `stop_before` that is not chosen. Seconds.
+STOP_BEFORE_MAX = 1.0

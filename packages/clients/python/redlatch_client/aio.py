@@ -27,8 +27,8 @@ from . import _core
 from ._core import Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
 from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
-from ._terms import Builder, Key, Terms, budget_of
-from .errors import LockError, LockLost, Unreachable
+from ._terms import Builder, Key, Terms, budget_of, wants_open
+from .errors import LockError, LockLost, Unreachable, shown
 
 T = TypeVar("T")
 #: A connection, and how to give it back.
@@ -42,10 +42,17 @@ class Locks(Builder["Lock"]):
     listens for losses. May be made before a fork, and used after it, but not both before and after.
 
     budget: how long a call may take beside its `wait`, in seconds: connecting, all tries and the pauses between them together.
+    on_unavailable: what a call does that no server has answered: `closed`: it raises `Unreachable`; `open`: it returns an open hold,
+    which is no lock.
     """
 
-    def __init__(self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET_DEFAULT) -> None:
+    def __init__(
+        self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET_DEFAULT, on_unavailable: str = "closed"
+    ) -> None:
         self._budget = budget_of(budget)
+        self._wants_open = wants_open(on_unavailable)
+        #: How many open holds were returned.
+        self.opened = 0
         self._connections = Connections(client)
         self._server = Server()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,14 +92,17 @@ class Locks(Builder["Lock"]):
         if self._is_of_other_process:
             raise RuntimeError("these locks are those of another process, as its event loop is: make a client and `Locks` after the fork")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
+        budget = Budget(self._budget, terms.wait)
         try:
-            grant = await self._run(_core.acquire(terms, self._server, Budget(self._budget, terms.wait)), session)
+            grant = await self._run(_core.acquire(terms, self._server, budget), session)
         except BaseException as error:
             if session:
                 await session.close()
             if not isinstance(error, Exception):
                 self._spawn(self._run(_core.give_up(terms, self._server, Budget(self._budget))))
-            raise
+            if not self._wants_open or not isinstance(error, Unreachable):
+                raise
+            return self._open(terms, _core.open_hold(terms, error, budget))
         held = Held(self, terms, grant, renew)
         self._server.holds.add(held)
         self._wake_for(held)
@@ -101,6 +111,12 @@ class Locks(Builder["Lock"]):
         if held.token is not None and not self._listens and hasattr(self._connections.client, "pubsub"):
             self._listens = True
             self._spawn(self._listen())
+        return held
+
+    def _open(self, terms: Terms, grant: _core.Grant) -> Held:
+        held = Held(self, terms, grant, renew=False)
+        self.opened += 1
+        logger.warning("%s is not locked, and the program goes on without it: %s", shown(held.key), grant.why_open)
         return held
 
     @property
@@ -117,9 +133,9 @@ class Locks(Builder["Lock"]):
         task.add_done_callback(self._tasks.discard)
 
     def _wake_for(self, held: Held) -> None:
-        """Wakes when the lock is to be renewed, or its deadline has passed. What is planned for locks that are gone stays planned: it
+        """Wakes when the lock is to be renewed, or it is lost by its deadline. What is planned for locks that are gone stays planned: it
         is less than a timer for each lock."""
-        at = held.deadline if held._session else min(held._next, held.deadline)
+        at = held._stops_at if held._session else min(held._next, held._stops_at)
         if at < self._wakes_at:
             self._wakes_at = at
             if self._timer:
@@ -221,7 +237,7 @@ class Lock:
         is_cancelled_by_others = held._has_cancelled and not is_cancelled_here
         held._task = None
         try:
-            is_gone = not held._is_released and not await held.release()
+            is_gone = not held._is_released and not await held.release() and not held.open
         except LockError as failure:
             logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
         if error is None and is_cancelled_by_others:
@@ -251,6 +267,8 @@ class Held(Hold):
             return False
         self._why_lost()
         self._is_released = True
+        if self.open:
+            return False
         self._server.holds.discard(self)
         try:
             return await self._locks._run(_core.release(self, self._locks._budget))
@@ -278,6 +296,8 @@ class Held(Hold):
     async def extend(self, lease: Optional[float] = None) -> None:
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
         self.raise_if_lost()
+        if self.open:
+            return
         async with self._turn() as budget:
             await self._locks._run(_core.extend_now(self, lease, budget))
         self._locks._wake_for(self)
@@ -285,6 +305,8 @@ class Held(Hold):
     async def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
         self.raise_if_lost()
+        if self.open:
+            return
         async with self._turn() as budget:
             await self._locks._run(_core.leave(self, rest, budget))
         self._server.holds.discard(self)
@@ -307,6 +329,8 @@ class Held(Hold):
 
         connection: as of `redlatch_client.Held.fenced`, or a connection or cursor of psycopg for asyncio.
         """
+        if self.open:
+            raise Unreachable(f"{shown(self.key)} is not locked: {self._why_open}")
         if self._is_of_other_process:
             self.raise_if_lost()
         with fence(self.token) as token:

@@ -29,8 +29,8 @@ from . import _core
 from ._core import Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
 from ._fence import fence
 from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
-from ._terms import Builder, Key, Terms, budget_of
-from .errors import LockError, LockLost, Unreachable
+from ._terms import Builder, Key, Terms, budget_of, wants_open
+from .errors import LockError, LockLost, Unreachable, shown
 
 T = TypeVar("T")
 
@@ -42,10 +42,18 @@ class Locks(Builder["Lock"]):
     listens for losses. May be used by several threads, and after a fork.
 
     budget: how long a call may take beside its `wait`, in seconds: connecting, all tries and the pauses between them together.
+    on_unavailable: what a call does that no server has answered: `closed`: it raises `Unreachable`; `open`: it returns an open hold,
+    which is no lock.
     """
 
-    def __init__(self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET_DEFAULT) -> None:
+    def __init__(
+        self, client: Union[redis.Redis, redis.RedisCluster], *, budget: float = BUDGET_DEFAULT, on_unavailable: str = "closed"
+    ) -> None:
         self._budget = budget_of(budget)
+        self._wants_open = wants_open(on_unavailable)
+        #: How many open holds were returned.
+        self.opened = 0
+        self._opening = threading.Lock()
         self._connections = Connections(client)
         self._server = Server()
         #: That of this process, by its id. After a fork there is one of the parent, whose threads are not here.
@@ -79,16 +87,26 @@ class Locks(Builder["Lock"]):
         if background.has_ended:
             raise RuntimeError("these locks are closed")
         session = Session(self._connections, terms.keys[0]) if terms.delay_ms is not None else None
+        budget = Budget(self._budget, terms.wait)
         try:
-            grant = self._run(_core.acquire(terms, self._server, Budget(self._budget, terms.wait)), session)
+            grant = self._run(_core.acquire(terms, self._server, budget), session)
         except BaseException as error:
             if session:
                 session.close()
             if not isinstance(error, Exception):
                 self._run(_core.give_up(terms, self._server, Budget(self._budget)))
-            raise
+            if not self._wants_open or not isinstance(error, Unreachable):
+                raise
+            return self._open(terms, _core.open_hold(terms, error, budget))
         held = Held(self, terms, grant, renew)
         background.keep(held, session)
+        return held
+
+    def _open(self, terms: Terms, grant: _core.Grant) -> Held:
+        held = Held(self, terms, grant, renew=False)
+        with self._opening:
+            self.opened += 1
+        logger.warning("%s is not locked, and the program goes on without it: %s", shown(held.key), grant.why_open)
         return held
 
     def _run(self, steps: Steps[T], session: Optional[Session] = None) -> T:
@@ -139,7 +157,7 @@ class Lock:
             return
         was_lost, is_gone = held.lost.is_set(), False
         try:
-            is_gone = not held._is_released and not held.release()
+            is_gone = not held._is_released and not held.release() and not held.open
         except LockError as failure:
             logger.warning("%s is not released, and ends with its lease: %s", held.key, failure)
         if was_lost and error is None:
@@ -166,6 +184,8 @@ class Held(Hold):
             return False
         self._why_lost()
         self._is_released = True
+        if self.open:
+            return False
         self._server.holds.discard(self)
         try:
             return self._locks._run(_core.release(self, self._locks._budget))
@@ -178,12 +198,16 @@ class Held(Hold):
         """Starts the lease anew, with another length in seconds if one is given. Raises `LockLost`, `Unreachable` or `Refused`."""
         # In a child that was made by a fork, the turn may never come.
         self.raise_if_lost()
+        if self.open:
+            return
         with self._turn() as budget:
             self._locks._run(_core.extend_now(self, lease, budget))
 
     def leave(self, rest: float) -> None:
         """Leaves the lock held for so many seconds, and renews it no more. Raises as `extend`."""
         self.raise_if_lost()
+        if self.open:
+            return
         with self._turn() as budget:
             self._locks._run(_core.leave(self, rest, budget))
         self._server.holds.discard(self)
@@ -208,6 +232,8 @@ class Held(Hold):
         Raises `StaleToken`, `NotSupported` without a token, and `LockLost` in a process that has not taken the lock; other errors of the
         database as they are.
         """
+        if self.open:
+            raise Unreachable(f"{shown(self.key)} is not locked: {self._why_open}")
         if self._is_of_other_process:
             self.raise_if_lost()
         with fence(self.token) as token:
@@ -233,7 +259,7 @@ class Lost:
         until = time.monotonic() + (threading.TIMEOUT_MAX / 2 if timeout is None else timeout)
         while not self.is_set():
             # A lock that was released is not lost any more.
-            at = until if self._held._is_released else min(until, self._held.deadline)
+            at = until if self._held._is_released else min(until, self._held._stops_at)
             if time.monotonic() >= until:
                 return False
             self._event.wait(max(at - time.monotonic(), 0.0))
@@ -494,12 +520,12 @@ class Background:
                 self._start(self._listen)
 
     def wake_for(self, hold: Hold) -> None:
-        """Wakes when the lock is to be renewed, or its deadline has passed."""
+        """Wakes when the lock is to be renewed, or it is lost by its deadline."""
         with self._changed:
             self._plan(hold)
 
     def _plan(self, hold: Hold) -> None:
-        at = min(hold._next, hold.deadline)
+        at = min(hold._next, hold._stops_at)
         if at < self._wakes_at:
             self._wakes_at = at
             self._changed.notify()
@@ -528,7 +554,7 @@ class Background:
                             return  # The interpreter ends.
                 # What has been planned is not put off, also if its lock is gone: else each new lock would have to wake this thread.
                 planned = self._wakes_at if self._wakes_at > now else math.inf
-                self._wakes_at = min((min(hold._next, hold.deadline) for hold in leased), default=math.inf)
+                self._wakes_at = min((min(hold._next, hold._stops_at) for hold in leased), default=math.inf)
                 self._wakes_at = min(self._wakes_at, planned)
                 self._changed.wait(min(self._wakes_at - now, threading.TIMEOUT_MAX))
 

@@ -26,7 +26,7 @@ KINDS = {
     rc.Unreachable: "unreachable",
     ValueError: "invalid",
 }
-OPTIONS = {"lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew"}
+OPTIONS = {"lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before"}
 THREADS, ASYNCIO = f"redis-py-{redis.__version__}", f"redis-py-{redis.__version__}-asyncio"
 
 
@@ -54,15 +54,15 @@ class Adapter:
         both = {"protocols": [2, 3], "connections": ["single", "unix", "cluster", "sentinel"]}
         return [{"name": THREADS, **both}, {"name": ASYNCIO, **both}]
 
-    def do_open(self, library, budget, **where):
+    def do_open(self, library, budget, on_unavailable="closed", **where):
         async def begin():
             self._client = client_of(redis.asyncio, redis.asyncio.retry.Retry, **where)
-            self._locks = aio.Locks(self._client, budget=budget)
+            self._locks = aio.Locks(self._client, budget=budget, on_unavailable=on_unavailable)
 
         if library == ASYNCIO:
             return self._do(begin())
         self._client = client_of(redis, Retry, **where)
-        self._locks = rc.Locks(self._client, budget=budget)
+        self._locks = rc.Locks(self._client, budget=budget, on_unavailable=on_unavailable)
 
     def do_close(self):
         self._holds.clear()
@@ -76,7 +76,7 @@ class Adapter:
             options["permits"] = tuple(options["permits"])
         lock = self._locks.lock(key, **options) if keys is None else self._locks.all(keys, **options)
         held = self._holds[hold] = self._do(lock.acquire())
-        return {"token": held.token, "owner": held.owner.decode()}
+        return {"token": held.token, "owner": held.owner.decode(), "open": held.open}
 
     def do_release(self, hold):
         return self._do(self._holds[hold].release())
@@ -86,6 +86,9 @@ class Adapter:
 
     def do_leave(self, hold, rest):
         self._do(self._holds[hold].leave(rest))
+
+    def do_fenced(self, hold):
+        self._do(self._holds[hold].fenced(None))
 
     def do_check(self, hold):
         held = self._holds[hold]

@@ -1,6 +1,7 @@
 """What the scenarios do not say: many threads and tasks at once, cancellation, rights, the ends of blocks."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import pickle
@@ -14,7 +15,7 @@ import redis.asyncio
 
 import redlatch
 import redlatch_client as rc
-from redlatch_client import _core, aio
+from redlatch_client import _core, _terms, aio
 from servers import await_until, process_of
 
 PATIENCE = 30
@@ -270,6 +271,108 @@ def test_a_budget_is_a_time_with_an_end(client, budget):
         rc.Locks(client, budget=budget)
     with pytest.raises(ValueError):
         aio.Locks(client, budget=budget)
+
+
+@pytest.mark.parametrize("options, margin", [
+    ({"lease": 5}, 0.5),
+    ({"lease": 30}, 1),
+    ({"lease": 30, "stop_before": 0}, 0),
+    ({"lease": 30, "stop_before": 12.5}, 12.5),
+    ({"session": True, "delay": 2}, 0.2),
+    ({"session": True, "delay": 60}, 1),
+    ({"session": True, "delay": 60, "stop_before": 59}, 59),
+])
+def test_a_hold_is_lost_some_time_before_its_deadline(options, margin):
+    hold = hold_of(**options)
+    assert hold.deadline - hold._stops_at == pytest.approx(margin)
+    # It is renewed before.
+    assert hold._next < hold._stops_at
+
+
+def test_a_session_without_a_delay_is_lost_with_its_connection_alone():
+    assert hold_of(session=True)._stops_at == float("inf")
+
+
+def test_a_lease_that_is_extended_has_its_own_time_to_stop():
+    hold = hold_of(lease=30)
+    hold._renewed(hold.deadline - 30, 2)
+    assert hold.deadline - hold._stops_at == pytest.approx(0.2)
+    hold._renewed(hold.deadline - 2, 30)
+    assert hold.deadline - hold._stops_at == pytest.approx(1)
+
+
+def hold_of(**options):
+    terms = _terms.terms_of(["k"], **options)
+    return _core.Hold(terms, _core.Grant(7, time.monotonic()), _core.Server(), renews=True)
+
+
+def test_a_lease_is_not_extended_by_less_than_it_takes_to_stop(face, namespace):
+    locks = face.locks(lambda module, retry: module.Redis(**namespace.kwargs))
+    for lock in locks.lock("k", stop_before=5), locks.all(["k"], stop_before=5):
+        held = lock.acquire()
+        with pytest.raises(ValueError):
+            held.extend(5)
+        held.extend(6)
+        # What is left needs no time to stop.
+        held.leave(3)
+        assert not held.lost.is_set() and 0 < locks.locked_by("k").left <= 3
+        namespace.clock.advance(4)
+
+
+@contextlib.contextmanager
+def nobody():
+    """The port of a server that refuses all connections."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_an_open_hold_is_counted_and_logged_and_no_database_is_asked(face, caplog):
+    class Database:
+        def __getattribute__(self, name):
+            raise AssertionError(f"{name} of the database is used")
+
+    with nobody() as port:
+        locks = face.locks(lambda module, retry: module.Redis(host="127.0.0.1", port=port), budget=0.5, on_unavailable="open")
+        with caplog.at_level(logging.WARNING, "redlatch_client"):
+            held = locks.lock("k").acquire()
+        assert held.open and held.token is None and locks.opened == 1
+        assert [record.levelname for record in caplog.records if "k is not locked" in record.message] == ["WARNING"]
+        with pytest.raises(rc.Unreachable, match="k is not locked"):
+            held.fenced(Database())
+        held.extend(5)
+        held.leave(5)
+        held.raise_if_lost()
+        assert held.remaining() == float("inf") and not held.lost.is_set() and not held.release()
+        locks.lock("k", session=True).acquire()
+        assert locks.opened == 2
+
+
+def test_a_block_under_an_open_hold_ends_without_a_loss():
+    async def work(port):
+        async with redis.asyncio.Redis(host="127.0.0.1", port=port) as client:
+            async with aio.Locks(client, budget=0.5, on_unavailable="open").lock("k") as held:
+                assert held.open
+
+    with nobody() as port, redis.Redis(host="127.0.0.1", port=port) as client:
+        with rc.Locks(client, budget=0.5, on_unavailable="open").lock("k") as held:
+            assert held.open
+        asyncio.run(work(port))
+
+
+def test_a_wrong_password_opens_nothing(face):
+    with process_of(redlatch.find_binary(), "--port", "0", "--unixsocket", "SOCKET") as path:
+        login = {"unix_socket_path": path, "username": "somebody", "password": "wrong"}
+        locks = face.locks(lambda module, retry: module.Redis(**login), on_unavailable="open")
+        with pytest.raises(rc.Unreachable):
+            locks.lock("k").acquire()
+        assert locks.opened == 0
+
+
+def test_what_is_done_where_nobody_answers_is_one_of_two(client):
+    for kind in rc.Locks, aio.Locks:
+        with pytest.raises(ValueError):
+            kind(client, on_unavailable="ajar")
 
 
 def test_locks_that_are_closed_take_none(locks):
