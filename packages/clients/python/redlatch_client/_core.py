@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha1
@@ -34,7 +34,7 @@ TRIES_MIN = 3
 class Ask:
     """Send a request to the server of a key, and wait for the answer."""
 
-    words: tuple[Word, ...]
+    words: Union[tuple[Word, ...], Callable[[], tuple[Word, ...]]]
     key: bytes
     #: How long all of it may take, with what it takes to connect. Seconds.
     timeout: float
@@ -42,6 +42,13 @@ class Ask:
     waits: bool = False
     #: How long its answer may take once it was sent, if that is less.
     answer: float = math.inf
+    #: When it was sent: it may have waited for a connection before.
+    sent: float = math.inf
+
+    def begin(self) -> tuple[Word, ...]:
+        """The words, which are sent now."""
+        self.sent = monotonic()
+        return self.words if isinstance(self.words, tuple) else self.words()
 
     def limit(self, of_client: Optional[float], left: float) -> float:
         """How long to wait for the answer if so much is left of the timeout."""
@@ -267,6 +274,13 @@ class Grant:
     why_open: Optional[str] = None
 
 
+class PoolFull(redis_errors.ConnectionError):
+    """The pool of connections of this program has no place left. Nothing was sent."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the pool of connections of this program is full: all {size} are in use (max_connections)")
+
+
 class Budget:
     """What a call may take, counted from its start: connecting, tries and the pauses between them together.
 
@@ -288,16 +302,20 @@ class Budget:
         """How long it is until the call must have ended. Seconds."""
         return max(self._end - monotonic(), 0.0)
 
+    def wait(self) -> float:
+        """How long the next request may wait for a lock."""
+        return min(max(self.until - monotonic(), 0.0), WAIT_MAX)
+
     def limit(self, wait: float = 0.0) -> float:
         """How long a request may take that waits so long for a lock."""
         return min(wait + ANSWER_MAX, self.left())
 
     def after(self, error: Exception) -> Pause:
         """The pause before the next try. Raises what the caller is told if there is none."""
-        self.failures += 1
+        self.failures += not isinstance(error, PoolFull)
         self.was_answered |= is_answer(error)
         rest = self.until - monotonic()
-        if rest <= 0 and self.failures < self._tries:
+        if isinstance(error, PoolFull) or rest <= 0 and self.failures < self._tries:
             rest = self.left()
         if rest <= 0 or not passes(error):
             raise refusal(error) from error
@@ -340,16 +358,16 @@ def _acquire_natively(terms: Terms, budget: Budget) -> Steps[Grant]:
         yield Reconnect(budget.limit())
         session = yield from _answered(Ask(("LOCK.SESSION", "ID"), key, budget.limit()), budget)
     while True:
-        wait = min(max(budget.until - monotonic(), 0.0), WAIT_MAX)
-        sent = monotonic()
-        reply = yield from _answered(Ask(terms.request(wait), key, budget.limit(wait), waits=wait > 0), budget)
+        wait = budget.wait()
+        ask = Ask(lambda: terms.request(budget.wait()), key, budget.limit(wait), waits=wait > 0)
+        reply = yield from _answered(ask, budget)
         if isinstance(reply, int):
             # A request that does not wait is answered with the token alone.
-            return Grant(reply, sent, session=session)
+            return Grant(reply, ask.sent, session=session)
         answer = fields(reply)
         if answer.get(b"token") is not None:
             # The lease began when the wait had ended.
-            begun = min(sent + max(answer[b"waited"] - 1, 0) / 1000, monotonic())
+            begun = min(ask.sent + max(answer[b"waited"] - 1, 0) / 1000, monotonic())
             return Grant(answer[b"token"], begun, session=session)
         if wait < WAIT_MAX:
             raise LockHeld(terms.keys[0], (yield from _holder(terms.keys, fields(answer.get(b"refused")), budget)))
@@ -359,10 +377,10 @@ def _reentered(terms: Terms, server: Server, budget: Budget) -> Steps[Optional[G
     permits = yield from _permits(terms, budget)
     if permits <= server.times_held(terms):
         return None
-    sent = monotonic()
     words = ("LOCK.EXTEND", terms.keys[0], terms.owner, "LEASE", terms.lease_ms)
-    answer = fields((yield Ask(words, terms.keys[0], budget.limit())))
-    return Grant(answer[b"token"], sent) if answer else None
+    ask = Ask(words, terms.keys[0], budget.limit())
+    answer = fields((yield ask))
+    return Grant(answer[b"token"], ask.sent) if answer else None
 
 
 def _permits(terms: Terms, budget: Budget) -> Steps[int]:
@@ -375,12 +393,13 @@ def _permits(terms: Terms, budget: Budget) -> Steps[int]:
 def _acquire_plainly(terms: Terms, budget: Budget, may_be_ours: bool) -> Steps[Grant]:
     key, pause = terms.keys[0], POLL_MIN
     while True:
-        sent = monotonic()
-        is_set = yield from _answered(Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, budget.limit()), budget)
+        ask = Ask(("SET", key, terms.owner, "NX", "PX", terms.lease_ms), key, budget.limit())
+        is_set = yield from _answered(ask, budget)
+        sent = ask.sent if is_set else math.inf
         if not is_set and may_be_ours:
-            may_be_ours, sent = False, monotonic()
-            is_set = yield from _extend_plainly(key, terms.owner, terms.lease_ms, budget)
-        if is_set:
+            may_be_ours = False
+            sent = yield from _extend_plainly(key, terms.owner, terms.lease_ms, budget)
+        if sent < math.inf:
             return Grant(None, sent, is_plain=True)
         left = budget.until - monotonic()
         if left <= 0:
@@ -399,21 +418,23 @@ def open_hold(terms: Terms, failure: Unreachable, budget: Budget) -> Grant:
 
 def extend(hold: Hold, budget: Budget, lease_ms: Optional[int] = None) -> Steps[None]:
     """Starts the lease anew. The hold is lost if the server does not know it."""
-    terms, sent = hold._terms, monotonic()
+    terms, sent = hold._terms, math.inf
     lease_ms = lease_ms or (0 if hold._session else round(hold._lease * 1000))
     lease: tuple[Word, ...] = () if hold._session else ("LEASE", lease_ms)
     for key in terms.keys:
         if hold._why_lost():
             return
         if hold._is_plain:
-            is_held = yield from _extend_plainly(key, terms.owner, lease_ms, budget)
+            begun = yield from _extend_plainly(key, terms.owner, lease_ms, budget)
         else:
             words = ("LOCK.EXTEND", key, terms.owner, *lease, "TOKEN", hold.token or 0)
-            answer = fields((yield Ask(words, key, budget.limit(), answer=hold._lease / 6)))
+            ask = Ask(words, key, budget.limit(), answer=hold._lease / 6)
+            answer = fields((yield ask))
             # The owner may hold it anew.
-            is_held = bool(answer) and answer[b"token"] == hold.token
-        if not is_held:
+            begun = ask.sent if answer and answer[b"token"] == hold.token else math.inf
+        if begun == math.inf:
             return hold._lose(NOT_HELD)
+        sent = min(sent, begun)
     hold._renewed(sent, hold._lease if hold._session else lease_ms / 1000)
 
 
@@ -514,7 +535,7 @@ def _release_key(hold: Hold, key: bytes, budget: Budget) -> Steps[bool]:
     while True:
         try:
             if hold._is_plain:
-                answer = yield from _run_script(RELEASE, key, budget, terms.owner)
+                answer, _ = yield from _run_script(RELEASE, key, budget, terms.owner)
             elif terms.is_reentrant and hold._may_be_released and (yield from _permits(terms, budget)) < hold._server.times_held(terms) + 1:
                 answer = 1
             else:
@@ -522,7 +543,7 @@ def _release_key(hold: Hold, key: bytes, budget: Budget) -> Steps[bool]:
             # A request whose answer was lost may have released it.
             return bool(answer == 1 or budget.failures > failed_before and not hold._reason)
         except CONNECTION_OR_REPLY as error:
-            hold._may_be_released |= not isinstance(error, redis_errors.ResponseError)
+            hold._may_be_released |= not isinstance(error, (redis_errors.ResponseError, PoolFull))
             yield budget.after(error)
 
 
@@ -607,21 +628,26 @@ def holder_of(reply: Any) -> Optional[Holder]:
     )
 
 
-def _extend_plainly(key: bytes, owner: bytes, lease_ms: int, budget: Budget) -> Steps[bool]:
+def _extend_plainly(key: bytes, owner: bytes, lease_ms: int, budget: Budget) -> Steps[float]:
+    """When the lease began at the earliest: infinite if the owner does not hold the lock."""
     try:
-        return (yield from _run_script(EXTEND, key, budget, owner, lease_ms)) == 1
+        answer, sent = yield from _run_script(EXTEND, key, budget, owner, lease_ms)
+        return sent if answer == 1 else math.inf
     except redis_errors.ResponseError as error:
         if "WRONGTYPE" in str(error):
-            return False
+            return math.inf
         raise
 
 
-def _run_script(script: str, key: bytes, budget: Budget, *words: Word) -> Steps[int]:
+def _run_script(script: str, key: bytes, budget: Budget, *words: Word) -> Steps[tuple[int, float]]:
+    """The answer, and when it was asked for."""
+    digest = sha1(script.encode(), usedforsecurity=False).hexdigest()
+    ask = Ask(("EVALSHA", digest, 1, key, *words), key, budget.limit())
     try:
-        digest = sha1(script.encode(), usedforsecurity=False).hexdigest()
-        return int((yield Ask(("EVALSHA", digest, 1, key, *words), key, budget.limit())))
+        return int((yield ask)), ask.sent
     except redis_errors.NoScriptError:
-        return int((yield Ask(("EVAL", script, 1, key, *words), key, budget.limit())))
+        ask = Ask(("EVAL", script, 1, key, *words), key, budget.limit())
+        return int((yield ask)), ask.sent
 
 
 def fields(reply: Any) -> dict[bytes, Any]:
@@ -661,6 +687,8 @@ def refusal(error: Exception) -> Exception:
     said = str(error) or type(error).__name__
     if isinstance(error, redis_errors.ResponseError):
         return Deadlock(said) if said.startswith("DEADLOCK") else Refused(said)
+    if isinstance(error, PoolFull):
+        return Refused(said)
     return Unreachable(said)
 
 

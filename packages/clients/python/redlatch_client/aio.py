@@ -11,7 +11,7 @@ import logging
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
@@ -24,7 +24,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from . import _core
-from ._core import Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._core import Ask, Budget, Hold, Holder, Listen, Pause, PoolFull, Reconnect, Server, Steps
 from ._fence import fence
 from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
 from ._terms import Builder, Key, Terms, budget_of, wants_open
@@ -384,39 +384,43 @@ class Connections:
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self._refreshing: Optional[asyncio.Future[Any]] = None
+        self._places: dict[Any, Places] = {}
 
-    async def take(self, key: bytes, limit: float) -> Taken:
-        """A connection, and how to give it back."""
-        pool: Any = getattr(self.client, "connection_pool", None)
-        is_blocking = isinstance(pool, redis.BlockingConnectionPool)
-        if self.is_cluster:
-            await within(limit, self.client.initialize())
-            node = self.client.get_node_from_key(key)
-            if node is None:
-                raise redis_errors.ClusterDownError("no node serves the key")
-            connection, give = node.acquire_connection(), partial(give_to_node, node)
-        elif is_blocking:
-            connection = await within(limit, pool.get_connection(), pool.release)
-            return connection, partial(pool.release, connection)
-        else:
-            connection, give = pool.get_available_connection(), pool.release
+    async def take(self, key: bytes, end: float, lasts: bool) -> Taken:
+        """A connection, and how to give it back. `lasts`: nobody knows how long it is used."""
+        pool = await self._pool(key, end)
+        places = self._places.get(pool) or self._places.setdefault(pool, Places(pool.max_connections))
+        connection = await places.take(pool, end, lasts)
+        give = partial(places.give, pool, connection, lasts)
         try:
             has_to_connect = not await is_ready(connection)
         except BaseException:
-            await give(connection)
+            await give()
             raise
         if has_to_connect:
-            await within(limit, connect_once(connection, give), lambda _: give(connection))
-        return connection, partial(give, connection)
+            await within(limit_until(end), connect_once(connection, give), lambda _: give())
+        return connection, give
+
+    async def _pool(self, key: bytes, end: float) -> Any:
+        """That of the client, or a node, which is one, too."""
+        if not self.is_cluster:
+            return self.client.connection_pool
+        await within(limit_until(end), self.client.initialize())
+        node = self.client.get_node_from_key(key)
+        if node is None:
+            raise redis_errors.ClusterDownError("no node serves the key")
+        return node
 
     async def ask(self, step: Ask) -> Any:
         end = monotonic() + step.timeout
         try:
-            connection, give = await self.take(step.key, min(step.timeout, ANSWER_MAX))
+            connection, give = await self.take(step.key, end, step.waits)
             try:
                 return await exchange(connection, step, end)
             finally:
                 await give()
+        except PoolFull:
+            raise
         except (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.MovedError, redis_errors.ClusterDownError):
             if self.is_cluster:
                 # Another node may serve the key by now.
@@ -435,8 +439,72 @@ class Connections:
             self._refreshing.cancel()
 
 
-async def give_to_node(node: Any, connection: Any) -> None:
-    node.release(connection)
+class Places:
+    """The places of a pool. Those who find it full wait for one, first come, first served."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        # What lasts leaves room for what does not, which may be the release that it waits for, and for the one that listens.
+        self._lasting = asyncio.Semaphore(max(count - 2, 1))
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    async def take(self, pool: Any, end: float, lasts: bool) -> Any:
+        """A connection, which may have ended. Raises `PoolFull` at the end."""
+        if lasts:
+            await self._before(end, self._lasting)
+        try:
+            # Those who wait come first.
+            return (None if self._turn.locked() else place_in(pool)) or await self._await(pool, end)
+        except BaseException:
+            if lasts:
+                self._lasting.release()
+            raise
+
+    async def _await(self, pool: Any, end: float) -> Any:
+        await self._before(end, self._turn)
+        try:
+            while True:
+                self._freed.clear()
+                connection = place_in(pool)
+                if connection:
+                    return connection
+                # The rest of the program does not tell what it gives back.
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._freed.wait(), min(_core.POLL_MIN, max(end - monotonic(), 0.0)))
+                if monotonic() >= end:
+                    raise PoolFull(self._count)
+        finally:
+            self._turn.release()
+
+    async def _before(self, end: float, turn: Union[asyncio.Lock, asyncio.Semaphore]) -> None:
+        try:
+            await asyncio.wait_for(turn.acquire(), max(end - monotonic(), 0.0))
+        except asyncio.TimeoutError:
+            raise PoolFull(self._count) from None
+
+    async def give(self, pool: Any, connection: Any, lasts: bool) -> None:
+        given = pool.release(connection)
+        # A node gives it back at once.
+        if isawaitable(given):
+            await given
+        self._freed.set()
+        if lasts:
+            self._lasting.release()
+
+
+def place_in(pool: Any) -> Any:
+    """A connection of a pool or a node. None if all are in use."""
+    take = pool.acquire_connection if hasattr(pool, "acquire_connection") else pool.get_available_connection
+    try:
+        return take()
+    except redis_errors.ConnectionError:
+        return None
+
+
+def limit_until(end: float) -> float:
+    """How long to connect."""
+    return min(end - monotonic(), ANSWER_MAX)
 
 
 async def is_ready(connection: Any) -> bool:
@@ -449,7 +517,7 @@ async def is_ready(connection: Any) -> bool:
         return False
 
 
-async def connect_once(connection: Any, give: Callable[[Any], Awaitable[None]]) -> None:
+async def connect_once(connection: Any, give: Callable[[], Awaitable[None]]) -> None:
     """Where this fails or is cancelled, the connection is given back."""
     of_user, connection.retry = connection.retry, Retry(NoBackoff(), 0)
     try:
@@ -458,7 +526,7 @@ async def connect_once(connection: Any, give: Callable[[Any], Awaitable[None]]) 
             await connection.connect()
     except BaseException:
         await connection.disconnect(nowait=True)
-        await give(connection)
+        await give()
         raise
     finally:
         connection.retry = of_user
@@ -497,7 +565,7 @@ class Session:
 
     async def reconnect(self, step: Reconnect) -> None:
         await self.close()
-        self._connection, self._give = await self._connections.take(self._key, step.seconds)
+        self._connection, self._give = await self._connections.take(self._key, monotonic() + step.seconds, lasts=True)
 
     async def close(self) -> None:
         """Ends the session, with its connection."""
@@ -518,7 +586,7 @@ async def exchange(connection: Any, step: Ask, end: float) -> Any:
     """Sends a request and waits for its answer, until `end` at the latest."""
     try:
         with or_ended():
-            await connection.send_command(*step.words, check_health=False)
+            await connection.send_command(*step.begin(), check_health=False)
         limit = max(step.limit(connection.socket_timeout, end - monotonic()), 0.001)
         until = monotonic() + limit
         answer = await connection.read_response(disable_decoding=True, timeout=limit)

@@ -62,7 +62,8 @@ class NotSupported(LockError):
 
 
 class Refused(LockError):
-    """The server refuses the request. Its text; the error of redis-py is the `__cause__`."""
+    """The server refuses the request. Its text; the error of redis-py is the `__cause__`. Or nothing was sent, because the pool of
+    connections of the program is full."""
 
 
 class Deadlock(Refused):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import queue
 import socket
 import threading
 import time
@@ -17,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union
 
@@ -26,13 +28,15 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from . import _core
-from ._core import Ask, Budget, Hold, Holder, Listen, Pause, Reconnect, Server, Steps
+from ._core import Ask, Budget, Hold, Holder, Listen, Pause, PoolFull, Reconnect, Server, Steps
 from ._fence import fence
 from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
 from ._terms import Builder, Key, Terms, budget_of, wants_open
 from .errors import LockError, LockLost, Unreachable, shown
 
 T = TypeVar("T")
+#: A connection, and how to give it back.
+Taken = tuple[Any, Callable[[], None]]
 
 
 class Locks(Builder["Lock"]):
@@ -279,6 +283,8 @@ class Connections:
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self._refreshing: Optional[Future[Any]] = None
         self._pid = os.getpid()
+        #: Of each pool, and of each process: one that forks may have locked its places.
+        self._places: dict[tuple[int, Any], Places] = {}
 
     def pool(self, key: bytes) -> Any:
         if not self.is_cluster:
@@ -288,15 +294,31 @@ class Connections:
             raise redis_errors.ClusterDownError("no node serves the key")
         return self.client.get_redis_connection(node).connection_pool
 
+    def take(self, key: bytes, end: float, lasts: bool) -> Taken:
+        """A connection, and how to give it back. `lasts`: nobody knows how long it is used."""
+        pool = self.pool(key)
+        if not hasattr(pool, "_available_connections") and not isinstance(pool, redis.BlockingConnectionPool):
+            # One that is not of redis-py.
+            connection = taken(begin(pool.get_connection), pool.release, end - time.monotonic())
+            return connection, partial(pool.release, connection)
+        place = os.getpid(), pool
+        places = self._places.get(place) or self._places.setdefault(place, Places(pool))
+        connection = places.take(end, lasts)
+        give = partial(places.give, connection, lasts)
+        if not is_ready(connection):
+            connect(connection, give, min(end - time.monotonic(), ANSWER_MAX))
+        return connection, give
+
     def ask(self, step: Ask) -> Any:
         end = time.monotonic() + step.timeout
         try:
-            pool = self.pool(step.key)
-            connection = connected(pool, min(step.timeout, ANSWER_MAX))
+            connection, give = self.take(step.key, end, step.waits)
             try:
                 return exchange(connection, step, end)
             finally:
-                pool.release(connection)
+                give()
+        except PoolFull:
+            raise
         except (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.MovedError, redis_errors.ClusterDownError):
             if self.is_cluster:
                 # Another node may serve the key by now.
@@ -313,18 +335,69 @@ class Connections:
         wait([refreshing], max(limit, 0.0))
 
 
-def connected(pool: Any, limit: float) -> Any:
-    """A connection of a pool, as of its `get_connection`, which would connect again and again without a limit."""
-    if not hasattr(pool, "_available_connections"):
-        # A `BlockingConnectionPool`, or one that is not of redis-py.
-        return taken(begin(pool.get_connection), pool.release, limit)
+class Places:
+    """The places of a pool. Those who find it full wait for one, first come, first served."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        # What lasts leaves room for what does not, which may be the release that it waits for, and for the one that listens.
+        self._lasting = threading.Semaphore(max(pool.max_connections - 2, 1))
+        self._turn = threading.Lock()
+        self._freed = threading.Event()
+
+    def take(self, end: float, lasts: bool) -> Any:
+        """A connection, which may have ended. Raises `PoolFull` at the end."""
+        if lasts and not self._lasting.acquire(timeout=left_until(end)):
+            raise PoolFull(self._pool.max_connections)
+        try:
+            # Those who wait come first.
+            return (None if self._turn.locked() else place_in(self._pool)) or self._await(end)
+        except BaseException:
+            if lasts:
+                self._lasting.release()
+            raise
+
+    def _await(self, end: float) -> Any:
+        if not self._turn.acquire(timeout=left_until(end)):
+            raise PoolFull(self._pool.max_connections)
+        try:
+            while True:
+                self._freed.clear()
+                connection = place_in(self._pool)
+                if connection:
+                    return connection
+                if time.monotonic() >= end:
+                    raise PoolFull(self._pool.max_connections)
+                # The rest of the program does not tell what it gives back.
+                self._freed.wait(min(_core.POLL_MIN, left_until(end)))
+        finally:
+            self._turn.release()
+
+    def give(self, connection: Any, lasts: bool) -> None:
+        self._pool.release(connection)
+        self._freed.set()
+        if lasts:
+            self._lasting.release()
+
+
+def place_in(pool: Any) -> Any:
+    """A connection of a pool, as of its `get_connection`, which would connect, again and again. None if the pool is full."""
     pool._checkpid()
-    with pool._lock:
-        idle = pool._available_connections
-        connection = idle.pop() if idle else pool.make_connection()
-        pool._in_use_connections.add(connection)
-    if is_ready(connection):
-        return connection
+    make: Callable[[], Any] = pool.make_connection
+    try:
+        if not hasattr(pool, "_available_connections"):
+            return pool.pool.get_nowait() or make()
+        with pool._lock:
+            idle = pool._available_connections
+            connection = idle.pop() if idle else make()
+            pool._in_use_connections.add(connection)
+            return connection
+    except (redis_errors.MaxConnectionsError, queue.Empty):
+        return None
+
+
+def connect(connection: Any, give: Callable[[], None], limit: float) -> None:
+    """Connects a connection, or gives it back."""
     attempt = begin(lambda: connect_once(connection, limit))
     try:
         result_of(attempt, limit)
@@ -333,22 +406,21 @@ def connected(pool: Any, limit: float) -> Any:
         with suppress(AttributeError, OSError):
             socket_of(connection).shutdown(socket.SHUT_RDWR)
         # Nobody else may use the connection before.
-        attempt.add_done_callback(lambda _: give_back(pool, connection))
+        attempt.add_done_callback(lambda _: discard(connection, give))
         raise
-    return connection
 
 
-def give_back(pool: Any, connection: Any) -> None:
+def discard(connection: Any, give: Callable[[], None]) -> None:
     """Gives a connection back that is of no use."""
     connection.disconnect()
-    pool.release(connection)
+    give()
 
 
 def is_ready(connection: Any) -> bool:
     """Whether it is connected, and nothing is left to be read: neither an answer nor its end."""
     try:
         return socket_of(connection) is not None and not connection.can_read()
-    except (redis_errors.RedisError, OSError):
+    except (redis_errors.RedisError, OSError, *CLOSED_BY_ANOTHER_THREAD):
         return False
 
 
@@ -358,7 +430,8 @@ def connect_once(connection: Any, limit: float) -> None:
     of_user = inner.retry, inner.socket_connect_timeout
     inner.retry, inner.socket_connect_timeout = Retry(NoBackoff(), 0), min(limit, of_user[1] or limit)
     try:
-        connection.connect()
+        with or_closed():
+            connection.connect()
     finally:
         inner.retry, inner.socket_connect_timeout = of_user
 
@@ -409,57 +482,61 @@ class Session:
     def __init__(self, connections: Connections, key: bytes) -> None:
         self._connections = connections
         self._key = key
-        self._pool: Any = None
         self._connection: Any = None
+        self._give: Optional[Callable[[], None]] = None
 
     def reconnect(self, step: Reconnect) -> None:
         self.close()
-        pool = self._connections.pool(self._key)
-        self._connection, self._pool = connected(pool, step.seconds), pool
+        self._connection, self._give = self._connections.take(self._key, time.monotonic() + step.seconds, lasts=True)
 
     def close(self) -> None:
         """Ends the session, with its connection."""
-        if self._pool:
+        if self._give:
+            give, self._give = self._give, None
             self._connection.disconnect()
-            self._pool.release(self._connection)
-            self._pool = None
+            give()
 
     def ask(self, step: Ask) -> Any:
         return exchange(self._connection, step, time.monotonic() + step.timeout)
 
     def listen(self, step: Listen) -> None:
-        try:
+        with or_closed():
             if self._connection.can_read(step.seconds):
                 # A push of RESP3, or the end, which raises.
                 self._connection.read_response(disable_decoding=True, push_request=True)
-        except CLOSED_BY_ANOTHER_THREAD as error:
-            raise redis_errors.ConnectionError("the client was closed") from error
 
 
 def exchange(connection: Any, step: Ask, end: float) -> Any:
     """Sends a request and waits for its answer, until `end` at the latest."""
     try:
-        wire, of_client = socket_of(connection), inner_of(connection).socket_timeout
-        end = min(end, time.monotonic() + step.limit(of_client, end - time.monotonic()))
-        wire.settimeout(left_until(end))
-        connection.send_command(*step.words, check_health=False)
-        if not connection.can_read(left_until(end)):
-            raise redis_errors.TimeoutError("the server does not answer")
-        # The rest of the answer may not come.
-        wire.settimeout(left_until(end))
-        try:
-            return connection.read_response(disable_decoding=True)
-        finally:
-            if socket_of(connection):
-                wire.settimeout(of_client)
+        with or_closed():
+            wire, of_client = socket_of(connection), inner_of(connection).socket_timeout
+            end = min(end, time.monotonic() + step.limit(of_client, end - time.monotonic()))
+            wire.settimeout(left_until(end))
+            connection.send_command(*step.begin(), check_health=False)
+            if not connection.can_read(left_until(end)):
+                raise redis_errors.TimeoutError("the server does not answer")
+            # The rest of the answer may not come.
+            wire.settimeout(left_until(end))
+            try:
+                return connection.read_response(disable_decoding=True)
+            finally:
+                if socket_of(connection):
+                    wire.settimeout(of_client)
     except redis_errors.ResponseError:
         raise
-    except CLOSED_BY_ANOTHER_THREAD as error:
-        connection.disconnect()
-        raise redis_errors.ConnectionError("the client was closed") from error
     except BaseException:
         connection.disconnect()
         raise
+
+
+@contextmanager
+def or_closed() -> Iterator[None]:
+    """A client of a cluster that finds its nodes anew closes their connections, also while another thread uses them."""
+    try:
+        yield
+    except CLOSED_BY_ANOTHER_THREAD as error:
+        raise redis_errors.ConnectionError("the connection was closed by another thread") from error
 
 
 def left_until(end: float) -> float:

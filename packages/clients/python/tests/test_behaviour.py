@@ -265,6 +265,120 @@ def test_a_connection_that_another_task_ends_while_it_sends_has_ended(namespace,
     asyncio.run(work())
 
 
+def break_once(monkeypatch, method, failures, thread):
+    """As where another thread, which finds the nodes of a cluster anew, closes a connection while this one looks at it, or connects."""
+    whole = getattr(redis.Connection, method)
+
+    def whole_or_fail(connection, *arguments, **options):
+        # What waits for an answer has a limit as its argument.
+        if failures and threading.current_thread().name == thread and not arguments and not options:
+            raise failures.pop()
+        return whole(connection, *arguments, **options)
+
+    monkeypatch.setattr(redis.Connection, method, whole_or_fail)
+
+
+@pytest.mark.parametrize("failure", [ValueError("I/O operation on closed file"), AttributeError("'NoneType' object has no attribute 'x'")])
+def test_a_connection_that_another_thread_closes_has_ended(locks, operator, monkeypatch, failure):
+    failures = []
+    break_once(monkeypatch, "can_read", failures, threading.current_thread().name)
+    locks.lock("j").acquire()
+    # The one that listens has its connection.
+    await_until(lambda: operator.execute_command("PUBSUB", "NUMPAT"))
+    locks.locked_by("k")
+    failures.append(failure)
+    held = locks.lock("k").acquire()
+    assert not failures
+    failures.append(failure)
+    assert held.release() and not failures
+
+
+def test_a_session_outlives_a_connection_that_another_thread_closes(locks, operator, monkeypatch):
+    held = locks.lock("k", session=True, delay=PATIENCE).acquire()
+    address, until, failures = locks.locked_by("k").address, held.deadline, [ValueError("I/O operation on closed file")]
+    break_once(monkeypatch, "connect", failures, "redlatch-client-connect")
+    operator.execute_command("CLIENT", "KILL", "ADDR", address)
+    await_until(lambda: held.deadline > until or held.lost.is_set())
+    assert not failures and not held.lost.is_set() and held.release()
+
+
+BLOCKING = {"ConnectionPool": {}, "BlockingConnectionPool": {"timeout": PATIENCE}}
+
+
+def pooled(namespace, kind, size):
+    """What makes clients whose pools have so many places."""
+    return lambda module, retry: module.Redis(
+        connection_pool=getattr(module, kind)(**namespace.kwargs, **BLOCKING[kind], max_connections=size)
+    )
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_pool_that_is_full_refuses_after_the_budget_and_sends_nothing(face, namespace, kind):
+    locks = face.locks(pooled(namespace, kind, 3), budget=2, on_unavailable="open")
+    held = locks.lock("k", session=True).acquire()
+    begun = time.monotonic()
+    # Two places are not for what lasts, and the other one is taken.
+    with pytest.raises(rc.Refused, match="pool of connections of this program is full: all 3 "):
+        locks.lock("l", session=True).acquire()
+    assert 2 <= time.monotonic() - begun < PATIENCE and locks.locked_by("l") is None
+    assert held.release() and locks.lock("l", session=True).acquire().release()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_more_tasks_than_places_take_locks_each_in_its_turn(namespace, kind):
+    async def main():
+        client = pooled(namespace, kind, 10)(redis.asyncio, None)
+        locks = aio.Locks(client, budget=PATIENCE)
+        held = await asyncio.gather(*[locks.lock(f"k{number}").acquire() for number in range(300)])
+        assert all(await asyncio.gather(*[each.release() for each in held]))
+
+        async def contend():
+            async with locks.lock("k", wait=PATIENCE):
+                await asyncio.sleep(0)
+
+        # Those who wait leave a place for the release that they wait for.
+        await asyncio.gather(*[contend() for _ in range(300)])
+        await locks.aclose()
+        await client.connection_pool.disconnect()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_more_threads_than_places_take_locks_each_in_its_turn(namespace, kind):
+    client, failures = pooled(namespace, kind, 4)(redis, None), []
+    locks = rc.Locks(client, budget=PATIENCE)
+
+    def contend(number):
+        try:
+            with locks.lock(f"k{number}"), locks.lock("k", wait=PATIENCE):
+                pass
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    locks.close()
+    client.connection_pool.disconnect()
+
+
+def test_a_lease_counts_from_the_moment_in_which_a_place_was_found(namespace):
+    pool = redis.ConnectionPool(**namespace.kwargs, max_connections=1)
+    locks, taken = rc.Locks(redis.Redis(connection_pool=pool), budget=PATIENCE), pool.get_connection()
+    freeing = threading.Timer(1.2, lambda: pool.release(taken))
+    freeing.start()
+    # The lease is shorter than the time without a place.
+    held = locks.lock("k", lease=1).acquire()
+    assert held.deadline > time.monotonic() - 0.3
+    freeing.join()
+    locks.close()
+    pool.disconnect()
+
+
 @pytest.mark.parametrize("budget", [0, -1, float("inf"), float("nan")])
 def test_a_budget_is_a_time_with_an_end(client, budget):
     with pytest.raises(ValueError):
