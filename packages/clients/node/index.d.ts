@@ -29,6 +29,8 @@ export class Locks implements AsyncDisposable {
   lock(key: Key, options?: LockOptions): Lock;
   /** The exclusive locks of several keys, taken all or none, with one token. In a cluster they must be of one slot. */
   all(keys: Iterable<Key>, options?: AllOptions): Lock;
+  /** How many open holds were returned: see `onUnavailable`. */
+  readonly opened: number;
   /** Who holds a key; null if nobody does. Rejects with `Unreachable` or `Refused`. */
   lockedBy(key: Key): Promise<Holder | null>;
   /**
@@ -45,6 +47,11 @@ export interface LocksOptions {
    * call is rejected with `Unreachable`. Default: 5,000.
    */
   budget?: number;
+  /**
+   * What a call does that no server has answered. `closed`: it is rejected with `Unreachable`. `open`: it resolves to an open
+   * hold, which is no lock; each is a warning of the process with the code `REDLATCH_OPEN_HOLD`. Default: `closed`.
+   */
+  onUnavailable?: "closed" | "open";
 }
 
 export interface AllOptions {
@@ -56,6 +63,11 @@ export interface AllOptions {
   owner?: Key;
   /** Whether it is renewed in the background, at each third of the lease. Default: true. */
   renew?: boolean;
+  /**
+   * How long before its deadline the hold is lost, if no renewal has succeeded by then: the time to stop. Less than the lease.
+   * Default: a tenth of the lease, of a session a tenth of its `delay`, and 1,000 at most.
+   */
+  stopBefore?: number;
   /** Ends a wait: it leaves the queue, and `acquire` is rejected with the reason of the signal. */
   signal?: AbortSignal;
 }
@@ -106,16 +118,18 @@ export class Held implements AsyncDisposable {
   readonly owner: Key;
   /** The fencing token: higher than that of every grant before, and below 2^53. Null from a server without LOCK commands. */
   readonly token: number | null;
+  /** Whether it is no lock, because nobody has answered: see `onUnavailable`. It is never lost, and sends nothing. */
+  readonly open: boolean;
   /**
    * Until when the lock is certainly held if nobody breaks it, in ms of `performance.now()`. Infinite for a session without
    * `delay`.
    */
   readonly deadline: number;
-  /** Is aborted when the lock is lost; its `reason` is the LockLost. */
+  /** Is aborted when the lock is lost, `stopBefore` ahead of its deadline at the latest; its `reason` is the LockLost. */
   readonly lost: AbortSignal;
   /** How long the lock is certainly held if nobody breaks it; 0 once it is lost or released. */
   remaining(): number;
-  /** Throws LockLost once the lock is lost, or its deadline has passed. Put it before each step that needs the lock. */
+  /** Throws LockLost once the lock is lost, also by its deadline. Put it before each step that needs the lock. */
   throwIfLost(): void;
   /** Starts the lease anew, with another length if one is given. Rejects with `LockLost`, `Unreachable` or `Refused`. */
   extend(lease?: number): Promise<void>;
@@ -133,8 +147,8 @@ export class Held implements AsyncDisposable {
    * connection: a Client or PoolClient of `pg`, a connection of `mysql2` or `mysql2/promise`, a database of `better-sqlite3`
    * or `node:sqlite`. name: as all writers call it; default: the key.
    *
-   * Rejects with `StaleToken`, after which the transaction must be rolled back; with `NotSupported` without a token; with a
-   * TypeError for other connections, and pools.
+   * Rejects with `StaleToken`, after which the transaction must be rolled back; with `NotSupported` without a token; with
+   * `Unreachable` for an open hold; with a TypeError for other connections, and pools.
    */
   fenced(connection: object, name?: string): Promise<void>;
   /** The end of `await using`: releases. Throws LockLost if the lock was lost, unless one of its methods has said so. */

@@ -12,6 +12,7 @@ import { createHash } from "node:crypto";
 import { Closed, Deadlock, ErrorReply, LockHeld, LockLost, NotSupported, Refused, Unreachable } from "./errors.js";
 import { ANSWER_MAX, NOT_HELD, RELEASED, SESSION, WAIT_MAX } from "./generated.js";
 import { now, sameBytes } from "./hold.js";
+import { mustEndBefore } from "./terms.js";
 import { Holder, field, fields, holderOf, text, texts } from "./holder.js";
 
 /** A renewal may take a sixth of the lease, and at least this. */
@@ -40,6 +41,8 @@ const EXTEND = script(`${IF_OURS}return redis.call('pexpire', KEYS[1], ARGV[2])\
  */
 export class Budget {
   failures = 0;
+  /** Whether any try was answered, also by an error. */
+  wasAnswered = false;
   /** Until when the call waits for a lock. */
   until;
   #end;
@@ -67,6 +70,7 @@ export class Budget {
   /** The pause before the next try. Throws what the caller is told if there is none. */
   after(error) {
     this.failures += 1;
+    if (isAnswer(error)) this.wasAnswered = true;
     if (isFinal(error) || this.#signal?.aborted) throw error;
     let rest = this.until - now();
     if (rest <= 0 && this.failures < this.#tries) rest = this.left();
@@ -91,6 +95,7 @@ export async function acquire(terms, server, io, budget) {
     } catch (error) {
       if (isUnknown(error)) {
         server.isPlain = true;
+        budget.wasAnswered = true;
         if (terms.lacking !== null) throw new NotSupported(terms.lacking, { cause: error });
       } else {
         await io.pause(budget.after(error), terms.signal);
@@ -99,17 +104,31 @@ export async function acquire(terms, server, io, budget) {
   }
 }
 
+/** What a call comes to that nobody has answered, if the program wants it. Throws the error if anybody has. */
+export function openGrant(error, budget) {
+  if (!(error instanceof Unreachable) || budget.wasAnswered) throw error;
+  return { token: null, begun: Infinity, isPlain: false, session: null, whyOpen: error.message };
+}
+
+/** The answer to a request, which the budget of the call remembers. */
+async function answered(asking, budget) {
+  const answer = await asking;
+  budget.wasAnswered = true;
+  return answer;
+}
+
 async function acquireNatively(terms, budget, io) {
   const key = terms.keys[0];
   let session = null;
   if (terms.isSession) {
     await io.reconnect(budget.limit());
-    session = await io.ask(["lock.session", "ID"], key, budget.limit());
+    session = await answered(io.ask(["lock.session", "ID"], key, budget.limit()), budget);
   }
   for (;;) {
     const sent = now();
     const wait = Math.min(Math.max(budget.until - sent, 0), WAIT_MAX);
-    const answer = await io.ask(terms.request(wait), key, budget.limit(wait), { waits: wait > 0, signal: terms.signal });
+    const how = { waits: wait > 0, signal: terms.signal };
+    const answer = await answered(io.ask(terms.request(wait), key, budget.limit(wait), how), budget);
     const granted = grantOf(answer, sent, session);
     if (granted) return granted;
     if (wait < WAIT_MAX) {
@@ -138,7 +157,8 @@ async function reentered(terms, server, io, budget) {
 
 /** How often the owner holds the lock. */
 async function permitsOf(terms, io, budget) {
-  const answer = fields(await io.ask(["lock.who", terms.keys[0]], terms.keys[0], budget.limit(), { isBinary: true }));
+  const asking = io.ask(["lock.who", terms.keys[0]], terms.keys[0], budget.limit(), { isBinary: true });
+  const answer = fields(await answered(asking, budget));
   const holders = (answer.holders ?? []).map(fields).filter((each) => each.owner && sameBytes(each.owner, terms.owner));
   return holders.reduce((sum, each) => sum + each.permits, 0);
 }
@@ -148,7 +168,8 @@ async function acquirePlainly(terms, budget, io, mayBeOurs) {
   let pause = POLL_MIN;
   for (let isFirst = true; ; isFirst = false) {
     let sent = now();
-    let isSet = await io.ask(["set", key, terms.owner, "NX", "PX", String(terms.lease)], key, budget.limit());
+    const asking = io.ask(["set", key, terms.owner, "NX", "PX", String(terms.lease)], key, budget.limit());
+    let isSet = await answered(asking, budget);
     if (!isSet && mayBeOurs && isFirst) {
       sent = now();
       isSet = await extendPlainly(key, terms.owner, terms.lease, io, budget);
@@ -166,6 +187,7 @@ async function acquirePlainly(terms, budget, io, mayBeOurs) {
 export async function extend(hold, io, budget, lease = hold.lease) {
   const sent = now();
   for (const key of hold.terms.keys) {
+    if (hold.whyLost() !== null) return undefined;
     if (!(await extendKey(hold, key, lease, io, budget))) return hold.lose(NOT_HELD);
   }
   return hold.renewed(sent, lease);
@@ -184,6 +206,7 @@ async function extendKey(hold, key, lease, io, budget) {
 /** Like `extend`, for a caller that waits for it. */
 export async function extendNow(hold, io, budget, lease) {
   mustHaveLease(hold);
+  if (lease !== undefined && !hold.isLeft) mustEndBefore(hold.terms, lease);
   for (;;) {
     if (hold.isReleased) throw new LockLost(hold.key, hold.token, RELEASED);
     throwIfLost(hold);
@@ -209,6 +232,7 @@ function throwIfLost(hold) {
 export async function leave(hold, io, budget, rest) {
   mustHaveLease(hold);
   hold.renews = false;
+  hold.isLeft = true;
   hold.next = Infinity;
   await extendNow(hold, io, budget, rest);
   hold.isReleased = true;
@@ -225,9 +249,9 @@ export async function renew(hold, io) {
   if (hold.next === Infinity && hold.renews) hold.next = now() + Math.min(hold.lease / 30, RETRY_MAX);
 }
 
-/** What is late for the deadline is of no use. */
+/** What comes after the hold is lost is of no use. */
 function budgetOfRenewal(hold) {
-  return new Budget(Math.min(ANSWER_MAX, hold.deadline - now()));
+  return new Budget(Math.min(ANSWER_MAX, hold.stopsAt - now()));
 }
 
 /** Keeps the connection of a session while the lock is held, and attaches the session to another one when it ends. */
@@ -408,6 +432,11 @@ const PASSING = new Set(
 function passes(error) {
   if (!(error instanceof ErrorReply)) return !(error instanceof Closed);
   return PASSING.has(error.message.split(" ", 1)[0]) || error.message.startsWith("ERR max number of clients");
+}
+
+/** Whether a server has said so. Some libraries have it as the cause of an error of their own. */
+function isAnswer(error) {
+  return error instanceof ErrorReply || error?.cause instanceof ErrorReply;
 }
 
 function refusal(error) {

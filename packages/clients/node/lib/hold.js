@@ -24,8 +24,10 @@ export class Hold {
     this.token = grant.token;
     this.isPlain = grant.isPlain;
     this.session = grant.session;
-    this.lease = terms.held;
-    this.renews = terms.renews;
+    /** Why it is no lock, if nobody has answered and the program goes on without one; else null. */
+    this.whyOpen = grant.whyOpen ?? null;
+    this.lease = this.whyOpen === null ? terms.held : Infinity;
+    this.renews = terms.renews && this.whyOpen === null;
     this.isReleased = false;
     /** False once its session is not to be kept any more. */
     this.isKept = true;
@@ -33,8 +35,12 @@ export class Hold {
     this.mayBeReleased = false;
     /** Until when the lock is certainly held if nobody breaks it. */
     this.deadline = grant.begun + this.lease;
+    /** When it is lost if no renewal has succeeded by then. */
+    this.stopsAt = this.deadline - terms.margin(this.lease);
+    /** Its program works under it no more, so it needs no time to stop. */
+    this.isLeft = false;
     /** When the next renewal is due. */
-    this.next = this.renews ? grant.begun + this.lease / 3 : Infinity;
+    this.next = this.#renewalAfter(grant.begun);
     /** Called when the lock is lost: for the program. */
     this.onLost = null;
     /** Of a session: has it looked at now. */
@@ -46,6 +52,10 @@ export class Hold {
 
   get terms() {
     return this.#terms;
+  }
+
+  get isOpen() {
+    return this.whyOpen !== null;
   }
 
   get server() {
@@ -71,7 +81,7 @@ export class Hold {
 
   /** The reason of the loss, or null. The deadline counts here, whether or not a timer has noticed it. */
   whyLost() {
-    if (this.#reason === null && !this.isReleased && now() >= this.deadline) this.lose(UNRENEWED);
+    if (this.#reason === null && !this.isReleased && now() >= this.stopsAt) this.lose(UNRENEWED);
     return this.#reason;
   }
 
@@ -93,9 +103,16 @@ export class Hold {
   renewed(sent, lease) {
     if (this.whyLost() !== null) return;
     // An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
-    this.next = this.renews ? sent + Math.min(lease, this.lease) / 3 : Infinity;
+    const shorter = Math.min(lease, this.lease);
     this.lease = lease;
     this.deadline = sent + lease;
+    this.stopsAt = this.deadline - (this.isLeft ? 0 : this.#terms.margin(lease));
+    this.next = this.renews ? Math.min(this.#renewalAfter(sent), sent + shorter / 3) : Infinity;
+  }
+
+  /** When it is renewed after a request that began its lease: in time also if it is lost early. */
+  #renewalAfter(sent) {
+    return this.renews ? Math.min(sent + this.lease / 3, (sent + this.stopsAt) / 2) : Infinity;
   }
 }
 

@@ -4,14 +4,17 @@
 // Knows   `core`, which decides; `connections`, which carry it out.
 
 import { Connections } from "./connections.js";
-import { Budget, acquire, extendNow, giveUp, keepSession, leave, lockedBy, release, renew } from "./core.js";
-import { Unreachable } from "./errors.js";
+import { Budget, acquire, extendNow, giveUp, keepSession, leave, lockedBy, openGrant, release, renew } from "./core.js";
+import { Unreachable, shown } from "./errors.js";
 import { NOT_HELD, SESSION } from "./generated.js";
 import { Hold, Server, now } from "./hold.js";
 import { Timer, inTime } from "./timer.js";
 
 export class Keeper {
+  /** How many open holds were returned. */
+  opened = 0;
   #budget;
+  #opens;
   #connections;
   #server = new Server();
   #sessions = new Set();
@@ -19,9 +22,10 @@ export class Keeper {
   #hasWarned = false;
   #told;
 
-  /** `budget`: how long a call may take beside its wait. */
-  constructor(driver, budget) {
+  /** `budget`: how long a call may take beside its wait. `opens`: one that nobody answers returns an open hold. */
+  constructor(driver, { budget, opens }) {
     this.#budget = budget;
+    this.#opens = opens;
     this.#connections = new Connections(driver);
     this.#server.onLost = (hold) => this.#forget(hold);
     this.#told = {
@@ -51,11 +55,22 @@ export class Keeper {
       signal?.throwIfAborted();
     } catch (error) {
       session?.close();
-      if (!signal?.aborted) throw error;
-      this.#giveUp(terms, hold);
-      throw signal.reason;
+      if (signal?.aborted) {
+        this.#giveUp(terms, hold);
+        throw signal.reason;
+      }
+      if (!this.#opens || this.#connections.isClosed) throw error;
+      return this.#open(terms, openGrant(error, budget));
     }
     this.#keep(hold, session);
+    return hold;
+  }
+
+  #open(terms, grant) {
+    const hold = new Hold(terms, grant, this.#server);
+    this.opened += 1;
+    const text = `${shown(hold.key)} is not locked, and the program goes on without it: ${grant.whyOpen}`;
+    warn(text, OPEN_HOLD);
     return hold;
   }
 
@@ -68,6 +83,7 @@ export class Keeper {
     if (hold.isReleased) return Promise.resolve(false);
     hold.whyLost();
     hold.isReleased = true;
+    if (hold.isOpen) return Promise.resolve(false);
     this.#forget(hold);
     hold.releasing = release(hold, this.#connections, this.#budget);
     return hold.releasing.catch((error) => {
@@ -90,11 +106,13 @@ export class Keeper {
   }
 
   async extend(hold, lease) {
+    if (hold.isOpen) return;
     await this.#inTurnInTime(hold, (budget) => extendNow(hold, this.#connections, budget, lease));
     this.#wakeFor(hold);
   }
 
   async leave(hold, rest) {
+    if (hold.isOpen) return;
     await this.#inTurnInTime(hold, (budget) => leave(hold, this.#connections, budget, rest));
     this.#forget(hold);
   }
@@ -161,9 +179,9 @@ export class Keeper {
     return inTime(turn, budget.left(), late);
   }
 
-  /** Wakes when the lock is to be renewed, or its deadline has passed. */
+  /** Wakes when the lock is to be renewed, or it is lost by its deadline. */
   #wakeFor(hold) {
-    this.#timer.wakeBy(hold.terms.isSession ? hold.deadline : Math.min(hold.next, hold.deadline));
+    this.#timer.wakeBy(hold.terms.isSession ? hold.stopsAt : Math.min(hold.next, hold.stopsAt));
   }
 
   #wake() {
@@ -188,7 +206,10 @@ export class Keeper {
   }
 }
 
+/** The code of the warning about an open hold. */
+const OPEN_HOLD = "REDLATCH_OPEN_HOLD";
+
 /** Shown once by Node on the error stream, and emitted as the event `warning` of the process. */
-export function warn(text) {
-  process.emitWarning(text, { type: "RedlatchWarning" });
+export function warn(text, code) {
+  process.emitWarning(text, { type: "RedlatchWarning", code });
 }

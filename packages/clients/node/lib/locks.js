@@ -1,18 +1,22 @@
 // What programs call: `Locks` over their client, a `Lock` that can be taken, and one that is `Held`.
 
-import { LockError, LockLost } from "./errors.js";
+import { LockError, LockLost, Unreachable, shown } from "./errors.js";
 import { fence } from "./fence.js";
 import { NOT_HELD } from "./generated.js";
 import { IoredisDriver } from "./ioredis.js";
 import { Keeper, warn } from "./keeper.js";
 import { NodeRedisDriver } from "./node-redis.js";
-import { budgetOf, duration, termsOf, termsOfAll } from "./terms.js";
+import { duration, settingsOf, termsOf, termsOfAll } from "./terms.js";
 
 export class Locks {
   #keeper;
 
   constructor(client, options = {}) {
-    this.#keeper = new Keeper(driverOf(client), budgetOf(options));
+    this.#keeper = new Keeper(driverOf(client), settingsOf(options));
+  }
+
+  get opened() {
+    return this.#keeper.opened;
   }
 
   lock(key, options = {}) {
@@ -105,6 +109,10 @@ export class Held {
     return this.#hold.token;
   }
 
+  get open() {
+    return this.#hold.isOpen;
+  }
+
   get deadline() {
     return this.#hold.deadline;
   }
@@ -145,8 +153,9 @@ export class Held {
     return this.#keeper.release(this.#hold);
   }
 
-  fenced(connection, name = this.key) {
-    return fence(connection, name, this.token);
+  async fenced(connection, name = this.key) {
+    if (this.open) throw new Unreachable(`${shown(this.key)} is not locked: ${this.#hold.whyOpen}`);
+    await fence(connection, name, this.token);
   }
 
   async [Symbol.asyncDispose]() {
@@ -165,7 +174,7 @@ export class Held {
   async [RELEASE_OR_WARN]() {
     if (this.#hold.isReleased) return null;
     try {
-      return (await this.release()) ? null : new LockLost(this.key, this.token, NOT_HELD);
+      return (await this.release()) || this.open ? null : new LockLost(this.key, this.token, NOT_HELD);
     } catch (error) {
       if (!(error instanceof LockError)) throw error;
       warn(`${this.key} is not released, and ends with its lease: ${error.message}`);

@@ -22,9 +22,12 @@ const DEFAULTS = {
   meta: undefined,
   owner: undefined,
   renew: true,
+  stopBefore: undefined,
   signal: undefined,
 };
-const OPTIONS_OF_SEVERAL = ["lease", "wait", "owner", "renew", "signal"];
+const OPTIONS_OF_SEVERAL = ["lease", "wait", "owner", "renew", "stopBefore", "signal"];
+/** The longest `stopBefore` that is not chosen. */
+const STOP_BEFORE_MAX = 1_000;
 
 /** What a lock is taken for. Made by `termsOf`, which checks it. */
 export class Terms {
@@ -38,12 +41,18 @@ export class Terms {
     this.meta = of.meta;
     this.delay = of.delay;
     this.renews = of.renews;
+    this.stopBefore = of.stopBefore;
     this.signal = of.signal;
   }
 
   /** For how long the lock is certainly held after a sign of life. Infinite for a session that ends with its connection. */
   get held() {
     return this.delay === null ? this.lease : this.delay || Infinity;
+  }
+
+  /** How long before its deadline a hold with such a lease is lost. */
+  margin(lease) {
+    return this.stopBefore ?? Math.min(lease / 10, STOP_BEFORE_MAX);
   }
 
   get isReentrant() {
@@ -100,9 +109,17 @@ export function termsOf(keys, options, prefix = "") {
     meta: metaOf(all.meta ?? {}),
     delay: all.session ? duration("delay", all.delay, 0, LEASE_MAX) : null,
     renews: all.renew,
+    stopBefore: all.stopBefore === undefined ? null : atLeast("stopBefore", all.stopBefore, 0),
     signal: all.signal,
   };
-  return new Terms(of, ownerOf(all.owner) ?? randomUUID());
+  const terms = new Terms(of, ownerOf(all.owner) ?? randomUUID());
+  mustEndBefore(terms, terms.held);
+  return terms;
+}
+
+/** Throws a RangeError for a lease that would be lost as soon as it begins. */
+export function mustEndBefore(terms, lease) {
+  if (!(terms.margin(lease) < lease)) throw new RangeError(`stopBefore ${terms.margin(lease)}: less than the lease, ${lease}`);
 }
 
 /** Of several keys: exclusive locks, all or none. */
@@ -169,11 +186,12 @@ export function duration(name, ms, least, most = Infinity) {
   return rounded;
 }
 
-/** The budget of each call of `Locks`. */
-export function budgetOf({ budget = BUDGET_DEFAULT, ...others }) {
+/** The settings of `Locks`: the budget of each call, and whether one that nobody answers returns an open hold. */
+export function settingsOf({ budget = BUDGET_DEFAULT, onUnavailable = "closed", ...others }) {
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) throw new TypeError(`locks have no option ${unknown}`);
-  return duration("budget", budget, 1, LEASE_MAX);
+  if (!["closed", "open"].includes(onUnavailable)) throw new RangeError(`onUnavailable ${onUnavailable}: closed or open`);
+  return { budget: duration("budget", budget, 1, LEASE_MAX), opens: onUnavailable === "open" };
 }
 
 function atLeast(name, ms, least) {

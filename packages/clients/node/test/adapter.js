@@ -15,9 +15,11 @@ const KINDS = [
   [RangeError, "invalid"],
   [TypeError, "invalid"],
 ];
-const OPTIONS = ["lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew"];
+const OPTIONS = ["lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before"];
 /** Seconds there, milliseconds here. */
-const DURATIONS = ["lease", "wait", "delay"];
+const DURATIONS = ["lease", "wait", "delay", "stop_before"];
+/** Words there, words here. */
+const NAMES = { stop_before: "stopBefore" };
 const HOLDER = ["key", "owner", "token", "kind", "holders", "permits", "waiters", "meta"];
 
 const holds = new Map();
@@ -32,14 +34,14 @@ const VERBS = {
     return Object.entries(LIBRARIES).map(([name, each]) => ({ name, protocols: [2], connections: ways(each) }));
   },
 
-  async open({ library: name, connection, host, port, ports, password, path, master, budget, reply_timeout, hostile }) {
+  async open({ library: name, connection, host, port, ports, password, path, master, hostile, ...settings }) {
     library = LIBRARIES[name];
-    const timeout = ms(reply_timeout);
+    const timeout = ms(settings.reply_timeout);
     if (hostile) client = library.apart({ host, port });
     else if (connection === "cluster") client = await library.cluster({ host, ports, password, timeout });
     else if (connection === "sentinel") client = await library.sentinel({ ports, name: master, timeout });
     else client = await library.single(path ? { path, timeout } : { host, port, password, timeout });
-    locks = new Locks(client, { budget: ms(budget) });
+    locks = new Locks(client, { budget: ms(settings.budget), onUnavailable: settings.on_unavailable });
     return null;
   },
 
@@ -53,12 +55,12 @@ const VERBS = {
   async take({ hold, key, keys, ...given }) {
     const unknown = Object.keys(given).filter((name) => !OPTIONS.includes(name));
     if (unknown.length > 0) throw new Error(`unknown options: ${unknown}`);
-    const options = { ...given };
-    for (const name of DURATIONS.filter((each) => each in given)) options[name] = ms(given[name]);
+    const value = (name) => (DURATIONS.includes(name) ? ms(given[name]) : given[name]);
+    const options = Object.fromEntries(Object.keys(given).map((name) => [NAMES[name] ?? name, value(name)]));
     const lock = keys ? locks.all(keys, options) : locks.lock(key, options);
     const held = await lock.acquire();
     holds.set(hold, held);
-    return { token: held.token, owner: String(held.owner) };
+    return { token: held.token, owner: String(held.owner), open: held.open };
   },
 
   release: ({ hold }) => heldOf(hold).release(),
@@ -70,6 +72,11 @@ const VERBS = {
 
   async leave({ hold, rest }) {
     await heldOf(hold).leave(ms(rest));
+    return null;
+  },
+
+  async fenced({ hold }) {
+    await heldOf(hold).fenced(null);
     return null;
   },
 

@@ -24,6 +24,31 @@ async function locksOf(library, where) {
   return { client, locks };
 }
 
+/** Locks over a client of a server that ends each connection. */
+async function unanswered(library, options = {}) {
+  const server = net.createServer((socket) => socket.destroy());
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address();
+  const client = library.apart({ host: "127.0.0.1", port });
+  const locks = new Locks(client, { budget: 500, ...options });
+  onTestFinished(async () => {
+    await locks.close();
+    await library.close(client);
+    server.close();
+  });
+  return locks;
+}
+
+/** What a call comes to at a moment of the client's clock. */
+function at(ms, call) {
+  const clock = vi.spyOn(performance, "now").mockReturnValue(ms);
+  try {
+    return call();
+  } finally {
+    clock.mockRestore();
+  }
+}
+
 function whereIs({ host, port, password }) {
   return { host, port, password };
 }
@@ -74,6 +99,80 @@ describe.each(Object.entries(LIBRARIES))("%s", (name, library) => {
     await held.release();
     expect(await locks.lockedBy("k")).toBe(null);
     await expect(locks.lock("k", { signal: stop.signal }).acquire()).rejects.toThrow("enough");
+  });
+
+  isolated("a hold is lost some time before its deadline", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const margins = [
+      [{ lease: 5_000 }, 500],
+      [{ lease: 30_000 }, 1_000],
+      [{ lease: 30_000, stopBefore: 0 }, 0],
+      [{ lease: 30_000, stopBefore: 12_500 }, 12_500],
+      [{ session: true, delay: 2_000 }, 200],
+      [{ session: true, delay: 60_000 }, 1_000],
+      [{ session: true, delay: 60_000, stopBefore: 30_000 }, 30_000],
+    ];
+    for (const [options, margin] of margins) {
+      const held = await locks.lock("k", options).acquire();
+      expect(at(held.deadline - margin - 1, () => held.remaining())).toBeCloseTo(margin + 1);
+      expect(at(held.deadline - margin + 1, () => held.remaining())).toBe(0);
+      expect(() => held.throwIfLost()).toThrow(/no renewal has succeeded in time/);
+      expect(await held.release()).toBe(true);
+    }
+    const held = await locks.all(["k", "l"], { lease: 5_000, stopBefore: 2_000 }).acquire();
+    await held.extend(10_000);
+    expect(at(held.deadline - 1_999, () => held.remaining())).toBe(0);
+    for (const stopBefore of [-1, 30_000, "1", NaN]) expect(() => locks.lock("k", { stopBefore })).toThrow(RangeError);
+  });
+
+  isolated("one that needs long to stop is renewed sooner", { timeout: PATIENCE }, async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k", { lease: 24_000, stopBefore: 20_000 }).acquire();
+    const { deadline } = held;
+    await until(() => held.deadline > deadline || held.lost.aborted, Boolean);
+    expect(held.lost.aborted).toBe(false);
+  });
+
+  isolated("a lease is not extended by less than it takes to stop, but may be left so", async ({ redlatch }) => {
+    const { locks } = await locksOf(library, whereIs(redlatch));
+    const held = await locks.lock("k", { stopBefore: 5_000 }).acquire();
+    await expect(held.extend(5_000)).rejects.toThrow(RangeError);
+    await held.extend(6_000);
+    await held.leave(3_000);
+    expect(held.lost.aborted).toBe(false);
+    expect((await locks.lockedBy("k")).left).toBeLessThanOrEqual(3_000);
+  });
+
+  test("an open hold is counted and warned of, and asks no database", { timeout: PATIENCE }, async () => {
+    const warnings = [];
+    const listen = (warning) => warnings.push(warning);
+    process.on("warning", listen);
+    onTestFinished(() => process.off("warning", listen));
+    const locks = await unanswered(library, { onUnavailable: "open" });
+    const held = await locks.lock("k").acquire();
+    expect([held.open, held.token, locks.opened]).toEqual([true, null, 1]);
+    const [warning] = await until(() => warnings, (all) => all.some(({ code }) => code === "REDLATCH_OPEN_HOLD"));
+    expect(warning).toMatchObject({ name: "RedlatchWarning", message: expect.stringContaining("k is not locked") });
+    const database = new Proxy({}, { get: (_, name) => expect.unreachable(`${String(name)} of the database is used`) });
+    await expect(held.fenced(database)).rejects.toThrow(/k is not locked/);
+    await expect(held.fenced(database)).rejects.toThrow(Unreachable);
+    await held.extend(5_000);
+    await held.leave(5_000);
+    held.throwIfLost();
+    expect([held.remaining(), held.lost.aborted, await held.release()]).toEqual([Infinity, false, false]);
+    // A block under one ends without a loss.
+    expect(await locks.lock("k", { session: true }).using((open) => open.open)).toBe(true);
+    expect(locks.opened).toBe(2);
+  });
+
+  test("without the wish for it, nothing is opened", { timeout: PATIENCE }, async () => {
+    const locks = await unanswered(library);
+    await expect(locks.lock("k").acquire()).rejects.toThrow(Unreachable);
+    expect(locks.opened).toBe(0);
+    expect(() => new Locks(library.apart({ host: "127.0.0.1", port: 1 }), { onUnavailable: "ajar" })).toThrow(RangeError);
+    const closed = await unanswered(library, { onUnavailable: "open" });
+    await closed.close();
+    await expect(closed.lock("k").acquire()).rejects.toThrow(/closed/);
   });
 
   isolated("a session can be waited for, aborted, and ends with its lock", async ({ redlatch }) => {

@@ -11,7 +11,7 @@ import { Holder, LockHeld, LockLost, Locks, once } from "redlatch-client";
 
 export const clients: Locks[] = [
   new Locks(new Redis()),
-  new Locks(new Cluster([]), { budget: 2_000 }),
+  new Locks(new Cluster([]), { budget: 2_000, onUnavailable: "open" }),
   new Locks(new Ioredis5.default()),
   new Locks(new Ioredis5.Cluster([])),
   new Locks(createClient()),
@@ -39,8 +39,10 @@ export async function use(locks: Locks, client: pg.PoolClient, connection: mysql
 
 export async function scopes(): Promise<void> {
   await using locks = new Locks(new Redis());
-  await using held = await locks.all(["a", "b"], { lease: 10_000 }).acquire();
-  await held.extend();
+  await using held = await locks.all(["a", "b"], { lease: 10_000, stopBefore: 3_000 }).acquire();
+  if (!held.open) await held.extend();
+  const opened: number = locks.opened;
+  console.log(opened);
 }
 
 export function tell(error: unknown): string | null | undefined {
@@ -50,6 +52,8 @@ export function tell(error: unknown): string | null | undefined {
 
 // @ts-expect-error: no client
 new Locks({});
+// @ts-expect-error: closed or open
+new Locks(new Redis(), { onUnavailable: "ajar" });
 // @ts-expect-error: several locks are exclusive
 clients[0].all(["a"], { shared: true });
 // @ts-expect-error: made by `acquire` only
