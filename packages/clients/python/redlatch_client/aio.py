@@ -384,12 +384,15 @@ class Connections:
         self.client = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self._refreshing: Optional[asyncio.Future[Any]] = None
-        self._places: dict[Any, Places] = {}
+        #: That of the client, or of each node by its name.
+        self._places: dict[Optional[str], Places] = {}
 
     async def take(self, key: bytes, end: float, lasts: bool) -> Taken:
         """A connection, and how to give it back. `lasts`: nobody knows how long it is used."""
         pool = await self._pool(key, end)
-        places = self._places.get(pool) or self._places.setdefault(pool, Places(pool.max_connections))
+        # Before redis-py 7 nodes have no hash.
+        node = pool.name if self.is_cluster else None
+        places = self._places.get(node) or self._places.setdefault(node, Places(pool.max_connections))
         connection = await places.take(pool, end, lasts)
         give = partial(places.give, pool, connection, lasts)
         try:
