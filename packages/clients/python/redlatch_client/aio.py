@@ -454,8 +454,10 @@ class Places:
 
     async def take(self, pool: Any, end: float, lasts: bool) -> Any:
         """A connection, which may have ended. Raises `PoolFull` at the end."""
-        if lasts:
+        if lasts and self._lasting.locked():
             await self._before(end, self._lasting)
+        elif lasts:
+            await self._lasting.acquire()
         try:
             # Those who wait come first.
             return (None if self._turn.locked() else place_in(pool)) or await self._await(pool, end)
@@ -487,13 +489,15 @@ class Places:
             raise PoolFull(self._count) from None
 
     async def give(self, pool: Any, connection: Any, lasts: bool) -> None:
-        given = pool.release(connection)
-        # A node gives it back at once.
-        if isawaitable(given):
-            await given
-        self._freed.set()
-        if lasts:
-            self._lasting.release()
+        try:
+            given = pool.release(connection)
+            # A node gives it back at once.
+            if isawaitable(given):
+                await given
+        finally:
+            self._freed.set()
+            if lasts:
+                self._lasting.release()
 
 
 def place_in(pool: Any) -> Any:

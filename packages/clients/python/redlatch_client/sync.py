@@ -374,10 +374,13 @@ class Places:
             self._turn.release()
 
     def give(self, connection: Any, lasts: bool) -> None:
-        self._pool.release(connection)
-        self._freed.set()
-        if lasts:
-            self._lasting.release()
+        try:
+            self._pool.release(connection)
+        finally:
+            if self._turn.locked():
+                self._freed.set()
+            if lasts:
+                self._lasting.release()
 
 
 def place_in(pool: Any) -> Any:
