@@ -110,6 +110,15 @@ impl ClusterFacts {
         self.others.lock().iter().filter(|node| node.unreached == epoch).count()
     }
 
+    /// Whether this node, which leads, serves its clients, as far as the others tell: half of them reach it at least, and most
+    /// nodes have the users and passwords that it has. A node that is cut off itself, or set otherwise, makes no leader fail.
+    pub fn is_served(&self) -> bool {
+        let unreached_by = self.unreached_by();
+        let others = self.others.lock();
+        let differing = others.iter().filter(|node| node.differs).count();
+        2 * unreached_by <= others.len() && 2 * differing <= others.len() + 1
+    }
+
     /// Another node is to lead, if there is one. Returns false if there is none.
     pub fn ask_to_hand_over(&self) -> bool {
         let is_possible = !self.others.lock().is_empty();
@@ -136,5 +145,28 @@ impl ClusterFacts {
     /// How many commits there were since the start of this node, and how many microseconds they took together.
     pub fn commits(&self) -> (u64, u64) {
         (self.commits.load(Relaxed), self.commit_micros.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_serves_unless_most_nodes_do_not_reach_it_or_differ() {
+        let facts = ClusterFacts::default();
+        facts.set_term(5, 1);
+        let fine = ClusterNode::default();
+        let astray = ClusterNode { unreached: Some(5), ..fine.clone() };
+        let before = ClusterNode { unreached: Some(4), ..fine.clone() };
+        let other = ClusterNode { differs: true, ..fine.clone() };
+        let is_served = |others: &[&ClusterNode]| {
+            facts.set_others(others.iter().map(|node| (*node).clone()).collect());
+            facts.is_served()
+        };
+        assert!(is_served(&[]) && is_served(&[&fine, &fine]) && is_served(&[&before]));
+        assert!(is_served(&[&fine, &astray]) && is_served(&[&fine, &other]) && is_served(&[&other]));
+        assert!(!is_served(&[&astray]) && !is_served(&[&astray, &astray, &fine]));
+        assert!(!is_served(&[&other, &other]));
     }
 }

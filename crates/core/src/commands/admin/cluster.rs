@@ -370,7 +370,7 @@ fn info_of_replicated(call: &Call<'_, '_>, cluster: &ClusterFacts) -> String {
     let (commits, commit_micros) = cluster.commits();
     let nodes = cluster.others().len().saturating_add(1);
     let lines = [
-        ("cluster_state", if cluster.unreached_by() == 0 { "ok" } else { "fail" }.to_owned()),
+        ("cluster_state", if cluster.is_served() { "ok" } else { "fail" }.to_owned()),
         ("cluster_known_nodes", nodes.to_string()),
         ("cluster_unreached_by", cluster.unreached_by().to_string()),
         ("cluster_current_epoch", cluster.epoch().to_string()),
