@@ -56,9 +56,14 @@ func statement(transaction Execer, text string) Transaction {
 // holder has written. The database has what `redlatch fence sql` prints. The name is that of the lock there; empty
 // for the key.
 //
-// Errors are [ErrStaleToken], which has the database's error, too: roll the transaction back; [ErrNotSupported]
+// An open hold writes nothing: it fails with [ErrUnreachable], and the database is not asked.
+//
+// Other errors are [ErrStaleToken], which has the database's error, too: roll the transaction back; [ErrNotSupported]
 // without a token; and other errors of the database as they are.
 func (held *Held) Fenced(ctx context.Context, transaction Transaction, name string) error {
+	if held.isOpen {
+		return &failure{"an open hold is no lock: " + ErrUnreachable.Error(), []error{ErrUnreachable}}
+	}
 	if held.token == 0 {
 		return notSupported("a fencing token")
 	}

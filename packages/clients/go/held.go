@@ -14,6 +14,7 @@ type Held struct {
 	isPlain   bool
 	session   session
 	sessionID string
+	isOpen    bool
 	lost      chan struct{}
 	// Requests that extend go one after the other: they may name leases of different length.
 	extending chan struct{}
@@ -30,7 +31,9 @@ type Held struct {
 	isRenewing bool
 	isReleased bool
 	isFinished bool
-	reason     *LostError
+	// Leave has been called: nothing has to stop before the deadline.
+	isLeaving bool
+	reason    *LostError
 	// Done when it is lost, or was released. Made when it is asked for.
 	over    context.Context
 	endOver context.CancelCauseFunc
@@ -64,6 +67,19 @@ func newHeld(locks *Locks, asked terms, granted *grant) *Held {
 	return held
 }
 
+// newOpenHeld is a hold that nobody has granted.
+func newOpenHeld(locks *Locks, asked terms) *Held {
+	return &Held{
+		locks: locks, terms: asked, isOpen: true, lost: make(chan struct{}), extending: make(chan struct{}, 1),
+		lease: asked.lasts(),
+	}
+}
+
+// Open is true if this is no lock: no server has answered, and [OnUnavailable] is [Open]. Others may work at the same
+// time. An open hold has no token and no deadline, is never lost, and sends nothing: Extend and Leave do nothing,
+// Release says that it was not held, and Fenced fails with [ErrUnreachable].
+func (held *Held) Open() bool { return held.isOpen }
+
 // Key is the key; the first one of several.
 func (held *Held) Key() string { return held.terms.keys[0] }
 
@@ -73,7 +89,8 @@ func (held *Held) Owner() string { return held.terms.owner }
 // Token is the fencing token: higher than that of every grant before. 0 from a server without LOCK commands.
 func (held *Held) Token() int64 { return held.token }
 
-// Lost is closed when the lock is lost, at its deadline at the latest. It stays open when the lock is released.
+// Lost is closed when the lock is lost, [Options.StopBefore] ahead of its deadline at the latest. It stays open when
+// the lock is released.
 func (held *Held) Lost() <-chan struct{} { return held.lost }
 
 // Err is nil while the lock is held, and after it was released; once it is lost, a [*LostError]. Ask before each step
@@ -137,6 +154,16 @@ func (held *Held) Extend(ctx context.Context, lease time.Duration) error {
 	if err := held.mayLast(lease); err != nil {
 		return err
 	}
+	if lease != 0 && lease <= held.terms.stopBefore {
+		return invalid("lease: %v, longer than the %v to stop before", lease, held.terms.stopBefore)
+	}
+	return held.extend(ctx, lease)
+}
+
+func (held *Held) extend(ctx context.Context, lease time.Duration) error {
+	if held.isOpen {
+		return nil
+	}
 	trying := newBudget(held.locks.budget, 0)
 	late := time.NewTimer(trying.end.left())
 	defer late.Stop()
@@ -184,9 +211,9 @@ func (held *Held) Leave(ctx context.Context, rest time.Duration) error {
 		return err
 	}
 	held.guard.Lock()
-	held.renews, held.next = false, moment{}
+	held.isLeaving, held.renews, held.next = true, false, moment{}
 	held.guard.Unlock()
-	if err := held.Extend(ctx, rest); err != nil {
+	if err := held.extend(ctx, rest); err != nil {
 		return err
 	}
 	held.guard.Lock()
@@ -207,6 +234,11 @@ func (held *Held) Release(ctx context.Context) (bool, error) {
 	held.whyLost()
 	held.isReleased = true
 	held.renews, held.next = false, moment{}
+	if held.isOpen {
+		held.finish(nil)
+		held.guard.Unlock()
+		return false, nil
+	}
 	held.guard.Unlock()
 	held.locks.forget(held)
 	wasHeld, err := held.locks.release(context.WithoutCancel(ctx), held)
@@ -235,10 +267,18 @@ func (held *Held) keepUnreleased() {
 
 // whyLost is nil while the lock is held. The caller has the guard.
 func (held *Held) whyLost() *LostError {
-	if held.reason == nil && !held.isReleased && held.deadline.hasCome() {
+	if held.reason == nil && !held.isReleased && held.stops().hasCome() {
 		held.setLost(Unrenewed, "")
 	}
 	return held.reason
+}
+
+// stops is when the hold is lost, unless it is renewed before. The caller has the guard.
+func (held *Held) stops() moment {
+	if held.deadline.IsZero() || held.isLeaving {
+		return held.deadline
+	}
+	return moment{held.deadline.Add(-held.terms.stopsBefore(held.lease))}
 }
 
 // setLost tells the loss. The caller has the guard.

@@ -11,7 +11,7 @@ import (
 // How a lock is kept in the background: woken by the alarm and renewed, or, if it is of a session, by a goroutine that
 // has the session's connection.
 
-// wake is called by the alarm, when the lock is to be renewed, or its deadline has come.
+// wake is called by the alarm, when the lock is to be renewed, or is lost unrenewed.
 func (held *Held) wake() {
 	held.guard.Lock()
 	defer held.guard.Unlock()
@@ -28,15 +28,15 @@ func (held *Held) wake() {
 // wakesNext is when the alarm is needed. The caller has the guard.
 func (held *Held) wakesNext() moment {
 	if held.session != nil || held.isRenewing {
-		return held.deadline
+		return held.stops()
 	}
-	return earlier(held.next, held.deadline)
+	return earlier(held.next, held.stops())
 }
 
 // isOverNow is true when it is lost, or was released. The caller has the guard.
 func (held *Held) isOverNow() bool { return held.isReleased || held.whyLost() != nil }
 
-// renew is one renewal. One that fails is tried again until the deadline.
+// renew is one renewal. One that fails is tried again until the hold is lost.
 func (held *Held) renew(ctx context.Context) {
 	// Its own turn first: who extends it may take long, and holds up no others.
 	for _, slot := range []chan struct{}{held.extending, held.locks.renewals} {
@@ -49,8 +49,12 @@ func (held *Held) renew(ctx context.Context) {
 	}
 	held.guard.Lock()
 	held.next = moment{}
+	isOver := held.isOverNow()
 	held.guard.Unlock()
-	// An error passes, or is told at the deadline.
+	if isOver {
+		return
+	}
+	// An error passes, or the hold is lost.
 	_ = held.locks.extend(ctx, held.locks, held, held.leaseNow(), held.budgetOfRenewal())
 	held.guard.Lock()
 	defer held.guard.Unlock()
@@ -64,11 +68,11 @@ func (held *Held) renew(ctx context.Context) {
 	held.locks.alarm.set(held, held.wakesNext())
 }
 
-// budgetOfRenewal: what is late for the deadline is of no use.
+// budgetOfRenewal: what comes after the hold is lost is of no use.
 func (held *Held) budgetOfRenewal() *budget {
 	held.guard.Lock()
 	defer held.guard.Unlock()
-	return newBudget(min(answerMax, held.deadline.left()), 0)
+	return newBudget(min(answerMax, held.stops().left()), 0)
 }
 
 // renewed takes note of a request that has extended the lock.
@@ -90,7 +94,8 @@ func (held *Held) renewalAfter(begun time.Time, lease time.Duration) moment {
 	if !held.renews || lease == Forever {
 		return moment{}
 	}
-	return moment{begun.Add(lease / 3)}
+	// With a long StopBefore it is renewed earlier, so that a renewal may be tried again.
+	return moment{begun.Add(min(lease/3, (lease-held.terms.stopsBefore(lease))/2))}
 }
 
 // renewNow has it renewed at once, if it is renewed at all.

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,7 +35,9 @@ type Locks struct {
 	starting   sync.Mutex
 	listens    bool
 	// As many renewals at the same time.
-	renewals chan struct{}
+	renewals      chan struct{}
+	onUnavailable Unavailable
+	opened        atomic.Int64
 }
 
 // New makes locks over a client that you have: [redis.NewClient], [redis.NewClusterClient] or
@@ -65,6 +68,25 @@ func Budget(long time.Duration) Setting {
 	}
 	return func(locks *Locks) { locks.budget = long }
 }
+
+// Unavailable is what a call of [Lock.Acquire] does that no server has answered within its budget.
+type Unavailable int
+
+const (
+	// Closed has the call fail with [ErrUnreachable]. It is the default.
+	Closed Unavailable = iota
+	// Open has it return an open hold, which is no lock: see [Held.Open].
+	Open
+)
+
+// OnUnavailable sets what a call does that no server has answered within its budget. Default: [Closed]. An error that
+// a server replies is an answer, and so is the refusal of a lock that is held.
+func OnUnavailable(does Unavailable) Setting {
+	return func(locks *Locks) { locks.onUnavailable = does }
+}
+
+// Opened is how many open holds there have been: see [OnUnavailable].
+func (locks *Locks) Opened() int64 { return locks.opened.Load() }
 
 // Lock is the lock of a key. Nothing is sent before it is taken.
 func (locks *Locks) Lock(key string, options Options) *Lock {
@@ -152,6 +174,8 @@ type Lock struct {
 // Acquire takes the lock, or waits for it. When ctx is done it leaves the queue, gives up what it may have been
 // granted in this moment, and returns the error of ctx.
 //
+// If no server answers, and [OnUnavailable] is [Open], it returns an open hold, which is no lock.
+//
 // Other errors are [*HeldError] when the wait has ended, [ErrInvalid], [ErrNotSupported] on a server without LOCK
 // commands, [ErrRefused], [ErrDeadlock], [ErrUnreachable] and [ErrClosed]. A request whose answer is lost, or that
 // the server refuses for a moment, is repeated until the wait has passed, and three times at least, but not beyond the
@@ -167,15 +191,20 @@ func (lock *Lock) Acquire(ctx context.Context) (*Held, error) {
 		return nil, ctx.Err()
 	}
 	asked := lock.terms.anew()
-	granted, err := locks.acquire(ctx, &asked)
-	if err != nil {
-		if ctx.Err() != nil {
-			locks.run(func(ctx context.Context) { locks.giveUp(ctx, &asked) })
-			return nil, ctx.Err()
-		}
-		return nil, err
+	trying := newBudget(locks.budget, asked.wait)
+	granted, err := locks.acquire(ctx, &asked, trying)
+	switch {
+	case err == nil:
+		return newHeld(locks, asked, granted), nil
+	case ctx.Err() != nil:
+		locks.run(func(ctx context.Context) { locks.giveUp(ctx, &asked) })
+		return nil, ctx.Err()
+	case locks.onUnavailable == Open && !trying.isAnswered && isSilence(err):
+		locks.opened.Add(1)
+		slog.WarnContext(ctx, "no server answers: this goes on without a lock", "key", asked.keys[0], "error", err)
+		return newOpenHeld(locks, asked), nil
 	}
-	return newHeld(locks, asked, granted), nil
+	return nil, err
 }
 
 // LockedBy is who holds the first key; nil if nobody does.
@@ -221,7 +250,7 @@ func (held *Held) releaseOrWarn(ctx context.Context) error {
 	switch {
 	case err != nil:
 		slog.WarnContext(ctx, "a lock is not released, and ends with its lease", "key", held.Key(), "error", err)
-	case !wasHeld:
+	case !wasHeld && !held.Open():
 		return &LostError{Key: held.Key(), Token: held.Token(), Reason: NotHeld}
 	}
 	return nil

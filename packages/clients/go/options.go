@@ -36,6 +36,10 @@ type Options struct {
 	Owner string
 	// NoRenewal leaves out the renewals in the background, at each third of the lease.
 	NoRenewal bool
+	// StopBefore is how long before its deadline the hold is lost if no renewal has succeeded by then: it is the time
+	// that the program has to stop. Less than the lease; of a session, than its Delay. Default: a tenth of that, at
+	// most 1 s.
+	StopBefore time.Duration
 }
 
 // terms is what a lock is taken for, checked, and with the owner of one acquisition.
@@ -51,6 +55,8 @@ type terms struct {
 	isSession   bool
 	delay       time.Duration
 	renews      bool
+	// 0 is the default.
+	stopBefore time.Duration
 }
 
 // termsOf returns an [ErrInvalid] for what no server would grant.
@@ -62,7 +68,7 @@ func termsOf(keys []string, options Options) (terms, error) {
 	checked := terms{
 		keys: keys, owner: options.Owner, hasOwnOwner: options.Owner != "", lease: lease.Truncate(time.Millisecond),
 		wait: options.Wait, isReentrant: options.Reentrant, isSession: options.Session, delay: options.Delay,
-		renews: !options.NoRenewal,
+		renews: !options.NoRenewal, stopBefore: options.StopBefore,
 	}
 	kinds := 0
 	if options.Shared {
@@ -92,6 +98,8 @@ func termsOf(keys []string, options Options) (terms, error) {
 		return terms{}, invalid("lease: %v, 1 ms to ten years", lease)
 	case options.Wait < 0 || options.Delay < 0:
 		return terms{}, invalid("wait: %v, delay: %v: not negative", options.Wait, options.Delay)
+	case options.StopBefore < 0 || options.StopBefore >= checked.lasts():
+		return terms{}, invalid("stop before: %v, less than the lease or the delay", options.StopBefore)
 	case size > metaBytesMax || len(options.Meta) > metaFieldsMax:
 		const text = "meta: %d bytes in %d fields, at most %d in %d"
 		return terms{}, invalid(text, size, len(options.Meta), metaBytesMax, metaFieldsMax)
@@ -125,6 +133,14 @@ func (asked *terms) lasts() time.Duration {
 		return asked.delay
 	}
 	return Forever
+}
+
+// stopsBefore is how long before its deadline a hold of this lease is lost.
+func (asked *terms) stopsBefore(lease time.Duration) time.Duration {
+	if asked.stopBefore > 0 {
+		return asked.stopBefore
+	}
+	return min(lease/10, stopBeforeMax)
 }
 
 // lacking is what a server without LOCK commands cannot do of it; empty if nothing.
@@ -174,6 +190,9 @@ func (asked *terms) request(wait time.Duration) []any {
 	}
 	return words
 }
+
+// The longest StopBefore that is a default.
+const stopBeforeMax = time.Second
 
 func randomOwner() string {
 	var random [16]byte

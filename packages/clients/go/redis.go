@@ -60,6 +60,16 @@ func newNode(client *redis.Client) *node {
 	// These are options of the copy.
 	quick.Options().MaxRetries = 0
 	quick.Options().ContextTimeoutEnabled = true
+	onConnect := quick.Options().OnConnect
+	quick.Options().OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+		if onConnect != nil {
+			if err := onConnect(ctx, conn); err != nil {
+				return err
+			}
+		}
+		notYetSent(ctx)
+		return nil
+	}
 	return &node{client: client, quick: quick}
 }
 
@@ -112,6 +122,7 @@ func (made *connections) ask(ctx context.Context, key string, limit time.Duratio
 	node, err := made.node(limited, key)
 	var answer any
 	if err == nil {
+		notYetSent(ctx)
 		answer, err = node.ask(limited, words)
 	}
 	made.reloadAfter(ctx, err)
@@ -125,6 +136,7 @@ func (made *connections) askWaiting(ctx context.Context, key string, limit time.
 	node, err := made.node(limited, key)
 	var answer any
 	if err == nil {
+		notYetSent(ctx)
 		answer, err = node.askWaiting(ctx, key, until.left(), words)
 	}
 	made.reloadAfter(ctx, err)
@@ -318,6 +330,7 @@ func newLine(node *node) *line {
 			}
 		}
 		made.open()
+		notYetSent(ctx)
 		return nil
 	}
 	if options.WriteTimeout == 0 {

@@ -36,8 +36,7 @@ type grant struct {
 
 // acquire takes a lock, waiting for it as long as the terms say. A request whose answer is lost is sent again for the
 // same owner.
-func (server *server) acquire(ctx context.Context, asked *terms) (*grant, error) {
-	trying := newBudget(server.budget, asked.wait)
+func (server *server) acquire(ctx context.Context, asked *terms, trying *budget) (*grant, error) {
 	for {
 		wasPlain := server.isPlain.Load()
 		granted, err := server.tryToAcquire(ctx, asked, trying)
@@ -77,7 +76,7 @@ func (server *server) tryToAcquire(ctx context.Context, asked *terms, trying *bu
 	if err != nil {
 		return nil, err
 	}
-	id, err := session.ask(ctx, asked.keys[0], trying.limit(0), "LOCK.SESSION", "ID")
+	id, err := trying.heard(session.ask(ctx, asked.keys[0], trying.limit(0), "LOCK.SESSION", "ID"))
 	if err == nil {
 		var granted *grant
 		if granted, err = server.acquireNatively(ctx, session, asked, trying); err == nil {
@@ -97,15 +96,15 @@ func (server *server) acquireNatively(ctx context.Context, on channel, asked *te
 		if wait > 0 {
 			ask = on.askWaiting
 		}
-		sent := time.Now()
-		reply, err := ask(ctx, key, trying.limit(wait), asked.request(wait)...)
+		stamped, sent := withStamp(ctx)
+		reply, err := trying.heard(ask(stamped, key, trying.limit(wait), asked.request(wait)...))
 		if err != nil {
 			return nil, err
 		}
 		// A request that does not wait is answered with the token alone.
 		if token := number(reply, number(field(reply, "token"), 0)); token != 0 {
 			// The lease began when the wait had ended.
-			begun := sent.Add(millis(max(number(field(reply, "waited"), 0)-1, 0)))
+			begun := sent.time().Add(millis(max(number(field(reply, "waited"), 0)-1, 0)))
 			if now := time.Now(); begun.After(now) {
 				begun = now
 			}
@@ -123,19 +122,20 @@ func (server *server) reentered(ctx context.Context, asked *terms, trying *budge
 	if err != nil || permits <= server.timesHeld(asked) {
 		return nil, err
 	}
-	sent := time.Now()
+	stamped, sent := withStamp(ctx)
 	key := asked.keys[0]
-	reply, err := server.ask(ctx, key, trying.limit(0), "LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds())
+	words := []any{"LOCK.EXTEND", key, asked.owner, "LEASE", asked.lease.Milliseconds()}
+	reply, err := server.ask(stamped, key, trying.limit(0), words...)
 	token := number(field(reply, "token"), 0)
 	if err != nil || token == 0 {
 		return nil, err
 	}
-	return &grant{token: token, begun: sent}, nil
+	return &grant{token: token, begun: sent.time()}, nil
 }
 
 // permitsOf is how often the owner holds the lock.
 func (server *server) permitsOf(ctx context.Context, asked *terms, trying *budget) (int64, error) {
-	reply, err := server.ask(ctx, asked.keys[0], trying.limit(0), "LOCK.WHO", asked.keys[0])
+	reply, err := trying.heard(server.ask(ctx, asked.keys[0], trying.limit(0), "LOCK.WHO", asked.keys[0]))
 	holders, _ := field(reply, "holders").([]any)
 	count := int64(0)
 	for _, each := range holders {
@@ -162,19 +162,20 @@ func (server *server) timesHeld(asked *terms) int64 {
 func (server *server) acquirePlainly(ctx context.Context, asked *terms, trying *budget, mayBeOurs bool) (*grant, error) {
 	key, pause := asked.keys[0], pollMin
 	for {
-		sent := time.Now()
+		stamped, sent := withStamp(ctx)
 		words := []any{"SET", key, asked.owner, "NX", "PX", asked.lease.Milliseconds()}
-		reply, err := server.ask(ctx, key, trying.limit(0), words...)
+		reply, err := trying.heard(server.ask(stamped, key, trying.limit(0), words...))
 		isSet := reply != nil
 		if err == nil && !isSet && mayBeOurs {
-			mayBeOurs, sent = false, time.Now()
-			isSet, err = server.extendPlainly(ctx, key, asked.owner, asked.lease, trying)
+			mayBeOurs = false
+			stamped, sent = withStamp(ctx)
+			isSet, err = server.extendPlainly(stamped, key, asked.owner, asked.lease, trying)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if isSet {
-			return &grant{begun: sent, isPlain: true}, nil
+			return &grant{begun: sent.time(), isPlain: true}, nil
 		}
 		left := trying.until.left()
 		if left <= 0 {
@@ -196,7 +197,7 @@ func (server *server) acquirePlainly(ctx context.Context, asked *terms, trying *
 func (server *server) extend(
 	ctx context.Context, on channel, held *Held, lease time.Duration, trying *budget,
 ) error {
-	sent := time.Now()
+	stamped, sent := withStamp(ctx)
 	var words []any
 	if !held.terms.isSession {
 		words = []any{"LEASE", lease.Milliseconds()}
@@ -205,11 +206,11 @@ func (server *server) extend(
 	for _, key := range held.terms.keys {
 		isHeld, err := false, error(nil)
 		if held.isPlain {
-			isHeld, err = server.extendPlainly(ctx, key, held.terms.owner, lease, trying)
+			isHeld, err = server.extendPlainly(stamped, key, held.terms.owner, lease, trying)
 		} else {
 			var reply any
 			limit := min(trying.limit(0), held.leaseNow()/6)
-			reply, err = on.ask(ctx, key, limit, append([]any{"LOCK.EXTEND", key, held.terms.owner}, words...)...)
+			reply, err = on.ask(stamped, key, limit, append([]any{"LOCK.EXTEND", key, held.terms.owner}, words...)...)
 			// The owner may hold it anew.
 			isHeld = number(field(reply, "token"), 0) == held.token
 		}
@@ -220,8 +221,10 @@ func (server *server) extend(
 			held.lose(NotHeld, "")
 			return nil
 		}
+		// The first of several keys was extended first.
+		stamped = ctx
 	}
-	held.renewed(sent, lease)
+	held.renewed(sent.time(), lease)
 	return nil
 }
 

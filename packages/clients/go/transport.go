@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -82,6 +83,12 @@ func startsWith(err error, prefix string) bool {
 	return errors.As(err, &reply) && strings.HasPrefix(reply.text, prefix)
 }
 
+// isSilence reports whether what the caller is told means that nobody has answered. A client that is closed asks nobody.
+func isSilence(err error) bool {
+	var lost *connectionError
+	return errors.As(err, &lost) && !lost.isFinal
+}
+
 // refusal is what the caller is told of an error of the transport.
 func refusal(err error) error {
 	var reply *replyError
@@ -104,6 +111,8 @@ type budget struct {
 	tries      int
 	failures   int
 	pause      time.Duration
+	// A server has answered a try of it.
+	isAnswered bool
 }
 
 func newBudget(long, wait time.Duration) *budget {
@@ -118,6 +127,12 @@ func newBudget(long, wait time.Duration) *budget {
 // limit is how long a request may take that waits so long for a lock.
 func (budget *budget) limit(wait time.Duration) time.Duration {
 	return max(min(wait+answerMax, budget.end.left()), 0)
+}
+
+// heard takes note of an answer, which an error that a server replies is, too.
+func (budget *budget) heard(reply any, err error) (any, error) {
+	budget.isAnswered = budget.isAnswered || err == nil || isFromServer(err)
+	return reply, err
 }
 
 // after pauses before the next try, or returns what the caller is told if there is none.
@@ -141,6 +156,29 @@ func (budget *budget) after(ctx context.Context, err error) error {
 	budget.pause = min(max(budget.pause*2, pauseMin), pauseMax)
 	return sleep(ctx, pause)
 }
+
+// stamp is a moment before which a request was not sent. It moves on while a connection is opened for the request.
+type stamp struct{ at atomic.Pointer[time.Time] }
+
+type stampKey struct{}
+
+// withStamp is a context for one request, and its stamp.
+func withStamp(ctx context.Context) (context.Context, *stamp) {
+	made := &stamp{}
+	ctx = context.WithValue(ctx, stampKey{}, made)
+	notYetSent(ctx)
+	return ctx, made
+}
+
+// notYetSent moves the stamp of a request, if it has one, to now.
+func notYetSent(ctx context.Context) {
+	if made, isStamped := ctx.Value(stampKey{}).(*stamp); isStamped {
+		now := time.Now()
+		made.at.Store(&now)
+	}
+}
+
+func (made *stamp) time() time.Time { return *made.at.Load() }
 
 // moment is a point in time, or never, which is the zero value.
 type moment struct{ time.Time }

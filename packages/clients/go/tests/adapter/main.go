@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ type request struct {
 	Budget                                            float64
 	ReplyTimeout                                      float64 `json:"reply_timeout"`
 	Hostile                                           bool
+	OnUnavailable                                     string `json:"on_unavailable"`
 
 	Hold, Key, Owner           string
 	Keys                       []string
@@ -37,6 +39,7 @@ type request struct {
 	Shared, Reentrant, Session bool
 	Permits                    []int
 	Meta                       map[string]string
+	StopBefore                 float64 `json:"stop_before"`
 	// Nil where it is not given.
 	Lease *float64
 	Renew *bool
@@ -115,7 +118,12 @@ func (adapter *adapter) do(asked *request) (any, error) {
 		return []object{{"name": "go-redis " + redis.Version(), "protocols": []int{2, 3}, "connections": ways}}, nil
 	case "open":
 		adapter.client = clientOf(asked)
-		adapter.locks = locks.New(adapter.client, locks.Budget(secondsOf(asked.Budget)))
+		settings := []locks.Setting{locks.Budget(secondsOf(asked.Budget))}
+		if asked.OnUnavailable != "" {
+			does := map[string]locks.Unavailable{"closed": locks.Closed, "open": locks.Open}
+			settings = append(settings, locks.OnUnavailable(does[asked.OnUnavailable]))
+		}
+		adapter.locks = locks.New(adapter.client, settings...)
 		return nil, nil
 	case "close":
 		clear(adapter.holds)
@@ -148,6 +156,8 @@ func withHeld(ctx context.Context, held *locks.Held, asked *request) (any, error
 		return nil, held.Extend(ctx, lease)
 	case "leave":
 		return nil, held.Leave(ctx, secondsOf(asked.Rest))
+	case "fenced":
+		return nil, held.Fenced(ctx, locks.SQLite(noDatabase{}), "")
 	case "check":
 		select {
 		case <-held.Lost():
@@ -175,6 +185,7 @@ func (adapter *adapter) take(ctx context.Context, asked *request) (any, error) {
 	options := locks.Options{
 		Wait: secondsOf(asked.Wait), Delay: secondsOf(asked.Delay), Shared: asked.Shared, Reentrant: asked.Reentrant,
 		Session: asked.Session, Meta: asked.Meta, Owner: asked.Owner, NoRenewal: asked.Renew != nil && !*asked.Renew,
+		StopBefore: secondsOf(asked.StopBefore),
 	}
 	if asked.Lease != nil {
 		// Zero is the default in Go: this is a lease that no server grants.
@@ -194,7 +205,14 @@ func (adapter *adapter) take(ctx context.Context, asked *request) (any, error) {
 	adapter.mutex.Lock()
 	defer adapter.mutex.Unlock()
 	adapter.holds[asked.Hold] = held
-	return object{"token": numberOf(held.Token(), 0), "owner": held.Owner()}, nil
+	return object{"token": numberOf(held.Token(), 0), "owner": held.Owner(), "open": held.Open()}, nil
+}
+
+// noDatabase is what no open hold asks.
+type noDatabase struct{}
+
+func (noDatabase) ExecContext(context.Context, string, ...any) (sql.Result, error) {
+	return nil, errors.New("there is no database")
 }
 
 func clientOf(asked *request) redis.UniversalClient {
