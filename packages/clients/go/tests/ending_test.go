@@ -161,7 +161,7 @@ func TestNothingIsOpenByDefaultNorOnAClientThatIsClosed(t *testing.T) {
 func slowLocks(t testing.TB, options *redis.Options) *locks.Locks {
 	dial := redis.NewDialer(options)
 	options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(3 * time.Second)
 		return dial(ctx, network, address)
 	}
 	client := redis.NewClient(options)
@@ -178,7 +178,7 @@ func TestTheDeadlineCountsFromAnOpenConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := slowLocks(t, optionsOf(server.Namespace(t)))
-			held := take(t, l, "k", locks.Options{Lease: 1200 * time.Millisecond, Wait: wait, NoRenewal: true})
+			held := take(t, l, "k", locks.Options{Lease: 2500 * time.Millisecond, Wait: wait, NoRenewal: true})
 			if held.Err() != nil {
 				t.Fatal(held.Err())
 			}

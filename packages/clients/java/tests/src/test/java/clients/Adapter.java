@@ -13,6 +13,7 @@ import dev.redlatch.client.LockHeld;
 import dev.redlatch.client.LockLost;
 import dev.redlatch.client.Locks;
 import dev.redlatch.client.NotSupported;
+import dev.redlatch.client.OnUnavailable;
 import dev.redlatch.client.Refused;
 import dev.redlatch.client.Unreachable;
 import io.lettuce.core.RedisClient;
@@ -113,6 +114,10 @@ final class Adapter {
                 held(asked).leave(seconds(asked.get("rest")));
                 yield null;
             }
+            case "fenced" -> {
+                held(asked).fenced(null);
+                yield null;
+            }
             case "check" -> check(held(asked));
             case "remaining" -> remaining(held(asked).remaining());
             case "lost" -> held(asked).lost().get().reason();
@@ -137,6 +142,9 @@ final class Adapter {
         Duration timeout = asked.has("reply_timeout") ? seconds(asked.get("reply_timeout")) : Duration.ofSeconds(5);
         client = Library.valueOf(name + asked.get("protocol").getAsInt()).client(where, timeout);
         locks = client.locks.budget(seconds(asked.get("budget")));
+        if (asked.has("on_unavailable")) {
+            locks.onUnavailable(OnUnavailable.valueOf(asked.get("on_unavailable").getAsString().toUpperCase(Locale.ROOT)));
+        }
         return null;
     }
 
@@ -152,6 +160,7 @@ final class Adapter {
         Map<String, Object> taken = new HashMap<>();
         taken.put("token", number(held.token()));
         taken.put("owner", held.owner());
+        taken.put("open", held.isOpen());
         return taken;
     }
 
@@ -170,6 +179,7 @@ final class Adapter {
                 yield lock.meta(meta);
             }
             case "owner" -> lock.owner(value.getAsString());
+            case "stop_before" -> lock.stopBefore(seconds(value));
             case "renew" -> value.getAsBoolean() ? lock : lock.unrenewed();
             default -> throw new UnsupportedOperationException("no such option: " + option);
         };

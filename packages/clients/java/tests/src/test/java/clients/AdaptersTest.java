@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.redlatch.client.LockLost;
+import dev.redlatch.client.OnUnavailable;
 import dev.redlatch.client.shedlock.RedlatchLockProvider;
 import dev.redlatch.client.spring.RedlatchLockRegistry;
 import dev.redlatch.junit.Redlatch;
@@ -193,6 +194,42 @@ class AdaptersTest {
             each.get(30, TimeUnit.SECONDS);
         }
         assertEquals(40, ((List<?>) output.receive(30_000).getPayload()).size());
+    }
+
+    @Test
+    void withoutAServerAJobOfShedLockRunsInEachProcess() {
+        AtomicInteger runs = new AtomicInteger();
+        try (Library.Client nowhere = Library.LETTUCE_3.client(Where.port(Servers.freePort()))) {
+            nowhere.locks.budget(Duration.ofMillis(200)).onUnavailable(OnUnavailable.OPEN);
+            DefaultLockingTaskExecutor executor = new DefaultLockingTaskExecutor(new RedlatchLockProvider(nowhere.locks));
+            for (Duration atLeast : List.of(Duration.ZERO, Duration.ofSeconds(50))) {
+                executor.executeWithLock((Runnable) () -> {
+                    LockExtender.extendActiveLock(Duration.ofSeconds(600), Duration.ZERO);
+                    runs.incrementAndGet();
+                }, job(Duration.ofSeconds(60), atLeast));
+            }
+            assertEquals(2, nowhere.locks.opened());
+        }
+        assertEquals(2, runs.get());
+    }
+
+    @Test
+    void withoutAServerARegistryHasLocksOfItsProcessAlone() throws Exception {
+        try (Library.Client nowhere = Library.LETTUCE_3.client(Where.port(Servers.freePort()))) {
+            nowhere.locks.budget(Duration.ofMillis(200)).onUnavailable(OnUnavailable.OPEN);
+            RedlatchLockRegistry registry = new RedlatchLockRegistry(nowhere.locks, "lock:orders:");
+            Lock lock = registry.obtain("7");
+            assertTrue(lock.tryLock());
+            assertTrue(lock.tryLock(50, TimeUnit.MILLISECONDS));
+            assertFalse(CompletableFuture.supplyAsync(lock::tryLock).get(30, TimeUnit.SECONDS));
+            lock.unlock();
+            lock.unlock();
+            assertThrows(IllegalMonitorStateException.class, lock::unlock);
+            AtomicInteger runs = new AtomicInteger();
+            registry.executeLocked("7", Duration.ofMillis(50), runs::incrementAndGet);
+            assertEquals(1, runs.get());
+            assertEquals(2, nowhere.locks.opened());
+        }
     }
 
     private int requests() {

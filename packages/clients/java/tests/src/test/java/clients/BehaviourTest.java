@@ -447,7 +447,7 @@ class BehaviourTest {
     }
 
     /** Hears what the client warns of. */
-    private static final class Warnings extends Handler {
+    static final class Warnings extends Handler {
         private static final Logger LOGGER = Logger.getLogger("dev.redlatch.client");
         private final StringBuffer said = new StringBuffer();
 

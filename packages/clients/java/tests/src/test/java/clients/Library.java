@@ -104,7 +104,7 @@ enum Library {
         return new Client(LettuceLocks.over(client), () -> end(client));
     }
 
-    private static RedisURI uri(Where where, Duration timeout) {
+    static RedisURI uri(Where where, Duration timeout) {
         RedisURI.Builder uri = where.kind() == Where.Kind.SENTINEL
                 ? RedisURI.Builder.sentinel(where.host(), where.port(), where.master())
                 : RedisURI.builder().withHost(where.host()).withPort(where.port());

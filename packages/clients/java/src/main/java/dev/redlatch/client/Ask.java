@@ -32,6 +32,8 @@ final class Ask {
     final List<byte[]> arguments = new ArrayList<>();
     /** For how long it waits for a lock, nanoseconds; 0 if it does not. */
     long wait;
+    /** When it was sent, on a connection that was open. */
+    long sent;
     /** When all of it must have ended, with what it takes to connect. */
     long until;
     /** How long its answer may take, if that is less. */

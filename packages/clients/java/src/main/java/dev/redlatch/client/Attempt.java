@@ -40,9 +40,8 @@ final class Attempt {
         }
     }
 
-    /** A connection. One that comes too late is closed. */
-    static <C> C connection(Supplier<C> open, Consumer<C> close, long until, boolean isInterruptible) {
-        CompletableFuture<C> attempt = begin(open);
+    /** The connection that an attempt comes to. One that comes too late is closed. */
+    static <C> C connection(CompletableFuture<C> attempt, Consumer<C> close, long until, boolean isInterruptible) {
         try {
             return result(attempt, until, isInterruptible);
         } catch (RuntimeException failure) {

@@ -148,13 +148,16 @@ final class Background implements Driver.Losses {
         }
     }
 
-    /** One renewal. What fails is tried again, until the deadline. */
+    /** One renewal. What fails is tried again, until the hold is lost. */
     private void renew(Held held) {
         held.extending.lock();
         try {
             try {
-                Steps.of(driver, server, Budget.ofRenewal(held)).extend(held, 0);
-            } catch (Failure failure) {
+                if (!held.isOver()) {
+                    Steps.of(driver, server, Budget.ofRenewal(held)).extend(held, 0);
+                }
+            } catch (RuntimeException failure) {
+                // Also if the client was shut down.
                 held.renewAt(Time.now() + Math.min(held.lease() / 30, RETRY_MAX));
             }
         } finally {
@@ -177,8 +180,8 @@ final class Background implements Driver.Losses {
                 }
                 steps.extend(held, 0);
                 held.next = Math.min(held.next, Time.now() + Math.min(BEAT_MAX, driver.beat()));
-            } catch (Failure failure) {
-                held.isAttached &= failure.isReply();
+            } catch (RuntimeException failure) {
+                held.isAttached &= failure instanceof Failure && ((Failure) failure).isReply();
                 held.next = Time.now() + Budget.PAUSE_MIN;
             }
         } finally {
@@ -200,8 +203,8 @@ final class Background implements Driver.Losses {
         while (!isClosed) {
             try {
                 driver.listen(this);
-            } catch (Failure failure) {
-                if (!failure.passes()) {
+            } catch (RuntimeException failure) {
+                if (!isClosed && !(failure instanceof Failure && ((Failure) failure).passes())) {
                     String text = "losses of locks are found out by renewals only: " + failure.getMessage();
                     LOGGER.log(System.Logger.Level.WARNING, text);
                     return;

@@ -18,15 +18,17 @@ final class Budget {
     private int tries = TRIES_MIN;
     private long pause;
     int failures;
+    /** A server has answered a request of the call. */
+    boolean isAnswered;
 
     Budget(long nanos, long wait) {
         until = Time.now() + wait;
         end = until + nanos;
     }
 
-    /** A renewal: what is late for the deadline is of no use. */
+    /** A renewal: what comes after the hold is lost is of no use. */
     static Budget ofRenewal(Held held) {
-        return new Budget(Math.min(Generated.ANSWER_MAX, held.heldUntil() - Time.now()), 0);
+        return new Budget(Math.min(Generated.ANSWER_MAX, held.stopsAt() - Time.now()), 0);
     }
 
     void tryOnce() {

@@ -29,9 +29,14 @@ public final class Held implements AutoCloseable {
 
     private final Locks locks;
     private final Long token;
+    private final boolean isOpen;
     private final CompletableFuture<LockLost> lost = new CompletableFuture<>();
     private volatile long lease;
     private volatile long deadline;
+    /** When it is lost, unless it is renewed before. */
+    private volatile long stopsAt;
+    /** It is left: nothing has to stop before the deadline. */
+    private volatile boolean isLeaving;
     private volatile boolean isRenewed;
     private volatile boolean isReleased;
     private volatile String reason;
@@ -43,10 +48,36 @@ public final class Held implements AutoCloseable {
         this.session = session;
         token = grant.token;
         sessionId = grant.session;
+        isOpen = false;
         isRenewed = terms.isRenewed;
         lease = terms.held();
-        deadline = lease == Time.NEVER ? Time.NEVER : grant.begun + lease;
-        next = session != null ? Time.now() : isRenewed ? grant.begun + lease / 3 : Time.NEVER;
+        lasts(grant.begun);
+        next = session != null ? Time.now() : isRenewed ? grant.begun + renewalAfter(lease) : Time.NEVER;
+    }
+
+    /** An open hold, which nobody has granted. */
+    Held(Locks locks, Terms terms) {
+        this.locks = locks;
+        this.terms = terms;
+        session = null;
+        token = null;
+        sessionId = null;
+        isOpen = true;
+        lease = terms.held();
+        deadline = Time.NEVER;
+        stopsAt = Time.NEVER;
+        next = Time.NEVER;
+    }
+
+    /**
+     * Whether this is no lock: no server has answered, and {@link Locks#onUnavailable} says {@link OnUnavailable#OPEN}. Others may
+     * work at the same time. It has no token and no deadline, is never lost, and sends nothing: {@code extend} and {@code leave}
+     * do nothing, {@code release} returns false, and {@code fenced} throws {@link Unreachable}.
+     *
+     * @return true if it is open
+     */
+    public boolean isOpen() {
+        return isOpen;
     }
 
     /**
@@ -102,8 +133,8 @@ public final class Held implements AutoCloseable {
     }
 
     /**
-     * Tells that the lock is lost: at its deadline at the latest, whatever the network does. What depends on it is run by a
-     * thread of this client, and may block.
+     * Tells that the lock is lost: {@link Lock#stopBefore} ahead of its deadline at the latest, whatever the network does. What
+     * depends on it is run by a thread of this client, and may block.
      *
      * @return a future that is completed with the reason. It is never completed if the lock is released before
      */
@@ -146,7 +177,7 @@ public final class Held implements AutoCloseable {
     /**
      * Starts the lease anew, with another length from now on.
      *
-     * @param lease 1 ms to ten years
+     * @param lease 1 ms to ten years, longer than a {@link Lock#stopBefore} of your own
      * @throws LockLost it is lost or released
      * @throws Unreachable the server cannot be asked
      * @throws Refused the server refuses the request
@@ -155,7 +186,8 @@ public final class Held implements AutoCloseable {
     public void extend(Duration lease) {
         Terms changed = terms.copy();
         changed.lease = Time.nanos(lease);
-        extendBy(changed.checked().lease);
+        changed.checked().mustLastLonger(changed.lease);
+        extendBy(changed.lease);
     }
 
     /**
@@ -170,6 +202,7 @@ public final class Held implements AutoCloseable {
     public void leave(Duration rest) {
         mustHaveLease();
         renewNoMore();
+        isLeaving = true;
         extendBy(Math.max(Time.nanos(rest), Time.ofMillis(1)));
         synchronized (this) {
             isReleased = true;
@@ -191,6 +224,9 @@ public final class Held implements AutoCloseable {
             }
             whyLost();
             isReleased = true;
+        }
+        if (isOpen) {
+            return false;
         }
         locks.forget(this);
         try {
@@ -223,7 +259,7 @@ public final class Held implements AutoCloseable {
             String text = key() + " is not released, and ends with its lease: " + failure.getMessage();
             LOGGER.log(System.Logger.Level.WARNING, text);
         }
-        if (wasLost) {
+        if (wasLost && !isOpen) {
             throw loss(reason == null ? Generated.NOT_HELD : reason);
         }
     }
@@ -234,6 +270,7 @@ public final class Held implements AutoCloseable {
      * @param connection of SQLite, PostgreSQL, MariaDB or MySQL, whose database has what {@code redlatch fence sql} prints
      * @throws StaleToken a later holder has written: the transaction must be rolled back
      * @throws NotSupported there is no token: the server has no LOCK commands
+     * @throws Unreachable it is an open hold: the database is not asked
      * @throws SQLException the database refuses it for another reason
      */
     public void fenced(Connection connection) throws SQLException {
@@ -247,9 +284,13 @@ public final class Held implements AutoCloseable {
      * @param name that of the lock in the database
      * @throws StaleToken a later holder has written: the transaction must be rolled back
      * @throws NotSupported there is no token: the server has no LOCK commands
+     * @throws Unreachable it is an open hold: the database is not asked
      * @throws SQLException the database refuses it for another reason
      */
     public void fenced(Connection connection, String name) throws SQLException {
+        if (isOpen) {
+            throw new Unreachable("an open hold is no lock: the server cannot be asked", null);
+        }
         if (token == null) {
             throw new NotSupported("a fencing token", null);
         }
@@ -261,14 +302,14 @@ public final class Held implements AutoCloseable {
         return lease;
     }
 
-    /** Until when it is certainly held. */
-    long heldUntil() {
-        return deadline;
+    /** When it is lost, unless it is renewed before. */
+    long stopsAt() {
+        return stopsAt;
     }
 
     /** When there is something to be done for it. */
     long due() {
-        return Math.min(next, deadline);
+        return Math.min(next, stopsAt);
     }
 
     boolean isOf(byte[] key) {
@@ -313,9 +354,20 @@ public final class Held implements AutoCloseable {
             return;
         }
         // An earlier request may still be on its way, with a shorter lease, which the next one then puts right in time.
-        next = isRenewed ? sent + Math.min(lease, this.lease) / 3 : Time.NEVER;
+        next = isRenewed ? sent + renewalAfter(Math.min(lease, this.lease)) : Time.NEVER;
         this.lease = lease;
-        deadline = lease == Time.NEVER ? Time.NEVER : sent + lease;
+        lasts(sent);
+    }
+
+    /** The lease began then. */
+    private void lasts(long begun) {
+        deadline = lease == Time.NEVER ? Time.NEVER : begun + lease;
+        stopsAt = lease == Time.NEVER || isLeaving ? deadline : deadline - terms.stopsBefore(lease);
+    }
+
+    /** With a long time to stop before it is renewed earlier, so that a renewal may be tried again. */
+    private long renewalAfter(long lease) {
+        return Math.min(lease / 3, (lease - terms.stopsBefore(lease)) / 2);
     }
 
     /** It is renewed then at the latest, if it is renewed at all. */
@@ -351,13 +403,16 @@ public final class Held implements AutoCloseable {
     }
 
     private void mustHaveLease() {
-        if (session != null) {
+        if (terms.isSession) {
             throw new IllegalStateException("a session has no lease: it ends with its connection");
         }
     }
 
     private void extendBy(long lease) {
         mustHaveLease();
+        if (isOpen) {
+            return;
+        }
         Budget budget = locks.budget();
         if (!hasTurn(budget)) {
             throw new Unreachable("a renewal is not answered", null);
@@ -388,7 +443,7 @@ public final class Held implements AutoCloseable {
     }
 
     private String whyLost() {
-        if (reason == null && !isReleased && Time.now() >= deadline) {
+        if (reason == null && !isReleased && Time.now() >= stopsAt) {
             lose(Generated.UNRENEWED, null);
         }
         return reason;

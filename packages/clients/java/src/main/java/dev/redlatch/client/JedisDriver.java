@@ -109,7 +109,8 @@ final class JedisDriver implements Driver {
     }
 
     private Connection connected(redis.clients.jedis.util.Pool<Connection> node, long until, boolean isInterruptible) {
-        return Attempt.connection(() -> connector.connect(node), JedisDriver::close, until, isInterruptible);
+        CompletableFuture<Connection> attempt = Attempt.begin(() -> connector.connect(node));
+        return Attempt.connection(attempt, JedisDriver::close, until, isInterruptible);
     }
 
     /** Sends a request and waits for its answer. Closes the connection if that does not come, or is not waited for. */
@@ -142,6 +143,7 @@ final class JedisDriver implements Driver {
             connection.setSoTimeout(limit);
         }
         try {
+            ask.sent = Time.now();
             Object answer = connection.executeCommand(arguments);
             while (isPush(answer)) {
                 answer = connection.getOne();

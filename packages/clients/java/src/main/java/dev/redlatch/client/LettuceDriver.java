@@ -7,21 +7,26 @@ import io.lettuce.core.RedisException;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 
 /** Requests over Lettuce: one connection to each node for all of them, and others for each wait and each session. */
 final class LettuceDriver implements Driver {
     private static final long BEAT = Time.ofMillis(10_000);
+    private static final long CLOSING_MAX = Time.ofMillis(1_000);
 
     private final LettuceConnector connector;
     /** Those that are opened now, too. */
     private final Map<Object, CompletableFuture<LettuceWire>> common = new ConcurrentHashMap<>();
     private final Pool<LettuceWire> pool = new Pool<>(LettuceWire::isUsable, LettuceWire::closeNow);
     private final AtomicReference<StatefulRedisPubSubConnection<byte[], byte[]>> subscriber = new AtomicReference<>();
+    /** Connections that are being opened, and the subscription. The monitor is for {@link #isClosed}. */
+    private final Set<CompletableFuture<?>> underWay = ConcurrentHashMap.newKeySet();
     private volatile CompletableFuture<Void> listening = new CompletableFuture<>();
     private volatile boolean isClosed;
 
@@ -47,6 +52,13 @@ final class LettuceDriver implements Driver {
     @Override
     public void listen(Losses losses) {
         CompletableFuture<Void> end = new CompletableFuture<>();
+        CompletableFuture<Void> ended = new CompletableFuture<>();
+        synchronized (underWay) {
+            if (isClosed) {
+                return;
+            }
+            underWay.add(ended);
+        }
         listening = end;
         try {
             StatefulRedisPubSubConnection<byte[], byte[]> connection = connector.subscriber();
@@ -72,7 +84,16 @@ final class LettuceDriver implements Driver {
             throw failure(error);
         } finally {
             closeSubscriber();
+            underWay.remove(ended);
+            ended.complete(null);
         }
+    }
+
+    private <C> CompletableFuture<C> begin(Supplier<C> open) {
+        CompletableFuture<C> attempt = Attempt.begin(open);
+        underWay.add(attempt);
+        attempt.whenComplete((connection, failure) -> underWay.remove(attempt));
+        return attempt;
     }
 
     @Override
@@ -82,12 +103,27 @@ final class LettuceDriver implements Driver {
 
     @Override
     public void close() {
-        isClosed = true;
+        synchronized (underWay) {
+            isClosed = true;
+        }
         pool.close();
         common.values().forEach(each -> each.thenAccept(LettuceWire::closeNow));
         common.clear();
         closeSubscriber();
         listening.complete(null);
+        awaitEnds();
+    }
+
+    /** Lettuce warns, with a stack trace, if its client is shut down while a connection is being opened. */
+    private void awaitEnds() {
+        long until = Time.now() + CLOSING_MAX;
+        for (CompletableFuture<?> each : underWay) {
+            try {
+                Line.await(each, Math.max(until - Time.now(), 0), false);
+            } catch (TimeoutException | ExecutionException ended) {
+                // What takes longer ends by itself.
+            }
+        }
     }
 
     private void closeSubscriber() {
@@ -107,7 +143,7 @@ final class LettuceDriver implements Driver {
     private LettuceWire common(Object node, Ask ask) {
         CompletableFuture<LettuceWire> found = common.get(node);
         if (!isUsable(found)) {
-            found = common.compute(node, (any, other) -> isUsable(other) ? other : Attempt.begin(() -> connector.connect(node)));
+            found = common.compute(node, (any, other) -> isUsable(other) ? other : begin(() -> connector.connect(node)));
         }
         return Attempt.result(found, ask.connectedBy(), ask.isInterruptible);
     }
@@ -117,7 +153,7 @@ final class LettuceDriver implements Driver {
     }
 
     private LettuceWire connected(Object node, long until, boolean isInterruptible) {
-        return Attempt.connection(() -> connector.connect(node), LettuceWire::closeNow, until, isInterruptible);
+        return Attempt.connection(begin(() -> connector.connect(node)), LettuceWire::closeNow, until, isInterruptible);
     }
 
     private Object askAlone(Object node, Ask ask) {

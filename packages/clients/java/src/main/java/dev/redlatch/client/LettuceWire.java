@@ -75,6 +75,7 @@ final class LettuceWire implements RedisConnectionStateListener {
             // This connection is for the wait alone.
             connection.setTimeout(Duration.ofNanos(limit).plus(timeout));
         }
+        ask.sent = Time.now();
         CompletableFuture<Object> answer = connection.async()
                 .dispatch(KEYWORDS.get(ask.command), new Output(), arguments)
                 .toCompletableFuture();

@@ -146,15 +146,30 @@ public final class Lock {
     }
 
     /**
+     * How long before its deadline the hold is lost if no renewal has succeeded by then: the time that the program has to stop.
+     *
+     * @param time not negative, less than the lease, or than the delay of a session. Without this option a tenth of that, at
+     *     most 1 s
+     * @return a lock with this option
+     */
+    public Lock stopBefore(Duration time) {
+        Terms changed = terms.copy();
+        changed.stopBefore = Time.nanos(time);
+        return new Lock(locks, changed);
+    }
+
+    /**
      * Takes the lock, or waits for it. A request whose answer is lost, or that a server refuses for a moment, is repeated
      * until the wait has passed, and three times at least, but not beyond the budget of the {@link Locks#budget locks}.
      *
-     * @return the lock that is held; closing it releases it
+     * @return the lock that is held; closing it releases it. It may be {@link Held#isOpen open} if {@link Locks#onUnavailable}
+     *     says so
      * @throws LockHeld somebody else holds it, and the wait has ended
      * @throws NotSupported the server has no LOCK commands, and plain ones cannot do this
      * @throws Deadlock to wait would close a circle of owners
      * @throws Refused the server refuses it for another reason
      * @throws Unreachable the server cannot be asked. If it has granted the lock, that ends with its lease
+     * @throws IllegalArgumentException the hold would be lost at once: see {@link #stopBefore}
      * @throws IllegalStateException the locks are closed
      * @throws InterruptedException the thread was interrupted: it has left the queue, and given up what may have been granted
      */

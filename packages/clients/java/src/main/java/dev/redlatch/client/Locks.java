@@ -3,7 +3,9 @@ package dev.redlatch.client;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
 
@@ -14,10 +16,14 @@ import java.util.stream.Collectors;
  * <p>One for the whole program, for all its threads. All of its own threads are daemons.
  */
 public final class Locks implements AutoCloseable {
+    private static final System.Logger LOGGER = System.getLogger("dev.redlatch.client");
+
     private final Server server = new Server();
     private final Driver driver;
     private final Background background;
+    private final AtomicLong opened = new AtomicLong();
     private volatile long budget = Generated.BUDGET_DEFAULT;
+    private volatile OnUnavailable onUnavailable = OnUnavailable.CLOSED;
 
     Locks(Driver driver) {
         this.driver = driver;
@@ -38,7 +44,8 @@ public final class Locks implements AutoCloseable {
      * The exclusive locks of several keys, taken all or none, with one token.
      *
      * @param keys one at least; in a cluster they must be of one slot
-     * @return a lock, whose options are {@code lease}, {@code waiting}, {@code owner} and {@code unrenewed}
+     * @return a lock, whose options are {@code lease}, {@code waiting}, {@code owner}, {@code unrenewed} and {@code
+     *     stopBefore}
      */
     public Lock all(Collection<String> keys) {
         return new Lock(this, new Terms(keys.stream().map(Texts::bytes).collect(Collectors.toUnmodifiableList())));
@@ -58,6 +65,27 @@ public final class Locks implements AutoCloseable {
         }
         this.budget = Time.nanos(budget);
         return this;
+    }
+
+    /**
+     * Sets what {@link Lock#acquire} does that no server has answered within its budget. An error that a server replies is an
+     * answer, and so is the refusal of a lock that is held. {@link OnUnavailable#CLOSED} if it is not set.
+     *
+     * @param does what it does
+     * @return these locks
+     */
+    public Locks onUnavailable(OnUnavailable does) {
+        onUnavailable = Objects.requireNonNull(does);
+        return this;
+    }
+
+    /**
+     * How many open holds there have been.
+     *
+     * @return the number: see {@link #onUnavailable}
+     */
+    public long opened() {
+        return opened.get();
     }
 
     /**
@@ -94,8 +122,8 @@ public final class Locks implements AutoCloseable {
         }
         AtomicReference<Held> holder = new AtomicReference<>();
         Driver.Session session = terms.isSession ? driver.session(terms.key(), () -> background.ended(holder.get())) : null;
+        Budget whole = new Budget(budget, terms.wait);
         try {
-            Budget whole = new Budget(budget, terms.wait);
             Grant grant = Steps.interruptible(session == null ? driver : session, server, whole).acquire(terms);
             Held held = new Held(this, terms, grant, session);
             holder.set(held);
@@ -109,8 +137,18 @@ public final class Locks implements AutoCloseable {
                 steps(budget()).giveUp(terms);
                 throw new InterruptedException();
             }
+            if (onUnavailable == OnUnavailable.OPEN && failure instanceof Unreachable && !whole.isAnswered) {
+                return open(terms, failure);
+            }
             throw failure;
         }
+    }
+
+    private Held open(Terms terms, Throwable failure) {
+        opened.incrementAndGet();
+        String text = "no server answers: this goes on without the lock " + Texts.shown(Texts.text(terms.key())) + ": ";
+        LOGGER.log(System.Logger.Level.WARNING, text + failure.getMessage());
+        return new Held(this, terms);
     }
 
     /** For requests that no interrupt ends. */

@@ -31,6 +31,8 @@ final class Steps {
     private final boolean isInterruptible;
     /** That of the one call which these are for. */
     private final Budget budget;
+    /** When the last request that was answered was sent. */
+    private long sent;
 
     private Steps(Line line, Server server, boolean isInterruptible, Budget budget) {
         this.line = line;
@@ -58,6 +60,7 @@ final class Steps {
                 Grant repeated = terms.isReentrant() && budget.failures > 0 ? reentered(terms) : null;
                 return repeated != null ? repeated : acquireNatively(terms);
             } catch (Failure failure) {
+                budget.isAnswered |= failure.isReply();
                 if (!failure.isUnknownCommand()) {
                     pause(budget.after(failure));
                     continue;
@@ -77,8 +80,7 @@ final class Steps {
             session = (byte[]) ask(new Ask(SESSION, terms.key()).with("ID"));
         }
         while (true) {
-            long sent = Time.now();
-            long wait = Math.min(Math.max(budget.until - sent, 0), Generated.WAIT_MAX);
+            long wait = Math.min(Math.max(budget.until - Time.now(), 0), Generated.WAIT_MAX);
             Object answer = ask(terms.request(wait));
             if (answer instanceof Long) {
                 // A request that does not wait is answered with the token alone.
@@ -102,7 +104,6 @@ final class Steps {
         if (permits(terms) <= server.timesHeld(terms)) {
             return null;
         }
-        long sent = Time.now();
         Ask again = new Ask(EXTEND, terms.key()).with(terms.key()).with(terms.owner);
         Object answer = ask(again.with("LEASE").with(Time.millis(terms.lease)));
         return answer == null ? null : new Grant((Long) Replies.field(answer, TOKEN), sent, null);
@@ -125,14 +126,12 @@ final class Steps {
         boolean isUnsure = mayBeOurs;
         long pause = POLL_MIN;
         while (true) {
-            long sent = Time.now();
             Ask set = new Ask(SET, terms.key()).with(terms.key()).with(terms.owner);
             if (ask(set.with("NX").with("PX").with(lease)) != null) {
                 return new Grant(null, sent, null);
             }
             if (isUnsure) {
                 isUnsure = false;
-                sent = Time.now();
                 if (plain.extend(lease)) {
                     return new Grant(null, sent, null);
                 }
@@ -152,14 +151,16 @@ final class Steps {
     void extend(Held held, long lease) {
         Terms terms = held.terms;
         long length = lease == 0 ? held.lease() : lease;
-        long sent = Time.now();
+        // The first of several keys was extended first.
+        long begun = Time.NEVER;
         for (byte[] key : terms.keys) {
             if (!extendKey(held, key, length)) {
                 held.lose(Generated.NOT_HELD, null);
                 return;
             }
+            begun = Math.min(begun, sent);
         }
-        held.renewed(sent, length);
+        held.renewed(begun, length);
     }
 
     private boolean extendKey(Held held, byte[] key, long lease) {
@@ -303,7 +304,10 @@ final class Steps {
         // A connection cannot be opened by a thread that is interrupted.
         boolean wasInterrupted = !isInterruptible && Thread.interrupted();
         try {
-            return line.ask(ask);
+            Object answer = line.ask(ask);
+            sent = ask.sent;
+            budget.isAnswered = true;
+            return answer;
         } finally {
             if (wasInterrupted) {
                 Thread.currentThread().interrupt();

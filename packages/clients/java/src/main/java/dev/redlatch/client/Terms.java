@@ -8,6 +8,7 @@ import java.util.concurrent.TimeUnit;
 /** What a lock is taken for. Not changed once it is checked. */
 final class Terms implements Cloneable {
     private static final SecureRandom RANDOM = new SecureRandom();
+    private static final long STOP_BEFORE_MAX = Time.ofMillis(1_000);
     private static final byte[] DIGITS = Texts.bytes("0123456789abcdef");
 
     final List<byte[]> keys;
@@ -23,6 +24,8 @@ final class Terms implements Cloneable {
     /** Of a session, for how long it outlives its connection. */
     long delay;
     boolean isRenewed = true;
+    /** How long before its deadline the hold is lost; null for the default. */
+    Long stopBefore;
 
     Terms(List<byte[]> keys) {
         this.keys = keys;
@@ -47,8 +50,8 @@ final class Terms implements Cloneable {
         if (Time.millis(lease) < 1 || lease > Generated.LEASE_MAX) {
             throw new IllegalArgumentException("a lease is 1 ms to " + TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX) + " days");
         }
-        if (wait < 0 || delay < 0) {
-            throw new IllegalArgumentException("a wait or a delay is not negative");
+        if (wait < 0 || delay < 0 || stopBefore != null && stopBefore < 0) {
+            throw new IllegalArgumentException("a wait, a delay or a time to stop before is not negative");
         }
         int size = meta.entrySet().stream().mapToInt(Terms::bytesOf).sum();
         if (size > Generated.META_BYTES_MAX || meta.size() > Generated.META_FIELDS_MAX) {
@@ -61,8 +64,12 @@ final class Terms implements Cloneable {
         return this;
     }
 
-    /** The terms of one acquisition: with an owner of its own, unless there is one. A reentrant lock keeps its random one. */
+    /**
+     * The terms of one acquisition: with an owner of its own, unless there is one. A reentrant lock keeps its random one.
+     * Options come in any order, so it is only checked here whether two of them fit.
+     */
     Terms anew() {
+        mustLastLonger(held());
         if (owner != null) {
             return this;
         }
@@ -96,6 +103,18 @@ final class Terms implements Cloneable {
     /** For how long the lock is certainly held after a sign of life. {@link Time#NEVER}: until the connection ends. */
     long held() {
         return !isSession ? lease : delay == 0 ? Time.NEVER : delay;
+    }
+
+    /** Throws IllegalArgumentException for a lease or a delay of which nothing is left to work in. */
+    void mustLastLonger(long lease) {
+        if (stopBefore != null && stopBefore >= lease) {
+            throw new IllegalArgumentException("the time to stop before is less than the lease or the delay");
+        }
+    }
+
+    /** How long before its deadline a hold of this lease is lost. */
+    long stopsBefore(long lease) {
+        return stopBefore != null ? stopBefore : Math.min(lease / 10, STOP_BEFORE_MAX);
     }
 
     /** What a server without LOCK commands cannot do of it; null if it can. */
