@@ -145,6 +145,25 @@ class EndingTest {
 
     @ParameterizedTest
     @EnumSource
+    void anAnswerThatComesByteByByteEndsAtTheBudget(Library library) throws Exception {
+        try (Redlatch namespace = server.namespace();
+                Proxy proxy = new Proxy(Where.of(namespace), 0);
+                Library.Client client = library.client(proxy.where())) {
+            try (Held held = client.locks.lock("k").acquire()) {
+                assertEquals(held.token(), client.locks.lockedBy("k").orElseThrow().token());
+                client.locks.budget(Duration.ofSeconds(1));
+                proxy.trickle(400);
+                long begun = System.nanoTime();
+                assertThrows(Unreachable.class, () -> client.locks.lockedBy("k"));
+                assertTrue(System.nanoTime() - begun < PATIENCE.toNanos() / 3);
+                proxy.trickle(0);
+                client.locks.budget(PATIENCE);
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource
     void whatIsClosedHasOpenedItsConnections(Library library) throws Exception {
         try (Redlatch namespace = server.namespace();
                 Proxy proxy = new Proxy(Where.of(namespace), 300);

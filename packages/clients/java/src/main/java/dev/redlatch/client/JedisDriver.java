@@ -34,6 +34,8 @@ final class JedisDriver implements Driver {
         reader.setDaemon(true);
         reader.start();
     };
+    /** Of requests: the limit of a socket is one for each read, and an answer may take many of them. */
+    private final Deadlines<Connection> deadlines = new Deadlines<>(JedisDriver::close);
     private final Set<Connection> listening = ConcurrentHashMap.newKeySet();
     private volatile boolean isClosed;
 
@@ -118,7 +120,12 @@ final class JedisDriver implements Driver {
         int ofClient = connection.getSoTimeout();
         try {
             if (ask.wait == 0) {
-                return read(connection, ask, ofClient);
+                deadlines.begin(connection, Time.now() + ask.limit(Time.ofMillis(ofClient)));
+                try {
+                    return read(connection, ask, ofClient);
+                } finally {
+                    deadlines.done(connection);
+                }
             }
             CompletableFuture<Object> answer = CompletableFuture.supplyAsync(() -> read(connection, ask, ofClient), readers);
             return Line.await(answer, Math.max(ask.until - Time.now(), 0), ask.isInterruptible);
