@@ -83,6 +83,30 @@ fn a_right_password_waits_no_longer_than_a_guess_and_costs_nothing() {
 }
 
 #[test]
+fn a_new_connection_waits_for_one_delay_though_twenty_guess_in_loops() {
+    let (server, mut known) = server(&[]);
+    let mut guessers: Vec<Peer> = (0..20).map(|_| Peer::to(server.addr())).collect();
+    for (n, guesser) in guessers.iter_mut().enumerate() {
+        assert!(guesser.ask(format!("AUTH first-{n}\r\n").as_bytes()).starts_with("-WRONGPASS"));
+    }
+    guess(&server, 20..FREE);
+    for (n, guesser) in guessers.iter().enumerate() {
+        (0..9).for_each(|next| guesser.send(format!("AUTH next-{next}-{n}\r\n").as_bytes()));
+    }
+    until_held(&mut known, 20);
+    for round in 1..=3 {
+        let right = Peer::to(server.addr());
+        right.send(b"AUTH secret\r\n");
+        until_held(&mut known, 21);
+        advance(&server, 1_000);
+        assert_eq!({ right }.line(), "+OK");
+        // A right one costs nothing, so that a guess is looked at as well.
+        until_held(&mut known, 20);
+        assert_eq!(info_field(&known.text(b"INFO stats\r\n"), "acl_access_denied_auth"), 30 + round);
+    }
+}
+
+#[test]
 fn a_guess_in_a_transaction_is_refused_unseen() {
     let (server, mut known) = server(&[]);
     assert_eq!(known.ask(b"MULTI\r\n"), "+OK");
@@ -189,9 +213,13 @@ fn http_refuses_guesses_that_come_too_fast() {
     // In base64: ":guess", ":secret".
     let [wrong, right] = ["Omd1ZXNz", "OnNlY3JldA=="].map(|pair| format!("Authorization: Basic {pair}\r\n"));
     let mut client = HttpClient::to(server.http_addr());
-    for _ in 0..FREE {
+    // The same one again is no guess, whatever waits.
+    for _ in 0..2 * FREE {
         assert_eq!(client.ask("GET", "/metrics", &wrong).status, 401);
     }
+    assert_eq!(client.ask("GET", "/metrics", &right).status, 200);
+    guess(&server, 1..FREE);
+    assert_eq!(client.ask("GET", "/metrics", &wrong).status, 401);
     let reply = client.ask("GET", "/metrics", &right);
     assert_eq!((reply.status, reply.header("retry-after")), (429, Some("1")));
     assert_eq!(client.ask("GET", "/healthz", "").status, 200, "probes show no password");

@@ -350,9 +350,7 @@ impl RequestProcessor {
     pub(super) fn ends_with_its_peer(&self) -> bool {
         match self.state {
             State::Waiting => true,
-            State::Held(_) => {
-                self.context.engine.is_paused() || self.context.engine.delays_logins_of(&self.session)
-            }
+            State::Held(_) => self.context.engine.is_paused() || self.session.login_turn.is_waiting(),
             State::Open | State::Offload(_) | State::Stalled(_) | State::Closing => false,
         }
     }

@@ -144,33 +144,61 @@ impl Shared {
         AskingClient { client: &session.client, warn_ms: self.settings.get(settings::LOCK_WAIT_WARN) }
     }
 
-    /// When a login from this address is looked at, if not now: it has sent too many wrong passwords. The backend of a test
-    /// delays nothing, because its clock may stand still.
-    pub fn login_held(&self, peer: &str, now: LockTime) -> Option<LockTime> {
-        let origin = Origin::of(peer).filter(|_| self.testing.is_none())?;
-        self.access.login_delays.held(origin, now, self.login_delay_ms())
+    /// Whether logins from this address are delayed: it has sent too many wrong passwords. The backend of a test delays
+    /// nothing, because its clock may stand still.
+    pub fn delays_logins_of(&self, peer: &str, now: LockTime) -> bool {
+        let origin = Origin::of(peer).filter(|_| self.testing.is_none());
+        origin.is_some_and(|origin| self.access.login_delays.delays(origin, now, self.login_delay_ms()))
+    }
+
+    /// Until when a login of this session waits, because its address has sent too many wrong passwords; `None`: it is looked
+    /// at now. One that has failed before is no guess.
+    pub(crate) fn login_waits(
+        &self,
+        session: &mut Session,
+        login: (&[u8], &[u8]),
+        now: LockTime,
+    ) -> Option<LockTime> {
+        let peer = &session.client.address.peer;
+        if !self.delays_logins_of(peer, now) || self.is_failed_login(peer, login) {
+            return None;
+        }
+        let (origin, delay_ms) = (Origin::of(peer)?, self.login_delay_ms());
+        let was_waiting = session.login_turn.is_waiting();
+        let asking = (&session.client, &mut session.login_turn);
+        let until = self.access.login_delays.ask(origin, asking, now, delay_ms);
+        if until.is_some() && !was_waiting {
+            self.tell_delayed_login(peer, now);
+        }
+        until
+    }
+
+    /// A login of this session leaves the queue of its address, and the next one has its turn.
+    pub(crate) fn end_login(&self, session: &mut Session, now: LockTime) {
+        if let Some(origin) = Origin::of(&session.client.address.peer) {
+            self.access.login_delays.leave(origin, &mut session.login_turn, now);
+        }
+    }
+
+    /// Tells the log that a login from this address waits or is refused, because others were wrong.
+    pub fn tell_delayed_login(&self, peer: &str, now: LockTime) {
+        if let Some(times) = self.log_limits.delayed_logins.happened(now) {
+            tracing::warn!(peer, times, "Logins are delayed: this address has sent too many wrong passwords");
+        }
     }
 
     /// Whether a login from this address has failed before, and nothing has changed since: it is refused unseen.
-    pub(crate) fn is_failed_login(&self, peer: &str, (name, password): (&[u8], &[u8])) -> bool {
+    pub fn is_failed_login(&self, peer: &str, (name, password): (&[u8], &[u8])) -> bool {
         let AccessControl { acl, wrong_passwords, .. } = &self.access;
         Origin::of(peer).is_some_and(|origin| wrong_passwords.has(Login { origin, name, password }, acl))
     }
 
     /// The password of a login from this address was looked at and is wrong. It will be known.
-    pub(crate) fn note_failed_login(&self, peer: &str, (name, password): (&[u8], &[u8]), now: LockTime) {
-        if let Some(origin) = Origin::of(peer) {
-            let AccessControl { acl, wrong_passwords, .. } = &self.access;
-            wrong_passwords.note(Login { origin, name, password }, acl, now);
-        }
-        self.login_failed(peer, now);
-    }
-
-    /// A password from this address was wrong.
-    pub fn login_failed(&self, peer: &str, now: LockTime) {
-        if let Some(origin) = Origin::of(peer) {
-            self.access.login_delays.failed(origin, now, self.login_delay_ms());
-        }
+    pub fn note_failed_login(&self, peer: &str, (name, password): (&[u8], &[u8]), now: LockTime) {
+        let Some(origin) = Origin::of(peer) else { return };
+        let AccessControl { acl, wrong_passwords, login_delays, .. } = &self.access;
+        wrong_passwords.note(Login { origin, name, password }, acl, now);
+        login_delays.failed(origin, now, self.login_delay_ms());
     }
 
     fn login_delay_ms(&self) -> u64 {

@@ -115,6 +115,9 @@ impl Engine {
                 shared.keyspace.give_back(&waiter, shared.clock.now(), shared.events(), &shared.registries);
             }
         }
+        if session.login_turn.is_waiting() {
+            self.shared.end_login(session, self.shared.clock.now().lock);
+        }
         commands::end_lock_session(session, &self.shared);
         commands::leave_all(session, &self.shared);
         self.shared.monitors.leave(session.client.id);
@@ -272,11 +275,6 @@ impl Engine {
         if let Some(out) = timed_out {
             wait.time_out(refusal, out);
         }
-    }
-
-    /// Whether the address of a client has sent too many wrong passwords, so that its logins are held.
-    pub fn delays_logins_of(&self, session: &Session) -> bool {
-        self.shared.login_held(&session.client.address.peer, self.shared.clock.now().lock).is_some()
     }
 
     /// Whether a CLIENT PAUSE is active.
@@ -489,14 +487,12 @@ impl Engine {
             .map_err(|elsewhere| elsewhere.refusal(slot, &session.client, shared))
     }
 
-    /// Until when a login is held, because its address has sent too many wrong passwords. One that has failed before is no
-    /// guess, and one that MULTI queues is refused by EXEC.
+    /// Until when a login is held, because its address has sent too many wrong passwords. One that MULTI queues is refused
+    /// by EXEC.
     #[cold]
-    fn holds_login(&self, session: &Session, request: Request<'_>, now: Now) -> Option<LockTime> {
+    fn holds_login(&self, session: &mut Session, request: Request<'_>, now: Now) -> Option<LockTime> {
         let login = commands::login_of(request).filter(|_| session.transaction.is_none())?;
-        let peer = &session.client.address.peer;
-        let until = self.shared.login_held(peer, now.lock)?;
-        (!self.shared.is_failed_login(peer, login)).then_some(until)
+        self.shared.login_waits(session, login, now.lock)
     }
 
     /// Whether the request may write. EXEC writes what its queued requests write.

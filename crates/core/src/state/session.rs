@@ -14,6 +14,7 @@ use super::acl::Account;
 use super::channels::Subscriptions;
 use super::clients::Client;
 use super::lock_sessions::LockSession;
+use super::login_delays::LoginTurn;
 use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
@@ -33,6 +34,8 @@ pub struct Session {
     pub account: Arc<Account>,
     /// Whether it has authenticated, or need not.
     pub authenticated: bool,
+    /// Its logins, where wrong passwords delay them.
+    pub login_turn: LoginTurn,
     /// Its command that waits, for a key or for its timeout.
     pub parked: Option<Arc<Wait>>,
     /// Whether its requests run on a thread that may block: the script thread, or the caller of an embedded engine.
@@ -139,6 +142,7 @@ impl Session {
             replies: Replies::On,
             account,
             authenticated,
+            login_turn: LoginTurn::default(),
             parked: None,
             may_block: true,
             used_nanos: 0,

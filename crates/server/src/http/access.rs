@@ -84,31 +84,39 @@ pub(super) fn check_access<B>(
     if matches!(access, Access::Admin | Access::Holder) && !shared.settings.get(settings::HTTP_ADMIN) {
         return Err(Refusal::Admin);
     }
-    let now = context.server.clock().now();
-    let peer = request.extensions().get::<Requester>().map_or("", |requester| &requester.peer);
-    // Browsers ask without a password first.
-    let has_shown = request.headers().contains_key(AUTHORIZATION);
-    if has_shown && shared.login_held(peer, now.lock).is_some() {
-        return Err(Refusal::Delayed);
-    }
-    let checked = match access {
+    let check = || match access {
         Access::Holder => check_user(shared, request, false),
         Access::Admin | Access::Open | Access::Reader => check_reader(shared, request),
     };
-    if has_shown && checked == Err(Refusal::Authentication) {
-        shared.stats.metrics.denied_auth.add(1);
-        shared.login_failed(peer, now.lock);
-        let author = Author { user: b"", peer, client: 0 };
-        shared.access.audit.failed_login(now, author, None);
-        if let Some(times) = context.denials.happened(now.lock) {
-            tracing::warn!(
-                times,
-                path = request.uri().path(),
-                "HTTP requests with a wrong password or token"
-            );
+    // Browsers ask without a password first.
+    let Some(login) = shown(request).filter(|_| !asks_for_nothing(shared)) else { return check() };
+    let login = login_of(shared, login);
+    let login = (&*login.0, &*login.1);
+    let now = context.server.clock().now();
+    let peer = request.extensions().get::<Requester>().map_or("", |requester| &requester.peer);
+    let is_known = shared.is_failed_login(peer, login);
+    if !is_known && shared.delays_logins_of(peer, now.lock) {
+        shared.tell_delayed_login(peer, now.lock);
+        return Err(Refusal::Delayed);
+    }
+    let checked = if is_known { Err(Refusal::Authentication) } else { check() };
+    if checked == Err(Refusal::Authentication) {
+        if !is_known {
+            shared.note_failed_login(peer, login, now.lock);
         }
+        tell_failed_login(context, request.uri().path(), peer);
     }
     checked
+}
+
+/// Counts a wrong password or token, and tells the audit log and the log.
+fn tell_failed_login(context: &HttpContext, path: &str, peer: &str) {
+    let (shared, now) = (context.server.engine.shared(), context.server.clock().now());
+    shared.stats.metrics.denied_auth.add(1);
+    shared.access.audit.failed_login(now, Author { user: b"", peer, client: 0 }, None);
+    if let Some(times) = context.denials.happened(now.lock) {
+        tracing::warn!(times, path, "HTTP requests with a wrong password or token");
+    }
 }
 
 /// Checks that the request may see what readers see. Returns its user.
@@ -152,45 +160,65 @@ pub(super) fn is_authenticated(shared: &Shared, shown: Option<&HeaderValue>) -> 
     user_of(shared, shown, true).is_ok()
 }
 
+/// Whether the server asks for no password or token. HTTP shows every lock: a user who needs no password must have all
+/// permissions, too.
+fn asks_for_nothing(shared: &Shared) -> bool {
+    let acl = &shared.access.acl;
+    shared.settings.get(settings::HTTP_TOKEN).is_empty()
+        && acl.is_open()
+        && acl.default_account().is_unlimited()
+}
+
+/// What a request shows, as the name and the password of a login that may be known to be wrong. With another token it is
+/// another one: it may be right.
+fn login_of(shared: &Shared, shown: &HeaderValue) -> (Vec<u8>, Vec<u8>) {
+    let pair = shown.to_str().ok().and_then(basic);
+    let (name, mut password) = pair.unwrap_or_else(|| (TOKEN_USER.to_vec(), shown.as_bytes().to_vec()));
+    password.extend_from_slice(shared.settings.get(settings::HTTP_TOKEN).as_bytes());
+    (name, password)
+}
+
+/// The name and the password of HTTP Basic. Without a name, that of the default user.
+fn basic(shown: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, shown) = shown.split_once(' ')?;
+    let pair = STANDARD.decode(shown.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    let name = if colon == 0 { DEFAULT } else { &pair[..colon] };
+    Some((name.to_vec(), pair[colon + 1..].to_vec()))
+}
+
 /// The user that a request comes from, if it shows what the server asks for.
 ///
 /// # Errors
 /// [`Refusal::Authentication`], [`Refusal::Permissions`].
 fn user_of(shared: &Shared, shown: Option<&HeaderValue>, must_be_unlimited: bool) -> Result<Bytes, Refusal> {
-    let token = shared.settings.get(settings::HTTP_TOKEN);
-    // HTTP shows every lock: a user who needs no password must have all permissions, too.
-    if token.is_empty() && shared.access.acl.is_open() && shared.access.acl.default_account().is_unlimited() {
+    if asks_for_nothing(shared) {
         return Ok(Bytes::from_static(DEFAULT));
     }
-    let by_token = || Ok(Bytes::from_static(TOKEN_USER));
+    let token = shared.settings.get(settings::HTTP_TOKEN);
     let is_token = |shown: &[u8]| {
         let is_equal = Digest::of(shown).is(&Digest::of(token.as_bytes()));
         !token.is_empty() && bool::from(is_equal)
     };
-    let shown = shown.and_then(|shown| shown.to_str().ok());
-    match shown.and_then(|shown| shown.split_once(' ')) {
-        Some((scheme, shown))
-            if scheme.eq_ignore_ascii_case("bearer") && is_token(shown.trim().as_bytes()) =>
-        {
-            by_token()
-        }
-        Some((scheme, shown)) if scheme.eq_ignore_ascii_case("basic") => {
-            let pair = STANDARD.decode(shown.trim()).map_err(|_| Refusal::Authentication)?;
-            let colon = pair.iter().position(|byte| *byte == b':').ok_or(Refusal::Authentication)?;
-            let (name, password) = (&pair[..colon], &pair[colon + 1..]);
-            // Browsers ask for a name and a password, so the token is a password as well.
-            if is_token(password) { by_token() } else { named(shared, name, password, must_be_unlimited) }
-        }
-        _ => Err(Refusal::Authentication),
+    let shown = shown.and_then(|shown| shown.to_str().ok()).unwrap_or_default();
+    let bearer = shown.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let by_token = Ok(Bytes::from_static(TOKEN_USER));
+    if bearer.is_some_and(|(_, shown)| is_token(shown.trim().as_bytes())) {
+        return by_token;
+    }
+    match basic(shown) {
+        // Browsers ask for a name and a password, so the token is a password as well.
+        Some((_, password)) if is_token(&password) => by_token,
+        Some((name, password)) => named(shared, &name, &password, must_be_unlimited),
+        None => Err(Refusal::Authentication),
     }
 }
 
-/// The user whose password this is; without a name, the default user.
+/// The user whose password this is.
 ///
 /// # Errors
 /// [`Refusal::Authentication`]; [`Refusal::Permissions`] for a user without all permissions that must have them.
 fn named(shared: &Shared, name: &[u8], password: &[u8], must_be_unlimited: bool) -> Result<Bytes, Refusal> {
-    let name = if name.is_empty() { DEFAULT } else { name };
     // A user without a password has shown nothing.
     let account =
         shared.access.acl.authenticate(name, password).filter(|account| !account.user().needs_none());

@@ -23,6 +23,7 @@ use crate::commands::pubsub;
 use crate::commands::row::{Flags, Group, Row, block, integer, text};
 use crate::commands::transaction;
 use crate::commands::{Call, Outcome, Peers, Shared};
+use crate::state::acl::Account;
 use crate::state::acl::log::{Context, Reason};
 use crate::state::audit::Author;
 use crate::state::session::{Replies, Session};
@@ -123,18 +124,8 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         call.session.enter_as(Arc::clone(call.shared.access.acl.default_account()), true);
         return Ok(());
     }
-    // Outside of EXEC the request would have waited.
-    let peer = &call.session.client.address.peer;
-    let is_known = call.shared.is_failed_login(peer, (user, password));
-    if !is_known && call.session.is_nested && call.shared.login_held(peer, call.now.lock).is_some() {
-        return Err(Refusal::said(TOO_MANY));
-    }
-    let account = if is_known { None } else { call.shared.access.acl.authenticate(user, password) };
-    let Some(account) = account else {
+    let Some(account) = look_at((user, password), call)? else {
         call.shared.stats.metrics.denied_auth.add(1);
-        if !is_known {
-            call.shared.note_failed_login(peer, (user, password), call.now.lock);
-        }
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
@@ -146,6 +137,34 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
     call.session.enter_as(account, true);
     call.shared.access.audit.login(call.now, Author::of(call.session));
     Ok(())
+}
+
+/// The account that a login is for, if it is right, unless it is known to be wrong. It has waited for its turn, except in EXEC.
+///
+/// # Errors
+/// [`TOO_MANY`].
+fn look_at(login: (&[u8], &[u8]), call: &mut Call<'_, '_>) -> Result<Option<Arc<Account>>, Refusal> {
+    let (session, shared, now) = (&mut *call.session, call.shared, call.now.lock);
+    let peer = &session.client.address.peer;
+    if shared.is_failed_login(peer, login) {
+        if session.login_turn.is_waiting() {
+            shared.end_login(session, now);
+        }
+        return Ok(None);
+    }
+    if session.is_nested && shared.delays_logins_of(peer, now) {
+        shared.tell_delayed_login(peer, now);
+        return Err(Refusal::said(TOO_MANY));
+    }
+    let account = shared.access.acl.authenticate(login.0, login.1);
+    if account.is_none() {
+        shared.note_failed_login(peer, login, now);
+    }
+    shared.end_login(session, now);
+    if account.is_none() {
+        session.login_turn.was_wrong();
+    }
+    Ok(account)
 }
 
 /// Tells the audit log and the log that a login has failed, and under which name if that may be shown.

@@ -106,6 +106,8 @@ impl Statistics {
 pub struct LogLimits {
     /// About connections that sent HTTP.
     pub http: LogLimiter,
+    /// About logins that wait for their turn.
+    pub delayed_logins: LogLimiter,
     /// About failed logins.
     pub failed_logins: LogLimiter,
     /// About connections that the server has ended.
