@@ -38,7 +38,7 @@ ENV PATH=/usr/local/bin \
 EXPOSE 6379
 # A clean stop: nothing is lost, and nobody waits after the next start.
 STOPSIGNAL SIGTERM
-# A server that runs a long script is healthy: to restart it would end every session.
+# A server that runs a long script or delays logins is healthy: to restart it would end every session.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["redlatch", "health"]
 # Not an entry point: `docker run redlatch redis-server --port 7000` is what people write for the image of Redis.
 CMD ["redlatch"]

@@ -686,13 +686,32 @@ mod subcommands {
         let health =
             |login: &str| redlatch().args(["health", &format!("redis://{login}{address}")]).output().unwrap();
         assert!(health(":se%3Acret@").status.success());
-        assert!(refusal(&health("")).contains("NOAUTH"));
-        assert!(refusal(&health(":wrong@")).contains("WRONGPASS"));
+        // A restart would not mend a login that is wrong or lacks.
+        for (login, answer) in [("", "NOAUTH"), (":wrong@", "WRONGPASS")] {
+            let health = health(login);
+            assert!(health.status.success(), "{health:?}");
+            assert!(String::from_utf8_lossy(&health.stdout).contains(answer), "{health:?}");
+        }
         server.signal("TERM");
         let url = format!("redis://:se%3Acret@{address}");
         assert_eq!(server.end(), Some(0));
         refusal(&redlatch().args(["health", &url]).output().unwrap());
         refusal(&redlatch().args(["health", "http://localhost"]).output().unwrap());
+    }
+
+    #[test]
+    fn health_is_0_while_logins_of_its_address_are_delayed() {
+        let arguments = ["--port", "auto", "--requirepass", "secret", "--login-delay", "60000"];
+        let mut server = Running::start(redlatch().args(arguments));
+        for n in 0..30 {
+            assert!(server.ask(&format!("AUTH guess-{n}")).starts_with("-WRONGPASS"));
+        }
+        let url = format!("redis://:secret@{}", server.address());
+        let health = redlatch().args(["health", &url]).output().unwrap();
+        assert!(health.status.success(), "{health:?}");
+        assert!(String::from_utf8_lossy(&health.stdout).contains("delays the login"), "{health:?}");
+        let line = server.wait_for("Logins are delayed");
+        assert!(line.contains("peer=\"127.0.0.1:") && line.contains("times=1"), "{line}");
     }
 
     #[test]

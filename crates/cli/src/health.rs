@@ -1,20 +1,21 @@
 //! `redlatch health`: whether a server is alive, for container health checks.
 //!
-//! Rule    a server in quarantine is alive, and so is one that answers BUSY or has no place for another client: a restart
-//!         would lose every lock.
+//! Rule    a server in quarantine is alive, and so is one that answers BUSY, has no place for another client, or refuses or
+//!         delays the login: a restart would lose every lock, and mend nothing.
 
 use std::time::Duration;
 
-use redlatch_client::wire::{FULL, Reply, Target, at, open};
+use redlatch_client::wire::{Connection, FULL, Reply, Target, at, open};
 use redlatch_client::{Error, Trust};
+use tokio::time::timeout;
 
 use super::Fault;
 use super::place::Place;
 
 /// How long a server may take for each step: to be connected to, to answer a request.
 const STEP_MAX: Duration = Duration::from_secs(2);
-/// How long a server that has answered PONG may take to tell of a quarantine.
-const INFO_MAX: Duration = Duration::from_millis(250);
+/// How long a server that has answered may take for the login, and to tell of a quarantine.
+const MORE_MAX: Duration = Duration::from_millis(250);
 
 /// Asks the server for a PONG. Returns the text to print for a healthy server: empty if it answers PONG and grants locks.
 ///
@@ -25,32 +26,55 @@ pub(super) fn check(place: Place) -> Result<String, Fault> {
     let (target, trust) = place.find()?;
     let address = &target.address;
     let answer = super::runtime()?.block_on(ask_for_pong(&target, &trust));
-    match answer {
-        Ok((reply, quarantine)) if reply.is("PONG") => Ok(quarantine
-            .map(|text| format!("{address} is alive, and in quarantine: {text}\n"))
-            .unwrap_or_default()),
-        Ok((reply, _)) => Err(format!("{address} answers '{reply:?}'")),
-        Err(Error::Refused(text)) if is_alive(&text) => Ok(format!("{address} is alive: '-{text}'\n")),
-        Err(Error::Refused(text)) => Err(format!("{address} answers '-{text}'")),
-        Err(error) => Err(error.to_string()),
+    match answer.map_err(|error| error.to_string())? {
+        Answer::Pong(None) => Ok(String::new()),
+        Answer::Pong(Some(text)) => Ok(format!("{address} is alive, and in quarantine: {text}\n")),
+        Answer::LoginWaits => Ok(format!("{address} is alive, and delays the login\n")),
+        Answer::Other(Reply::Error(text)) if is_alive(&text) => {
+            Ok(format!("{address} is alive: '-{text}'\n"))
+        }
+        Answer::Other(Reply::Error(text)) => Err(format!("{address} answers '-{text}'")),
+        Answer::Other(reply) => Err(format!("{address} answers '{reply:?}'")),
     }
 }
 
-/// Whether an error reply shows a working server: one that runs a long script, one that is full, or a Redis that cannot
-/// save. LOADING does not, because locks cannot be taken yet.
-fn is_alive(answer: &str) -> bool {
-    matches!(answer.split(' ').next(), Some("BUSY" | "MISCONF")) || answer == FULL
+/// What a server has answered.
+enum Answer {
+    /// PONG, and what it says of a quarantine.
+    Pong(Option<String>),
+    /// It does not answer the login for now: others from this address were wrong.
+    LoginWaits,
+    Other(Reply),
 }
 
-/// Asks without HELLO, which an older server may not know. Also returns what the server says of its quarantine.
-async fn ask_for_pong(target: &Target, trust: &Trust) -> Result<(Reply, Option<String>), Error> {
+/// Whether an error reply shows a working server: one that runs a long script, is full, or refuses or lacks the login, or a
+/// Redis that cannot save. LOADING does not, because locks cannot be taken yet.
+fn is_alive(answer: &str) -> bool {
+    matches!(answer.split(' ').next(), Some("BUSY" | "MISCONF" | "NOAUTH" | "WRONGPASS")) || answer == FULL
+}
+
+/// Asks without HELLO, which an older server may not know, and logs in only where the server asks for that.
+async fn ask_for_pong(target: &Target, trust: &Trust) -> Result<Answer, Error> {
     let mut connection = open(target, trust, STEP_MAX).await?;
-    connection.authenticate(target).await.map_err(|error| at(target, error))?;
-    let pong = connection.call(&[b"PING"]).await.map_err(|error| at(target, error))?;
+    let ping = async |connection: &mut Connection| connection.ask(&[b"PING"]).await;
+    let mut reply = ping(&mut connection).await.map_err(|error| at(target, error))?;
+    if matches!(&reply, Reply::Error(text) if text.starts_with("NOAUTH")) && !target.password.is_empty() {
+        match timeout(MORE_MAX, connection.authenticate(target)).await {
+            Err(_) => return Ok(Answer::LoginWaits),
+            Ok(Err(Error::Refused(text))) => return Ok(Answer::Other(Reply::Error(text))),
+            Ok(done) => done.map_err(|error| at(target, error))?,
+        }
+        reply = ping(&mut connection).await.map_err(|error| at(target, error))?;
+    }
+    if !reply.is("PONG") {
+        return Ok(Answer::Other(reply));
+    }
     // A user without INFO, a server that runs a script, or another server says nothing of a quarantine.
-    let info = tokio::time::timeout(INFO_MAX, connection.ask(&[b"INFO", b"persistence"])).await;
+    let info = timeout(MORE_MAX, connection.ask(&[b"INFO", b"persistence"])).await;
     let info = info.ok().and_then(Result::ok);
-    Ok((pong, info.and_then(|info| info.text().and_then(|info| quarantine(&String::from_utf8_lossy(info))))))
+    let quarantine =
+        info.and_then(|info| info.text().and_then(|info| quarantine(&String::from_utf8_lossy(info))));
+    Ok(Answer::Pong(quarantine))
 }
 
 /// Until when and why the server is in quarantine, if INFO says that it is.
@@ -81,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_is_alive_and_one_that_refuses_the_login_is_not() {
+    fn a_server_that_is_busy_or_refuses_the_login_is_alive_and_one_that_loads_is_not() {
         for (answer, expected) in [
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true),
             ("MISCONF Redis is configured to save RDB snapshots", true),
             ("LOADING Redis is loading the dataset in memory", false),
-            ("NOAUTH Authentication required.", false),
-            ("WRONGPASS invalid username-password pair or user is disabled.", false),
+            ("NOAUTH Authentication required.", true),
+            ("WRONGPASS invalid username-password pair or user is disabled.", true),
             ("BUSYKEY", false),
             ("ERR max number of clients reached", true),
             ("ERR max number of clients", false),

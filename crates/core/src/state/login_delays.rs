@@ -5,8 +5,8 @@
 //!         connections in process have none and are never delayed.
 //! Rule    [`FREE`] wrong passwords cost nothing; each further one costs `login-delay`, and so does a right one that comes
 //!         meanwhile. In each `login-delay` without a wrong password, one is forgotten.
-//! Rule    logins that wait are looked at in turn: first those of the connection with the fewest wrong passwords, then the one
-//!         that has waited longest. A connection that does not come in its turn for a `login-delay` loses its place.
+//! Rule    logins that wait are looked at in turn: first those of the connection with the fewest wrong passwords, then the
+//!         one that has waited longest. A connection that does not come in its turn for a `login-delay` loses its place.
 //! Time    is the server's clock.
 //! Bounds  [`ADDRESSES_MAX`] addresses; beyond these, the one that is forgotten first gives way. A connection waits with one
 //!         login at most.
@@ -142,15 +142,15 @@ impl Delayed {
 }
 
 impl LoginDelays {
-    /// Whether a login from there is not looked at now, or has others before it. `delay_ms`: the setting `login-delay`; 0: no.
+    /// Whether a login from there is not looked at now, or has others before it. `delay_ms`: the setting `login-delay`.
     pub fn delays(&self, origin: Origin, now: LockTime, delay_ms: u64) -> bool {
         let origins = self.0.lock();
         let delayed = origins.by_origin.get(&origin).filter(|_| delay_ms > 0);
         delayed.is_some_and(|delayed| delayed.next_look(delay_ms) > now || !delayed.queue.is_empty())
     }
 
-    /// Asks for the turn of a login, which is in the queue from now on. Returns when it asks again; `None`: it is looked at now.
-    /// [`Client::wake`] asks it earlier.
+    /// Asks for the turn of a login, which is in the queue from now on. Returns when it asks again; `None`: it is looked at
+    /// now. After [`Client::wake`] it asks earlier.
     pub fn ask(
         &self,
         origin: Origin,

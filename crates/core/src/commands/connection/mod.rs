@@ -139,7 +139,7 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
     Ok(())
 }
 
-/// The account that a login is for, if it is right, unless it is known to be wrong. It has waited for its turn, except in EXEC.
+/// The account that a login is for, if it is right, and not known to be wrong. It has waited for its turn, except in EXEC.
 ///
 /// # Errors
 /// [`TOO_MANY`].
