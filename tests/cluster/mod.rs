@@ -6,6 +6,7 @@
 //!               clients the projects of `tests/clients/`. `.ci/run cluster` has them.
 //! Time          real. How long a takeover takes is printed, and asserted with room for a busy machine.
 
+mod addresses;
 mod alike;
 mod bad_input;
 mod broken;

@@ -93,7 +93,10 @@ pub(crate) struct Peer(pub(crate) std::io::BufReader<TcpStream>);
 
 impl Peer {
     pub(crate) fn to(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server accepts");
+        Self::over(TcpStream::connect(address).expect("the server accepts"))
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
         stream.set_nodelay(true).expect("a socket takes the option");

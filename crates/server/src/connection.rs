@@ -290,10 +290,17 @@ impl<S: Peer> ConnectionIo<S> {
             }
         }
         let received = self.poll_read(processor, cx)?;
+        if let Some(client) = self.stream.take_client() {
+            processor.come_from(client);
+        }
         if let Some(names) = self.stream.take_names() {
             processor.log_in_by_certificate(&names);
         }
-        let Poll::Ready(received) = received else { return Ok(Poll::Pending) };
+        let Poll::Ready(received) = received else {
+            // What wakes the client that the processor has moved to wakes this task from the next round on.
+            let is_new = processor.moved.is_some();
+            return Ok(if is_new { Poll::Ready(()) } else { Poll::Pending });
+        };
         if received == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -29,6 +29,7 @@ mod http;
 #[path = "http_none.rs"]
 mod http;
 mod inherited;
+mod introduced;
 mod journal;
 mod journal_files;
 mod keeper;

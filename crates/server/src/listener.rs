@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::context::ServerContext;
+use super::introduced::Introduced;
 use super::spare_descriptor::{SpareDescriptor, is_peer_error};
 use super::tls::Tls;
 use super::worker::Workers;
@@ -116,11 +117,11 @@ impl Listener {
                 let session = || enter(context, peer.to_string(), local, false);
                 match self {
                     Self::Tcp { tls: Some(tls), .. } => workers.spawn(|| {
-                        let stream = tls.accept(TcpStream::from_std(stream)?);
+                        let stream = tls.accept(Introduced::new(TcpStream::from_std(stream)?, context));
                         Ok(Connection::new(stream, context.clone(), session(), permit))
                     }),
                     _ => workers.spawn(|| {
-                        let stream = TcpStream::from_std(stream)?;
+                        let stream = Introduced::new(TcpStream::from_std(stream)?, context);
                         Ok(Connection::new(stream, context.clone(), session(), permit))
                     }),
                 }

@@ -12,6 +12,11 @@ pub(super) trait Peer: AsyncRead + AsyncWrite + Unpin {
     /// Lets the close of the stream be a TCP reset, if it is a TCP connection.
     fn reset_when_closed(&self) {}
 
+    /// The address of the client, if another node has passed it on. `Some` once, before the first byte of the client.
+    fn take_client(&mut self) -> Option<String> {
+        None
+    }
+
     /// The names of users under which the client may log in without a password, those in its certificate. `Some` once,
     /// after the handshake.
     fn take_names(&mut self) -> Option<Vec<Vec<u8>>> {

@@ -268,21 +268,27 @@ impl RequestProcessor {
         engine.end_batch(&mut self.session, batch);
         self.drop_input(taken);
         if let Some(context) = target {
-            self.move_to(context);
+            self.move_to(context, None);
         }
         has_more && self.state == State::Open
     }
 
-    /// Moves the connection to another engine, where it is a new client.
-    fn move_to(&mut self, context: ServerContext) {
+    /// Another node has passed on the address of the client. It is a new client, because the address of one never changes.
+    #[cold]
+    pub(super) fn come_from(&mut self, client: String) {
+        self.move_to(self.context.clone(), Some(client));
+    }
+
+    /// Moves the connection to another engine, or another address, where it is a new client.
+    fn move_to(&mut self, context: ServerContext, peer: Option<String>) {
         let (may_block, protocol) = (self.session.may_block, self.session.protocol);
         let old = Arc::clone(&self.session.client);
         recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
         let address = &old.address;
-        self.session =
-            listener::enter(&context, address.peer.clone(), address.local.clone(), address.is_unix);
+        let peer = peer.unwrap_or_else(|| address.peer.clone());
+        self.session = listener::enter(&context, peer, address.local.clone(), address.is_unix);
         self.session.may_block = may_block;
         self.session.protocol = protocol;
         self.session.client.set_protocol(protocol);

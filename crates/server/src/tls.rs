@@ -154,7 +154,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ServerStream<S> {
 }
 
 /// A reset would have to pass TLS by: an ordinary close is all that its peer sees.
-impl<S: AsyncRead + AsyncWrite + Unpin> Peer for ServerStream<S> {
+impl<S: Peer> Peer for ServerStream<S> {
+    fn take_client(&mut self) -> Option<String> {
+        let Stage::Open(stream) = &mut self.stage else { return None };
+        stream.get_mut().0.take_client()
+    }
+
     fn take_names(&mut self) -> Option<Vec<Vec<u8>>> {
         let Stage::Open(stream) = &self.stage else { return None };
         let named_by = self.named_by.take()?;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation, Transaction};
 use super::standby::first;
 use crate::journal::item;
+use crate::state::node_key::NodeKey;
 
 /// The version of what is in etcd that this program writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
@@ -70,6 +71,11 @@ impl Keys {
     /// Whether the log is an older state of itself, and how often it was.
     pub fn restored(&self) -> Bytes {
         self.named("restored")
+    }
+
+    /// The key by which nodes prove to each other that they are nodes.
+    pub fn node_key(&self) -> Bytes {
+        self.named("node-key")
     }
 
     /// The end of the keys of the log.
@@ -205,6 +211,22 @@ impl Cluster {
             return Err(JoinError::Foreign("there is an epoch or a head, and no cluster".to_owned()));
         };
         Self::agreed_on(keys, text.clone(), Self::parse(text)?, agreed)
+    }
+
+    /// The key by which its nodes know each other. If there is none, it is this one from now on.
+    ///
+    /// # Errors
+    /// [`JoinError`]
+    pub fn node_key(&self, etcd: &dyn Etcd, new: [u8; 20]) -> Result<NodeKey, JoinError> {
+        let key = self.keys.node_key();
+        let answer = etcd.transact(&Transaction {
+            conditions: vec![Compare::ModRevision { key: key.clone(), revision: 0 }],
+            then: vec![Operation::Put { key: key.clone(), value: item::id_text(&new).into() }],
+            otherwise: vec![Operation::Read { key, end: None, limit: 1 }],
+        })?;
+        let found = first(&answer, 0)
+            .map_or(Some(new), |found| std::str::from_utf8(&found.value).ok().and_then(item::parse_id));
+        found.map(NodeKey::new).ok_or_else(|| JoinError::Foreign("node-key is no key".to_owned()))
     }
 
     /// The cluster of this text, which says this, if that is what the node is started with.

@@ -1,10 +1,12 @@
 //! What commands say of a cluster: its name, its nodes, and the term of this one.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::node_key::NodeKey;
 use super::slot_groups::SlotGroup;
 
 /// A node, as clients see it.
@@ -36,6 +38,7 @@ pub struct ClusterFacts {
     /// The slots that it leads, of those that several groups share out; `None`: all keys, for clients without slots.
     pub group: Option<SlotGroup>,
     others: Mutex<Vec<ClusterNode>>,
+    node_key: OnceLock<NodeKey>,
     epoch: AtomicI64,
     head: AtomicU64,
     commits: AtomicU64,
@@ -56,6 +59,16 @@ impl ClusterFacts {
     #[must_use]
     pub fn with_group(self, group: Option<SlotGroup>) -> Self {
         Self { group, ..self }
+    }
+
+    /// The key of the cluster, once this node has joined it.
+    pub fn node_key(&self) -> Option<NodeKey> {
+        self.node_key.get().copied()
+    }
+
+    /// Notes the key of the cluster. It never changes.
+    pub fn set_node_key(&self, key: NodeKey) {
+        let _ = self.node_key.set(key);
     }
 
     /// The other nodes, by their ids.

@@ -18,6 +18,7 @@ pub mod log_limiter;
 pub mod login_delays;
 pub mod metrics;
 pub mod monitors;
+pub mod node_key;
 pub mod output_limits;
 pub mod polling;
 pub mod proposal;

@@ -25,6 +25,11 @@ impl Leader {
         let address = address_in(&self.addresses, door)?;
         Some((self.epoch, address.to_owned()))
     }
+
+    /// Whether it takes the addresses of clients from other nodes. An older version does not.
+    pub(super) fn takes_clients(&self) -> bool {
+        self.addresses.iter().any(|address| address.starts_with(VIA))
+    }
 }
 
 /// The addresses of a node for [`Member`]: without TLS, and with.
@@ -37,6 +42,12 @@ pub(super) fn addresses(tcp: Option<&str>, tls: Option<&str>) -> Vec<String> {
 /// The port for HTTP as it stands among the addresses of a [`Member`].
 pub(super) fn http_address(host: &str, port: u16) -> String {
     format!("{HTTP}{host}:{port}")
+}
+
+/// What stands among the addresses of a [`Member`] that takes the addresses of clients from other nodes. It has an address,
+/// so that no two nodes have it alike.
+pub(super) fn via_address(address: &str) -> String {
+    format!("{VIA}{address}")
 }
 
 /// The address behind a door among those of a [`Member`].
@@ -101,6 +112,7 @@ pub(super) fn node(member: &Member) -> ClusterNode {
 }
 
 const HTTP: &str = "http ";
+const VIA: &str = "via ";
 
 fn word(door: Door) -> &'static str {
     match door {

@@ -125,13 +125,14 @@ impl Acceptor {
     fn splice(&self, accepted: Accepted, door: Door, place: OwnedSemaphorePermit) -> std::io::Result<()> {
         let splices = self.splices.clone();
         match accepted {
-            Accepted::Tcp(stream, _) => {
+            Accepted::Tcp(stream, peer) => {
                 set_options(&SockRef::from(&stream), self.keepalive_seconds);
                 let stream = tokio::net::TcpStream::from_std(stream)?;
-                tokio::spawn(splices.serve(stream, door, place));
+                tokio::spawn(splices.serve((stream, Some(peer)), door, place));
             }
             Accepted::Unix(stream) => {
-                tokio::spawn(splices.serve(UnixStream::from_std(stream)?, door, place));
+                let stream = UnixStream::from_std(stream)?;
+                tokio::spawn(splices.serve((stream, None), door, place));
             }
         }
         Ok(())

@@ -25,6 +25,7 @@ use redlatch_core::state::acl::{Acl, file as acl_file};
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, Handle, Settings};
 use redlatch_core::state::slot_groups::SlotGroup;
+use redlatch_platform::figures;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -277,6 +278,7 @@ impl Inner {
             leader: self.leader.subscribe(),
             hold: millis(&self.common.settings, settings::CLUSTER_FAILOVER_HOLD),
             keepalive_seconds: self.common.settings.get(settings::TCP_KEEPALIVE),
+            facts: Arc::clone(&self.members.facts),
         };
         let acceptor = Acceptor {
             splices,
@@ -326,10 +328,20 @@ impl Inner {
     /// A sentence about the setting that keeps this node out.
     async fn join(&self) -> Result<Option<Cluster>, String> {
         let (keys, agreed, etcd) = (self.keys.clone(), self.agreed.clone(), self.common.etcd.clone());
-        let joined = spawn_blocking(move || Cluster::join(&etcd, keys, agreed, fresh_id()));
+        let joined = spawn_blocking(move || {
+            let cluster = Cluster::join(&etcd, keys, agreed, fresh_id())?;
+            let mut secret = [0; 20];
+            // Without randomness of the system no node passes addresses on.
+            let key =
+                if figures::draw_secret(&mut secret) { Some(cluster.node_key(&etcd, secret)?) } else { None };
+            Ok((cluster, key))
+        });
         let Ok(joined) = joined.await else { return Ok(None) };
         match joined {
-            Ok(cluster) => Ok(Some(cluster)),
+            Ok((cluster, key)) => {
+                key.into_iter().for_each(|key| self.members.facts.set_node_key(key));
+                Ok(Some(cluster))
+            }
             Err(JoinError::Etcd(error @ EtcdError::Unknown(_))) => {
                 if self.is_new_trouble(&error.to_string()) {
                     tracing::warn!(%error, "The node waits for etcd");
@@ -817,6 +829,7 @@ fn announced(settings: &Settings, sockets: &Sockets, group: u16) -> Result<Vec<S
             Err(unfit("others reach a node by TCP, and neither port nor tls-port is set"))
         }
         mut addresses => {
+            addresses.extend(tcp.or(tls).as_deref().map(leader::via_address));
             addresses.extend(port_of(&sockets.http).map(|port| leader::http_address(&host, port)));
             Ok(addresses)
         }

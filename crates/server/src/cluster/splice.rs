@@ -2,11 +2,16 @@
 //!
 //! Rule    a client has one connection to the leader, and its bytes pass as they are, so that everything that belongs to a
 //!         connection (login, transactions, subscriptions, waits, TLS) is the leader's.
+//! Rule    the leader is told the address of the client first, with a proof that this is a node, if it takes that.
 //! Rule    the splice to a leader ends when there is another one: the old one may be stopped, and close nothing.
 
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use redlatch_core::state::cluster::ClusterFacts;
+use redlatch_core::state::node_key::NodeKey;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
@@ -14,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::leader::Leader;
+use crate::introduced::{CHALLENGE_BYTES, HELLO};
 use crate::listener::set_options;
 
 /// How long one try to connect to the leader takes at most.
@@ -47,17 +53,19 @@ pub(super) struct Splices {
     pub(super) hold: Duration,
     /// After so many idle seconds the leader is asked whether it is there, as clients are; 0: never.
     pub(super) keepalive_seconds: u64,
+    /// They have the key of the cluster.
+    pub(super) facts: Arc<ClusterFacts>,
 }
 
 impl Splices {
     /// Splices a client to the leader until one of both closes, or another node leads.
     pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         mut self,
-        mut client: S,
+        (mut client, address): (S, Option<SocketAddr>),
         door: Door,
         _permit: OwnedSemaphorePermit,
     ) {
-        let Some((mut stream, address)) = self.connect(door).await else {
+        let Some((mut stream, address)) = self.connect(door, address).await else {
             if door == Door::Plain {
                 let trouble = self.leader.borrow().trouble.clone();
                 let reason =
@@ -77,16 +85,24 @@ impl Splices {
         }
     }
 
-    /// A connection to the leader, and where it leads. `None`: there was no leader in time.
-    async fn connect(&mut self, door: Door) -> Option<(TcpStream, (i64, String))> {
+    /// A connection to the leader for a client with this address, and where it leads. `None`: there was no leader in time.
+    async fn connect(
+        &mut self,
+        door: Door,
+        client: Option<SocketAddr>,
+    ) -> Option<(TcpStream, (i64, String))> {
         let until = Instant::now() + self.hold;
         loop {
             let known = self.leader.wait_for(|leader| leader.address(door).is_some());
-            let address = timeout_at(until, known).await.ok()?.ok()?.address(door)?;
+            let (address, takes_clients) = {
+                let leader = timeout_at(until, known).await.ok()?.ok()?;
+                (leader.address(door)?, leader.takes_clients())
+            };
+            let introduction = client.zip(self.facts.node_key()).filter(|_| takes_clients);
             let connected = tokio::select! {
                 // A connection that is there is that of its leader, and ends with its term.
                 biased;
-                connected = timeout(CONNECT_MAX, TcpStream::connect(&address.1)) => connected,
+                connected = timeout(CONNECT_MAX, open(&address.1, introduction)) => connected,
                 () = self.changed(door, &address) => continue,
             };
             if let Ok(Ok(stream)) = connected {
@@ -107,6 +123,20 @@ impl Splices {
         // The sender ends with the node.
         let _ = self.leader.wait_for(|leader| leader.address(door).as_ref() != Some(address)).await;
     }
+}
+
+/// A connection to a leader, which knows the address of the client from now on, if there is one.
+async fn open(leader: &str, introduction: Option<(SocketAddr, NodeKey)>) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(leader).await?;
+    let Some((client, key)) = introduction else { return Ok(stream) };
+    stream.write_all(HELLO).await?;
+    let mut challenge = [0; CHALLENGE_BYTES];
+    stream.read_exact(&mut challenge).await?;
+    if challenge[0] != 0 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    stream.write_all(&key.introduction(&challenge, client)).await?;
+    Ok(stream)
 }
 
 /// Tells a client why it is not served, and closes its connection.
@@ -135,10 +165,11 @@ mod tests {
     async fn spliced(hold: Duration) -> (TcpListener, watch::Sender<Leader>, DuplexStream, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let leads = watch::Sender::new(Leader::default());
-        let splices = Splices { leader: leads.subscribe(), hold, keepalive_seconds: 0 };
+        let splices =
+            Splices { leader: leads.subscribe(), hold, keepalive_seconds: 0, facts: Arc::default() };
         let (ours, theirs) = tokio::io::duplex(64);
-        let place = std::sync::Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
-        let task = tokio::spawn(splices.serve(ours, Door::Plain, place));
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let task = tokio::spawn(splices.serve((ours, None), Door::Plain, place));
         (listener, leads, theirs, task)
     }
 
