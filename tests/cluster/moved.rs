@@ -148,7 +148,7 @@ fn locks_are_in_one_place_at_a_time() {
     // The directory may be that of a node now.
     let mut leader = Node::start(&etcd, &["--dir", &dir]);
     leader.wait_for("This node leads");
-    refused("export", &back, &format!("a node leads: stop all nodes first (tcp {})", leader.address()));
+    refused("export", &back, &format!("a node leads: stop all nodes first (tcp {},", leader.address()));
     refused("export", &dir, "is in use, or was");
     leader.signal(Signal::SIGKILL);
     let (is_done, said) = moves("export", &back, &etcd);

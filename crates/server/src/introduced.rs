@@ -20,7 +20,7 @@ pub(super) const HELLO: &[u8; 16] = b"\0redlatch node 1";
 /// Bytes of a challenge. The first is zero, which no reply to a client begins with.
 pub(super) const CHALLENGE_BYTES: usize = 32;
 /// Bytes of the address and its proof.
-const INTRODUCTION_BYTES: usize = ADDRESS_BYTES + PROOF_BYTES;
+pub(super) const INTRODUCTION_BYTES: usize = ADDRESS_BYTES + PROOF_BYTES;
 
 const NO_NODE: &str = "a client's address was passed on without the key of the cluster";
 

@@ -27,7 +27,7 @@ impl std::fmt::Debug for NodeKey {
 }
 
 impl NodeKey {
-    pub fn new(key: [u8; 20]) -> Self {
+    pub const fn new(key: [u8; 20]) -> Self {
         Self(key)
     }
 

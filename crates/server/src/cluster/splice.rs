@@ -153,23 +153,30 @@ pub(super) async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, 
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
     use tokio::io::DuplexStream;
     use tokio::net::TcpListener;
     use tokio::sync::Semaphore;
     use tokio::task::JoinHandle;
 
     use super::*;
-    use crate::cluster::leader::addresses;
+    use crate::cluster::leader::{addresses, via_address};
+    use crate::introduced::INTRODUCTION_BYTES;
+
+    const KEY: NodeKey = NodeKey::new([7; 20]);
+    const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), 4_711);
 
     /// A listening leader, what tells who leads, and the end of a client that is spliced.
     async fn spliced(hold: Duration) -> (TcpListener, watch::Sender<Leader>, DuplexStream, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let leads = watch::Sender::new(Leader::default());
-        let splices =
-            Splices { leader: leads.subscribe(), hold, keepalive_seconds: 0, facts: Arc::default() };
+        let facts = Arc::new(ClusterFacts::default());
+        facts.set_node_key(KEY);
+        let splices = Splices { leader: leads.subscribe(), hold, keepalive_seconds: 0, facts };
         let (ours, theirs) = tokio::io::duplex(64);
         let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
-        let task = tokio::spawn(splices.serve((ours, None), Door::Plain, place));
+        let task = tokio::spawn(splices.serve((ours, Some(CLIENT)), Door::Plain, place));
         (listener, leads, theirs, task)
     }
 
@@ -195,6 +202,29 @@ mod tests {
         client.read_to_end(&mut received).await.unwrap();
         assert_eq!(received.len(), 1000);
         task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_leader_is_told_the_address_of_a_client_if_it_takes_that() {
+        for takes_clients in [false, true] {
+            let (listener, leads, mut client, _task) = spliced(Duration::from_secs(60)).await;
+            let mut leader = leader(1, &listener);
+            leader.addresses.extend(takes_clients.then(|| via_address("127.0.0.1:1")));
+            leads.send_replace(leader);
+            let (mut server, _) = listener.accept().await.unwrap();
+            if takes_clients {
+                let (mut hello, mut introduction) = ([1; HELLO.len()], [1; INTRODUCTION_BYTES]);
+                server.read_exact(&mut hello).await.unwrap();
+                server.write_all(&[0; CHALLENGE_BYTES]).await.unwrap();
+                server.read_exact(&mut introduction).await.unwrap();
+                assert_eq!(hello, *HELLO);
+                assert_eq!(KEY.client(&[0; CHALLENGE_BYTES], &introduction), Some(CLIENT));
+            }
+            client.write_all(b"PING").await.unwrap();
+            let mut request = [0; 4];
+            server.read_exact(&mut request).await.unwrap();
+            assert_eq!(request, *b"PING");
+        }
     }
 
     #[tokio::test]
