@@ -154,9 +154,14 @@ fn probes_find_the_server_that_their_environment_describes() {
         assert_eq!(probe[0], "redlatch");
         let mut command = redlatch();
         command.args(&probe[1..]).env("REDLATCH_PORT", port);
-        assert!(!command.output().unwrap().status.success(), "{probe:?} without the password");
+        // A server that refuses the login is alive: the probe says that it did.
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains("NOAUTH"), "{probe:?} without the password: {output:?}");
         let output = command.env("REDLATCH_REQUIREPASS", "secret").output().unwrap();
-        assert!(output.status.success(), "{probe:?}: {output:?}");
+        assert!(output.status.success() && output.stdout.is_empty(), "{probe:?}: {output:?}");
+        let output = command.env("REDLATCH_PORT", "1").output().unwrap();
+        assert!(!output.status.success(), "{probe:?} of another port: {output:?}");
     }
     #[cfg(feature = "http")]
     {

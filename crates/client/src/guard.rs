@@ -136,7 +136,8 @@ impl Guard {
     }
 
     /// Whether there is no lock, because no server has answered: see
-    /// [`OnUnavailable::Open`](super::OnUnavailable::Open). It has no token and no deadline, is never lost, and sends nothing.
+    /// [`OnUnavailable::Open`](super::OnUnavailable::Open). It has no token and no deadline, is never lost, and sends
+    /// nothing.
     pub fn is_open(&self) -> bool {
         self.is_open
     }

@@ -421,8 +421,8 @@ impl Locks {
     }
 }
 
-/// What an acquisition comes to that no server has answered. Everything else is an answer, and never opens: the lock is held, or
-/// the server refuses, also for a moment.
+/// What an acquisition comes to that no server has answered. Everything else is an answer, and never opens: the lock is
+/// held, or the server refuses, also for a moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum OnUnavailable {
     /// It fails with [`Error::Unreachable`].

@@ -123,8 +123,9 @@ impl ClusterFacts {
         self.others.lock().iter().filter(|node| node.unreached == epoch).count()
     }
 
-    /// Whether this node, which leads, serves its clients, as far as the others tell: half of them reach it at least, and most
-    /// nodes have the users and passwords that it has. A node that is cut off itself, or set otherwise, makes no leader fail.
+    /// Whether this node, which leads, serves its clients, as far as the others tell: half of them reach it at least, and
+    /// most nodes have the users and passwords that it has. A node that is cut off itself, or set otherwise, makes no
+    /// leader fail.
     pub fn is_served(&self) -> bool {
         let unreached_by = self.unreached_by();
         let others = self.others.lock();

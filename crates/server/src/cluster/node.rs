@@ -260,7 +260,8 @@ impl Inner {
         })
     }
 
-    /// Whether this node is to lead the group, of all nodes that live and may be asked. Where there is one group, any node is.
+    /// Whether this node is to lead the group, of all nodes that live and may be asked. Where there is one group, any node
+    /// is.
     fn is_first(&self) -> bool {
         if self.agreed.part.groups == 1 {
             return true;
