@@ -45,7 +45,7 @@ fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR MULTI calls can not be nested"));
     }
 
-    call.session.transaction = Some(Box::new(Transaction::new(&call.session.client.ledger)));
+    call.session.transaction = Some(Box::new(Transaction::new(call.session.client.ledger())));
     call.session.client.transaction.show_queued(Some(0), 0);
 
     call.reply.ok();
@@ -77,7 +77,7 @@ fn watch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let database = call.view.database();
     for name in call.args.rest() {
-        let ledger = &call.session.client.ledger;
+        let ledger = call.session.client.ledger();
         let watching = call.session.watching.get_or_insert_with(|| Box::new(Watching::new(ledger)));
         let name = Bytes::copy_from_slice(name);
         if watching.insert(database, &name) {

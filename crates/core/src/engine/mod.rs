@@ -86,7 +86,7 @@ impl Engine {
     /// Registers a connection.
     pub fn connect(&self, mut client: Client) -> Session {
         client.output_limits = Arc::clone(self.shared.settings.output_limits());
-        client.ledger = Arc::clone(self.shared.keyspace.ledger());
+        client.charge_to(self.shared.keyspace.ledger());
         let client = Arc::new(client);
         self.shared.stats.metrics.connections.add(1);
         self.shared.registries.clients.enter(Arc::clone(&client));

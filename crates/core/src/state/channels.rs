@@ -131,16 +131,24 @@ impl Channels {
     }
 
     /// Ends all subscriptions of a client without a message.
-    pub fn leave(&self, subscriptions: &mut Subscriptions, client: &Client) {
-        for kind in Kind::ALL {
-            for name in std::mem::take(&mut subscriptions.names[kind as usize]) {
-                self.unsubscribe(kind, &name, client.id);
-            }
+    pub fn leave(&self, client: &Client) {
+        for (kind, names) in Kind::ALL.into_iter().zip(client.subscriptions(Subscriptions::take_all)) {
+            names.iter().for_each(|name| self.unsubscribe(kind, name, client.id));
         }
-        subscriptions.name_bytes = 0;
-        subscriptions.recharge();
         self.listeners.iter().for_each(shrink);
-        client.show_subscriptions(subscriptions);
+    }
+
+    /// Ends the subscriptions to these shard channels, in the order of their names, and tells their subscribers. No request
+    /// runs; a client may be leaving.
+    pub fn end_shard_channels(&self, is_meant: impl Fn(&[u8]) -> bool) {
+        let mut names = self.active(Kind::Shard, None);
+        names.retain(|name| is_meant(name));
+        names.sort_unstable();
+        for name in &names {
+            let listening = self.of(Kind::Shard).remove(name).map_or(Vec::new(), |(_, listening)| listening);
+            listening.iter().for_each(|client| end(client, name));
+        }
+        self.shrink(Kind::Shard);
     }
 
     /// Gives back the memory of names that have no subscriber any more.
@@ -158,7 +166,7 @@ impl Channels {
     }
 }
 
-/// The subscriptions of one connection.
+/// The subscriptions of one client.
 #[derive(Debug)]
 pub struct Subscriptions {
     names: PerKind<BTreeSet<Bytes>>,
@@ -189,6 +197,14 @@ impl Subscriptions {
         is_new
     }
 
+    /// Removes all names.
+    fn take_all(&mut self) -> PerKind<BTreeSet<Bytes>> {
+        let names = std::mem::take(&mut self.names);
+        self.name_bytes = 0;
+        self.recharge();
+        names
+    }
+
     /// Removes a name; returns whether it was there.
     pub fn remove(&mut self, kind: Kind, name: &Bytes) -> bool {
         let was_here = self.names[kind as usize].remove(name);
@@ -211,12 +227,6 @@ impl Subscriptions {
             Kind::Shard => self.of(Kind::Shard).len(),
         }
     }
-
-    /// Whether there are no subscriptions.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.names.iter().all(BTreeSet::is_empty)
-    }
 }
 
 /// Bytes of a subscription beside its place in the set of the connection: its name, and its place in the registry, where it
@@ -235,6 +245,34 @@ pub fn shrink<K: Eq + Hash, V, S: BuildHasher + Clone>(table: &DashMap<K, V, S>)
 
 /// Places that a table keeps in any case.
 const SPARSE_LEN: usize = 1_024;
+
+/// Writes that a subscription begins or ends; `count`: how many are left.
+pub fn write_confirmation(reply: &mut Reply<'_>, word: &[u8], name: Option<&[u8]>, count: usize) {
+    reply.push(3);
+    reply.bulk(word);
+    match name {
+        Some(name) => reply.bulk(name),
+        None => reply.null(),
+    }
+    reply.count(count);
+}
+
+/// Ends a client's subscription to a shard channel that the registry no longer has, and tells the client.
+fn end(client: &Client, name: &Bytes) {
+    let (was_here, count) = client.subscriptions(|subscriptions| {
+        (subscriptions.remove(Kind::Shard, name), subscriptions.counted_with(Kind::Shard))
+    });
+    if was_here {
+        let mut message = Vec::new();
+        write_confirmation(
+            &mut Reply::new(&mut message, client.protocol()),
+            b"sunsubscribe",
+            Some(name),
+            count,
+        );
+        client.deliver(&message);
+    }
+}
 
 /// Puts a message into the listener's outbox; false when its connection is closing.
 fn send(listener: &Client, parts: &[&[u8]]) -> bool {

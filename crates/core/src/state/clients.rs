@@ -42,8 +42,9 @@ pub struct Client {
     pub login: Login,
     pub options: Options,
     pub activity: Activity,
+    subscriptions: Mutex<Subscriptions>,
     /// The number of its subscriptions of each kind.
-    subscriptions: PerKind<AtomicU32>,
+    subscribed: PerKind<AtomicU32>,
     pub transaction: TransactionSize,
     /// The number of its lock session; 0 if it has begun none.
     pub lock_session: AtomicU64,
@@ -58,7 +59,7 @@ pub struct Client {
     /// How many bytes of replies and messages may be unsent before the client is dropped.
     pub output_limits: Arc<OutputLimits>,
     /// Where the memory is charged that the server holds for it.
-    pub ledger: Arc<Ledger>,
+    ledger: Arc<Ledger>,
     closing: Closing,
     /// What only the test backend uses.
     pub tested: Tested,
@@ -121,6 +122,7 @@ impl Outbox {
 impl Client {
     /// A client that has just connected.
     pub fn new(id: ClientId, peer: String, local: String, is_unix: bool, since: LockTime) -> Self {
+        let ledger = Arc::default();
         Self {
             id,
             since,
@@ -129,7 +131,8 @@ impl Client {
             login: Login::default(),
             options: Options::default(),
             activity: Activity::new(since),
-            subscriptions: Default::default(),
+            subscriptions: Mutex::new(Subscriptions::new(&ledger)),
+            subscribed: Default::default(),
             transaction: TransactionSize::default(),
             lock_session: AtomicU64::new(0),
             polling: Polling::default(),
@@ -139,7 +142,7 @@ impl Client {
             outbox: Mutex::default(),
             has_messages: AtomicBool::new(false),
             output_limits: Arc::default(),
-            ledger: Arc::default(),
+            ledger,
             closing: Closing::default(),
             tested: Tested::default(),
         }
@@ -153,21 +156,36 @@ impl Client {
         self.options.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
 
-    /// Sets its subscriptions, as other connections see them.
-    pub fn show_subscriptions(&self, subscriptions: &Subscriptions) {
-        for (kind, shown) in Kind::ALL.iter().zip(&self.subscriptions) {
+    /// Charges its memory to this ledger from now on. It has no subscription yet.
+    pub fn charge_to(&mut self, ledger: &Arc<Ledger>) {
+        self.ledger = Arc::clone(ledger);
+        self.subscriptions = Mutex::new(Subscriptions::new(ledger));
+    }
+
+    /// Where the memory is charged that the server holds for it.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Reads or changes its subscriptions, and shows their numbers to other connections.
+    pub fn subscriptions<T>(&self, change: impl FnOnce(&mut Subscriptions) -> T) -> T {
+        let mut subscriptions = self.subscriptions.lock();
+        let result = change(&mut subscriptions);
+        for (kind, shown) in Kind::ALL.iter().zip(&self.subscribed) {
             shown.store(bounded(subscriptions.of(*kind).len()), Relaxed);
         }
+        result
     }
 
     /// The number of its subscriptions of that kind.
-    pub fn subscriptions(&self, kind: Kind) -> u32 {
-        self.subscriptions[kind as usize].load(Relaxed)
+    pub fn subscribed(&self, kind: Kind) -> u32 {
+        self.subscribed[kind as usize].load(Relaxed)
     }
 
     /// Whether it is subscribed to anything.
+    #[inline]
     pub fn is_subscribed(&self) -> bool {
-        Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
+        Kind::ALL.iter().any(|kind| self.subscribed(*kind) > 0)
     }
 
     /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.

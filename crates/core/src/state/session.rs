@@ -1,7 +1,7 @@
 //! The state of one connection that only its own commands use.
 //!
-//! Owns    the selected database, authentication, reply mode, transaction, subscriptions. What other connections may see
-//!         is in the shared [`Client`].
+//! Owns    the selected database, authentication, reply mode, transaction. What other connections may see, and change, is
+//!         in the shared [`Client`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Protocol;
 
 use super::acl::Account;
-use super::channels::Subscriptions;
 use super::clients::Client;
 use super::lock_sessions::LockSession;
 use super::login_delays::LoginTurn;
@@ -62,7 +61,6 @@ pub struct Session {
     pub reads_replicas: bool,
     /// Whether the slot of the current request is moving: its keys are looked at again when they are locked.
     pub is_half_way: bool,
-    pub subscriptions: Subscriptions,
     /// CLIENT TRACKING: which of its reads are tracked.
     pub reads: Reads,
     /// Index of its last command in the table: most clients repeat one command.
@@ -132,7 +130,6 @@ impl Session {
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
         client.login.show_account(&account);
         client.login.show_authenticated(authenticated);
-        let subscriptions = Subscriptions::new(&client.ledger);
         // Connections that end after a few calls are sampled as often as others: each starts at another place.
         let first_sample = (client.id % u64::from(CALLS_PER_SAMPLE)) as u8;
         Self {
@@ -156,7 +153,6 @@ impl Session {
             asking: Asking::default(),
             reads_replicas: false,
             is_half_way: false,
-            subscriptions,
             reads: Reads::default(),
             last_row: u16::MAX,
             lock_session: None,
@@ -235,6 +231,6 @@ impl Session {
     /// Whether only SUBSCRIBE and similar commands are allowed: a RESP2 client cannot distinguish a message from a reply.
     #[inline]
     pub fn is_subscriber(&self) -> bool {
-        self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()
+        self.protocol == Protocol::Resp2 && self.client.is_subscribed()
     }
 }

@@ -54,6 +54,7 @@ impl Peers {
         }
         if most.is_none() {
             table.end_move(slot);
+            self.end_shard_channels(&table, |_| false);
         }
         Ok(count)
     }

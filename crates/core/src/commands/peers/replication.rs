@@ -5,7 +5,7 @@
 //! Locks   shards of the master, then its stream, then shards of a replica. A stream gets a replica while the table of slots
 //!         is locked, so that no request runs, and after all that lead elsewhere have lost theirs.
 //! Rule    what a replica gets is applied without a record or an event: nobody who waits at a replica is woken.
-//! Source  Redis 7.0 `cluster.c`, `clusterHandleSlaveFailover`; `replication.c`, `waitCommand`.
+//! Source  Redis 7.0 `cluster.c`, `clusterHandleSlaveFailover`, `clusterDelSlot`; `replication.c`, `waitCommand`.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -143,6 +143,17 @@ impl Peers {
         });
     }
 
+    /// Ends the subscriptions to shard channels at the nodes that have lost the slots of these, and at those that have
+    /// another master now, as Redis does. A node that does not answer learns of it later. Called with the table locked.
+    pub(super) fn end_shard_channels(&self, table: &SlotTable, has_new_master: impl Fn(u16) -> bool) {
+        for (number, node) in self.all().filter(|(number, _)| !table.is_silent(*number)) {
+            let head = table.master(number).unwrap_or(number);
+            let is_lost = |channel: &[u8]| table.owner(slot_of(channel)) != head;
+            let all = has_new_master(number);
+            node.registries.channels.end_shard_channels(|channel| all || is_lost(channel));
+        }
+    }
+
     /// How many replicas have all that this node has written.
     pub(crate) fn acknowledged(&self) -> usize {
         let has_all = |replica: &&u16| self.offset(**replica) == self.offset(self.me);
@@ -158,8 +169,10 @@ impl Peers {
     /// Notes that a node answers the others from now on, or that it does not. Waits until no request runs.
     pub fn set_answers(&self, node: u16, answers: bool) {
         let mut table = self.slots.change();
+        let before = table.clone();
         self.slots.note_answers(&mut table, node, answers);
         self.link(&table);
+        self.end_shard_channels(&table, |node| table.master(node) != before.master(node));
     }
 
     /// Whether what a node writes reaches its replicas from now on. Waits until no request runs.
@@ -193,6 +206,7 @@ impl Peers {
             };
             table.take_over(replica);
             self.link(&table);
+            self.end_shard_channels(&table, |node| table.master(node) == Some(replica));
             self.promote(master, replica);
         }
     }

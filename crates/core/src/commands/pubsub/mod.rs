@@ -12,7 +12,7 @@ use redlatch_proto::resp::Reply;
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, channel, channel_pattern, pattern, text};
 use crate::commands::{Call, Outcome, Shared};
-use crate::state::channels::Kind;
+use crate::state::channels::{Kind, write_confirmation};
 use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -101,9 +101,11 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
 
     for name in call.args.rest() {
         let name = Bytes::copy_from_slice(name);
-        let is_new = call.session.subscriptions.insert(kind, &name);
+        let (is_new, count) = call.session.client.subscriptions(|subscriptions| {
+            (subscriptions.insert(kind, &name), subscriptions.counted_with(kind))
+        });
         // The confirmation precedes the registration: messages may follow at once.
-        confirm(call, kind, words(kind).0, Some(&name));
+        confirm(call, words(kind).0, Some(&name), count);
         if is_new {
             call.shared.registries.channels.subscribe(kind, &name, &call.session.client);
         }
@@ -114,36 +116,30 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
 fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     let mut named: Vec<Bytes> = call.args.rest().map(Bytes::copy_from_slice).collect();
     if named.is_empty() {
-        named.extend(call.session.subscriptions.of(kind).iter().cloned());
+        named = call.session.client.subscriptions(|all| all.of(kind).iter().cloned().collect());
     }
 
     for name in &named {
-        if call.session.subscriptions.remove(kind, name) {
+        let (was_here, count) = call.session.client.subscriptions(|subscriptions| {
+            (subscriptions.remove(kind, name), subscriptions.counted_with(kind))
+        });
+        if was_here {
             call.shared.registries.channels.unsubscribe(kind, name, call.session.client.id);
         }
         catch_up(call);
-        confirm(call, kind, words(kind).1, Some(name));
+        confirm(call, words(kind).1, Some(name), count);
     }
     if named.is_empty() {
-        confirm(call, kind, words(kind).1, None);
+        let count = call.session.client.subscriptions(|subscriptions| subscriptions.counted_with(kind));
+        confirm(call, words(kind).1, None, count);
     }
     call.shared.registries.channels.shrink(kind);
     Ok(Outcome::Replied)
 }
 
 /// Confirms the beginning or the end of a subscription, with the number of subscriptions that are left.
-fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>) {
-    call.session.client.show_subscriptions(&call.session.subscriptions);
-    let count = call.session.subscriptions.counted_with(kind);
-    let write = |reply: &mut Reply<'_>| {
-        reply.push(3);
-        reply.bulk(what);
-        match name {
-            Some(name) => reply.bulk(name),
-            None => reply.null(),
-        }
-        reply.count(count);
-    };
+fn confirm(call: &mut Call<'_, '_>, what: &[u8], name: Option<&[u8]>, count: usize) {
+    let write = |reply: &mut Reply<'_>| write_confirmation(reply, what, name, count);
     match call.session.replies {
         Replies::On => write(&mut call.reply),
         // A confirmation is a push: CLIENT REPLY does not mute it.
@@ -169,7 +165,7 @@ fn catch_up(call: &mut Call<'_, '_>) {
 
 /// Ends all subscriptions of a session without confirmations.
 pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
-    shared.registries.channels.leave(&mut session.subscriptions, &session.client);
+    shared.registries.channels.leave(&session.client);
 }
 
 fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

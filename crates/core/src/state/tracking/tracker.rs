@@ -99,7 +99,7 @@ fn prefix_bytes(prefix: &Bytes) -> usize {
 impl Tracker {
     /// The options of a client, without REDIRECT and NOLOOP.
     pub fn new(client: Arc<Client>, prefixes: Option<BTreeSet<Bytes>>) -> Self {
-        let charge = client.ledger.open(Kind::Tracking);
+        let charge = client.ledger().open(Kind::Tracking);
         let is_broken = AtomicBool::new(false);
         let tracker = Self { client, redirect: None, prefixes, no_loop: false, is_broken, charge };
         tracker.charge();
