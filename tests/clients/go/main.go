@@ -29,6 +29,10 @@ func main() {
 		useInHistory()
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == "channels" {
+		useChannels()
+		return
+	}
 	clients := map[string]func(redis.UniversalClient){
 		"redislock": useRedislock, "rueidislock": useRueidislock,
 		"redsync": useRedsync, "redsync-native": useRedsyncBesideNative, "redsync-redigo": useRedsyncOnRedigo, "redsync-rueidis": useRedsyncOnRueidis,

@@ -42,6 +42,16 @@ check("the client follows: release", client.exists("a") == 0)
 
 race_under(lambda: client.lock("race", timeout=10, sleep=0.005, thread_local=False))
 
+CHANNELS = [f"channel {number}" for number in range(10)]
+heard = []
+for channel in CHANNELS:
+    with client.pubsub() as messages:
+        messages.subscribe(channel)
+        messages.get_message(timeout=5)
+        client.publish(channel, "freed")
+        heard.append(messages.get_message(timeout=5))
+check("ten channels of ten are heard", all(heard) and [each["channel"].decode() for each in heard] == CHANNELS, heard)
+
 test.execute_command("TEST.CLOCK", "FREEZE")
 test.execute_command("TEST.NODE", "CRASH", 3)
 test.execute_command("TEST.CLOCK", "ADVANCE", 15_001)
