@@ -30,12 +30,14 @@ final class IntegrationLocks {
         there = registry(LONG);
     }
 
-    static void run() throws Exception {
-        LettuceConnectionFactory connections = SpringLocks.connections();
+    /** So many locks are handed over, one after the other. */
+    static void run(LettuceConnectionFactory connections, int handOvers) throws Exception {
         for (RedisLockType mode : RedisLockType.values()) {
             IntegrationLocks locks = new IntegrationLocks(mode, connections);
             locks.ownership();
-            locks.handOver();
+            for (int number = 1; number <= handOvers; number++) {
+                locks.handOver("handover " + number);
+            }
             locks.leases();
             locks.renewal();
             locks.race();
@@ -74,9 +76,9 @@ final class IntegrationLocks {
     }
 
     /** The holder's lease is far too long for the waiter to wait for: only the release can serve it. */
-    private void handOver() throws Exception {
-        DistributedLock mine = here.obtain("handover");
-        DistributedLock theirs = there.obtain("handover");
+    private void handOver(String name) throws Exception {
+        DistributedLock mine = here.obtain(name);
+        DistributedLock theirs = there.obtain(name);
         mine.lock();
         CompletableFuture<Boolean> waiting = Checks.begins(() -> {
             boolean isTaken = theirs.tryLock(20, SECONDS);

@@ -1,4 +1,6 @@
+import java.util.List;
 import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
+import org.springframework.data.redis.connection.RedisClusterConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /** One lock client on Spring Data Redis: the argument says which. */
@@ -8,7 +10,9 @@ final class SpringLocks {
     public static void main(String[] args) {
         try {
             switch (args[0]) {
-                case "integration" -> IntegrationLocks.run();
+                case "integration" -> IntegrationLocks.run(connections(), 1);
+                // The keys of six locks are on all three nodes.
+                case "integration-nodes" -> IntegrationLocks.run(connectionsOfCluster(), 6);
                 case "shedlock" -> shedLocks();
                 default -> throw new IllegalArgumentException(args[0]);
             }
@@ -24,6 +28,15 @@ final class SpringLocks {
     static LettuceConnectionFactory connections() {
         int port = Integer.parseInt(System.getenv("REDLATCH_PORT"));
         LettuceConnectionFactory factory = new LettuceConnectionFactory(System.getenv("REDLATCH_HOST"), port);
+        factory.afterPropertiesSet();
+        factory.start();
+        return factory;
+    }
+
+    /** Connections to the cluster of that server. */
+    private static LettuceConnectionFactory connectionsOfCluster() {
+        String node = System.getenv("REDLATCH_HOST") + ":" + System.getenv("REDLATCH_PORT");
+        var factory = new LettuceConnectionFactory(new RedisClusterConfiguration(List.of(node)));
         factory.afterPropertiesSet();
         factory.start();
         return factory;
