@@ -157,7 +157,10 @@ fn probes_find_the_server_that_their_environment_describes() {
         // A server that refuses the login is alive: the probe says that it did.
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && said.contains("NOAUTH"), "{probe:?} without the password: {output:?}");
+        assert!(
+            output.status.success() && said.contains("NOAUTH"),
+            "{probe:?} without the password: {output:?}"
+        );
         let output = command.env("REDLATCH_REQUIREPASS", "secret").output().unwrap();
         assert!(output.status.success() && output.stdout.is_empty(), "{probe:?}: {output:?}");
         let output = command.env("REDLATCH_PORT", "1").output().unwrap();
