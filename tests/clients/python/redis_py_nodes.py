@@ -44,8 +44,8 @@ race_under(lambda: client.lock("race", timeout=10, sleep=0.005, thread_local=Fal
 
 CHANNELS = [f"channel {number}" for number in range(10)]
 heard = []
-for channel in CHANNELS:
-    with client.pubsub() as messages:
+for number, channel in enumerate(CHANNELS):
+    with client.pubsub(node=primaries[number % len(primaries)]) as messages:
         messages.subscribe(channel)
         messages.get_message(timeout=5)
         client.publish(channel, "freed")
