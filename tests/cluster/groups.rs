@@ -311,8 +311,10 @@ fn a_node_that_nobody_reaches_gives_its_groups_up_and_is_not_asked_for_them_agai
         nodes.iter().flat_map(|node| ports(node, GROUPS)).for_each(|port| drop(ask(port, &["PING"])));
         are_led_elsewhere(seen, GROUPS, &nowhere)
     });
-    let (_, entries) = etcd.ctl(&["get", "--prefix", "/redlatch/"]);
-    assert!(entries.lines().any(|line| line.starts_with("rests ")), "{entries}");
+    wait_until("the others to know of its rest", || {
+        let (_, entries) = etcd.ctl(&["get", "--prefix", "/redlatch/"]);
+        entries.lines().any(|line| line.starts_with("rests "))
+    });
 }
 
 #[test]
