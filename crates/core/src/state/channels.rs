@@ -197,6 +197,11 @@ impl Subscriptions {
         is_new
     }
 
+    /// Whether there are no subscriptions.
+    pub fn is_empty(&self) -> bool {
+        self.names.iter().all(BTreeSet::is_empty)
+    }
+
     /// Removes all names.
     fn take_all(&mut self) -> PerKind<BTreeSet<Bytes>> {
         let names = std::mem::take(&mut self.names);

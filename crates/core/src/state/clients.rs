@@ -45,6 +45,8 @@ pub struct Client {
     subscriptions: Mutex<Subscriptions>,
     /// The number of its subscriptions of each kind.
     subscribed: PerKind<AtomicU32>,
+    /// Whether there is any: each request asks.
+    is_subscribed: AtomicBool,
     pub transaction: TransactionSize,
     /// The number of its lock session; 0 if it has begun none.
     pub lock_session: AtomicU64,
@@ -133,6 +135,7 @@ impl Client {
             activity: Activity::new(since),
             subscriptions: Mutex::new(Subscriptions::new(&ledger)),
             subscribed: Default::default(),
+            is_subscribed: AtomicBool::new(false),
             transaction: TransactionSize::default(),
             lock_session: AtomicU64::new(0),
             polling: Polling::default(),
@@ -174,6 +177,7 @@ impl Client {
         for (kind, shown) in Kind::ALL.iter().zip(&self.subscribed) {
             shown.store(bounded(subscriptions.of(*kind).len()), Relaxed);
         }
+        self.is_subscribed.store(!subscriptions.is_empty(), Relaxed);
         result
     }
 
@@ -185,7 +189,7 @@ impl Client {
     /// Whether it is subscribed to anything.
     #[inline]
     pub fn is_subscribed(&self) -> bool {
-        Kind::ALL.iter().any(|kind| self.subscribed(*kind) > 0)
+        self.is_subscribed.load(Relaxed)
     }
 
     /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
