@@ -39,6 +39,12 @@ pub(super) fn addresses(tcp: Option<&str>, tls: Option<&str>) -> Vec<String> {
     tcp.into_iter().chain(tls.map(|address| written(Door::Tls, address))).collect()
 }
 
+/// The addresses of a node of this version: it takes the addresses of clients from other nodes.
+pub(super) fn own_addresses(tcp: Option<&str>, tls: Option<&str>) -> Vec<String> {
+    let via = tcp.or(tls).map(via_address);
+    addresses(tcp, tls).into_iter().chain(via).collect()
+}
+
 /// The port for HTTP as it stands among the addresses of a [`Member`].
 pub(super) fn http_address(host: &str, port: u16) -> String {
     format!("{HTTP}{host}:{port}")

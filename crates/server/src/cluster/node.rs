@@ -825,12 +825,11 @@ fn announced(settings: &Settings, sockets: &Sockets, group: u16) -> Result<Vec<S
     };
     let tcp = port.map(|port| format!("{host}:{port}"));
     let tls = tls_port.map(|port| format!("{host}:{port}"));
-    match leader::addresses(tcp.as_deref(), tls.as_deref()) {
+    match leader::own_addresses(tcp.as_deref(), tls.as_deref()) {
         none if none.is_empty() => {
             Err(unfit("others reach a node by TCP, and neither port nor tls-port is set"))
         }
         mut addresses => {
-            addresses.extend(tcp.or(tls).as_deref().map(leader::via_address));
             addresses.extend(port_of(&sockets.http).map(|port| leader::http_address(&host, port)));
             Ok(addresses)
         }

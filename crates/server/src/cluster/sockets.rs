@@ -76,10 +76,7 @@ impl Sockets {
             }
             Some(address.to_string())
         };
-        let (tcp, tls) = (local(&self.tcp), local(&self.tls));
-        let mut addresses = leader::addresses(tcp.as_deref(), tls.as_deref());
-        addresses.extend(tcp.or(tls).as_deref().map(leader::via_address));
-        addresses
+        leader::own_addresses(local(&self.tcp).as_deref(), local(&self.tls).as_deref())
     }
 
     /// The same sockets, for a server.
