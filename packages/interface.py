@@ -16,8 +16,6 @@ from typing import NamedTuple, Optional
 FOLDER = pathlib.Path(__file__).resolve().parent
 SERVER: dict[str, list[str]] = json.loads((FOLDER / "interface.json").read_text())
 
-# TEST.RECORD writes a file on the machine of the server; who wants it sends it by `call`.
-LEFT_OUT = {"TEST.RECORD"}
 # A package starts the server with few of its flags.
 IN_PART = {"flags"}
 
@@ -174,7 +172,7 @@ def part(source: Source, text: str) -> Optional[str]:
 
 def compared(names: str, file: str, found: set[str]) -> list[str]:
     """What differs between the names in a file and those of the server, in sentences."""
-    server = {name.casefold() for name in SERVER[names]} - {name.casefold() for name in LEFT_OUT}
+    server = {name.casefold() for name in SERVER[names]}
     found = {name.casefold() for name in found}
     missing = set() if names in IN_PART else server - found
     return [

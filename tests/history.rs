@@ -1,13 +1,13 @@
 //! The history of a namespace over real connections: what it keeps, what it finds wrong, and what is made of it.
 //!
-//! Belongs here  TEST.HISTORY, TEST.CALLS, TEST.CHECK, TEST.RECORD, `redlatch timeline`, `redlatch replay`.
+//! Belongs here  TEST.HISTORY, TEST.CALLS, TEST.CHECK, `redlatch timeline`.
 //! Time          is that of a namespace, which stands still until a test moves it.
 
 mod history {
     use redis_protocol::resp2::types::OwnedFrame;
     use redlatch::Server;
 
-    use crate::support::binary::{self, Directory};
+    use crate::support::binary;
     use crate::support::waits::wait_until;
     use crate::support::wire::Link;
 
@@ -248,50 +248,6 @@ mod history {
         (text(out.stdout), text(out.stderr), out.status.code())
     }
 
-    /// Records a session: a lock that is waited for, a lease that ends, a reply that is no text.
-    fn recorded(server: &Server, directory: &Directory, name: &str) -> String {
-        let path = directory.path(name);
-        let [mut a, mut b] = ["A", "B"].map(|client| Client::of(server, name, client));
-        a.ask("TEST.CLOCK FREEZE");
-        assert_eq!(text(&a.ask(&format!("TEST.RECORD START {path}"))), "OK");
-        a.ask("SET lock a NX PX 30000");
-        b.ask("SET lock b NX PX 30000");
-        a.ask("LOCK.ACQUIRE queue a LEASE 60000");
-        b.send("LOCK.ACQUIRE queue b LEASE 60000 WAIT 90000");
-        wait_until("somebody waits", || !text(&a.ask("LOCK.WAITERS queue")).is_empty());
-        a.ask("TEST.CLOCK ADVANCE 30001");
-        a.ask("GET lock");
-        a.ask("LOCK.RELEASE queue a");
-        b.0.next().expect("a reply");
-        b.ask("SET lock b NX PX 30000");
-        b.0.ask(&["SET", "bytes", "a \"b\"\n"]).expect("a reply");
-        b.ask("GET bytes");
-        let written: usize = text(&a.ask("TEST.RECORD STOP")).parse().expect("a number");
-        assert_eq!(std::fs::read_to_string(&path).expect("a file").lines().count(), written);
-        assert!(matches!(a.ask("TEST.RECORD STOP"), OwnedFrame::Error(_)));
-        let again = text(&a.ask(&format!("TEST.RECORD START {path}")));
-        assert!(again.contains("exists"), "no file is overwritten: {again}");
-        path
-    }
-
-    #[test]
-    fn a_recorded_session_is_replayed_with_equal_replies() {
-        let server = server();
-        let directory = Directory::new();
-        let path = recorded(&server, &directory, "replay");
-        let (out, errors, code) = redlatch(&["replay", &path]);
-        assert_eq!((errors.as_str(), code), ("", Some(0)), "{out}");
-        assert!(out.contains(" 0 replies differ"), "{out}");
-        let (out, errors, code) = redlatch(&["replay", &path, "--against", &url(&server, "fresh")]);
-        assert_eq!((errors.as_str(), code), ("", Some(0)), "its clock is moved: {out}");
-
-        let changed = std::fs::read_to_string(&path).unwrap().replace("\"30000\"", "\"40000\"");
-        std::fs::write(&path, changed).unwrap();
-        let (out, _, code) = redlatch(&["replay", &path]);
-        assert_eq!(code, Some(1), "{out}");
-        assert!(out.contains("A: GET lock\n    recorded: nil\n    replayed: a\n"), "{out}");
-    }
-
     #[test]
     fn a_timeline_fits_a_screen_unless_all_of_it_is_asked_for() {
         let server = server();
@@ -313,38 +269,35 @@ mod history {
     }
 
     #[test]
-    fn a_timeline_is_drawn_from_a_file_and_from_a_server() {
+    fn a_timeline_is_drawn_as_text_and_as_a_page() {
         let server = server();
-        let directory = Directory::new();
-        let path = recorded(&server, &directory, "timeline");
-        let (out, errors, code) = redlatch(&["timeline", &path]);
+        let [mut a, mut b] = ["A", "B"].map(|name| Client::of(&server, "drawn", name));
+        a.ask("TEST.CLOCK FREEZE");
+        a.ask("SET lock a NX PX 30000");
+        b.send("LOCK.ACQUIRE lock b LEASE 60000 WAIT 90000");
+        wait_until("somebody waits", || !text(&a.ask("LOCK.WAITERS lock")).is_empty());
+        a.ask("TEST.CLOCK ADVANCE 30001");
+        b.0.next().expect("a reply");
+        b.0.ask(&["SET", "bytes", "a \"b\"\n"]).expect("a reply");
+        let url = url(&server, "drawn");
+        let (out, errors, code) = redlatch(&["timeline", &url]);
         assert_eq!((errors.as_str(), code), ("", Some(0)));
         for line in ["# .  A holds lock, token 1 for 30000 ms", "X :  A the lease of lock has ended, token 1"]
         {
             assert!(out.contains(line), "{line}: {out}");
         }
-        let of_server = redlatch(&["timeline", &url(&server, "timeline")]).0;
-        assert!(of_server.contains("X :  A the lease of lock has ended"), "{of_server}");
-        for (format, begins) in [("html", "<!doctype html>"), ("json", "{\"lanes\":[{\"name\":")] {
-            let (out, _, code) = redlatch(&["timeline", &path, "--format", format]);
-            assert!(code == Some(0) && out.starts_with(begins) && out.contains("token"), "{format}: {out}");
-        }
+        let (page, _, code) = redlatch(&["timeline", &url, "--format", "html"]);
+        assert!(code == Some(0) && page.starts_with("<!doctype html>") && page.contains("token"), "{page}");
     }
 
     #[test]
-    fn what_cannot_be_drawn_or_replayed_is_said_on_the_error_stream() {
-        let directory = Directory::new();
-        let path = directory.path("nonsense");
-        std::fs::write(&path, "nonsense\n").unwrap();
+    fn what_cannot_be_drawn_is_said_on_the_error_stream() {
         let silent = Server::builder().start_blocking().unwrap();
         for (words, code, says) in [
-            (&["timeline", "/nowhere/at-all"][..], 66, "/nowhere/at-all: "),
-            (&["timeline", &path], 66, "line 1 is no event"),
-            (&["replay", &path], 66, "line 1 is no event"),
-            (&["timeline", &silent.url()], 69, "--enable-test-commands"),
+            (&["timeline", &silent.url()][..], 69, "--enable-test-commands"),
             (&["timeline", "ftp://x"], 64, "ftp://x"),
-            (&["timeline"], 64, "FILE|URL"),
-            (&["timeline", &path, "--format", "png"], 64, "png"),
+            (&["timeline"], 64, "URL"),
+            (&["timeline", &silent.url(), "--format", "png"], 64, "png"),
         ] {
             let (out, errors, found) = redlatch(words);
             assert_eq!((out.as_str(), found), ("", Some(code)), "{words:?}: {errors}");

@@ -66,7 +66,7 @@ const STATISTICS: &[&str] = &[
 /// The modules of each layer of the core, bottom first, as its `lib.rs` draws them.
 const LAYERS: &[&[&str]] = &[
     &["sync"],
-    &["types", "wheel", "svg"],
+    &["types", "wheel"],
     &["state"],
     &["locks"],
     &["keyspace", "journal", "replication"],

@@ -28,7 +28,7 @@ mod terminals {
     use nix::pty::{Winsize, openpty};
     use nix::sys::termios::{Termios, tcgetattr};
     use redlatch::Server;
-    use redlatch_core::svg::Svg;
+    use redlatch_cli::load::svg::Svg;
 
     use super::*;
     use crate::support::binary::{ask, signal};

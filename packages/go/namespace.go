@@ -157,7 +157,7 @@ func (namespace *Namespace) Check() []Finding {
 	return ask[[]Finding](namespace, "TEST.CHECK")
 }
 
-// Timeline draws what happened, a lane for each client. The format is "text", "html" or "json".
+// Timeline draws what happened, a lane for each client. The format is "text" or "html".
 func (namespace *Namespace) Timeline(format string) (string, error) {
 	command := exec.Command(namespace.server.binary, "timeline", namespace.URL(), "--format", format)
 	var complaint bytes.Buffer

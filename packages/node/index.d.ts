@@ -92,7 +92,7 @@ export class Namespace implements AsyncDisposable {
   /** What clients did wrong with locks. Empty if nothing. */
   check(): Promise<Finding[]>;
   /** A picture of what happened, a lane for each client. Default: `text`. */
-  timeline(options?: { format?: "text" | "html" | "json" }): Promise<string>;
+  timeline(options?: { format?: "text" | "html" }): Promise<string>;
   /** Closes the connections of this object. The namespace stays. */
   close(): void;
   /** Ends the namespace and disconnects its clients. False if nobody has entered it. */

@@ -8,7 +8,7 @@ use redlatch_core::engine::{Engine, Flow};
 use redlatch_core::state::session::Session;
 use redlatch_core::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Host, Mode, NamespaceFacts, NodeChange, NodeFacts, NodeState,
-    Pending, Recorder, Testing,
+    Pending, Testing,
 };
 use redlatch_proto::clock::Clock;
 use redlatch_proto::error::Refusal;
@@ -82,10 +82,6 @@ impl Host for Process {
 
     fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
         work();
-    }
-
-    fn start_recording(&self, _: &Recorder, _: &str) -> Result<(), String> {
-        Err("a transcript writes no files".to_owned())
     }
 
     fn clock(&self, _: usize) -> Option<ClockFacts> {

@@ -2,7 +2,7 @@
 //!
 //! Owns    a small hand-written SVG for light and dark pages; bars are labelled, so colours carry no meaning.
 
-use redlatch_core::svg::Svg;
+use redlatch_cli::load::svg::Svg;
 
 use super::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
 use super::table::percent;

@@ -8,8 +8,6 @@ use super::{Fault, texts, warn};
 pub(super) const FAILED: u8 = 1;
 /// Arguments, or a URL, that cannot be used.
 pub(super) const MISUSED: u8 = 64;
-/// A file cannot be read.
-pub(super) const NO_INPUT: u8 = 66;
 /// A server cannot be asked.
 pub(super) const NO_SERVER: u8 = 69;
 /// The server ends because the disk cannot be trusted.

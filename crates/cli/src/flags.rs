@@ -19,7 +19,7 @@ use super::place::{Place, with_trust};
 use super::sources::variable;
 use super::{
     Fault, accept_restored, explore, explore_flags, fence, harness, hold, hold_flags, load_command,
-    load_flags, lock_flags, mcp_flags, moves, replay, run, test_flags, timeline, views,
+    load_flags, lock_flags, mcp_flags, moves, run, timeline, views,
 };
 
 /// The action that the arguments ask for.
@@ -44,11 +44,10 @@ pub(super) enum Action {
     Misused(Fault),
     /// Print this and be done.
     Print(String),
-    Replay(replay::Options),
     /// Run a command under a lock.
     Run(run::Options),
     Serve(Request),
-    Timeline(timeline::Options),
+    Timeline(timeline::TimelineOptions),
     /// Watch a running server on the terminal, and ask it so often.
     Top(Place, Duration),
     /// Ask a running server about its locks.
@@ -140,7 +139,9 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
         Some((name, matches)) if hold_flags::NAMES.contains(&name) => hold_flags::read(name, matches),
         Some((name, matches)) if load_flags::NAMES.contains(&name) => load_flags::read(name, matches),
         Some((name, matches)) if mcp_flags::NAMES.contains(&name) => mcp_flags::read(matches),
-        Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
+        Some((name, matches)) if timeline::NAMES.contains(&name) => {
+            Ok(Action::Timeline(timeline::read(matches)))
+        }
         Some((name, matches)) => lock_flags::read(name, matches),
         None => Err("a subcommand is missing; see redlatch --help".into()),
     }
@@ -263,7 +264,7 @@ fn command() -> Command {
         .subcommands(hold_flags::commands())
         .subcommands(load_flags::commands())
         .subcommand(mcp_flags::command())
-        .subcommands(test_flags::commands())
+        .subcommand(timeline::command())
         .subcommand(explore_flags::command())
         .subcommand(fence::command())
         .subcommand(check)
@@ -302,7 +303,7 @@ const NAMES: [&[&str]; 7] = [
     load_flags::NAMES,
     lock_flags::NAMES,
     mcp_flags::NAMES,
-    test_flags::NAMES,
+    timeline::NAMES,
 ];
 
 const AFTER_HELP: &str = "\

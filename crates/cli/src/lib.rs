@@ -22,7 +22,6 @@ mod file;
 mod flags;
 mod harness;
 mod health;
-mod history;
 mod hold;
 mod hold_flags;
 pub mod load;
@@ -44,7 +43,6 @@ mod otlp;
 #[path = "otlp_none.rs"]
 mod otlp;
 mod place;
-mod replay;
 mod run;
 mod serve;
 mod served;
@@ -52,7 +50,6 @@ mod sources;
 mod systemd;
 mod table;
 mod terms;
-mod test_flags;
 mod texts;
 mod timeline;
 #[cfg(feature = "top")]
@@ -100,7 +97,6 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         Action::Load(options) => return Ok(load_command::run(options).into()),
         Action::Mcp(options) => return Ok(mcp::run(options).into()),
         Action::Top(place, interval) => return Ok(top::show(place, interval).into()),
-        Action::Replay(options) => return Ok(replay::run(options).into()),
         Action::Timeline(options) => return Ok(timeline::show(options).into()),
         Action::Run(options) => return Ok(run::run(options).into()),
         Action::View(view) => return Ok(views::show(view).into()),

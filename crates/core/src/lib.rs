@@ -18,7 +18,7 @@
 //! 4  journal/ replication/  the log of effects and recovery; the log in etcd, and who may write it
 //! 3  locks/                 what a lock is, what happens to it, what a request for it comes to
 //! 2  state/                 session, clients, channels, tracking, settings, metrics, effects
-//! 1  types/ wheel/ svg      pure data structures
+//! 1  types/ wheel/          pure data structures
 //! 0  sync                   mutexes and atomics
 //! ```
 
@@ -34,7 +34,6 @@ pub mod locks;
 pub mod replication;
 pub mod scripts;
 pub mod state;
-pub mod svg;
 mod sync;
 #[warn(missing_docs)]
 pub mod testing;

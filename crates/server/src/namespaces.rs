@@ -30,7 +30,7 @@ use super::context::{AnyClock, Process, ServerContext};
 use super::journal::{self, Recovered};
 use super::keeper::Keeper;
 use super::namespace::{Activity, Membership, Namespace, Node, NodeStatus};
-use super::{StartError, probe, recording, stored_files, ticker};
+use super::{StartError, probe, stored_files, ticker};
 
 /// How long a namespace without keys and clients stays.
 const EMPTY_FOR: Duration = Duration::from_secs(600);
@@ -475,10 +475,6 @@ impl Host for NamespaceHost {
 
     fn run_apart(&self, work: Box<dyn FnOnce() + Send>) {
         tokio::task::spawn_blocking(work);
-    }
-
-    fn start_recording(&self, recorder: &Recorder, file: &str) -> Result<(), String> {
-        recording::start(recorder, file)
     }
 
     fn clock(&self, count: usize) -> Option<ClockFacts> {

@@ -1,16 +1,11 @@
-//! What a server with the test backend notes in the history of its namespace, and the file that TEST.RECORD writes.
+//! What a server with the test backend notes in the history of its namespace.
 //!
 //! Rule    the time of the system is read here, and only here, for a history.
-//! Rule    a file is a new one. Each event is written at once, so that a process that is killed leaves what it noted.
-
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 
 use redlatch_core::commands::{moment, note_request};
 use redlatch_core::engine::{Engine, Flow};
 use redlatch_core::state::session::Session;
-use redlatch_core::testing::{EventSink, Hit, Moment, Recorder, Testing};
-use redlatch_platform::files;
+use redlatch_core::testing::{Hit, Moment, Testing};
 use redlatch_proto::resp::Request;
 
 use super::clock::wall_micros;
@@ -77,32 +72,4 @@ pub(super) fn fault(engine: &Engine, session: &Session, hit: &Hit) {
 /// The moment on the node of this engine.
 pub(super) fn now(engine: &Engine, testing: &Testing) -> Moment {
     moment(testing, engine.shared().clock.now(), wall_micros())
-}
-
-/// Writes every event of a history from now on to a new file.
-///
-/// # Errors
-/// The history is being written to a file, or this file exists or cannot be created: the reason.
-pub(super) fn start(recorder: &Recorder, name: &str) -> Result<(), String> {
-    let file = files::private(OpenOptions::new().write(true).create_new(true)).open(name);
-    let file = file.map_err(|error| error.to_string())?;
-    match recorder.begin_writing(Box::new(EventFile(file))) {
-        true => Ok(()),
-        false => {
-            // It was created just now, and is empty.
-            let _ = std::fs::remove_file(name);
-            Err("another file is being written; TEST.RECORD STOP ends that".to_owned())
-        }
-    }
-}
-
-/// A file of events, a line each.
-struct EventFile(File);
-
-impl EventSink for EventFile {
-    fn write(&mut self, line: &str) {
-        if let Err(error) = self.0.write_all(format!("{line}\n").as_bytes()) {
-            tracing::warn!(%error, "an event was not recorded");
-        }
-    }
 }

@@ -16,6 +16,7 @@ mod plot;
 mod report;
 mod schedule;
 mod session;
+pub mod svg;
 
 use std::cell::RefCell;
 use std::io;

@@ -3,9 +3,9 @@
 //! Rule    lines are labelled and differ in their dashes, so colours carry no meaning.
 
 use hdrhistogram::Histogram;
-use redlatch_core::svg::Svg;
 
 use super::report::{Report, Times, grouped, shown};
+use super::svg::Svg;
 
 impl Report {
     /// As SVG, for light and dark pages.

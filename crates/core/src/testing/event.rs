@@ -1,9 +1,8 @@
-//! One event of a history: what happened, when, to whom; and its forms as fields, as JSON and as a line.
+//! One event of a history: what happened, when, to whom; and its forms as fields and as a line.
 //!
-//! Owns    [`Event`], and the names of its fields, which replies, files and the command line share.
-//! Rule    an event that is written as fields or JSON reads back equal.
+//! Owns    [`Event`], and the names of its fields, which replies and the command line share.
+//! Rule    an event that is written as fields reads back equal.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -237,35 +236,6 @@ impl Event {
         })
     }
 
-    /// The event as one line of JSON. Bytes that are no UTF-8 are an object with their digits: `{"hex":"ff00"}`.
-    pub fn json(&self) -> String {
-        let mut out = String::from("{");
-        for (name, field) in self.fields() {
-            if out.len() > 1 {
-                out.push(',');
-            }
-            json_text(&mut out, name);
-            out.push(':');
-            match field {
-                // Writing to a String cannot fail.
-                Field::Number(number) => _ = write!(out, "{number}"),
-                Field::Text(text) => json_bytes(&mut out, &text),
-                Field::List(items) => {
-                    out.push('[');
-                    for (at, item) in items.iter().enumerate() {
-                        if at > 0 {
-                            out.push(',');
-                        }
-                        json_bytes(&mut out, item);
-                    }
-                    out.push(']');
-                }
-            }
-        }
-        out.push('}');
-        out
-    }
-
     /// The client as readers know it: its name, or else its number.
     pub fn who(&self) -> String {
         match self.client {
@@ -356,34 +326,6 @@ pub fn shown(bytes: &[u8], chars_max: usize) -> String {
     }
 }
 
-fn json_bytes(out: &mut String, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json_text(out, text),
-        Err(_) => {
-            out.push_str("{\"hex\":\"");
-            // Writing to a String cannot fail.
-            bytes.iter().for_each(|byte| _ = write!(out, "{byte:02x}"));
-            out.push_str("\"}");
-        }
-    }
-}
-
-/// Appends a text as a string of JSON.
-pub fn json_text(out: &mut String, text: &str) {
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            // Writing to a String cannot fail.
-            letter if letter < ' ' => _ = write!(out, "\\u{:04x}", u32::from(letter)),
-            letter => out.push(letter),
-        }
-    }
-    out.push('"');
-}
-
 /// Characters of a word in a line.
 const WORD_CHARS_MAX: usize = 40;
 
@@ -421,15 +363,6 @@ mod tests {
             assert_eq!(Event::of_fields(get), Some(event));
         }
         assert_eq!(Event::of_fields(|_| None), None);
-    }
-
-    #[test]
-    fn json_is_one_line_and_escapes_what_json_must() {
-        let event = Event { holder: Some(Bytes::from_static(b"\xff\0")), ..event() };
-        let json = event.json();
-        assert!(json.starts_with("{\"id\":12,\"kind\":\"request\",\"at\":1700000000123,"), "{json}");
-        assert!(json.contains(r#""args":["lock","a \"b\"\n","NX"]"#), "{json}");
-        assert!(json.contains(r#""holder":{"hex":"ff00"}"#) && !json.contains('\n'), "{json}");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use redlatch_proto::clock::LockTime;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Reply;
 
-use super::recorder::Recorder;
 use crate::state::clients::{Client, ClientId};
 use crate::state::wait::Wait;
 
@@ -32,12 +31,6 @@ pub trait Host: Send + Sync {
 
     /// The clock of the namespace, with at most `count` deadlines; `None` if the namespace has been dropped.
     fn clock(&self, count: usize) -> Option<ClockFacts>;
-
-    /// Writes every event of a history from now on to a new file.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    fn start_recording(&self, recorder: &Recorder, file: &str) -> Result<(), String>;
 
     /// Changes the clock of the namespace, and answers its time.
     fn change_clock(&self, change: ClockChange, pending: Pending);

@@ -8,22 +8,22 @@ mod check;
 mod event;
 mod faults;
 mod host;
-mod picture;
+mod page;
 mod recorder;
 mod reply_text;
 mod rule;
 mod timeline;
 
 pub use check::{Finding, check};
-pub use event::{Event, EventKind, Field, json_text, shown};
+pub use event::{Event, EventKind, Field, shown};
 pub use faults::{FAULTS_MAX, Fault, Faults, Hit};
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState, Pending,
 };
-pub use picture::{HTML_END, html_head};
-pub use recorder::{EventSink, Filter, Moment, Recorder};
-pub use reply_text::{reply_text, shortened_text};
+pub use page::{HTML_END, escaped, html_head};
+pub use recorder::{Filter, Moment, Recorder};
+pub use reply_text::reply_text;
 pub use rule::{
     Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,
     Script, Turn, client_fits, purpose_name,

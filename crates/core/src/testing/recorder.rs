@@ -1,6 +1,6 @@
 //! The history of a namespace: the latest events of all its nodes, as many as fit.
 //!
-//! Owns    the events, the requests that are not answered yet, and a place to write every event to, if there is one.
+//! Owns    the events, and the requests that are not answered yet.
 //! Time    comes in as an argument, see [`Moment`]; for grants and expiries, the clock of the node is read.
 //! Locks   one mutex, under which nothing else is locked. The observer of a node takes it while shards are locked.
 //! Bounds  [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes; the oldest go first.
@@ -50,12 +50,6 @@ pub struct Moment {
     pub real_micros: u64,
 }
 
-/// Receives every event, as one line of JSON. Called with shards locked, so it writes and returns.
-pub trait EventSink: Send {
-    /// Writes one line, which has no line break yet.
-    fn write(&mut self, line: &str);
-}
-
 /// Which events are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -77,9 +71,6 @@ struct History {
     real_micros: u64,
     /// The clients, by node and number.
     clients: BTreeMap<(u16, ClientId), KnownClient>,
-    sink: Option<Box<dyn EventSink>>,
-    /// Events that were written to it.
-    written: usize,
 }
 
 /// What is known of a client.
@@ -105,8 +96,6 @@ impl Default for Recorder {
             last_id: 0,
             real_micros: 0,
             clients: BTreeMap::new(),
-            sink: None,
-            written: 0,
         }))
     }
 }
@@ -223,23 +212,6 @@ impl Recorder {
         }
         calls
     }
-
-    /// Writes every event from now on to `sink`, too. False if there is one already.
-    pub fn begin_writing(&self, sink: Box<dyn EventSink>) -> bool {
-        let mut history = self.0.lock();
-        if history.sink.is_some() {
-            return false;
-        }
-        history.written = 0;
-        history.sink = Some(sink);
-        true
-    }
-
-    /// Writes no more. Returns how many events were written; `None` if none were to be.
-    pub fn end_writing(&self) -> Option<usize> {
-        let mut history = self.0.lock();
-        history.sink.take().map(|_| history.written)
-    }
 }
 
 impl History {
@@ -284,10 +256,6 @@ impl History {
         event.client = client;
         if let Some((name, library)) = client.and_then(|client| self.names_of(moment.node, client)) {
             (event.name, event.library) = (name, library);
-        }
-        if let Some(sink) = &mut self.sink {
-            sink.write(&event.json());
-            self.written += 1;
         }
         self.bytes += event.bytes();
         self.events.push_back(event);

@@ -16,11 +16,11 @@ pub fn reply_text(bytes: &[u8]) -> String {
     }
     // A reply that is cut off has the text up to there.
     let _ = frames.next(0);
-    shortened_text(frames.text)
+    shortened(frames.text)
 }
 
 /// The text with at most 500 characters.
-pub fn shortened_text(mut text: String) -> String {
+fn shortened(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(CHARS_MAX) {
         text.truncate(end);
         text.push_str("...");

@@ -113,7 +113,7 @@ class Namespace:
         return findings
 
     def timeline(self, format: str = "text") -> str:
-        """A picture of what happened, a lane for each client: `text`, `html` or `json`."""
+        """A picture of what happened, a lane for each client: `text` or `html`."""
         command = [self._server.binary, "timeline", self.url, "--format", format]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:

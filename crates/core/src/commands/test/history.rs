@@ -1,4 +1,4 @@
-//! TEST.HISTORY, TEST.CALLS, TEST.CHECK and TEST.RECORD: what has happened in a namespace.
+//! TEST.HISTORY, TEST.CALLS and TEST.CHECK: what has happened in a namespace.
 //!
 //! Owns    the functions that note requests and replies, which the shell calls for a server with the test backend.
 
@@ -6,10 +6,10 @@ use redlatch_proto::clock::Now;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::{Reply, Request};
 
-use super::{TEST, pattern_word, row, testing};
+use super::{pattern_word, row, testing};
 use crate::commands::redact::public_request;
-use crate::commands::row::{Arg, Group, Row, integer, pattern, text};
-use crate::commands::{Call, Outcome, help};
+use crate::commands::row::{Arg, Row, integer, pattern};
+use crate::commands::{Call, Outcome};
 use crate::state::clients::Client;
 use crate::testing::{Event, Field, Filter, Finding, Moment, Testing, check};
 
@@ -26,20 +26,9 @@ pub(super) const HISTORY: Row =
         CLIENT,
         integer("count").after("COUNT").maybe(),
     ]);
-pub(super) const RECORD: &[Row] = &[
-    help::row(Group::Test).flags(TEST),
-    row("START", start)
-        .summary("Writes everything from now on to a new file, as JSON.")
-        .args(&[text("file")]),
-    row("STOP", stop).summary("Ends START; returns the number of events written."),
-];
-
 const KEY: Arg = pattern("pattern").after("KEY").maybe();
 const COMMAND: Arg = pattern("pattern").after("COMMAND").maybe();
 const CLIENT: Arg = pattern("pattern").after("CLIENT").maybe();
-
-/// Bytes of the longest name of a file.
-const FILE_BYTES_MAX: usize = 4096;
 
 /// Notes that a client sends a request. Passwords are left out.
 pub fn note_request(
@@ -138,27 +127,5 @@ fn check_history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         reply.bulk(b"lines");
         reply.bulks(&lines);
     }
-    Ok(Outcome::Replied)
-}
-
-fn start(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let file = call.args.text()?;
-    call.args.finish()?;
-    if file.is_empty() || file.len() > FILE_BYTES_MAX {
-        return Err(Refusal::said(format!("ERR the name of a file has 1 to {FILE_BYTES_MAX} bytes")));
-    }
-
-    let testing = testing(call)?;
-    let started = testing.host.start_recording(&testing.recorder, file);
-    started.map_err(|error| Refusal::said(format!("ERR cannot record to '{file}': {error}")))?;
-    call.reply.ok();
-    Ok(Outcome::Replied)
-}
-
-fn stop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.args.finish()?;
-
-    let written = testing(call)?.recorder.end_writing();
-    call.reply.count(written.ok_or_else(|| Refusal::said("ERR nothing is being recorded"))?);
     Ok(Outcome::Replied)
 }

@@ -27,8 +27,6 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Lists namespaces, or removes one."),
     Row::container(Group::Test, "TEST.NODE", SINCE, node::ROWS)
         .summary("Lists nodes, or changes the state of one."),
-    Row::container(Group::Test, "TEST.RECORD", SINCE, history::RECORD)
-        .summary("Writes what happens to a file, for `redlatch timeline` and `redlatch replay`."),
     Row::container(Group::Test, "TEST.SLOT", SINCE, slot::ROWS)
         .summary("Moves a slot of a cluster to another node."),
 ];

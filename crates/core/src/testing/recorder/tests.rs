@@ -1,6 +1,6 @@
-//! The recorder alone: its bounds, the requests that it attributes changes to, and what a sink receives.
+//! The recorder alone: its bounds, and the requests that it attributes changes to.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use redlatch_proto::clock::{LockTime, Now};
 
@@ -240,23 +240,10 @@ fn an_event_says_whether_a_lock_is_shared_or_of_a_session() {
 }
 
 #[test]
-fn a_sink_receives_each_event_until_it_is_told_to_stop() {
-    struct Lines(Arc<AtomicUsize>);
-    impl EventSink for Lines {
-        fn write(&mut self, line: &str) {
-            assert!(line.starts_with("{\"id\":") && !line.contains('\n'));
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-    let (recorder, sender, count) = (Recorder::default(), client(1, "a"), Arc::new(AtomicUsize::new(0)));
-    assert_eq!(recorder.end_writing(), None);
-    assert!(recorder.begin_writing(Box::new(Lines(Arc::clone(&count)))));
-    assert!(!recorder.begin_writing(Box::new(Lines(Arc::clone(&count)))));
+fn a_fault_names_the_request_that_it_has_met() {
+    let (recorder, sender) = (Recorder::default(), client(1, "a"));
     recorder.request(moment(1), &sender, "PING", &[], &[]);
     recorder.fault(moment(1), &sender, 4, "DROP-AFTER".to_owned());
-    assert_eq!((recorder.end_writing(), count.load(Relaxed)), (Some(3), 3));
-    recorder.reply(moment(1), &sender, b"+PONG\r\n");
-    assert_eq!(count.load(Relaxed), 3);
     let events = all(&recorder);
     assert_eq!((events[2].fault, events[2].request), (Some(4), Some(events[1].id)));
 }

@@ -120,7 +120,7 @@ public final class Redlatch implements AutoCloseable {
         return timeline("text");
     }
 
-    /** The same as text, html or json. */
+    /** The same as text or html. */
     public String timeline(String format) {
         return server.run("timeline", url(), "--format", format);
     }

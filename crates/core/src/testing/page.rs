@@ -1,4 +1,4 @@
-//! A timeline as a page (HTML), and as JSON.
+//! A timeline as a page of HTML.
 //!
 //! Rule    the page stands alone: no script, no font, no other file; light or dark as the reader's system is.
 
@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::check::Finding;
-use super::event::json_text;
-use super::timeline::{LEGEND, Mark, Span, Timeline, seconds};
-use crate::svg::escaped;
+use super::timeline::{LEGEND, Timeline, seconds};
 
 /// Colours of holds, which the locks have in turn.
 const COLOURS: usize = 6;
@@ -84,73 +82,22 @@ impl Timeline {
         };
         _ = write!(out, "<td class=\"{class}\" title=\"{title}\">{text}</td>");
     }
-
-    /// As JSON: `lanes`, `steps`, `holds`, `waits`, `left_out`, `findings`. Spans name lanes and steps by their places.
-    pub fn json(&self, findings: &[Finding]) -> String {
-        let lanes = listed(&self.lanes, |out, lane| {
-            field(out, "name", &lane.name);
-            out.push(',');
-            field(out, "library", &lane.library);
-        });
-        let steps = listed(&self.steps, |out, step| {
-            let lane = step.lane.map_or("null".to_owned(), |lane| lane.to_string());
-            _ = write!(out, "\"at\":{},\"lane\":{lane},", step.at);
-            if let Some(mark) = step.mark {
-                field(out, "mark", mark.name());
-                out.push(',');
-            }
-            field(out, "text", &step.text);
-        });
-        let span = |out: &mut String, span: &Span| {
-            let token = span.token.map_or(String::new(), |token| format!(",\"token\":{token}"));
-            _ = write!(out, "\"lane\":{},\"from\":{},\"to\":{}{token},", span.lane, span.from, span.to);
-            field(out, "key", &span.key);
-        };
-        let (holds, waits) = (listed(&self.holds, span), listed(&self.waits, span));
-        let findings = listed(findings, |out, finding| {
-            field(out, "rule", finding.rule.name());
-            out.push(',');
-            field(out, "key", &String::from_utf8_lossy(&finding.key));
-            out.push(',');
-            field(out, "text", &finding.text);
-        });
-        format!(
-            "{{\"lanes\":{lanes},\"steps\":{steps},\"holds\":{holds},\"waits\":{waits},\"left_out\":{},\
-             \"findings\":{findings}}}\n",
-            self.left_out
-        )
-    }
 }
 
-impl Mark {
-    /// Its name in JSON.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Fault => "fault",
-            Self::Expired => "expired",
-            Self::Granted => "granted",
-            Self::Released => "released",
-            Self::Renewed => "renewed",
-            Self::Request => "request",
+/// Text in XML and HTML.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            letter if letter.is_control() && letter != '\n' => out.push('?'),
+            letter => out.push(letter),
         }
     }
-}
-
-fn listed<T>(items: &[T], write: impl Fn(&mut String, &T)) -> String {
-    let mut out = String::from("[");
-    for (at, item) in items.iter().enumerate() {
-        out.push_str(if at == 0 { "{" } else { ",{" });
-        write(&mut out, item);
-        out.push('}');
-    }
-    out.push(']');
     out
-}
-
-fn field(out: &mut String, name: &str, value: &str) {
-    json_text(out, name);
-    out.push(':');
-    json_text(out, value);
 }
 
 /// The beginning of a page with this title and heading. [`HTML_END`] ends it.
@@ -179,7 +126,7 @@ small{font-weight:400;opacity:.7}.hold{color:#fff;font-weight:600}\n\
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::timeline::{Lane, Step};
+    use crate::testing::timeline::{Lane, Mark, Span, Step};
 
     fn timeline() -> Timeline {
         let step = |at, lane, mark, text: &str| Step { at, lane, mark, text: text.to_owned(), token: None };
@@ -229,13 +176,5 @@ mod tests {
         assert!(page.contains("<b>two-holders</b> both &lt;hold&gt; it<pre>a line</pre>"), "{page}");
         assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="), "{page}");
         assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));
-    }
-
-    #[test]
-    fn json_names_lanes_and_steps_by_their_places() {
-        let json = timeline().json(&[]);
-        assert!(json.contains(r#""holds":[{"lane":0,"from":1,"to":3,"token":41,"key":"k"}]"#), "{json}");
-        assert!(json.contains(r#"{"at":9000,"lane":null,"text":"x has expired"}"#), "{json}");
-        assert!(json.contains(r#"{"at":1000,"lane":0,"mark":"granted","text":"a holds k"}"#), "{json}");
     }
 }

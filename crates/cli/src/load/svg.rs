@@ -1,8 +1,10 @@
 //! Pictures in SVG that stand alone: no script, no font, no other file.
 //!
-//! Owns    the frame of a picture and the escaping of its texts. What is drawn, and its colours, are the caller's.
+//! Owns    the frame of a picture. What is drawn, and its colours, are the caller's.
 
 use std::fmt::{Arguments, Write as _};
+
+use redlatch_core::testing::escaped;
 
 /// A picture that is being drawn.
 #[derive(Clone, Debug)]
@@ -54,22 +56,6 @@ impl Svg {
     pub fn finish(self) -> String {
         self.out + "</svg>"
     }
-}
-
-/// Text in XML and HTML.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            letter if letter.is_control() && letter != '\n' => out.push('?'),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
