@@ -63,8 +63,10 @@ const STATISTICS: &[&str] = &[
     "server/src/http/api.rs", "server/src/http/contention.rs", "server/src/http/metrics.rs",
     "server/src/http/sampler.rs", "platform/src/figures.rs",
 ];
-/// The modules of each layer of the core, bottom first, as its `lib.rs` draws them.
-const LAYERS: &[&[&str]] = &[
+/// The folders of the sources that have layers, and the modules of each layer, bottom first, as the `lib.rs` there draws them.
+const LAYERED: &[(&str, &[&[&str]])] = &[("crates/core/src/", CORE_LAYERS), ("crates/cli/src/", CLI_LAYERS)];
+const CLI_LAYERS: &[&[&str]] = &[&["common"], &["locks", "server"], &["explore", "load", "mcp"], &["flags"]];
+const CORE_LAYERS: &[&[&str]] = &[
     &["sync"],
     &["types", "wheel"],
     &["state"],
@@ -89,10 +91,11 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned(), code: blank(text) }
     }
 
-    /// The layer of the core that the file belongs to.
-    fn layer(&self) -> Option<usize> {
-        let inner = self.path.strip_prefix("crates/core/src/")?;
-        layer_of(inner.split(['/', '.']).next()?)
+    /// The layers of its crate, and the one that the file belongs to.
+    fn layer(&self) -> Option<(&'static [&'static [&'static str]], usize)> {
+        let in_folder = |(root, layers): &(&str, _)| Some((self.path.strip_prefix(root)?, *layers));
+        let (inner, layers) = LAYERED.iter().find_map(in_folder)?;
+        Some((layers, layer_of(layers, inner.split(['/', '.']).next()?)?))
     }
 
     /// The lines of code that say `word` on its own.
@@ -106,18 +109,18 @@ impl Source {
     }
 }
 
-fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+fn layer_of(layers: &[&[&str]], module: &str) -> Option<usize> {
+    layers.iter().position(|layer| layer.contains(&module))
 }
 
 fn imports_upward(source: &Source) -> Vec<String> {
-    let Some(layer) = source.layer() else { return Vec::new() };
+    let Some((layers, layer)) = source.layer() else { return Vec::new() };
     let mut found = Vec::new();
     for (index, line) in source.code.lines().enumerate() {
         for (_, named) in line.match_indices("crate::").map(|(at, word)| line[at..].split_at(word.len())) {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let module = named.split(|c| !is_name(c)).next().unwrap_or_default();
-            if layer_of(module).is_none_or(|there| there > layer) {
+            if layer_of(layers, module).is_none_or(|there| there > layer) {
                 found.push(format!("{}: layer {layer} names `crate::{module}`", index + 1));
             }
         }
@@ -310,7 +313,7 @@ fn assert_law(law: Law, path: &str, refused: &[&str], passed: &[&str]) {
 }
 
 #[test]
-fn layers_of_the_core_import_only_downward() {
+fn layers_import_only_downward() {
     assert_law(
         imports_upward,
         "crates/core/src/state/clients.rs",
@@ -331,26 +334,36 @@ fn layers_of_the_core_import_only_downward() {
             "pub(crate) fn f() {}",
         ],
     );
+    assert_law(
+        imports_upward,
+        "crates/cli/src/locks/run.rs",
+        &["use crate::flags::read;", "use crate::mcp::SUBCOMMANDS;", "use crate::Fault;"],
+        &["use crate::common::Fault;", "use crate::locks::texts;"],
+    );
     uphold(imports_upward);
 }
 
 #[test]
-fn the_map_of_the_core_shows_every_module_on_its_layer() {
-    let map = sources().iter().find(|source| source.path == "crates/core/src/lib.rs").expect("the core");
-    let mut drawn = vec![Vec::new(); LAYERS.len()];
-    for line in map.text.lines() {
-        // `//! 2  state/   what it is`
-        let Some((layer, rest)) = line.trim_start_matches("//! ").split_once("  ") else { continue };
-        let Ok(layer) = layer.parse::<usize>() else { continue };
-        let names = rest.split("  ").next().unwrap_or(rest).split_whitespace();
-        drawn[layer].extend(names.map(|name| name.trim_end_matches('/')));
+fn the_map_of_a_crate_shows_every_module_on_its_layer() {
+    for (root, layers) in LAYERED {
+        let map = sources().iter().find(|source| source.path == format!("{root}lib.rs")).expect("a crate");
+        let mut drawn = vec![Vec::new(); layers.len()];
+        for line in map.text.lines() {
+            // `//! 2  state/   what it is`
+            let Some((layer, rest)) = line.trim_start_matches("//! ").split_once("  ") else { continue };
+            let Ok(layer) = layer.parse::<usize>() else { continue };
+            let names = rest.split("  ").next().unwrap_or(rest).split_whitespace();
+            drawn[layer].extend(names.map(|name| name.trim_end_matches('/')));
+        }
+        let mut listed: Vec<Vec<&str>> = layers.iter().map(|layer| layer.to_vec()).collect();
+        listed.iter_mut().chain(&mut drawn).for_each(|layer| layer.sort_unstable());
+        assert_eq!(drawn, listed, "{root}");
+        let declared =
+            map.code.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
+        let declared = declared.map(|name| name.trim_end_matches(';'));
+        let strays = declared.filter(|name| layer_of(layers, name).is_none());
+        assert_eq!(strays.collect::<Vec<_>>(), Vec::<&str>::new(), "modules on no layer of {root}");
     }
-    let mut layers: Vec<Vec<&str>> = LAYERS.iter().map(|layer| layer.to_vec()).collect();
-    layers.iter_mut().chain(&mut drawn).for_each(|layer| layer.sort_unstable());
-    assert_eq!(drawn, layers);
-    let declared = map.code.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
-    let strays = declared.map(|name| name.trim_end_matches(';')).filter(|name| layer_of(name).is_none());
-    assert_eq!(strays.collect::<Vec<_>>(), Vec::<&str>::new(), "modules on no layer");
 }
 
 #[test]

@@ -12,12 +12,12 @@ use redlatch_server::Server;
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, sleep_until};
 
-use super::super::exit::Failure;
-use super::super::explored::SERVER_VARIABLE;
 use super::case::Case;
+use super::options::{COULD_NOT_RUN, ExploreOptions, INJECTED_VARIABLE};
 use super::program::{Ending, Program, Runners, Variables};
 use super::servers::Servers;
-use super::{COULD_NOT_RUN, INJECTED_VARIABLE, Options};
+use crate::common::exit::Failure;
+use crate::server::SERVER_VARIABLE;
 
 /// What a run was.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Attempt {
     /// # Errors
     /// The server or the command cannot be started.
     pub(super) async fn make(
-        options: &Options,
+        options: &ExploreOptions,
         runners: &Runners,
         case: Option<&Case>,
     ) -> Result<Self, Failure> {
@@ -115,7 +115,7 @@ fn urls(server: &Server) -> String {
 }
 
 /// What tells the program where its servers are, and what happens in its run.
-fn variables(options: &Options, server: &Server, case: Option<&Case>) -> Variables {
+fn variables(options: &ExploreOptions, server: &Server, case: Option<&Case>) -> Variables {
     let address = server.node_addrs()[0];
     let injected = case.map(|case| format!("{case}: {}", case.sentences()));
     let fixed = [

@@ -11,11 +11,11 @@ use redlatch_core::testing::{Event, EventKind};
 use redlatch_core::types::slot::slot;
 use redlatch_server::{Fault, Server, When};
 
-use super::super::exit::Failure;
 use super::point::{Deed, Point};
+use super::problem::ProblemKind;
 use super::rival;
 use super::servers::{MASTERS, NODE_TIMEOUT, Servers};
-use super::verdict::ProblemKind;
+use crate::common::exit::Failure;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -10,8 +10,8 @@ use redlatch_core::testing::{Event, EventKind};
 
 use super::case::{Case, Injection};
 use super::point::Point;
+use super::problem::ProblemKind;
 use super::servers::Servers;
-use super::verdict::ProblemKind;
 
 /// A failure that was tried alone.
 pub(super) struct Single {

@@ -20,7 +20,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{INJECTED_VARIABLE, Options};
+use super::options::{ExploreOptions, INJECTED_VARIABLE};
 
 /// Variables of a run, and their values.
 pub(super) type Variables = Vec<(String, String)>;
@@ -78,7 +78,11 @@ impl Program {
     ///
     /// # Errors
     /// The command cannot be run.
-    pub(super) async fn run(options: &Options, runners: &Runners, variables: Variables) -> io::Result<Self> {
+    pub(super) async fn run(
+        options: &ExploreOptions,
+        runners: &Runners,
+        variables: Variables,
+    ) -> io::Result<Self> {
         if !options.is_runner {
             return Self::start(options, Some(variables));
         }
@@ -91,7 +95,7 @@ impl Program {
     }
 
     /// Starts the command with these variables; without any, as a runner.
-    fn start(options: &Options, variables: Option<Variables>) -> io::Result<Self> {
+    fn start(options: &ExploreOptions, variables: Option<Variables>) -> io::Result<Self> {
         let (name, arguments) = options.command.split_first().expect("a command has a name");
         let mut command = Command::new(name);
         let is_runner = variables.is_none();

@@ -12,11 +12,11 @@ use serde_json::json;
 use super::attempt::Attempt;
 use super::case::{AND, Case};
 use super::kept::Framework;
+use super::options::{ExploreOptions, Format, TIMEOUT, URL_VARIABLE};
 use super::pairs::Trace;
+use super::problem::{Problem, ProblemKind};
 use super::program::Ending;
-use super::verdict::{Problem, ProblemKind};
-use super::{Format, Options, TIMEOUT, URL_VARIABLE};
-use crate::duration;
+use crate::common::duration;
 
 /// What came of a case.
 pub(super) struct Tried {
@@ -41,7 +41,7 @@ pub(super) struct Finding {
 
 /// What was found so far.
 pub(super) struct Report<'o> {
-    options: &'o Options,
+    options: &'o ExploreOptions,
     /// What is printed at the end: tests of JUnit, or parts of a page.
     body: String,
     tried: usize,
@@ -54,7 +54,7 @@ pub(super) struct Report<'o> {
 }
 
 impl<'o> Report<'o> {
-    pub(super) fn new(options: &'o Options) -> Self {
+    pub(super) fn new(options: &'o ExploreOptions) -> Self {
         Self { options, body: String::new(), tried: 0, met: 0, found: Vec::new(), firsts: BTreeMap::new() }
     }
 
@@ -215,7 +215,8 @@ impl<'o> Report<'o> {
 
     /// The options without which a case would be another one.
     fn repeated_options(&self) -> Vec<String> {
-        let Options { servers, variables, expects, timeout, is_clock_auto, is_runner, .. } = self.options;
+        let ExploreOptions { servers, variables, expects, timeout, is_clock_auto, is_runner, .. } =
+            self.options;
         let named = |option: &str, value: &str| [option.to_owned(), value.to_owned()];
         let variables = variables.iter().filter(|name| *name != URL_VARIABLE);
         let mut options: Vec<_> = variables.flat_map(|name| named("--env", name)).collect();

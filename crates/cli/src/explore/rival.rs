@@ -9,7 +9,7 @@ use redlatch_client::wire::{Connection, RELEASE, Reply};
 use redlatch_core::testing::{Event, EventKind};
 use redlatch_server::Server;
 
-use super::Servers;
+use super::servers::Servers;
 
 /// Takes the lock that was granted last.
 pub(super) async fn take(server: &Server, servers: Servers) {

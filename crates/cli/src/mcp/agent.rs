@@ -24,11 +24,12 @@ use tokio::time::{sleep, timeout};
 use super::arguments::Arguments;
 use super::holds::{Holds, Id};
 use super::tools::{Call, Tool};
-use crate::exit::{FAILED, Failure, MISUSED};
-use crate::hold::{self, Answer, Request, Step, Taker};
-use crate::terms::{Kind, Terms, check_lease, check_owner};
-use crate::views::{self, Wanted};
-use crate::{Fault, texts};
+use crate::common::Fault;
+use crate::common::exit::{FAILED, Failure, MISUSED};
+use crate::locks::hold::{self, Answer, HoldRequest, Step, Taker};
+use crate::locks::terms::{LockKind, Terms, check_lease, check_owner};
+use crate::locks::texts;
+use crate::locks::views::{self, Wanted};
 
 /// The agent that a client speaks for.
 pub(super) struct Agent {
@@ -293,8 +294,8 @@ impl Agent {
         views::reach(&self.server.0, &self.server.1, &mut Retry::within(Some(Duration::ZERO))).await
     }
 
-    fn request(&self, step: Step, arguments: &Arguments, context: &Context) -> Result<Request, Failure> {
-        Ok(Request { key: key(arguments), owner: self.owner(arguments, context)?, step })
+    fn request(&self, step: Step, arguments: &Arguments, context: &Context) -> Result<HoldRequest, Failure> {
+        Ok(HoldRequest { key: key(arguments), owner: self.owner(arguments, context)?, step })
     }
 
     /// The name under which the caller takes locks.
@@ -440,7 +441,7 @@ impl Taker for NoTaker {
 }
 
 /// What has come of a request, for a model and for programs.
-fn outcome(request: &Request, answer: &Answer) -> Outcome {
+fn outcome(request: &HoldRequest, answer: &Answer) -> Outcome {
     let [key, owner] = [&request.key, &request.owner].map(|bytes| texts::readable(bytes));
     let (text, is_refused) = match answer {
         Answer::Held(held) => (texts::held("not taken", &request.key, held.as_deref()), true),
@@ -490,11 +491,11 @@ fn lease(arguments: &Arguments) -> Result<Option<Duration>, Failure> {
     lease.map_err(|fault| Failure::misused(format!("lease: {fault}")))
 }
 
-fn kind(arguments: &Arguments) -> Result<Kind, Failure> {
+fn kind(arguments: &Arguments) -> Result<LockKind, Failure> {
     match (arguments.number("permits"), arguments.number("of"), arguments.flag("shared")) {
-        (None, None, false) => Ok(Kind::Exclusive),
-        (None, None, true) => Ok(Kind::Shared),
-        (Some(count), Some(limit), false) => Ok(Kind::Permits { count, limit }),
+        (None, None, false) => Ok(LockKind::Exclusive),
+        (None, None, true) => Ok(LockKind::Shared),
+        (Some(count), Some(limit), false) => Ok(LockKind::Permits { count, limit }),
         (Some(_), Some(_), true) => Err(Failure::misused("shared: excludes permits")),
         (Some(_), None, _) => Err(Failure::misused("permits: needs of")),
         (None, Some(_), _) => Err(Failure::misused("of: needs permits")),

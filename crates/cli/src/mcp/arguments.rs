@@ -8,7 +8,7 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use super::tools::{Argument, Kind, Tool};
-use crate::{Fault, duration};
+use crate::common::{Fault, duration};
 
 /// The arguments of a call, whose names and types are those of the tool.
 #[derive(Debug)]

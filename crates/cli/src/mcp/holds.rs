@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::texts;
+use crate::locks::texts;
 
 /// What names a lock of this process: the key and the owner.
 pub(super) type Id = (Vec<u8>, Vec<u8>);

@@ -1,0 +1,235 @@
+//! A search: the order of the runs, from that without failures to the pairs of failures.
+//!
+//! Rule    findings go to the standard output, progress to the standard error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::attempt::Attempt;
+use super::case::{AND, Case};
+use super::options::{COULD_NOT_RUN, ExploreOptions, INJECTED_VARIABLE};
+use super::pairs::{self, Single, Trace};
+use super::point::Point;
+use super::program::{Ending, Runners};
+use super::report::{Finding, Report, Tried};
+use super::verdict::Baseline;
+use crate::common::exit::{self, Failure};
+use crate::common::{print, signals, warn};
+
+/// The exit code of a search that has found something.
+const FOUND: u8 = 1;
+/// How often a case with a problem is run in all, to say how often the problem comes.
+const RUNS_OF_A_FINDING: u32 = 3;
+
+/// Explores; returns the exit code.
+pub(super) fn run(options: ExploreOptions) -> u8 {
+    if std::env::var_os(INJECTED_VARIABLE).is_some() {
+        // A test that keeps a finding is part of the tests that are explored.
+        warn(&format!(
+            "{INJECTED_VARIABLE} is set: this is a run of another search, in which nothing is explored"
+        ));
+        return 0;
+    }
+    exit::run(async move {
+        // What runs when a signal comes is ended, as after any run.
+        let mut signals = signals()?;
+        tokio::select! {
+            done = async { Search::begin(options).await?.go_on().await } => done,
+            ending = signals.leave() => Ok(128 + ending.number),
+        }
+    })
+}
+
+/// A search, after the run without failures.
+struct Search {
+    options: ExploreOptions,
+    runners: Runners,
+    baseline: Baseline,
+    /// The order of lock events without failures.
+    order: pairs::Order,
+    cases: Vec<Case>,
+    begun: Instant,
+}
+
+impl Search {
+    /// Runs the command without failures.
+    async fn begin(options: ExploreOptions) -> Result<Arc<Self>, Failure> {
+        let (begun, runners) = (Instant::now(), Runners::default());
+        let attempt = Attempt::make(&options, &runners, None).await?;
+        let points = Point::all(&attempt.events);
+        if let Some(fault) = why_not_explored(&attempt, &points) {
+            return Err(Failure(COULD_NOT_RUN, fault));
+        }
+        let mut cases = Case::all(&points, options.servers);
+        if let Some(wanted) = &options.case {
+            // A pair is compared with each of its failures alone. There may be no second command without the first failure.
+            let names: Vec<_> = wanted.split(AND).collect();
+            cases.retain(|case| names.iter().any(|name| case.is_named(name)));
+            if !cases.iter().any(|case| case.is_named(names[0])) {
+                return Err(is_no_case(wanted));
+            }
+        }
+        let baseline = Baseline::of(&attempt);
+        warn(&format!(
+            "{} lock commands in {} ms, {} cases",
+            points.len(),
+            attempt.took.as_millis(),
+            cases.len()
+        ));
+        for fault in baseline.faults() {
+            warn(&format!("without any failure, too, and left out: {fault}"));
+        }
+        let order = pairs::order(&attempt.events);
+        Ok(Arc::new(Self { options, runners, baseline, order, cases, begun }))
+    }
+
+    async fn go_on(self: Arc<Self>) -> Result<u8, Failure> {
+        let (mut report, mut singles) = (Report::new(&self.options), Vec::new());
+        // Pairs are compared with each failure alone, so all are tried before them.
+        let with_pairs = self.goes_on_with_pairs();
+        let mut wanted = Wanted { case: self.options.case.clone(), after: self.options.after.clone() };
+        let mut told = wanted.clone();
+        let is_tried = |case: &&Case| wanted.has(case) || with_pairs;
+        let cases: Vec<_> = self.cases.iter().filter(is_tried).cloned().collect();
+        let are_all_tried = self
+            .try_all(cases.into_iter(), |case, tried| {
+                if !with_pairs || told.has(case) {
+                    tell(&report.add(case, &tried))?;
+                }
+                singles.push(Single::new(case.injections[0].clone(), tried.problems, tried.trace));
+                Ok(())
+            })
+            .await?;
+        if are_all_tried && with_pairs {
+            let pairs = pairs::all(&singles, &self.order, self.options.servers);
+            let pairs: Vec<_> = pairs.filter(|pair| wanted.has(pair)).collect();
+            match (pairs.len(), &self.options.case) {
+                (0, Some(wanted)) => return Err(is_no_case(wanted)),
+                (count, _) => warn(&format!("{count} pairs")),
+            }
+            self.try_all(pairs.into_iter(), |pair, tried| tell(&report.add(pair, &tried))).await?;
+        }
+        if are_all_tried && let Some(unknown) = wanted.after {
+            return Err(is_no_case(&unknown));
+        }
+        tell(&report.end())?;
+        let (met, found) = (report.met, report.found.len());
+        warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
+        Ok(if found > 0 { FOUND } else { 0 })
+    }
+
+    fn goes_on_with_pairs(&self) -> bool {
+        self.options.with_pairs || self.options.case.as_ref().is_some_and(|wanted| wanted.contains(AND))
+    }
+
+    /// Tries cases, [`ExploreOptions::jobs`] at a time, until the budget is spent. They are told in their order. Returns whether the
+    /// budget was enough for all.
+    async fn try_all(
+        self: &Arc<Self>,
+        mut cases: impl Iterator<Item = Case>,
+        mut tell: impl FnMut(&Case, Tried) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        let (mut running, mut begun) = (tokio::task::JoinSet::new(), 0);
+        let (mut done, mut told, mut last) = (BTreeMap::new(), 0, None);
+        loop {
+            while running.len() < self.options.jobs
+                && self.begun.elapsed() < self.options.budget
+                && let Some(case) = cases.next()
+            {
+                let (search, number) = (Arc::clone(self), begun);
+                running
+                    .spawn(async move { (number, search.examine(&case).await.map(|tried| (case, tried))) });
+                begun += 1;
+            }
+            let Some(ended) = running.join_next().await else { break };
+            let (number, tried) = ended.expect("a run that is awaited is not aborted, and does not panic");
+            done.insert(number, tried?);
+            while let Some((case, tried)) = done.remove(&told) {
+                tell(&case, tried)?;
+                told += 1;
+                last = Some(case);
+            }
+        }
+        let untried = cases.count();
+        if untried > 0 {
+            let go_on = last.map_or(String::new(), |case| format!("; to go on: --after '{case}'"));
+            warn(&format!("the budget is spent: {untried} cases were not tried{go_on}"));
+        }
+        Ok(untried == 0)
+    }
+
+    async fn attempt(&self, case: &Case) -> Result<Attempt, Failure> {
+        Attempt::make(&self.options, &self.runners, Some(case)).await
+    }
+
+    /// Runs a case. With a problem it is run again, to see how often the first one comes. What else is wrong in the run is
+    /// mostly what the first problem leads to.
+    async fn examine(&self, case: &Case) -> Result<Tried, Failure> {
+        let attempt = self.attempt(case).await?;
+        let trace = Trace::of(&attempt.events, &case.injections[0].point);
+        let mut tried = Tried {
+            took: attempt.took,
+            is_met: attempt.is_met,
+            problems: BTreeSet::new(),
+            trace,
+            finding: None,
+        };
+        let problems = self.baseline.compare(&attempt, case, &self.options.expects);
+        tried.problems.extend(problems.iter().map(|problem| problem.kind));
+        if let Some(problem) = problems.into_iter().next() {
+            let mut came = 1;
+            for _ in 1..RUNS_OF_A_FINDING {
+                let again = self.attempt(case).await?;
+                let problems = self.baseline.compare(&again, case, &self.options.expects);
+                came += u32::from(problems.iter().any(|other| other.kind == problem.kind));
+                tried.problems.extend(problems.iter().map(|problem| problem.kind));
+            }
+            tried.finding = Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt });
+        }
+        Ok(tried)
+    }
+}
+
+/// Why there is nothing to explore after a run without failures; none if there is.
+fn why_not_explored(attempt: &Attempt, points: &[Point]) -> Option<String> {
+    let output = attempt.output.trim_end();
+    match attempt.ending {
+        Ending::Hung => Some(format!("the command hangs without any failure; its output:\n{output}")),
+        Ending::Exited(_) | Ending::Killed | Ending::Failed => {
+            Some(format!("the command fails without any failure; its output:\n{output}"))
+        }
+        Ending::Passed if attempt.events.is_empty() => {
+            Some(format!("the command does not connect to the server of REDIS_URL; see --env\n{output}"))
+        }
+        Ending::Passed => points.is_empty().then(|| format!("the command takes no lock\n{output}")),
+    }
+}
+
+/// The cases that are told.
+#[derive(Clone)]
+struct Wanted {
+    /// This one alone.
+    case: Option<String>,
+    /// Those behind this one, as long as it has not come.
+    after: Option<String>,
+}
+
+impl Wanted {
+    /// Whether a case is told. It is asked for each in their order.
+    fn has(&mut self, case: &Case) -> bool {
+        if self.after.as_ref().is_some_and(|after| case.is_named(after)) {
+            self.after = None;
+            return false;
+        }
+        self.after.is_none() && self.case.as_ref().is_none_or(|wanted| case.is_named(wanted))
+    }
+}
+
+fn is_no_case(wanted: &str) -> Failure {
+    Failure(COULD_NOT_RUN, format!("{wanted} is no case of this command"))
+}
+
+fn tell(text: &str) -> Result<(), Failure> {
+    print(text.as_bytes()).map(drop).map_err(|fault| Failure(COULD_NOT_RUN, fault))
+}

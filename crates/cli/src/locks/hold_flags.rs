@@ -1,0 +1,93 @@
+//! The subcommands `take`, `renew` and `release`: their flags, and what they ask for.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use redlatch_proto::lock::check_meta;
+
+use super::arguments::{bytes_of, json, key, kind_of, meta_of, owner, owner_of, with_kind, with_meta};
+use super::hold::{self, HoldOptions, HoldRequest, Step};
+use super::terms::{self, Terms};
+use crate::common::arguments::time;
+use crate::common::{Fault, ServerAddress, Subcommand, Task, duration, task, with_url};
+
+pub(super) const TAKE: Subcommand =
+    Subcommand::new("take", "Takes a lock that outlives this process.", take_arguments, |matches| {
+        let step = take(matches)?;
+        request(matches, step)
+    });
+pub(super) const RENEW: Subcommand = Subcommand::new(
+    "renew",
+    "Begins the lease of a lock anew that take has taken; exits with 76 if it is held no longer.",
+    |command| {
+        let term = term("for", "The new length of the lease. [default: that which the lock has]");
+        with_answer(command.arg(key()).arg(owner()).arg(term).arg(token()))
+    },
+    |matches| {
+        let step = Step::Renew { token: token_of(matches), lease: lease(matches)? };
+        request(matches, step)
+    },
+);
+pub(super) const RELEASE: Subcommand = Subcommand::new(
+    "release",
+    "Gives a lock back that take has taken; exits with 76 if it is held no longer.",
+    |command| with_answer(command.arg(key()).arg(owner()).arg(token())),
+    |matches| request(matches, Step::Release { token: token_of(matches) }),
+);
+
+fn take_arguments(command: Command) -> Command {
+    let wait =
+        time("wait", "How long to wait for a lock that is held, or for a server that does not serve.", "0");
+    let take = command
+        .arg(key())
+        .arg(owner())
+        .arg(term("for", "How long the lock lasts if it is not renewed.").required(true))
+        .arg(wait)
+        .arg(Arg::new("why").long("why").value_name("TEXT").help("As --meta reason=TEXT."));
+    with_answer(with_meta(with_kind(take)))
+}
+
+fn with_answer(command: Command) -> Command {
+    with_url(command.arg(json()).after_help(HELP))
+}
+
+fn token() -> Arg {
+    let token = value_parser!(u64).range(1..);
+    let help = "Only the hold with this token, not a later one of the same owner.";
+    Arg::new("token").long("token").value_name("TOKEN").value_parser(token).help(help)
+}
+
+fn term(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("TIME").value_parser(duration::read).help(help)
+}
+
+fn token_of(matches: &ArgMatches) -> Option<u64> {
+    matches.get_one::<u64>("token").copied()
+}
+
+/// Asks for a step with the lock and the owner that the arguments name.
+fn request(matches: &ArgMatches, step: Step) -> Result<Task, Fault> {
+    let request = HoldRequest { key: bytes_of(matches, "key"), owner: owner_of(matches)?, step };
+    let options =
+        HoldOptions { server: ServerAddress::read(matches), json: matches.get_flag("json"), request };
+    Ok(task(move || hold::run(options)))
+}
+
+fn take(matches: &ArgMatches) -> Result<Step, Fault> {
+    let mut meta = meta_of(matches)?;
+    meta.extend(matches.get_one::<String>("why").map(|why| ("reason".to_owned(), why.clone())));
+    check_meta(&meta).map_err(|fault| format!("--meta and --why: {fault}"))?;
+    let lease = lease(matches)?.unwrap_or_default();
+    let terms = Terms { keys: vec![bytes_of(matches, "key")], kind: kind_of(matches), lease, meta };
+    let wait = matches.get_one::<Duration>("wait").copied().unwrap_or_default();
+    Ok(Step::Take { terms, wait })
+}
+
+fn lease(matches: &ArgMatches) -> Result<Option<Duration>, Fault> {
+    let lease = matches.get_one::<Duration>("for").copied();
+    lease.map(terms::check_lease).transpose().map_err(|fault| format!("--for {fault}"))
+}
+
+const HELP: &str = "\
+Exit codes: 0; 64 for bad options; 69 if no server could be asked; 75 if the lock was not taken, or the server refuses;
+76 if NAME does not hold the lock, or not with this token. See docs/shell.md.";
