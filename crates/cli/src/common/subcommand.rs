@@ -26,7 +26,6 @@ pub(crate) struct Subcommand {
 /// How the arguments of a subcommand are read.
 #[derive(Clone, Copy)]
 pub(crate) enum Reader {
-    /// By clap.
     Clap(fn(&ArgMatches) -> Result<Task, Fault>),
     /// As those of the server, in the syntax of redis-server. Clap knows them for the help alone.
     Server(fn(&[String]) -> Result<Task, Fault>),

@@ -19,7 +19,6 @@ use super::servers::Servers;
 use crate::common::exit::Failure;
 use crate::server::SERVER_VARIABLE;
 
-/// What a run was.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) ending: Ending,

@@ -17,7 +17,6 @@ use super::rival;
 use super::servers::{MASTERS, NODE_TIMEOUT, Servers};
 use crate::common::exit::Failure;
 
-/// What goes wrong.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Kind {
     LostBefore,

@@ -8,7 +8,6 @@ use std::iter::once;
 
 use serde_json::Value;
 
-/// A test framework.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Framework {
     Cargo,

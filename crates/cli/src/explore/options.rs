@@ -32,7 +32,6 @@ pub(super) struct ExploreOptions {
     pub(super) format: Format,
 }
 
-/// How findings are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Format {
     Text,

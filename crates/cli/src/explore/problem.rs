@@ -2,7 +2,6 @@
 
 use redlatch_core::locks::Rule;
 
-/// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Problem {
     pub(super) kind: ProblemKind,

@@ -65,7 +65,6 @@ impl Ending {
     }
 }
 
-/// A program that runs.
 #[derive(Debug)]
 pub(super) struct Program {
     group: Group,

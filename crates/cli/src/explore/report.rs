@@ -32,7 +32,6 @@ pub(super) struct Tried {
 /// A problem that a case has brought about.
 pub(super) struct Finding {
     pub(super) problem: Problem,
-    /// How often it came.
     pub(super) came: u32,
     /// In so many runs of the case.
     pub(super) runs: u32,
@@ -140,7 +139,6 @@ impl<'o> Report<'o> {
         (*first != name).then(|| first.clone())
     }
 
-    /// A test of JUnit.
     fn test(&self, case: &Case, took: Duration, finding: Option<&Finding>, like: Option<&str>) -> String {
         let (name, class) = (escaped(&case.to_string()), escaped(&self.command()));
         let seconds = took.as_secs_f64();

@@ -14,7 +14,6 @@ pub(super) const CLIENTS_MAX: usize = 20_000;
 pub(super) const KEYS_MAX: usize = 1_000_000;
 /// Nodes of Redlock at most.
 pub(super) const NODES_MAX: usize = 15;
-/// Threads at most.
 pub(super) const THREADS_MAX: usize = 64;
 /// Acquisitions begun in a second at least, in an open loop: one in a quarter of an hour.
 pub(super) const RATE_MIN: f64 = 0.001;

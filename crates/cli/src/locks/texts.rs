@@ -195,7 +195,6 @@ pub(crate) fn unix_ms_in(left: Duration) -> u64 {
     unix_ms_now().saturating_add(millis(left))
 }
 
-/// A time in milliseconds.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -38,7 +38,6 @@ pub(super) enum Question {
     Who(Vec<u8>),
 }
 
-/// Which locks are listed.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     /// Those whose keys match a pattern.

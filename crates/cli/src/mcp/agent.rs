@@ -46,7 +46,6 @@ pub(super) struct Agent {
     closed: watch::Receiver<bool>,
 }
 
-/// What a tool answers.
 pub(super) struct Outcome {
     pub(super) text: String,
     pub(super) value: Value,

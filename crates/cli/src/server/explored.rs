@@ -57,7 +57,6 @@ pub(super) fn serve(
     })
 }
 
-/// Accepts clients for ever.
 async fn accept(listener: &TcpListener, to: SocketAddr) -> std::io::Result<()> {
     loop {
         let (client, _) = listener.accept().await?;

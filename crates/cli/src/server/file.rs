@@ -27,7 +27,6 @@ const FAULTS_MAX: usize = 100;
 /// What files and other texts say.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The directives, in order.
     pub(super) directives: Vec<Directive>,
     /// The lines that cannot be read, the files that cannot, and files that include each other without end.
     pub(super) faults: Vec<Fault>,

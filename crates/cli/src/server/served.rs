@@ -22,7 +22,6 @@ pub(super) struct Listening {
     pub(super) nodes: Vec<SocketAddr>,
     /// With TLS.
     pub(super) tls: Vec<SocketAddr>,
-    /// HTTP.
     pub(super) http: Vec<SocketAddr>,
     /// The password that clients must send; empty if there is none.
     pub(super) password: String,

@@ -253,6 +253,5 @@ const CLIENTS_MAX: usize = 20;
 const LONGEST: usize = 10;
 /// Waiters of a lock whose waits are asked for: the answer has an element for each.
 const ASKED_WAITERS_MAX: u64 = 1_000;
-/// Characters of a filter.
 const FILTER_CHARS_MAX: usize = 64;
 const PAGE: isize = 10;
