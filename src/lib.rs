@@ -80,6 +80,7 @@
 //! redlatch-server  crates/server/  the only crate with tokio's sockets, files, threads, the system clock
 //! redlatch-client  crates/client/  the client side of the wire: connections to a server, and locks over them
 //! redlatch-lua     crates/lua/     Lua 5.1 for the scripts that are not native
+//! redlatch-testing crates/testing/ the test backend: a clock, faults, namespaces and a history that tests drive
 //! redlatch-core    crates/core/    locks, keys and commands: a server as a function of bytes and time
 //! redlatch-proto   crates/proto/   time, numbers, errors, RESP: what servers and clients both speak
 //! ```

@@ -18,12 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use redlatch_core::commands::Command;
 use redlatch_core::commands::row::Group;
-use redlatch_core::commands::{Command, table};
 use redlatch_core::scripts::KNOWN;
 use redlatch_core::state::settings::{Kind, Setting};
 use redlatch_core::state::settings_table;
 use redlatch_proto::limits::LOCK_PREFIXES_MAX;
+use redlatch_testing::commands::table;
 
 /// A generated part of a page: the page, the name between its marks, and what makes its text.
 type Section = (&'static str, &'static str, fn() -> String);

@@ -72,7 +72,7 @@ const CORE_LAYERS: &[&[&str]] = &[
     &["state"],
     &["locks"],
     &["keyspace", "journal", "replication"],
-    &["scripts", "testing"],
+    &["scripts"],
     &["commands"],
     &["engine"],
 ];

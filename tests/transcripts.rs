@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use redlatch_core::commands::table;
+use redlatch_testing::commands::table;
 
 use crate::support::engine::EngineTarget;
 #[cfg(feature = "server")]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redlatch_core::commands::row::Flags;
-use redlatch_core::commands::table;
+use redlatch_testing::commands::table;
 
 use super::client::Client;
 use super::plan::{CLIENTS, LISTENER, Request, Step};

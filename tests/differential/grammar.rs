@@ -2,8 +2,9 @@
 //!
 //! Rule    requests that depend on the time of day, or need unlimited memory, are not generated: see [`tame`].
 
+use redlatch_core::commands::Command;
 use redlatch_core::commands::row::{Arg, Flags, Group, Kind};
-use redlatch_core::commands::{Command, table};
+use redlatch_testing::commands::table;
 
 use super::words;
 use crate::support::rng::Rng;

@@ -1,7 +1,8 @@
 //! The plan of a run: which client sends which requests. It is complete before the run starts, so parts can be left out.
 
+use redlatch_core::commands::Command;
 use redlatch_core::commands::row::Flags;
-use redlatch_core::commands::{Command, table};
+use redlatch_testing::commands::table;
 
 use super::grammar::{self, Words};
 use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, WITHIN_MILLIS, relaxed};

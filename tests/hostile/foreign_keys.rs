@@ -4,9 +4,9 @@
 //!               all variants of its grammar; one without keys has a row in [`KEYLESS`].
 //! Rule          a word that the request itself names is no secret; owners, META, reasons, sessions and other keys are.
 
+use redlatch_core::commands::Command;
 use redlatch_core::commands::row::{Arg, Flags, Kind};
 use redlatch_core::commands::table::Keys;
-use redlatch_core::commands::{Command, table};
 
 use crate::support::engine::EngineTarget;
 use crate::support::target::{Link, Target};
@@ -25,6 +25,7 @@ enum Tells {
 }
 
 use Tells::{AsRedis, Nothing, Own};
+use redlatch_testing::commands::table;
 
 /// Every command without keys. A container counts by its subcommands.
 const KEYLESS: &[(Tells, &str)] = &[

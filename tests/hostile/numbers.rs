@@ -1,7 +1,7 @@
 //! Numbers at the edges of integer and float ranges, in every argument of every command. In a test build an arithmetic
 //! overflow panics, and a command that panics sends no reply.
 
-use redlatch_core::commands::table;
+use redlatch_testing::commands::table;
 
 use super::fixture::{Fixture, Peer};
 

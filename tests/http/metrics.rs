@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redlatch::{Server, WallTime};
-use redlatch_core::commands::table;
 use redlatch_core::types::lock::LockKind;
+use redlatch_testing::commands::table;
 
 use super::server;
 use crate::support::binary::Directory;

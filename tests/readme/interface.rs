@@ -9,9 +9,9 @@ use bytes::Bytes;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redlatch::{Event, EventKind, NodeState, Server};
 use redlatch_core::commands::row::{Arg, Group, Kind};
-use redlatch_core::commands::{parse_fault, table};
 use redlatch_core::state::settings_table;
-use redlatch_core::testing::Mode;
+use redlatch_testing::Mode;
+use redlatch_testing::commands::{parse_fault, table};
 
 use crate::support::binary::redlatch;
 use crate::support::wire::Link;

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use redlatch_core::state::settings::{self, Handle};
-use redlatch_core::testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 use redlatch_proto::limits::{
     HTTP_CONNECTIONS_MAX, HTTP_WAIT_MS_MAX, HTTP_WAITS_MAX, LARGE_BYTES, LINE_BYTES_MAX, LOCK_PREFIXES_MAX,
     REPLY_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
     UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX,
 };
 use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX};
+use redlatch_testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 
 use super::{read, root};
 

@@ -6,10 +6,11 @@
 //!          which they are found, and forgets the oldest.
 //! Canary   a server whose requests see another instant than its timer.
 
+use redlatch_core::commands::Command;
 use redlatch_core::commands::row::Flags;
-use redlatch_core::commands::{Command, table};
 use redlatch_core::keyspace::Due;
 use redlatch_core::state::session::Session;
+use redlatch_testing::commands::table;
 
 use super::effects::{COMMANDS, WAITS, fill};
 use super::parts::{Fault, Machine, state_of};

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use redlatch_core::commands;
 use redlatch_core::engine::{Engine, Flow};
 use redlatch_core::state::session::Session;
-use redlatch_core::testing::{
-    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Host, Mode, NamespaceFacts, NodeChange, NodeFacts, NodeState,
-    Pending, Testing,
-};
+use redlatch_core::state::wait::Pending;
 use redlatch_proto::clock::Clock;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::Request;
+use redlatch_testing::{
+    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Holds, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
+    NodeState, Testing, commands,
+};
 
 use super::clock::StillClock;
 
@@ -25,19 +25,20 @@ pub(crate) fn testing(clock: Arc<StillClock>) -> Testing {
         faults: Arc::default(),
         recorder: Arc::default(),
         host: Arc::new(Process { clock, mode: Mutex::new(Mode::Running) }),
+        holds: Holds::default(),
     }
 }
 
 /// Notes a request in the history, as the shell does.
 pub(crate) fn note_request(engine: &Engine, session: &Session, request: Request<'_>) {
-    if let Some(testing) = &engine.shared().testing {
+    if let Some(testing) = Testing::of(engine.shared()) {
         commands::note_request(testing, &session.client, (engine.shared().clock.now(), REAL_MICROS), request);
     }
 }
 
 /// Notes the reply to a request that does not wait.
 pub(crate) fn note_reply(engine: &Engine, session: &Session, flow: Flow, reply: &[u8]) {
-    if let Some(testing) = &engine.shared().testing
+    if let Some(testing) = Testing::of(engine.shared())
         && matches!(flow, Flow::Next | Flow::Close)
     {
         let moment = commands::moment(testing, engine.shared().clock.now(), REAL_MICROS);

@@ -16,6 +16,7 @@ use redlatch_core::state::settings::Settings;
 use redlatch_proto::clock::{Clock, LockTime, Now};
 use redlatch_proto::error::ProtocolError;
 use redlatch_proto::resp::{Decoder, Reply};
+use redlatch_testing::commands::table;
 
 use super::backend;
 use super::clock::StillClock;
@@ -96,9 +97,10 @@ impl EngineTarget {
         if let Some(testing) = &testing {
             keyspace.observe_locks(testing.recorder.observer(1, Arc::clone(&time)));
         }
-        let shared = Shared::new(keyspace, settings, time, 7).with_interpreter(INTERPRETER);
+        let shared =
+            Shared::new(keyspace, settings, time, 7).with_commands(table()).with_interpreter(INTERPRETER);
         let shared = match testing {
-            Some(testing) => shared.with_testing(testing),
+            Some(testing) => shared.with_extension(Arc::new(testing)),
             None => shared,
         };
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }

@@ -13,7 +13,6 @@
 //! 7  engine/                the sans-IO server: execute, tick, next deadline; EXEC
 //! 6  commands/              one folder per family: rows, parsing, behaviour
 //! 5  scripts/               native scripts, and the seam to the interpreter of all others
-//! 5  testing/               faults, history and their host: what TEST commands change
 //! 4  keyspace/              shards, each under a mutex: entries, timers, waiting calls; the locks in them
 //! 4  journal/ replication/  the log of effects and recovery; the log in etcd, and who may write it
 //! 3  locks/                 what a lock is, what happens to it, what a request for it comes to
@@ -35,7 +34,5 @@ pub mod replication;
 pub mod scripts;
 pub mod state;
 mod sync;
-#[warn(missing_docs)]
-pub mod testing;
 pub mod types;
 pub mod wheel;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use redlatch_core::commands::Shared;
 use redlatch_core::state::settings::{self, Settings};
+use redlatch_testing::commands::table;
 
 use super::clock::SystemClock;
 use super::http::Http;
@@ -89,6 +90,7 @@ fn tests_and_journal(settings: &Settings) -> Result<(), StartError> {
 /// Faults of the users in the configuration and in the ACL file.
 fn users(blueprint: &Blueprint, settings: Settings) -> Vec<StartError> {
     let keyspace = blueprint.empty_keyspace(&settings);
-    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed);
+    let shared =
+        Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed).with_commands(table());
     stored_files::user_faults(&blueprint.with_files(shared), &blueprint.users)
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -460,10 +460,7 @@ impl<S: Peer> ConnectionIo<S> {
 
     /// Reports that this connection has done all work of the current step of a test's clock.
     fn finish_clock_step(&self) {
-        if self.context.membership().is_some() {
-            self.client.tested.settled.store(self.clock_step, SeqCst);
-            self.context.clock_step_done();
-        }
+        self.context.finish_clock_step(self.client.id, self.clock_step);
     }
 }
 

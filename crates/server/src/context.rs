@@ -2,12 +2,14 @@
 //!
 //! Owns    [`ServerContext`], one for each engine, and [`Process`], which all engines of a server share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redlatch_core::engine::Engine;
-use redlatch_core::state::clients::Client;
+use redlatch_core::state::clients::{Client, ClientId};
 use redlatch_core::state::log_limiter::LogLimiter;
 use redlatch_core::state::settings;
 use redlatch_proto::clock::{Clock, Now};
@@ -81,13 +83,20 @@ struct Tested {
     membership: Membership,
     /// Counts the steps of the clock; see [`ServerContext::clock_step`].
     clock_step: AtomicU64,
+    /// The last step whose work each connection has done, by its client.
+    settled: Mutex<BTreeMap<ClientId, u64>>,
     /// Notified whenever a connection has done all work of a step.
     clock_step_done: Notify,
 }
 
 impl Tested {
     fn new(membership: Membership) -> Self {
-        Self { membership, clock_step: AtomicU64::new(0), clock_step_done: Notify::new() }
+        Self {
+            membership,
+            clock_step: AtomicU64::new(0),
+            settled: Mutex::default(),
+            clock_step_done: Notify::new(),
+        }
     }
 }
 
@@ -187,9 +196,18 @@ impl ServerContext {
         self.inner.tested.as_ref().map_or(0, |tested| tested.clock_step.load(SeqCst))
     }
 
-    /// Reports that a connection has done all work of the last step of a test's clock.
-    pub(super) fn clock_step_done(&self) {
+    /// Reports that the connection of a client has done all work of this step of a test's clock.
+    pub(super) fn finish_clock_step(&self, client: ClientId, step: u64) {
         if let Some(tested) = &self.inner.tested {
+            tested.settled.lock().insert(client, step);
+            tested.clock_step_done.notify_waiters();
+        }
+    }
+
+    /// Reports that a client has gone, for which no step of a test's clock waits any more.
+    pub(super) fn leave_clock_steps(&self, client: ClientId) {
+        if let Some(tested) = &self.inner.tested {
+            tested.settled.lock().remove(&client);
             tested.clock_step_done.notify_waiters();
         }
     }
@@ -210,7 +228,8 @@ impl ServerContext {
                 // Registered before the check, so that no notification is missed.
                 done.as_mut().enable();
                 let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
-                if is_gone || client.tested.settled.load(SeqCst) >= step {
+                let settled = tested.settled.lock().get(&client.id).copied();
+                if is_gone || settled.is_some_and(|settled| settled >= step) {
                     break;
                 }
                 done.await;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_core::commands::parse_fault;
-use redlatch_core::testing::{self, Testing};
+use redlatch_testing::commands::parse_fault;
+use redlatch_testing::{self as testing, Testing};
 
 use super::namespace::Namespace;
 

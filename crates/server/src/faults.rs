@@ -8,9 +8,9 @@
 use bytes::Bytes;
 use redlatch_core::engine::{Batch, Engine, Flow};
 use redlatch_core::state::session::{Replies, Session};
-use redlatch_core::testing::Action;
 use redlatch_proto::clock::LockTime;
 use redlatch_proto::resp::Request;
+use redlatch_testing::{Action, Testing, expire_keys, keys_of, meet_fault};
 
 use super::recording;
 
@@ -117,7 +117,7 @@ impl ConnectionFaults {
     ) -> Progress {
         let action = match self.front.take() {
             Some(action) => action,
-            None => engine.meet_fault(session, request).map(|hit| {
+            None => meet_fault(engine.shared(), session, request).map(|hit| {
                 recording::fault(engine, session, &hit);
                 hit.action
             }),
@@ -158,7 +158,7 @@ impl ConnectionFaults {
     /// Executes a request, and then does what a fault does behind it.
     fn execute_before(&mut self, action: Action, attempt: &mut Attempt<'_, '_>) -> Progress {
         let keys = match action {
-            Action::ExpireKey => attempt.engine.keys_of(attempt.session, attempt.request),
+            Action::ExpireKey => keys_of(attempt.engine.shared(), attempt.session, attempt.request),
             _ => Vec::new(),
         };
         let (database, mark) = (attempt.session.database, attempt.out.len());
@@ -224,7 +224,7 @@ impl ConnectionFaults {
                 return Progress::Done(self.break_off());
             }
             Action::ExpireKey => {
-                engine.expire_keys(behind.database, &behind.keys);
+                expire_keys(engine.shared(), behind.database, &behind.keys);
                 return Progress::Done(flow);
             }
             Action::PauseClient(millis) => (millis, Vec::new()),
@@ -240,13 +240,13 @@ impl ConnectionFaults {
     fn hold(&mut self, engine: &Engine, session: &Session, millis: u64, hold: Hold) -> LockTime {
         let until = engine.shared().clock.now().lock + millis;
         self.hold = Some(hold);
-        session.client.hold_until(Some(until));
+        show_hold(engine, session, Some(until));
         until
     }
 
     /// The connection is no longer held up: appends the reply that was. Returns whether the connection is closed now.
-    pub(super) fn end_hold(&mut self, session: &Session, out: &mut Vec<u8>) -> bool {
-        session.client.hold_until(None);
+    pub(super) fn end_hold(&mut self, engine: &Engine, session: &Session, out: &mut Vec<u8>) -> bool {
+        show_hold(engine, session, None);
         let Some(hold) = self.hold.take() else { return false };
         out.extend_from_slice(&hold.reply);
         hold.closes
@@ -265,5 +265,12 @@ impl ConnectionFaults {
     /// Whether the connection is closed by a reset.
     pub(super) fn resets(&self) -> bool {
         self.resets
+    }
+}
+
+/// Lets the clock of the node see until when a client is held up.
+fn show_hold(engine: &Engine, session: &Session, until: Option<LockTime>) {
+    if let Some(testing) = Testing::of(engine.shared()) {
+        testing.holds.set(session.client.id, until);
     }
 }

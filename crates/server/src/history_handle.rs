@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redlatch_core::testing::{Event, Extent, Filter, Finding, Recorder, Timeline, check};
+use redlatch_testing::{Event, Extent, Filter, Finding, Recorder, Timeline, check};
 
 use super::namespace::Namespace;
 

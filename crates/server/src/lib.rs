@@ -82,7 +82,7 @@ use handle::Addresses;
 pub use handle::{Keys, Server};
 pub use history_handle::History;
 pub use redlatch_core::locks::Rule as LockRule;
-pub use redlatch_core::testing::{Event, EventKind, Finding, NodeFacts, NodeState};
+pub use redlatch_testing::{Event, EventKind, Finding, NodeFacts, NodeState};
 pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 
 use inherited::Inherited;

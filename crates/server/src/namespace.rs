@@ -13,12 +13,12 @@ use parking_lot::{Mutex, RwLock};
 use redlatch_core::commands::Peers;
 use redlatch_core::keyspace::{Due, ShardSet, View};
 use redlatch_core::state::clients::Client;
-use redlatch_core::testing::{
-    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
-    NodeFacts, NodeState, Testing, client_fits,
-};
 use redlatch_proto::clock::{Clock, LockTime};
 use redlatch_proto::error::Refusal;
+use redlatch_testing::{
+    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
+    NodeFacts, NodeState, Testing, client_fits, next_wait, waits_until,
+};
 use tokio::task::AbortHandle;
 
 use super::clock::{NodeClock, TIME_END, TestClock};
@@ -203,7 +203,7 @@ impl Namespace {
 
     /// Its faults and its history, if TEST commands are open. All nodes have the same.
     pub(super) fn testing(&self) -> Option<&Testing> {
-        self.nodes.first()?.context.engine.shared().testing.as_ref()
+        Testing::of(self.nodes.first()?.context.engine.shared())
     }
 
     /// Disconnects all clients, for good.
@@ -469,7 +469,7 @@ impl Node {
             }
         };
         let now = self.clock.now().lock;
-        let due = [next, engine.next_wait()].into_iter().flatten().filter(|next| *next > now).min();
+        let due = [next, next_wait(engine.shared())].into_iter().flatten().filter(|next| *next > now).min();
         due.or(next).map(|next| self.clock.base_time(next))
     }
 
@@ -517,7 +517,7 @@ impl Node {
             view.finish(&shared.registries);
         }
         for client in shared.registries.clients.all() {
-            let until = client.waits_until().filter(|until| *until > now.lock);
+            let until = waits_until(shared, &client).filter(|until| *until > now.lock);
             found.extend(until.map(|until| (until, DeadlineOf::Wait(client.id))));
         }
         found.extend(shared.pause.holds(|| true, now.lock).map(|until| (until, DeadlineOf::Pause)));

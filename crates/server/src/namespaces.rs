@@ -17,11 +17,13 @@ use redlatch_core::scripts::interpreter::NewInterpreter;
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, Settings};
 use redlatch_core::state::slot_map::Members;
-use redlatch_core::testing::{
-    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Host, NAMESPACES_MAX, NamespaceFacts, NodeChange,
-    NodeFacts, Pending, Recorder, Testing, checked_name,
-};
+use redlatch_core::state::wait::Pending;
 use redlatch_proto::clock::WallTime;
+use redlatch_testing::commands::table;
+use redlatch_testing::{
+    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Holds, Host, NAMESPACES_MAX, NamespaceFacts,
+    NodeChange, NodeFacts, Recorder, Testing, checked_name,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -168,6 +170,7 @@ impl Blueprint {
     ) -> Result<ServerContext, StartError> {
         let number = place.as_ref().map_or(0, |place| place.membership.node as u64);
         let mut shared = Shared::new(keyspace, settings, clock.shared(), self.seed.wrapping_add(number))
+            .with_commands(table())
             .with_interpreter(INTERPRETER)
             .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
         let is_named = place.as_ref().is_some_and(Place::is_named);
@@ -175,7 +178,7 @@ impl Blueprint {
             shared = self.with_files(shared);
         }
         if let (Some(place), Some(open_to)) = (&place, self.tests) {
-            shared = shared.with_testing(place.testing(open_to));
+            shared = shared.with_extension(Arc::new(place.testing(open_to)));
         }
         if let Some(peers) = place.as_ref().and_then(|place| place.peers.clone()) {
             shared = shared.with_peers(peers);
@@ -287,6 +290,7 @@ impl Place {
             faults: Arc::clone(&self.faults),
             recorder: Arc::clone(&self.recorder),
             host: Arc::new(NamespaceHost(self.membership.clone())),
+            holds: Holds::default(),
         }
     }
 }

@@ -178,7 +178,7 @@ impl RequestProcessor {
     fn end_hold(&mut self) -> bool {
         let Some(faults) = &mut self.faults else { return true };
         let mark = self.output.len();
-        let closes = faults.end_hold(&self.session, &mut self.output);
+        let closes = faults.end_hold(&self.context.engine, &self.session, &mut self.output);
         recording::resumed(&self.context.engine, &self.session, &self.output[mark..]);
         if closes {
             self.state = State::Closing;
@@ -285,7 +285,7 @@ impl RequestProcessor {
         let old = Arc::clone(&self.session.client);
         recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
-        self.context.clock_step_done();
+        self.context.leave_clock_steps(self.session.client.id);
         let address = &old.address;
         let peer = peer.unwrap_or_else(|| address.peer.clone());
         self.session = listener::enter(&context, peer, address.local.clone(), address.is_unix);
@@ -381,7 +381,7 @@ impl Drop for RequestProcessor {
     fn drop(&mut self) {
         recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
-        self.context.clock_step_done();
+        self.context.leave_clock_steps(self.session.client.id);
     }
 }
 

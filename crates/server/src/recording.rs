@@ -2,25 +2,26 @@
 //!
 //! Rule    the time of the system is read here, and only here, for a history.
 
-use redlatch_core::commands::{moment, note_request};
 use redlatch_core::engine::{Engine, Flow};
 use redlatch_core::state::session::Session;
-use redlatch_core::testing::{Hit, Moment, Testing};
 use redlatch_proto::resp::Request;
+use redlatch_testing::commands::{moment, note_request};
+use redlatch_testing::{Hit, Moment, Testing};
 
 use super::clock::wall_micros;
 use super::faults::Progress;
 
 /// Notes that a client has gone.
 pub(super) fn disconnected(engine: &Engine, session: &Session) {
-    if let Some(testing) = &engine.shared().testing {
+    if let Some(testing) = Testing::of(engine.shared()) {
+        testing.holds.set(session.client.id, None);
         testing.recorder.disconnected(now(engine, testing), session.client.id);
     }
 }
 
 /// Notes that the node has crashed: its clients have gone.
 pub(super) fn crashed(engine: &Engine) {
-    if let Some(testing) = &engine.shared().testing {
+    if let Some(testing) = Testing::of(engine.shared()) {
         testing.recorder.crashed(now(engine, testing));
     }
 }
@@ -54,7 +55,7 @@ pub(super) fn progressed(
 
 /// Notes the reply to a request of a session, if the server has a test backend and no fault has taken the reply.
 pub(super) fn resumed(engine: &Engine, session: &Session, reply: &[u8]) {
-    if let Some(testing) = &engine.shared().testing
+    if let Some(testing) = Testing::of(engine.shared())
         && !reply.is_empty()
     {
         testing.recorder.reply(now(engine, testing), &session.client, reply);
@@ -63,7 +64,7 @@ pub(super) fn resumed(engine: &Engine, session: &Session, reply: &[u8]) {
 
 /// Notes that a fault acts at the request of a session.
 pub(super) fn fault(engine: &Engine, session: &Session, hit: &Hit) {
-    if let Some(testing) = &engine.shared().testing {
+    if let Some(testing) = Testing::of(engine.shared()) {
         let text = hit.action.to_string();
         testing.recorder.fault(now(engine, testing), &session.client, hit.id, text);
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redlatch_core::testing::{ClockChange, NodeChange, NodeFacts};
 use redlatch_proto::clock::{LockTime, WallTime};
 use redlatch_proto::error::Refusal;
+use redlatch_testing::{ClockChange, NodeChange, NodeFacts};
 use tokio::io::DuplexStream;
 
 use super::context::ServerContext;

@@ -2,10 +2,11 @@
 //!
 //! Rule    a server with the system's clock never comes here.
 
+use redlatch_core::commands::Extension;
 use redlatch_core::engine::{Batch, Engine, Flow};
 use redlatch_core::state::session::Session;
-use redlatch_core::testing::namespace_of;
 use redlatch_proto::resp::{Reply, Request};
+use redlatch_testing::{Testing, namespace_of};
 
 use super::context::ServerContext;
 use super::faults::{ConnectionFaults, Progress};
@@ -33,7 +34,7 @@ pub(super) fn execute(
     membership.touch();
     // No slot moves between the check of a request and its end.
     let _slots = engine.shared().peers.as_ref().map(|peers| peers.hold());
-    let Some(testing) = &engine.shared().testing else {
+    let Some(testing) = Testing::of(engine.shared()) else {
         return Step::Done(Progress::Done(engine.execute(session, request, batch, out)));
     };
     if let Some(name) = namespace_of(request)

@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use redlatch_core::testing::{Event, Finding, check};
 use redlatch_platform::command::kill_all_with;
 use redlatch_server::Server;
+use redlatch_testing::{Event, Finding, check};
 use tokio::task::spawn_blocking;
 use tokio::time::{interval, sleep_until};
 

@@ -7,9 +7,9 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use redlatch_client::wire::Connection;
-use redlatch_core::testing::{Event, EventKind};
 use redlatch_core::types::slot::slot;
 use redlatch_server::{Fault, Server, When};
+use redlatch_testing::{Event, EventKind};
 
 use super::point::{Deed, Point};
 use super::problem::ProblemKind;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redlatch_core::testing::{Event, EventKind};
+use redlatch_testing::{Event, EventKind};
 
 use super::case::{Case, Injection};
 use super::point::Point;

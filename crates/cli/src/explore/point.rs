@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlatch_core::testing::{Event, EventKind, shown};
+use redlatch_testing::{Event, EventKind, shown};
 
 use super::rival;
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlatch_core::testing::{Extent, HTML_END, Timeline, escaped, html_head};
+use redlatch_testing::{Extent, HTML_END, Timeline, escaped, html_head};
 use serde_json::json;
 
 use super::attempt::Attempt;

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use redlatch_client::wire::{Connection, RELEASE, Reply};
-use redlatch_core::testing::{Event, EventKind};
 use redlatch_server::Server;
+use redlatch_testing::{Event, EventKind};
 
 use super::servers::Servers;
 

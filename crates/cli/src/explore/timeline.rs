@@ -4,7 +4,7 @@ use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use redlatch_client::wire::{Connection, Reply, connect};
-use redlatch_core::testing::{Event, Extent, Field, Timeline, check};
+use redlatch_testing::{Event, Extent, Field, Timeline, check};
 
 use crate::common::exit::{self, Failure};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, print, task, with_trust};

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use redlatch_core::locks::Rule;
-use redlatch_core::testing::{Event, EventKind, Finding, shown};
+use redlatch_testing::{Event, EventKind, Finding, shown};
 
 use super::attempt::Attempt;
 use super::case::{Case, Injection, Kind};

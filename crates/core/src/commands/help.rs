@@ -3,10 +3,10 @@
 use redlatch_proto::error::Refusal;
 
 use crate::commands::row::{Flags, Group, Row, usage};
-use crate::commands::{Call, Command, Outcome, table};
+use crate::commands::{Call, Command, Outcome};
 
 /// The row of a HELP subcommand. Most came with Redis 5.
-pub(super) const fn row(group: Group) -> Row {
+pub const fn row(group: Group) -> Row {
     Row::new(group, "HELP", "5.0.0", help)
         .summary("Lists the subcommands and what they do.")
         .flags(Flags::LOADING.with(Flags::STALE))
@@ -16,7 +16,8 @@ pub(super) fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let container = call.command.name.split('|').next().unwrap_or_default();
-    let subcommands = table().find(container.as_bytes()).map_or(&[][..], |found| &found.subcommands);
+    let subcommands =
+        call.shared.commands.find(container.as_bytes()).map_or(&[][..], |found| &found.subcommands);
     let mut lines = vec![format!(
         "{} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         container.to_ascii_uppercase()

@@ -12,8 +12,9 @@ mod args;
 mod call;
 mod connection;
 mod expiry;
+mod extension;
 mod hash;
-mod help;
+pub mod help;
 mod key;
 mod key_specs;
 mod list;
@@ -32,7 +33,6 @@ mod sorted_set;
 mod stream;
 mod string;
 pub mod table;
-mod test;
 mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_in_exec};
@@ -46,20 +46,21 @@ pub use call::{Call, Caller, Outcome};
 pub(crate) use connection::certificate::log_in;
 pub(crate) use connection::login_of;
 pub(crate) use connection::tracking::end as end_tracking;
+pub use extension::Extension;
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use lock::watch::watch_locks;
-pub use peers::Peers;
+pub use peers::{Move, Peers};
 pub(crate) use pubsub::{has_many_patterns, leave_all};
+pub use redact::redacted;
 pub(crate) use script::{asks_further, busy_now, runs_natively};
 pub use shared::{Pause, Shared};
 pub(crate) use slots::common_slot;
 pub use table::{Command, Keys, table};
-pub use test::fault::parse as parse_fault;
-pub use test::history::{moment, note_request};
-pub(crate) use transaction::{EXEC, discard_all};
+pub use transaction::EXEC;
+pub(crate) use transaction::discard_all;
 
-/// The rows of every family, in the order of the documentation.
+/// The rows of every family of the core, in the order of the documentation.
 pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
     connection::client::ROWS,
@@ -107,5 +108,4 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::ROWS,
     admin::persistence::ROWS,
     admin::debug::ROWS,
-    test::ROWS,
 ];

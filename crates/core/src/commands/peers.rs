@@ -20,7 +20,7 @@ use crate::state::slot_map::{Members, Route, SlotMap, SlotRequest};
 mod moving;
 mod replication;
 
-pub(crate) use moving::Move;
+pub use moving::Move;
 use replication::Stream;
 
 /// The nodes of a cluster, as one of them knows them.

@@ -15,7 +15,8 @@ use crate::commands::redact::redacted;
 use crate::commands::row::{Flags, Group};
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::InterpreterSlot;
-use crate::commands::{Command, Peers, table};
+use crate::commands::table::Table;
+use crate::commands::{Command, Extension, Peers, table};
 use crate::journal::log::Log;
 use crate::keyspace::{AskingClient, Keyspace, Linter, ShardSet, View};
 use crate::locks::LockGroups;
@@ -26,6 +27,7 @@ use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 use crate::state::latency::Spike;
 use crate::state::login_delays::Origin;
+use crate::state::metrics::CommandStats;
 use crate::state::monitors::Monitors;
 use crate::state::registries::Registries;
 use crate::state::session::Session;
@@ -34,7 +36,6 @@ use crate::state::settings_file;
 use crate::state::slot_groups::SlotGroup;
 use crate::state::slowlog::{SlowCall, shortened};
 use crate::state::wrong_passwords::Login;
-use crate::testing::Testing;
 
 mod parts;
 
@@ -42,6 +43,8 @@ pub use self::parts::Pause;
 
 /// The state that all commands of one server share.
 pub struct Shared {
+    /// The commands that it serves, as far as [`Shared::offers`] says so.
+    pub commands: &'static Table,
     pub keyspace: Keyspace,
     /// Clients, channels and key tracking.
     pub registries: Registries,
@@ -65,7 +68,7 @@ pub struct Shared {
     /// The log, if the server has a directory.
     pub log: Option<Arc<Log>>,
     /// The test backend, unless it is off.
-    pub testing: Option<Testing>,
+    pub extension: Option<Arc<dyn Extension>>,
     /// The cluster that the server leads, if it does.
     pub cluster: Option<Arc<ClusterFacts>>,
     /// The other nodes, if this is one of a cluster with several, which share out the slots.
@@ -91,9 +94,10 @@ impl Shared {
         keyspace.observe_locks(Box::new(Linter(Arc::clone(&locks.lint))));
         keyspace.observe_locks(Box::new(WaitLog(Arc::clone(&locks.watch))));
         keyspace.observe_locks(Box::new(Spans::default()));
-        let acl = Acl::new(settings.get(settings::REQUIREPASS).as_bytes(), terms(&settings));
+        let acl = Acl::new(settings.get(settings::REQUIREPASS).as_bytes(), terms(table(), &settings));
         let ledger = keyspace.ledger();
         Self {
+            commands: table(),
             registries: Registries::new(seed, ledger),
             scripts: Scripts::new(ScriptCache::new(seed, ledger)),
             keyspace,
@@ -110,7 +114,7 @@ impl Shared {
             pause: Pause::default(),
             expires_actively: AtomicBool::new(true),
             log: None,
-            testing: None,
+            extension: None,
             cluster: None,
             peers: None,
             random,
@@ -147,7 +151,7 @@ impl Shared {
     /// Whether logins from this address are delayed: it has sent too many wrong passwords. The backend of a test delays
     /// nothing, because its clock may stand still.
     pub fn delays_logins_of(&self, peer: &str, now: LockTime) -> bool {
-        let origin = Origin::of(peer).filter(|_| self.testing.is_none());
+        let origin = Origin::of(peer).filter(|_| self.extension.is_none());
         origin.is_some_and(|origin| self.access.login_delays.delays(origin, now, self.login_delay_ms()))
     }
 
@@ -205,10 +209,21 @@ impl Shared {
         self.settings.get(settings::LOGIN_DELAY)
     }
 
+    /// Serves the commands of this table, which begins as [`table`] does. Default: those of the core. Called before there are
+    /// users.
+    #[must_use]
+    pub fn with_commands(mut self, commands: &'static Table) -> Self {
+        self.commands = commands;
+        self.stats.commands.resize_with(commands.total(), CommandStats::default);
+        let password = self.settings.get(settings::REQUIREPASS);
+        self.access.acl = Acl::new(password.as_bytes(), self.acl_terms());
+        self
+    }
+
     /// Gives it the test backend. Default: none.
     #[must_use]
-    pub fn with_testing(self, testing: Testing) -> Self {
-        Self { testing: Some(testing), ..self }
+    pub fn with_extension(self, extension: Arc<dyn Extension>) -> Self {
+        Self { extension: Some(extension), ..self }
     }
 
     /// Makes it the server that leads this cluster. Default: it is a server by itself.
@@ -246,7 +261,7 @@ impl Shared {
 
     /// Whether this client may use the test backend.
     pub fn is_open_to_tests_of(&self, client: &Client) -> bool {
-        self.testing.as_ref().is_some_and(|testing| testing.is_open_to(client))
+        self.extension.as_ref().is_some_and(|extension| extension.is_open_to(client))
     }
 
     /// Keeps the users in this file. Default: no file.
@@ -282,7 +297,7 @@ impl Shared {
 
     /// The terms that rules for users are parsed with.
     pub fn acl_terms(&self) -> Terms<'static> {
-        terms(&self.settings)
+        terms(self.commands, &self.settings)
     }
 
     /// Whether there is an ACL file.
@@ -438,8 +453,8 @@ impl Shared {
     }
 }
 
-fn terms(settings: &Settings) -> Terms<'static> {
-    Terms { catalog: table(), all_channels: settings.get(settings::ACL_PUBSUB_DEFAULT) == "allchannels" }
+fn terms(commands: &'static Table, settings: &Settings) -> Terms<'static> {
+    Terms { catalog: commands, all_channels: settings.get(settings::ACL_PUBSUB_DEFAULT) == "allchannels" }
 }
 
 impl std::fmt::Debug for Shared {

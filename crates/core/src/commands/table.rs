@@ -138,17 +138,19 @@ pub struct Table {
 /// Length of the longest name of a command.
 const NAME_BYTES_MAX: usize = 24;
 
-static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::with(&[]));
 
+/// The commands of the core. A server may have more: [`Shared::commands`](crate::commands::Shared::commands).
 #[inline]
 pub fn table() -> &'static Table {
     &TABLE
 }
 
 impl Table {
-    fn new() -> Self {
+    /// The commands of the core, and behind them those of another crate.
+    pub fn with(rows: &'static [Row]) -> Self {
         let mut total = 0;
-        let rows = FAMILIES.iter().copied().flatten();
+        let rows = FAMILIES.iter().copied().flatten().chain(rows);
         let commands: Vec<_> =
             rows.zip(0..).map(|(row, place)| Command::new(row, None, place, &mut total)).collect();
         let size = (commands.len() * 4).next_power_of_two();
@@ -207,7 +209,7 @@ impl Table {
     }
 
     /// The command of a request, or the subcommand if it names one.
-    pub(crate) fn of_request(&self, request: Request<'_>) -> Option<&Command> {
+    pub fn of_request(&self, request: Request<'_>) -> Option<&Command> {
         let command = self.find(request.get(0)?)?;
         Some(request.get(1).and_then(|name| command.subcommand(name)).unwrap_or(command))
     }
@@ -219,6 +221,13 @@ impl Table {
             Some(name) if !command.subcommands.is_empty() => command.subcommand(name),
             _ => Some(command),
         }
+    }
+
+    /// The command with this name; a subcommand is named with a bar, as in `config|get`.
+    pub fn find_whole(&self, name: &[u8]) -> Option<&Command> {
+        let mut parts = name.splitn(2, |byte| *byte == b'|');
+        let command = self.find(parts.next().unwrap_or_default())?;
+        parts.next().map_or(Some(command), |subcommand| command.subcommand(subcommand))
     }
 
     /// Every command, not the subcommands, in the order of the families.
@@ -328,13 +337,6 @@ impl Command {
     pub fn positions(&self, request: Request<'_>) -> Positions {
         self.keys.positions_among(request.len(), |at| request.get(at))
     }
-}
-
-/// The command with this name; a subcommand is named with a bar, as in `config|get`.
-pub(super) fn named(name: &[u8]) -> Option<&'static Command> {
-    let mut parts = name.splitn(2, |byte| *byte == b'|');
-    let command = table().find(parts.next().unwrap_or_default())?;
-    parts.next().map_or(Some(command), |subcommand| command.subcommand(subcommand))
 }
 
 fn arity(args: &[Arg], words_before: usize) -> i32 {

@@ -31,7 +31,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// The name of EXEC, which the engine executes itself.
-pub(crate) const EXEC: &str = "EXEC";
+pub const EXEC: &str = "EXEC";
 
 const FLAGS: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)

@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::commands::peers::{self, Elsewhere, Peers};
 use crate::commands::row::Flags;
-use crate::commands::{self, Args, Call, Caller, Command, EXEC, Outcome, Shared, table};
+use crate::commands::{self, Args, Call, Caller, Command, EXEC, Outcome, Shared};
 use crate::keyspace::{Due, Lookahead, ShardSet, View};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
@@ -27,7 +27,6 @@ mod offload;
 mod panic;
 pub mod question;
 mod spans;
-mod tested;
 mod transaction;
 mod unknown;
 
@@ -282,14 +281,6 @@ impl Engine {
         self.shared.pause.holds(|| true, self.shared.clock.now().lock).is_some()
     }
 
-    /// The next time at which a waiting command or a pause times out. A manual clock stops at these times.
-    pub fn next_wait(&self) -> Option<LockTime> {
-        let now = self.shared.clock.now().lock;
-        let calls =
-            self.shared.registries.clients.all().into_iter().filter_map(|client| client.waits_until());
-        calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
-    }
-
     /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout`, have not
     /// authenticated within `login-timeout`, or have exceeded their soft output limit for too long.
     pub fn sweep(&self) {
@@ -369,11 +360,10 @@ impl Engine {
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
-        let table = table();
         if !session.authenticated && !self.shared.access.acl.is_open() {
             self.admit_unauthenticated(request)?;
         }
-        let command = table.find_from(&mut session.last_row, name);
+        let command = self.shared.commands.find_from(&mut session.last_row, name);
         let command = command.ok_or_else(|| (unknown::command(request), None))?;
         if !self.shared.offers(command.row.group, &session.client) {
             return Err((unknown::command(request), None));
@@ -504,7 +494,7 @@ impl Engine {
     /// Unauthenticated clients may send only commands like AUTH, HELLO, QUIT and RESET.
     #[cold]
     fn admit_unauthenticated(&self, request: Request<'_>) -> Result<(), Refused> {
-        match table().find(request.word(0)) {
+        match self.shared.commands.find(request.word(0)) {
             Some(command) if command.row.flags.has(Flags::NO_AUTH) => Ok(()),
             found => {
                 self.shared.stats.metrics.denied_auth.add(1);
@@ -805,6 +795,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
+    use crate::commands::table;
     use crate::keyspace::{Keyspace, Layout};
     use crate::state::settings::Settings;
     use redlatch_proto::clock::Clock;

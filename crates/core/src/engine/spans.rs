@@ -9,7 +9,7 @@ use tracing::field::Empty;
 use tracing::{Level, Span};
 
 use super::{Batch, Engine, Flow};
-use crate::commands::table;
+use crate::commands::table::Table;
 use crate::keyspace::ShardSet;
 use crate::state::clients::Client;
 use crate::state::session::Session;
@@ -40,7 +40,7 @@ impl Engine {
         if !tracing::span_enabled!(target: SPANS, Level::TRACE) {
             return self.execute_request(session, request, batch, out);
         }
-        let entered = command(session, request).entered();
+        let entered = command(self.shared.commands, session, request).entered();
         let mark = out.len();
         let flow = self.execute_request(session, request, batch, out);
         if matches!(flow, Flow::Again(_) | Flow::Offload) {
@@ -54,7 +54,7 @@ impl Engine {
 }
 
 /// The span of a request. It names its first key, and no other argument.
-fn command(session: &Session, request: Request<'_>) -> Span {
+fn command(commands: &Table, session: &Session, request: Request<'_>) -> Span {
     let make = |name: &str, key: Option<&[u8]>| {
         tracing::trace_span!(
             target: SPANS,
@@ -67,7 +67,7 @@ fn command(session: &Session, request: Request<'_>) -> Span {
             is_repeated = Empty,
         )
     };
-    let found = (!request.is_empty()).then(|| table().find(request.word(0))).flatten();
+    let found = (!request.is_empty()).then(|| commands.find(request.word(0))).flatten();
     let Some(command) = found else { return make("(unknown)", None) };
     let command = request.get(1).and_then(|name| command.subcommand(name)).unwrap_or(command);
     let mut keys = SmallVec::new();

@@ -10,11 +10,11 @@ use redlatch_proto::limits::TRANSACTION_BYTES_MAX;
 use redlatch_proto::resp::{OwnedRequest, Protocol, Reply, Request};
 
 use super::panic::finish_at_panic;
-use super::{Batch, Engine, Flow};
+use super::{Batch, Engine, Flow, mute};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
 use crate::keyspace::{ShardSet, View};
-use crate::state::session::Session;
+use crate::state::session::{Replies, Session};
 use crate::state::transaction::{Transaction, Watching};
 
 /// The command of a queued request, and the request.
@@ -204,6 +204,24 @@ impl Engine {
             Ok(Outcome::Offload | Outcome::Replied) | Err(_) => {}
         }
         flow
+    }
+
+    /// Answers a request with an error in place of executing it. A refused EXEC discards its transaction.
+    pub fn refuse_request(
+        &self,
+        session: &mut Session,
+        request: Request<'_>,
+        text: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        if request.get(0).is_some_and(|name| name.eq_ignore_ascii_case(EXEC.as_bytes())) {
+            commands::discard_all(session, &self.shared);
+        }
+        self.refuse(session, &Refusal::Quoted(text.to_vec()), out);
+        if session.replies != Replies::On {
+            mute(session, out, start);
+        }
     }
 }
 

@@ -63,17 +63,6 @@ pub struct Client {
     /// Where the memory is charged that the server holds for it.
     ledger: Arc<Ledger>,
     closing: Closing,
-    /// What only the test backend uses.
-    pub tested: Tested,
-}
-
-/// What the test backend knows of a client.
-#[derive(Debug, Default)]
-pub struct Tested {
-    /// The last step of a manual clock whose consequences the connection has sent.
-    pub settled: AtomicU64,
-    /// Until when a fault holds the client up, in milliseconds of lock time; 0 if none does.
-    held_until_ms: AtomicU64,
 }
 
 /// The names that a client has set for itself.
@@ -147,7 +136,6 @@ impl Client {
             output_limits: Arc::default(),
             ledger,
             closing: Closing::default(),
-            tested: Tested::default(),
         }
     }
 
@@ -192,18 +180,9 @@ impl Client {
         self.is_subscribed.load(Relaxed)
     }
 
-    /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
+    /// When its waiting command times out; `None` if it does not wait, or without a limit.
     pub fn waits_until(&self) -> Option<LockTime> {
-        let held_until_ms = self.tested.held_until_ms.load(SeqCst);
-        if held_until_ms > 0 {
-            return Some(LockTime::from_millis(held_until_ms));
-        }
         self.blocking.wait.lock().as_ref().and_then(|wait| wait.until)
-    }
-
-    /// A fault of the test backend holds it up until then; `None`: none does.
-    pub fn hold_until(&self, until: Option<LockTime>) {
-        self.tested.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
     }
 
     /// Sets the waiting command of this client.

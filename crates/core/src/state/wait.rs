@@ -4,11 +4,15 @@
 //! Rule    the first that takes the [`Claim`] ends the wait: a write that serves it, its timeout, CLIENT UNBLOCK, or the
 //!         end of its connection. From then on all others ignore it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
+use redlatch_proto::error::Refusal;
+use redlatch_proto::resp::Reply;
 
+use super::clients::Client;
 use crate::sync::AtomicBool;
 
 /// The right to end one wait. It can be taken once.
@@ -100,5 +104,30 @@ impl Claim {
     /// Whether the wait is over, or about to be answered.
     pub fn is_taken(&self) -> bool {
         self.0.load(Acquire)
+    }
+}
+
+/// A client that waits for the end of something that another thread does.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// The client.
+    pub client: Arc<Client>,
+    /// The wait of its command.
+    pub wait: Arc<Wait>,
+}
+
+impl Pending {
+    /// Answers the client, unless it waits no more.
+    pub fn answer(&self, write: impl FnOnce(&mut Reply<'_>)) {
+        if self.wait.claim.take() {
+            let mut bytes = Vec::new();
+            write(&mut Reply::new(&mut bytes, self.client.protocol()));
+            self.client.answer(&bytes);
+        }
+    }
+
+    /// Answers with an error.
+    pub fn refuse(&self, refusal: &Refusal) {
+        self.answer(|reply| reply.error_bytes(&refusal.line()));
     }
 }

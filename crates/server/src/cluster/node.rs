@@ -26,6 +26,7 @@ use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, Handle, Settings};
 use redlatch_core::state::slot_groups::SlotGroup;
 use redlatch_platform::figures;
+use redlatch_testing::commands::table;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -795,6 +796,7 @@ fn shared(builder: &Builder) -> Result<Shared, StartError> {
     let settings = blueprint.settings()?;
     let keyspace = blueprint.empty_keyspace(&settings);
     let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed)
+        .with_commands(table())
         .with_probe(Arc::new(SystemProbe(blueprint.allocator)));
     let shared = blueprint.with_files(shared);
     stored_files::install_users(&shared, &blueprint.users)?;

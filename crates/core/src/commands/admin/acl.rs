@@ -14,7 +14,7 @@ use crate::commands::admin::acl_sessions::{end_listeners, end_sessions};
 use crate::commands::admin::command::is_known;
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, one_of, text, token};
-use crate::commands::{Call, Outcome, table};
+use crate::commands::{Call, Outcome};
 use crate::state::acl::selector::Selector;
 use crate::state::acl::{DEFAULT, Denied, SetError};
 
@@ -99,7 +99,7 @@ fn cat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let known = known.ok_or_else(|| Refusal::quoting("ERR Unknown category '", category, "'"))?;
 
     let is_known = is_known(call);
-    let members = table().all().filter(|command| is_known(command));
+    let members = call.shared.commands.all().filter(|command| is_known(command));
     let members = members.filter(|command| acl_categories::is_in(command, known));
     // A container is not a command of its own.
     let members =
@@ -206,7 +206,7 @@ fn dryrun(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let account = account.ok_or_else(|| Refusal::quoting("ERR User '", name, "' not found"))?;
     let words: Vec<&[u8]> = call.args.rest().collect();
     let unknown = || Refusal::quoting("ERR Command '", words[0], "' not found");
-    let mut command = table().find(words[0]).ok_or_else(unknown)?;
+    let mut command = call.shared.commands.find(words[0]).ok_or_else(unknown)?;
     if let Some(name) = words.get(1).filter(|_| !command.subcommands.is_empty()) {
         command = command.subcommand(name).ok_or_else(unknown)?;
     }

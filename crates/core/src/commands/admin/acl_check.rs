@@ -16,8 +16,7 @@ use crate::commands::admin::acl_categories;
 use crate::commands::connection::client_list;
 use crate::commands::key_specs::{self, specifications};
 use crate::commands::row::Kind;
-use crate::commands::table;
-use crate::commands::table::{Table, named};
+use crate::commands::table::{Table, table};
 use crate::commands::{Command, Shared};
 use crate::state::acl::User;
 use crate::state::acl::log::{Context, Entry, Reason, kept};
@@ -31,7 +30,7 @@ impl Catalog for Table {
     }
 
     fn command(&self, name: &[u8]) -> Option<Range<u16>> {
-        named(name).map(numbers)
+        self.find_whole(name).map(numbers)
     }
 
     fn category(&self, name: &[u8]) -> Option<Vec<u16>> {

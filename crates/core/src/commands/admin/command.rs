@@ -18,8 +18,7 @@ use crate::commands::admin::acl_check;
 use crate::commands::help;
 use crate::commands::key_specs::{self, Specification, specifications};
 use crate::commands::row::{Arg, Flags, Group, Kind, Row, one_of, pattern, text};
-use crate::commands::table::named;
-use crate::commands::{Call, Command, EXEC, Keys, Outcome, table};
+use crate::commands::{Call, Command, EXEC, Keys, Outcome};
 use crate::types::glob;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "COMMAND", "2.8.13", all)
@@ -79,7 +78,7 @@ fn all(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// The commands that this client may know.
 fn known(call: &Call<'_, '_>) -> Vec<&'static Command> {
     let is_known = is_known(call);
-    table().commands().iter().filter(|command| is_known(command)).collect()
+    call.shared.commands.commands().iter().filter(|command| is_known(command)).collect()
 }
 
 /// Whether a client may know a command.
@@ -104,7 +103,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_known = is_known(call);
     call.reply.array(call.args.len());
     for name in call.args.rest() {
-        match named(name).filter(|command| is_known(command)) {
+        match call.shared.commands.find_whole(name).filter(|command| is_known(command)) {
             Some(command) => describe(&mut call.reply, command),
             None => call.reply.null(),
         }
@@ -117,6 +116,7 @@ fn docs(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         known(call)
     } else {
         let is_known = is_known(call);
+        let named = |name| call.shared.commands.find_whole(name);
         call.args.rest().filter_map(named).filter(|command| is_known(command)).collect()
     };
 
@@ -138,7 +138,9 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let is_known = is_known(call);
-    let names: Vec<&str> = table()
+    let names: Vec<&str> = call
+        .shared
+        .commands
         .all()
         .filter(|command| is_known(command) && filter.lets_through(command))
         .map(|command| command.name.as_str())
@@ -209,7 +211,7 @@ fn get_keys_and_flags(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// There is no such command, it has no keys, or there are too few or too many words.
 fn whole_command<'a>(call: &mut Call<'a, '_>) -> Result<(&'static Command, Vec<&'a [u8]>), Refusal> {
     let words: Vec<&[u8]> = call.args.rest().collect();
-    let found = words.first().and_then(|name| table().find(name));
+    let found = words.first().and_then(|name| call.shared.commands.find(name));
     let found = match found {
         Some(container) if !container.subcommands.is_empty() => {
             words.get(1).and_then(|name| container.subcommand(name))
@@ -406,6 +408,7 @@ fn kind(arg: &Arg) -> (&'static str, Option<&'static [Arg]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::table;
 
     #[test]
     fn every_command_is_fast_or_slow_and_has_a_description() {
@@ -415,13 +418,17 @@ mod tests {
             let mut out = Vec::new();
             describe(&mut Reply::new(&mut out, redlatch_proto::resp::Protocol::Resp3), command);
             assert!(out.starts_with(b"*10\r\n"), "{}", command.name);
-            assert!(std::ptr::eq(named(command.name.as_bytes()).unwrap(), command), "{}", command.name);
+            assert!(
+                std::ptr::eq(table().find_whole(command.name.as_bytes()).unwrap(), command),
+                "{}",
+                command.name
+            );
         }
     }
 
     #[test]
     fn a_single_key_has_one_specification() {
-        let set = named(b"set").unwrap();
+        let set = table().find_whole(b"set").unwrap();
         assert_eq!(specifications(set.keys), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];
         assert_eq!(key_positions(set, &words).unwrap(), [1]);

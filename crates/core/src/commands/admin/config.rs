@@ -8,7 +8,7 @@ use redlatch_proto::error::Refusal;
 
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, block, pattern, text};
-use crate::commands::{Call, Outcome, Shared, table};
+use crate::commands::{Call, Outcome, Shared};
 use crate::state::directives::{self, Directives};
 use crate::state::settings::{self, SettingError, Settings, shown};
 use crate::types::glob;
@@ -105,7 +105,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         line.list("settings", pairs);
     });
     if let Some((_, password)) = settable.iter().find(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
-        call.shared.access.acl.use_password(password.as_bytes(), table());
+        call.shared.access.acl.use_password(password.as_bytes(), call.shared.commands);
     }
 
     call.reply.ok();

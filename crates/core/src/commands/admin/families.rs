@@ -7,7 +7,6 @@
 use crate::commands::Shared;
 use crate::commands::admin::metrics::{Kind, Metric, Snapshot};
 use crate::commands::admin::metrics_table::SECTIONS;
-use crate::commands::table::table;
 use crate::locks::{Durations, GroupCounts, Waited};
 use crate::state::metrics::CommandStats;
 use crate::state::settings::OTHER_PREFIX;
@@ -194,7 +193,7 @@ fn by_prefix(seen: &Snapshot<'_>, read: fn(&GroupCounts) -> u64) -> Vec<Sample> 
 fn by_command(seen: &Snapshot<'_>, read: fn(&CommandStats) -> Value) -> Vec<Sample> {
     let stats = |index: u16| &seen.shared.stats.commands[usize::from(index)];
     let was_called = |stats: &CommandStats| stats.calls.get() > 0 || stats.rejected.get() > 0;
-    let called = table().all().filter(|command| was_called(stats(command.index)));
+    let called = seen.shared.commands.all().filter(|command| was_called(stats(command.index)));
     called.map(|command| labeled("command", &*command.name, read(stats(command.index)))).collect()
 }
 

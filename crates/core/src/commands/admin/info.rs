@@ -10,7 +10,7 @@ use redlatch_proto::error::Refusal;
 use crate::commands::admin::metrics::Snapshot;
 use crate::commands::admin::metrics_table::{SECTIONS, Section};
 use crate::commands::row::{Flags, Group, Row, text};
-use crate::commands::{Call, Outcome, Shared, table};
+use crate::commands::{Call, Outcome, Shared};
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "INFO", "1.0.0", info)
     .summary("Returns facts and statistics about the server, by section.")
@@ -71,7 +71,7 @@ impl Fields {
 }
 
 fn command_stats(fields: &mut Fields, shared: &Shared) {
-    for command in table().all() {
+    for command in shared.commands.all() {
         let stats = &shared.stats.commands[usize::from(command.index)];
         let (calls, micros) = (stats.calls.get(), stats.micros());
         let (rejected, failed) = (stats.rejected.get(), stats.failed.get());
@@ -92,7 +92,7 @@ fn error_stats(fields: &mut Fields, shared: &Shared) {
 }
 
 fn latency_stats(fields: &mut Fields, shared: &Shared) {
-    for command in table().all() {
+    for command in shared.commands.all() {
         let histogram = &shared.stats.commands[usize::from(command.index)].histogram;
         if histogram.cumulative().is_empty() {
             continue;

@@ -7,7 +7,8 @@ use redlatch_proto::number;
 
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, text};
-use crate::commands::{Call, Command, Outcome, table};
+use crate::commands::table::Table;
+use crate::commands::{Call, Command, Outcome};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::container(Group::Server, "LATENCY", "2.8.13", LATENCY)
@@ -100,9 +101,9 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn histogram(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let asked: Vec<&Command> = if call.args.is_empty() {
-        table().all().collect()
+        call.shared.commands.all().collect()
     } else {
-        call.args.rest().flat_map(measured).collect()
+        call.args.rest().flat_map(|name| measured(call.shared.commands, name)).collect()
     };
 
     let stats = |command: &Command| &call.shared.stats.commands[usize::from(command.index)];
@@ -128,9 +129,9 @@ fn histogram(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// The command of that name, or its subcommands if it is a container.
-fn measured(name: &[u8]) -> Vec<&'static Command> {
+fn measured(commands: &'static Table, name: &[u8]) -> Vec<&'static Command> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
-    let Some(command) = table().find(parts.next().unwrap_or_default()) else { return Vec::new() };
+    let Some(command) = commands.find(parts.next().unwrap_or_default()) else { return Vec::new() };
     match parts.next() {
         Some(subcommand) => command.subcommand(subcommand).into_iter().collect(),
         None => std::iter::once(command).chain(&command.subcommands).collect(),
@@ -183,11 +184,12 @@ fn slowlog_reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::table;
 
     #[test]
     fn a_container_is_measured_by_its_subcommands() {
-        assert!(measured(b"config").iter().any(|command| command.name == "config|get"));
-        assert_eq!(measured(b"config|get").len(), 1);
-        assert!(measured(b"nope").is_empty());
+        assert!(measured(table(), b"config").iter().any(|command| command.name == "config|get"));
+        assert_eq!(measured(table(), b"config|get").len(), 1);
+        assert!(measured(table(), b"nope").is_empty());
     }
 }

@@ -40,7 +40,7 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};
 use crate::commands::{Call, Outcome, Peers};
 use crate::state::ledger::Kind;
-use crate::testing::Pending;
+use crate::state::wait::Pending;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Server, "TIME", "2.6.0", time)

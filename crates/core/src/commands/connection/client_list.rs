@@ -18,7 +18,7 @@ use redlatch_proto::resp::Protocol;
 
 use crate::commands::connection::filter::{Filter, Form};
 use crate::commands::lock::reader::Reader;
-use crate::commands::{Call, Outcome, Shared, table};
+use crate::commands::{Call, Outcome, Shared};
 use crate::state::channels::Kind;
 use crate::state::clients::Client;
 use crate::state::lock_sessions;
@@ -48,7 +48,7 @@ pub(in crate::commands) fn about(
     let names = client.names.lock().clone();
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
     let last = client.activity.last_command.load(Relaxed);
-    let command = table().all().find(|command| command.index == last);
+    let command = shared.commands.all().find(|command| command.index == last);
     let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
     let waited_for = client.waits_for(usize::MAX);

@@ -101,9 +101,8 @@ fn auth(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whether a password names the namespace that the client is in. It needs no other.
 fn names_own_namespace(call: &Call<'_, '_>, password: &[u8]) -> bool {
-    let testing = call.shared.testing.as_ref();
-    testing
-        .is_some_and(|testing| testing.is_own_password(password) && testing.is_open_to(&call.session.client))
+    let (extension, client) = (call.shared.extension.as_ref(), &call.session.client);
+    extension.is_some_and(|extension| extension.is_own_password(password) && extension.is_open_to(client))
 }
 
 /// The first user and password that a request shows, if it shows any. A request with too few words is refused as such.

@@ -20,11 +20,11 @@ use crate::types::{Lock, Typed};
 
 /// A slot that goes to another node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Move {
-    pub(crate) slot: u16,
-    pub(crate) to: u16,
+pub struct Move {
+    pub slot: u16,
+    pub to: u16,
     /// How many keys move at most, after which the slot stays half-way; `None`: all of them, and the slot has moved.
-    pub(crate) most: Option<usize>,
+    pub most: Option<usize>,
 }
 
 impl Peers {
@@ -32,7 +32,7 @@ impl Peers {
     ///
     /// # Errors
     /// The slot cannot move there.
-    pub(crate) fn carry_out(&self, wanted: Move) -> Result<usize, Refusal> {
+    pub fn carry_out(&self, wanted: Move) -> Result<usize, Refusal> {
         let Move { slot, to, most } = wanted;
         let mut table = self.slots.change();
         let from = check(&table, wanted)?;

@@ -20,7 +20,7 @@ use super::{Elsewhere, Peers};
 use crate::commands::Shared;
 use crate::journal::{Journal, Mutations, Record};
 use crate::state::slot_map::SlotTable;
-use crate::testing::Pending;
+use crate::state::wait::Pending;
 use crate::types::slot::slot as slot_of;
 
 /// The way of a node's writes to its replicas.
@@ -225,8 +225,8 @@ impl Peers {
         if let Some(shared) = self.node(replica) {
             let now = shared.clock.now();
             shared.keyspace.rewrite(now.lock, |entry| leave_clients(entry, now.lock));
-            if let Some(testing) = &shared.testing {
-                testing.recorder.failover(now, replica, master);
+            if let Some(extension) = &shared.extension {
+                extension.has_taken_over(now, replica, master);
             }
         }
     }

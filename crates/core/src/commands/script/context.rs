@@ -298,7 +298,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         words: &[&[u8]],
     ) -> Result<&'static Command, Refusal> {
         let unknown = || Refusal::said("ERR Unknown Redis command called from script");
-        let command = known.or_else(|| table().named(words)).ok_or_else(unknown)?;
+        let command = known.or_else(|| self.shared.commands.named(words)).ok_or_else(unknown)?;
         let flags = command.row.flags;
         if !command.fits(words.len()) {
             Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))

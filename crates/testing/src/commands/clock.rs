@@ -1,11 +1,11 @@
 //! TEST.CLOCK: the clock of a namespace.
 
+use redlatch_core::commands::row::{Group, Row, block, integer, token};
+use redlatch_core::commands::{Call, Outcome, help};
 use redlatch_proto::error::Refusal;
 
 use super::{TEST, begin, row, testing};
-use crate::commands::row::{Group, Row, block, integer, token};
-use crate::commands::{Call, Outcome, help};
-use crate::testing::{ClockChange, Deadline, DeadlineOf};
+use crate::{ClockChange, Deadline, DeadlineOf};
 
 pub(super) const ROWS: &[Row] = &[
     row("ADVANCE", advance)
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
         .args(&[integer("milliseconds")]),
     row("AUTO", auto)
         .summary("Goes to the next deadline whenever all clients are silent, or ends that.")
-        .args(&[crate::commands::row::one_of(
+        .args(&[redlatch_core::commands::row::one_of(
             "switch",
             &[
                 block("on", &[token("on", "ON"), integer("milliseconds").after("IDLE").maybe()]),

@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use redlatch_core::locks::{EndReason, Rule};
 
 use super::event::{Event, EventKind, shown};
-use crate::locks::{EndReason, Rule};
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]

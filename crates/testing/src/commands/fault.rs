@@ -1,15 +1,14 @@
 //! TEST.FAULT: the faults of a namespace.
 
 use bytes::Bytes;
+use redlatch_core::commands::row::{Group, Row, block, double, integer, one_of, pattern, text, token};
+use redlatch_core::commands::{Args, Call, Outcome, help};
 use redlatch_proto::error::Refusal;
 use redlatch_proto::number;
 use redlatch_proto::resp::Request;
 
 use super::{TEST, row, testing};
-use crate::commands::row::{Group, Row, block, double, integer, one_of, pattern, text, token};
-use crate::commands::table::named;
-use crate::commands::{Args, Call, Outcome, help};
-use crate::testing::{
+use crate::{
     Action, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule, Script, Turn,
 };
 
@@ -186,7 +185,7 @@ fn value<'a>(args: &mut Args<'a>, name: &str) -> Result<&'a [u8], Refusal> {
 
 fn command(args: &mut Args<'_>) -> Result<Box<str>, Refusal> {
     let word = value(args, "COMMAND")?;
-    match named(word) {
+    match super::table().find_whole(word) {
         Some(command) if command.row.group == Group::Test => {
             Err(Refusal::said("ERR no fault meets a TEST command"))
         }

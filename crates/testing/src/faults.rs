@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use redlatch_core::state::clients::Client;
 use redlatch_proto::error::Refusal;
 
 use super::rule::{Action, Asked, Rule};
-use crate::state::clients::Client;
 
 /// Faults of one namespace.
 pub const FAULTS_MAX: usize = 1000;
@@ -120,8 +120,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::scripts::KNOWN;
-    use crate::testing::rule::{AskedScript, Conditions, Script, Turn};
+    use crate::rule::{AskedScript, Conditions, Script, Turn};
+    use redlatch_core::scripts::KNOWN;
     use redlatch_proto::clock::LockTime;
 
     fn client() -> Client {
@@ -202,7 +202,7 @@ mod tests {
         assert!(!runs("acquire", Some(AskedScript::Sha(sha.as_bytes()))));
         assert!(!runs("release", Some(AskedScript::Text(b"return 1"))));
         assert!(!runs("release", None));
-        let own = String::from_utf8(crate::scripts::digest(b"return 1").to_vec()).unwrap();
+        let own = String::from_utf8(redlatch_core::scripts::digest(b"return 1").to_vec()).unwrap();
         assert!(runs(&own, Some(AskedScript::Text(b"return 1"))));
         assert_eq!(Script::of(b"unlock"), None);
     }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use redlatch_core::keyspace::{Keyspace, Layout, ShardSet};
+use redlatch_core::locks::RefusedBy;
+use redlatch_core::state::settings::Events;
 use redlatch_proto::clock::{LockTime, Now};
 
 use super::*;
-use crate::keyspace::{Keyspace, Layout, ShardSet};
-use crate::locks::RefusedBy;
-use crate::state::settings::Events;
 
 /// A clock that tests set.
 #[derive(Default)]

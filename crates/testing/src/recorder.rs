@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use redlatch_core::keyspace::{LockObserver, View};
+use redlatch_core::locks::{EndReason, HolderRequest, LockChange, LockEvent, RequestEvent, RequestOutcome};
+use redlatch_core::scripts::{Known, digest};
+use redlatch_core::state::clients::{Client, ClientId};
+use redlatch_core::state::registries::Registries;
+use redlatch_core::types::glob;
+use redlatch_core::types::lock::LockKind;
 use redlatch_proto::clock::{Clock, Now};
 
 use super::event::{Event, EventKind, TAKES_OVER};
 use super::reply_text::reply_text;
-use crate::keyspace::{LockObserver, View};
-use crate::locks::{EndReason, HolderRequest, LockChange, LockEvent, RequestEvent, RequestOutcome};
-use crate::scripts::{Known, digest};
-use crate::state::clients::{Client, ClientId};
-use crate::state::registries::Registries;
-use crate::types::glob;
-use crate::types::lock::LockKind;
 
 /// Events of one history.
 const EVENTS_MAX: usize = 10_000;
@@ -423,7 +423,7 @@ fn known_script(command: &str, args: &[&[u8]]) -> Option<String> {
         "EVALSHA" | "EVALSHA_RO" => (*first)
             .try_into()
             .ok()
-            .map(|sha: crate::scripts::Sha| sha.map(|digit| digit.to_ascii_lowercase()))?,
+            .map(|sha: redlatch_core::scripts::Sha| sha.map(|digit| digit.to_ascii_lowercase()))?,
         _ => return None,
     };
     Known::find(&sha).map(|known| known.client.to_owned())

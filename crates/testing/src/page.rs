@@ -126,7 +126,7 @@ small{font-weight:400;opacity:.7}.hold{color:#fff;font-weight:600}\n\
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::timeline::{Lane, Mark, Span, Step};
+    use crate::timeline::{Lane, Mark, Span, Step};
 
     fn timeline() -> Timeline {
         let step = |at, lane, mark, text: &str| Step { at, lane, mark, text: text.to_owned(), token: None };
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_page_stands_alone() {
         let finding = Finding {
-            rule: crate::locks::Rule::TwoHolders,
+            rule: redlatch_core::locks::Rule::TwoHolders,
             key: "k".into(),
             text: "both <hold> it".to_owned(),
             events: vec![1],

@@ -5,10 +5,9 @@
 use std::fmt::{self, Display};
 
 use bytes::Bytes;
-
-use crate::scripts::{Known, Purpose, Sha, digest};
-use crate::state::clients::Client;
-use crate::types::glob;
+use redlatch_core::scripts::{Known, Purpose, Sha, digest};
+use redlatch_core::state::clients::Client;
+use redlatch_core::types::glob;
 
 /// Bytes of the longest pattern, and of the longest text of an error.
 pub const FAULT_BYTES_MAX: usize = 1024;

@@ -1,11 +1,11 @@
 //! TEST.NODE: the nodes of a namespace.
 
+use redlatch_core::commands::row::{Arg, Group, Row, integer, one_of, pattern, token};
+use redlatch_core::commands::{Call, Outcome, help};
 use redlatch_proto::error::Refusal;
 
 use super::{TEST, begin, pattern_word, row, testing};
-use crate::commands::row::{Arg, Group, Row, integer, one_of, pattern, token};
-use crate::commands::{Call, Outcome, help};
-use crate::testing::{NodeChange, NodeFacts};
+use crate::{NodeChange, NodeFacts};
 
 pub(super) const ROWS: &[Row] = &[
     row("CRASH", crash)

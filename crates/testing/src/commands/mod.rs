@@ -4,20 +4,27 @@
 //! Rule    a change that takes a while is carried out by the shell; the client waits for it as for BLPOP.
 
 mod clock;
-pub(super) mod fault;
-pub(super) mod history;
+mod fault;
+mod history;
 mod namespace;
 mod node;
 mod slot;
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
+use redlatch_core::commands::row::{Flags, Group, Row, Run};
+use redlatch_core::commands::table::Table;
+use redlatch_core::commands::{Call, Outcome};
+use redlatch_core::state::wait::Pending;
 use redlatch_proto::error::Refusal;
 
-use crate::commands::row::{Flags, Group, Row, Run};
-use crate::commands::{Call, Outcome};
-use crate::testing::{Pending, Testing};
+use crate::Testing;
 
-pub(in crate::commands) const ROWS: &[Row] = &[
+pub use fault::parse as parse_fault;
+pub use history::{moment, note_request};
+
+const ROWS: &[Row] = &[
     history::CALLS,
     history::CHECK,
     Row::container(Group::Test, "TEST.CLOCK", SINCE, clock::ROWS).summary("Moves the clock, or shows it."),
@@ -31,11 +38,17 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Moves a slot of a cluster to another node."),
 ];
 
+/// The commands of the core, and behind them those of the test backend.
+pub fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::with(ROWS));
+    &TABLE
+}
+
 /// The version of redlatch that first had these commands.
 const SINCE: &str = "0.1.0";
 
 /// The flags of every TEST command.
-pub(super) const TEST: Flags = Flags::ADMIN
+const TEST: Flags = Flags::ADMIN
     .with(Flags::NOSCRIPT)
     .with(Flags::NO_MULTI)
     .with(Flags::UNPAUSED)
@@ -60,7 +73,7 @@ fn pattern_word(call: &mut Call<'_, '_>) -> Result<Bytes, Refusal> {
 
 /// The test backend, which a TEST command has: without it the command is unknown.
 fn testing<'k>(call: &Call<'_, 'k>) -> Result<&'k Testing, Refusal> {
-    call.shared.testing.as_ref().ok_or_else(|| Refusal::said("ERR this server has no test backend"))
+    Testing::of(call.shared).ok_or_else(|| Refusal::said("ERR this server has no test backend"))
 }
 
 /// Begins a change that the shell carries out; it answers.

@@ -1,11 +1,11 @@
 //! TEST.NAMESPACE: the namespaces of the process.
 
+use redlatch_core::commands::row::{Group, Row, text};
+use redlatch_core::commands::{Call, Outcome, help};
 use redlatch_proto::error::Refusal;
 
 use super::{TEST, row, testing};
-use crate::commands::row::{Group, Row, text};
-use crate::commands::{Call, Outcome, help};
-use crate::testing::{DEFAULT_NAMESPACE, checked_name};
+use crate::{DEFAULT_NAMESPACE, checked_name};
 
 pub(super) const ROWS: &[Row] = &[
     row("DROP", drop_one).summary("Removes a namespace and disconnects its clients.").args(&[text("name")]),

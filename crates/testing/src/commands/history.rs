@@ -2,16 +2,15 @@
 //!
 //! Owns    the functions that note requests and replies, which the shell calls for a server with the test backend.
 
+use redlatch_core::commands::row::{Arg, Row, integer, pattern};
+use redlatch_core::commands::{Call, Outcome, redacted};
+use redlatch_core::state::clients::Client;
 use redlatch_proto::clock::Now;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::{Reply, Request};
 
 use super::{pattern_word, row, testing};
-use crate::commands::redact::public_request;
-use crate::commands::row::{Arg, Row, integer, pattern};
-use crate::commands::{Call, Outcome};
-use crate::state::clients::Client;
-use crate::testing::{Event, Field, Filter, Finding, Moment, Testing, check};
+use crate::{Event, Field, Filter, Finding, Moment, Testing, check};
 
 pub(super) const CALLS: Row = row("TEST.CALLS", calls)
     .summary("Counts the calls of each command in the history.")
@@ -41,6 +40,31 @@ pub fn note_request(
         let moment = moment(testing, now, real_micros);
         testing.recorder.request(moment, client, &public.command, &public.args, &public.keys);
     }
+}
+
+/// A request as a history keeps it.
+#[derive(Debug)]
+struct PublicRequest<'a> {
+    /// The name of the command in upper case; of a subcommand, both words.
+    command: String,
+    /// The words behind the name, without passwords.
+    args: Vec<&'a [u8]>,
+    keys: Vec<&'a [u8]>,
+}
+
+/// The request without passwords. `None` if it is empty.
+fn public_request(request: Request<'_>) -> Option<PublicRequest<'_>> {
+    let name = request.get(0)?;
+    let Some(command) = super::table().of_request(request) else {
+        let args = request.words().skip(1).collect();
+        let command = String::from_utf8_lossy(name).to_ascii_uppercase();
+        return Some(PublicRequest { command, args, keys: Vec::new() });
+    };
+    let mut args = redacted(command, request);
+    args.drain(..command.name_words);
+    let keys = command.positions(request).filter_map(|at| request.get(at)).collect();
+    let command = command.name.to_ascii_uppercase().replace('|', " ");
+    Some(PublicRequest { command, args, keys })
 }
 
 /// When something happens on the node of this test backend, `real_micros` being the Unix time of the system.
@@ -128,4 +152,22 @@ fn check_history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         reply.bulks(&lines);
     }
     Ok(Outcome::Replied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_named_by_its_command_with_its_keys() {
+        let words: [&[u8]; 4] = [b"del", b"a", b"b", b"c"];
+        let public = public_request(Request::listed(&words)).unwrap();
+        assert_eq!((public.command.as_str(), public.keys.len(), public.args.len()), ("DEL", 3, 3));
+        let words: [&[u8]; 3] = [b"client", b"setname", b"x"];
+        let public = public_request(Request::listed(&words)).unwrap();
+        assert_eq!((public.command.as_str(), public.args), ("CLIENT SETNAME", vec![&b"x"[..]]));
+        let words: [&[u8]; 2] = [b"nonsense", b"x"];
+        assert_eq!(public_request(Request::listed(&words)).unwrap().command, "NONSENSE");
+        assert!(public_request(Request::listed(&[])).is_none());
+    }
 }

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-
-use crate::state::clients::ClientId;
+use redlatch_core::state::clients::ClientId;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

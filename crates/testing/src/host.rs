@@ -5,12 +5,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redlatch_core::state::clients::ClientId;
+use redlatch_core::state::wait::Pending;
 use redlatch_proto::clock::LockTime;
-use redlatch_proto::error::Refusal;
-use redlatch_proto::resp::Reply;
-
-use crate::state::clients::{Client, ClientId};
-use crate::state::wait::Wait;
 
 /// The process around the engines, as one namespace uses it.
 pub trait Host: Send + Sync {
@@ -34,31 +31,6 @@ pub trait Host: Send + Sync {
 
     /// Changes the clock of the namespace, and answers its time.
     fn change_clock(&self, change: ClockChange, pending: Pending);
-}
-
-/// A client that waits for the end of a change.
-#[derive(Clone, Debug)]
-pub struct Pending {
-    /// The client.
-    pub client: Arc<Client>,
-    /// The wait of its command.
-    pub wait: Arc<Wait>,
-}
-
-impl Pending {
-    /// Answers the client, unless it waits no more.
-    pub fn answer(&self, write: impl FnOnce(&mut Reply<'_>)) {
-        if self.wait.claim.take() {
-            let mut bytes = Vec::new();
-            write(&mut Reply::new(&mut bytes, self.client.protocol()));
-            self.client.answer(&bytes);
-        }
-    }
-
-    /// Answers with an error.
-    pub fn refuse(&self, refusal: &Refusal) {
-        self.answer(|reply| reply.error_bytes(&refusal.line()));
-    }
 }
 
 /// A namespace, as TEST.NAMESPACE LIST shows it.

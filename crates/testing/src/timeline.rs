@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use bytes::Bytes;
+use redlatch_core::state::clients::ClientId;
 
 use super::event::{Event, EventKind, shown};
-use crate::state::clients::ClientId;
 
 /// What a lane shows at a step.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -4,7 +4,12 @@
 //! Rule    a server without it costs nothing more: one look at an `Option` for each batch of requests.
 //! Rule    what needs sockets, tasks or the system clock is behind [`Host`], which the shell implements.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 mod check;
+pub mod commands;
+mod engine;
 mod event;
 mod faults;
 mod host;
@@ -15,11 +20,12 @@ mod rule;
 mod timeline;
 
 pub use check::{Finding, check};
+pub use engine::{expire_keys, keys_of, meet_fault, next_wait, waits_until};
 pub use event::{Event, EventKind, Field, shown};
 pub use faults::{FAULTS_MAX, Fault, Faults, Hit};
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
-    NodeState, Pending,
+    NodeState,
 };
 pub use page::{HTML_END, escaped, html_head};
 pub use recorder::{Filter, Moment, Recorder};
@@ -30,14 +36,16 @@ pub use rule::{
 };
 pub use timeline::{Extent, Timeline};
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use redlatch_core::commands::{Extension, Shared};
+use redlatch_core::state::clients::{Client, ClientId};
+use redlatch_proto::clock::{LockTime, Now};
 use redlatch_proto::resp::Request;
 
-use crate::state::clients::Client;
-
 /// The test backend of one node of a namespace.
-#[derive(Clone)]
 pub struct Testing {
     /// The name of the namespace.
     pub namespace: Arc<str>,
@@ -51,7 +59,13 @@ pub struct Testing {
     pub recorder: Arc<Recorder>,
     /// What only the shell can do.
     pub host: Arc<dyn Host>,
+    /// The clients that faults hold up.
+    pub holds: Holds,
 }
+
+/// Until when faults hold clients of a node up.
+#[derive(Debug, Default)]
+pub struct Holds(Mutex<BTreeMap<ClientId, LockTime>>);
 
 impl std::fmt::Debug for Testing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,14 +87,39 @@ pub const NAMESPACES_MAX: usize = 4096;
 const NAMESPACE: &[u8] = b"namespace:";
 
 impl Testing {
-    /// Whether this client may use the test backend.
-    pub fn is_open_to(&self, client: &Client) -> bool {
+    /// The test backend of a server, if it has one.
+    pub fn of(shared: &Shared) -> Option<&Self> {
+        shared.extension.as_ref()?.downcast()
+    }
+}
+
+impl Extension for Testing {
+    fn is_open_to(&self, client: &Client) -> bool {
         !self.is_local || client.address.is_local()
     }
 
-    /// Whether `password` names the namespace that the client is in.
-    pub fn is_own_password(&self, password: &[u8]) -> bool {
+    fn is_own_password(&self, password: &[u8]) -> bool {
         password.strip_prefix(NAMESPACE) == Some(self.namespace.as_bytes())
+    }
+
+    fn has_taken_over(&self, now: Now, node: u16, master: u16) {
+        self.recorder.failover(now, node, master);
+    }
+}
+
+impl Holds {
+    /// A fault holds a client up until then; `None`: none does.
+    pub fn set(&self, client: ClientId, until: Option<LockTime>) {
+        let mut holds = self.0.lock();
+        match until {
+            Some(until) => _ = holds.insert(client, until),
+            None => _ = holds.remove(&client),
+        }
+    }
+
+    /// Until when a fault holds a client up, if one does.
+    pub fn until(&self, client: ClientId) -> Option<LockTime> {
+        self.0.lock().get(&client).copied()
     }
 }
 

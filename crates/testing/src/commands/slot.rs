@@ -1,14 +1,13 @@
 //! TEST.SLOT: the slots of a cluster of several nodes.
 
+use redlatch_core::commands::row::{Group, Row, integer};
+use redlatch_core::commands::{Call, Move, Outcome, Peers, help};
+use redlatch_core::state::slot_map::SlotTable;
+use redlatch_core::types::slot::SLOTS;
 use redlatch_proto::error::Refusal;
 
 use super::node::{NODE, number};
 use super::{TEST, begin, row};
-use crate::commands::peers::Move;
-use crate::commands::row::{Group, Row, integer};
-use crate::commands::{Call, Outcome, Peers, help};
-use crate::state::slot_map::SlotTable;
-use crate::types::slot::SLOTS;
 
 pub(super) const ROWS: &[Row] = &[
     row("FREEZE", freeze)
