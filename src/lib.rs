@@ -65,7 +65,8 @@
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
 //! no more. `client` adds the module `lock`, for programs that take locks. `lua` (default) is the interpreter: without it
 //! scripts that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http`
-//! (default) is the port that the setting `http-port` asks for, with metrics, health and the page.
+//! (default) is the port that the setting `http-port` asks for, with metrics, health and the page. `testing` (default) is the test
+//! backend, and what [`Builder::manual_clock`] and [`Builder::tests`] need; a server for production can be built without it.
 //! `etcd` (with `http`) lets the program be a node of several that serve one set of locks, whose log is in etcd.
 //! `otlp` lets the program send spans to an OpenTelemetry collector.
 //!
@@ -92,9 +93,11 @@
 
 pub use redlatch_proto::clock::{LockTime, WallTime};
 #[cfg(feature = "server")]
+pub use redlatch_server::{Builder, Keys, LockRule, Server, StartError};
+#[cfg(feature = "testing")]
 pub use redlatch_server::{
-    Builder, Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Keys, LockRule, Namespace,
-    NamespaceError, NodeFacts, NodeState, Nodes, Server, StartError, When,
+    Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Namespace, NamespaceError, NodeFacts,
+    NodeState, Nodes, When,
 };
 
 #[cfg(feature = "client")]
@@ -118,6 +121,6 @@ pub mod lock {
 pub mod security {}
 
 // The README's examples are run as this crate's.
-#[cfg(all(doctest, feature = "server"))]
+#[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,27 +7,24 @@ use std::process::Command;
 
 /// The crates shipped with these features that are not ours, each with its version.
 fn shipped(features: &[&str]) -> BTreeSet<String> {
+    let all = built(env!("CARGO_PKG_NAME"), features).into_iter();
+    all.filter(|package| !package.starts_with(env!("CARGO_PKG_NAME"))).collect()
+}
+
+/// The crates that a package with these features is built from, each with its version.
+fn built(package: &str, features: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .current_dir(root())
         .args([
-            "tree",
-            "--locked",
-            "--package",
-            env!("CARGO_PKG_NAME"),
-            "--edges",
-            "normal,build",
-            "--prefix",
-            "none",
-            "--format",
-            "{p}",
+            "tree", "--locked", "--package", package, "--edges", "normal,build", "--prefix", "none",
+            "--format", "{p}",
         ])
         .args(features)
         .output()
         .expect("cargo, which runs this, starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("cargo writes text");
-    let crates = text.lines().map(|line| line.trim_end_matches(" (*)").to_owned());
-    crates.filter(|package| !package.starts_with(env!("CARGO_PKG_NAME"))).collect()
+    text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
 }
 
 fn root() -> PathBuf {
@@ -62,4 +59,15 @@ fn the_documents_say_how_many_there_are() {
         text == read("docs/architecture.md"),
         "it counts otherwise: UPDATE_README=1 cargo test --test suite dependencies"
     );
+}
+
+#[test]
+fn neither_the_core_nor_a_build_without_the_feature_has_the_test_backend() {
+    let has = |package, features: &[&str]| {
+        built(package, features).iter().any(|name| name.starts_with("redlatch-testing "))
+    };
+    assert!(has("redlatch", &[]), "the program has it by default");
+    assert!(!has("redlatch-core", &[]));
+    let features = "cli,client,etcd,http,lua,mcp,otlp,server,tls,top";
+    assert!(!has("redlatch", &["--no-default-features", "--features", features]));
 }

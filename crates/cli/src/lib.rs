@@ -23,6 +23,10 @@
 #![forbid(unsafe_code)]
 
 mod common;
+#[cfg(feature = "testing")]
+mod explore;
+#[cfg(not(feature = "testing"))]
+#[path = "explore_none.rs"]
 mod explore;
 mod flags;
 pub mod load;

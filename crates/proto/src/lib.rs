@@ -15,5 +15,6 @@ pub mod limits;
 #[warn(missing_docs)]
 pub mod lock;
 pub mod log_name;
+pub mod markup;
 pub mod number;
 pub mod resp;

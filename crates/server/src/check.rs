@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use redlatch_core::commands::Shared;
 use redlatch_core::state::settings::{self, Settings};
-use redlatch_testing::commands::table;
 
+use super::blueprint::Blueprint;
 use super::clock::SystemClock;
 use super::http::Http;
-use super::namespaces::{Blueprint, TestsOpenTo};
+use super::testing::{self, commands};
 use super::tls::Tls;
 use super::{Builder, StartError, cluster, journal, listener, stored_files, unix};
 
@@ -27,6 +27,7 @@ impl Builder {
             faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
         }
         faults.extend(cluster_mode(&settings).err());
+        faults.extend(testing::check(&settings).err());
         // It resolves `appendonly`, which the check of the cluster reads as it was set.
         faults.extend(tests_and_journal(&settings).err());
         faults.extend(users(&blueprint, settings));
@@ -80,9 +81,10 @@ pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
 
 /// Test commands exclude a journal.
 fn tests_and_journal(settings: &Settings) -> Result<(), StartError> {
-    let is_of_tests = TestsOpenTo::of(settings).is_some() || settings.get(settings::NODES) > 1;
     match journal::wanted(settings)? {
-        Some(_) if is_of_tests => Err(StartError::Unusable(super::NO_JOURNAL_IN_TESTS.into())),
+        Some(_) if testing::is_wanted(settings) => {
+            Err(StartError::Unusable(super::NO_JOURNAL_IN_TESTS.into()))
+        }
         _ => Ok(()),
     }
 }
@@ -90,7 +92,7 @@ fn tests_and_journal(settings: &Settings) -> Result<(), StartError> {
 /// Faults of the users in the configuration and in the ACL file.
 fn users(blueprint: &Blueprint, settings: Settings) -> Vec<StartError> {
     let keyspace = blueprint.empty_keyspace(&settings);
-    let shared =
-        Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed).with_commands(table());
+    let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed)
+        .with_commands(commands());
     stored_files::user_faults(&blueprint.with_files(shared), &blueprint.users)
 }

@@ -30,11 +30,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use super::context::{ConnectionPermit, ServerContext};
-use super::namespace::Reach;
 use super::peer::Peer;
 use super::processor::{
     INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, READ_BYTES_AT_FIRST, RequestProcessor, State,
 };
+use super::testing::Reach;
 
 /// Bytes of output buffer that an idle connection keeps. A larger buffer is released.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;

@@ -2,35 +2,26 @@
 //!
 //! Owns    [`ServerContext`], one for each engine, and [`Process`], which all engines of a server share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use redlatch_core::engine::Engine;
 use redlatch_core::state::clients::{Client, ClientId};
 use redlatch_core::state::log_limiter::LogLimiter;
 use redlatch_core::state::settings;
-use redlatch_proto::clock::{Clock, Now};
+use redlatch_proto::clock::Clock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use super::clock::{NodeClock, SystemClock};
+use super::clock::SystemClock;
 use super::keeper::Keeper;
-use super::namespace::Membership;
+use super::testing::Membership;
 
 /// Shared by the connections, the listeners and the ticker of one engine.
 #[derive(Clone, Debug)]
 pub(super) struct ServerContext {
     pub(super) engine: Engine,
     inner: Arc<Inner>,
-}
-
-/// The clock of an engine.
-#[derive(Clone, Debug)]
-pub(super) enum AnyClock {
-    System(Arc<SystemClock>),
-    Test(Arc<NodeClock>),
 }
 
 /// What all engines of one server share. A server has one engine, unless tests have made more.
@@ -64,9 +55,10 @@ impl Process {
 #[derive(Debug)]
 struct Inner {
     process: Arc<Process>,
-    clock: AnyClock,
+    /// The clock of the engine, if that is the system's.
+    system_clock: Option<Arc<SystemClock>>,
     /// The node of a namespace that the engine is, if its clock is a test's.
-    tested: Option<Tested>,
+    membership: Option<Membership>,
     /// The keeper of the journal, if the server has a directory.
     keeper: Option<Arc<Keeper>>,
     /// Notified if the ticker must run before the time it sleeps until.
@@ -75,29 +67,6 @@ struct Inner {
     script_thread: Arc<Semaphore>,
     /// Set when the engine accepts no more clients, although the server goes on: its namespace has been dropped.
     has_ended: AtomicBool,
-}
-
-/// What only an engine under a test's clock has.
-#[derive(Debug)]
-struct Tested {
-    membership: Membership,
-    /// Counts the steps of the clock; see [`ServerContext::clock_step`].
-    clock_step: AtomicU64,
-    /// The last step whose work each connection has done, by its client.
-    settled: Mutex<BTreeMap<ClientId, u64>>,
-    /// Notified whenever a connection has done all work of a step.
-    clock_step_done: Notify,
-}
-
-impl Tested {
-    fn new(membership: Membership) -> Self {
-        Self {
-            membership,
-            clock_step: AtomicU64::new(0),
-            settled: Mutex::default(),
-            clock_step_done: Notify::new(),
-        }
-    }
 }
 
 /// One of the `maxclients` connections, until it is dropped.
@@ -110,26 +79,10 @@ impl Drop for ConnectionPermit {
     }
 }
 
-impl AnyClock {
-    pub(super) fn shared(&self) -> Arc<dyn Clock> {
-        match self {
-            Self::System(clock) => Arc::clone(clock) as Arc<dyn Clock>,
-            Self::Test(clock) => Arc::clone(clock) as Arc<dyn Clock>,
-        }
-    }
-
-    pub(super) fn now(&self) -> Now {
-        match self {
-            Self::System(clock) => clock.now(),
-            Self::Test(clock) => clock.now(),
-        }
-    }
-}
-
 impl ServerContext {
     pub(super) fn new(
         engine: Engine,
-        clock: AnyClock,
+        system_clock: Option<Arc<SystemClock>>,
         ticker: Arc<Notify>,
         process: Arc<Process>,
         membership: Option<Membership>,
@@ -137,8 +90,8 @@ impl ServerContext {
     ) -> Self {
         let inner = Inner {
             process,
-            clock,
-            tested: membership.map(Tested::new),
+            system_clock,
+            membership,
             keeper,
             ticker,
             script_thread: Arc::new(Semaphore::new(1)),
@@ -147,13 +100,19 @@ impl ServerContext {
         Self { engine, inner: Arc::new(inner) }
     }
 
-    pub(super) fn clock(&self) -> &AnyClock {
-        &self.inner.clock
+    /// The clock of the engine.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.engine.shared().clock
+    }
+
+    /// The clock of the engine, if that is the system's.
+    pub(super) fn system_clock(&self) -> Option<&SystemClock> {
+        self.inner.system_clock.as_deref()
     }
 
     /// The node of a namespace that the engine is, if its clock is a test's.
     pub(super) fn membership(&self) -> Option<&Membership> {
-        self.inner.tested.as_ref().map(|tested| &tested.membership)
+        self.inner.membership.as_ref()
     }
 
     /// The keeper of the journal, if the server has a directory.
@@ -164,7 +123,7 @@ impl ServerContext {
 
     /// Whether time stands still, so that no timer has to wait for it.
     pub(super) fn is_frozen(&self) -> bool {
-        matches!(&self.inner.clock, AnyClock::Test(clock) if clock.base().is_frozen())
+        self.membership().is_some_and(Membership::is_frozen)
     }
 
     /// A place among the `maxclients` connections, taken before memory is spent on the peer; a peer on this machine may have
@@ -193,47 +152,20 @@ impl ServerContext {
 
     /// The number of the last step of a test's clock; 0 without one.
     pub(super) fn clock_step(&self) -> u64 {
-        self.inner.tested.as_ref().map_or(0, |tested| tested.clock_step.load(SeqCst))
+        self.membership().map_or(0, Membership::clock_step)
     }
 
     /// Reports that the connection of a client has done all work of this step of a test's clock.
     pub(super) fn finish_clock_step(&self, client: ClientId, step: u64) {
-        if let Some(tested) = &self.inner.tested {
-            tested.settled.lock().insert(client, step);
-            tested.clock_step_done.notify_waiters();
+        if let Some(membership) = self.membership() {
+            membership.finish_clock_step(client, step);
         }
     }
 
     /// Reports that a client has gone, for which no step of a test's clock waits any more.
     pub(super) fn leave_clock_steps(&self, client: ClientId) {
-        if let Some(tested) = &self.inner.tested {
-            tested.settled.lock().remove(&client);
-            tested.clock_step_done.notify_waiters();
-        }
-    }
-
-    /// Begins a step of a test's clock: wakes every connection, and waits until each has written all its output, or
-    /// cannot write because its client does not read.
-    pub(super) async fn wait_for_clock_step(&self) {
-        let Some(tested) = &self.inner.tested else { return };
-        let step = tested.clock_step.fetch_add(1, SeqCst) + 1;
-        let clients = self.engine.shared().registries.clients.all();
-        for client in &clients {
-            client.wake();
-        }
-        for client in clients {
-            loop {
-                let done = tested.clock_step_done.notified();
-                tokio::pin!(done);
-                // Registered before the check, so that no notification is missed.
-                done.as_mut().enable();
-                let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
-                let settled = tested.settled.lock().get(&client.id).copied();
-                if is_gone || settled.is_some_and(|settled| settled >= step) {
-                    break;
-                }
-                done.await;
-            }
+        if let Some(membership) = self.membership() {
+            membership.leave_clock_steps(client);
         }
     }
 
@@ -268,13 +200,8 @@ impl ServerContext {
         self.end_with(Client::wake);
     }
 
-    /// Ends this engine although the server goes on: its connections close once their replies are written.
-    pub(super) fn end(&self) {
-        self.engine.shared().scripts.running.end_all();
-        self.end_with(Client::close);
-    }
-
-    fn end_with(&self, tell: impl Fn(&Client)) {
+    /// Ends this engine: it accepts no more clients, and `tell` ends those that it has.
+    pub(super) fn end_with(&self, tell: impl Fn(&Client)) {
         self.inner.has_ended.store(true, SeqCst);
         for client in self.engine.shared().registries.clients.all() {
             tell(&client);

@@ -1,4 +1,4 @@
-//! The handle of a running server: its addresses, its keys, its clock, its end.
+//! The handle of a running server: its addresses, its keys, its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +14,8 @@ use tokio::io::DuplexStream;
 use super::Builder;
 use super::connection::Connection;
 use super::context::ServerContext;
-use super::fault_handle::Faults;
-use super::history_handle::History;
 use super::listener::{self, Closed};
-use super::namespace;
-use super::namespaces::Namespaces;
-use super::test_handle::{Clock, Namespace, NamespaceError, Nodes};
+use super::testing::Tests;
 use super::tls::Tls;
 use super::worker::{Threads, Workers};
 
@@ -45,9 +41,8 @@ use super::worker::{Threads, Workers};
 pub struct Server {
     context: ServerContext,
     /// The namespaces, if the clock is a test's.
-    namespaces: Option<Arc<Namespaces>>,
-    /// The default one of them.
-    namespace: Option<Arc<namespace::Namespace>>,
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "there are none"))]
+    pub(super) tests: Option<Tests>,
     addresses: Addresses,
     /// Addresses of the TLS port, and its certificates.
     tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
@@ -75,15 +70,14 @@ impl Server {
 
     pub(super) fn new(
         context: ServerContext,
-        namespaces: Option<Arc<Namespaces>>,
+        tests: Option<Tests>,
         addresses: Addresses,
         tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
         (threads, closed): (Threads, Closed),
     ) -> Self {
-        let namespace = namespaces.as_ref().map(|namespaces| namespaces.default());
         let waits_for_listeners = false;
-        Self { context, namespaces, namespace, addresses, tls, workers, threads, closed, waits_for_listeners }
+        Self { context, tests, addresses, tls, workers, threads, closed, waits_for_listeners }
     }
 
     pub(super) fn context(&self) -> &ServerContext {
@@ -179,11 +173,6 @@ impl Server {
         &self.addresses.http
     }
 
-    #[cfg(test)]
-    pub(super) fn namespaces(&self) -> Option<&Arc<Namespaces>> {
-        self.namespaces.as_ref()
-    }
-
     #[doc(hidden)]
     pub fn settings(&self) -> &redlatch_core::state::settings::Settings {
         &self.context.engine.shared().settings
@@ -203,43 +192,6 @@ impl Server {
     /// Typed access to the keys, without a connection.
     pub fn keys(&self) -> Keys<'_> {
         Keys { context: &self.context, database: 0 }
-    }
-
-    /// The server's clock.
-    pub fn clock(&self) -> Clock<'_> {
-        Clock::new(&self.context, self.namespace.as_ref())
-    }
-
-    /// The namespace of this name, which is made if there is none: a server of its own behind the same port.
-    ///
-    /// # Errors
-    /// The server was built without [`Builder::tests`], the name is not allowed, or there are too many namespaces.
-    pub fn namespace(&self, name: impl AsRef<str>) -> Result<Namespace, NamespaceError> {
-        Namespace::enter(self.namespaces.as_ref(), name.as_ref(), (self.addr(), &self.workers))
-    }
-
-    /// The faults of the server.
-    ///
-    /// # Panics
-    /// When the server was built without [`Builder::tests`].
-    pub fn faults(&self) -> Faults<'_> {
-        Faults::new(self.namespace.as_ref())
-    }
-
-    /// What has happened on the server.
-    ///
-    /// # Panics
-    /// When the server was built without [`Builder::tests`].
-    pub fn history(&self) -> History<'_> {
-        History::new(self.namespace.as_ref())
-    }
-
-    /// The nodes of the server.
-    ///
-    /// # Panics
-    /// When the server was built without [`Builder::tests`].
-    pub fn nodes(&self) -> Nodes<'_> {
-        Nodes::new(self.namespace.as_ref(), &self.workers)
     }
 
     /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.

@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod audit_log;
+mod blueprint;
 mod check;
 mod clock;
 #[cfg(feature = "etcd")]
@@ -19,10 +20,7 @@ mod cluster;
 mod cluster;
 mod connection;
 mod context;
-mod fault_handle;
-mod faults;
 mod handle;
-mod history_handle;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(not(feature = "http"))]
@@ -36,17 +34,17 @@ mod keeper;
 mod listener;
 #[cfg(feature = "client")]
 mod locks;
-mod namespace;
-mod namespaces;
 mod peer;
 mod probe;
 mod processor;
-mod recording;
 mod spare_descriptor;
 mod stored_files;
 mod sync_mark;
-mod test_handle;
-mod tested;
+#[cfg(feature = "testing")]
+mod testing;
+#[cfg(not(feature = "testing"))]
+#[path = "testing_none.rs"]
+mod testing;
 mod ticker;
 #[cfg(feature = "tls")]
 mod tls;
@@ -66,24 +64,27 @@ use redlatch_platform::unix_socket::UnixListener;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
+use blueprint::Blueprint;
 use context::{Process, ServerContext};
 use http::Http;
 use listener::Listener;
-use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use redlatch_core::journal::Journal;
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, SettingError, Settings, shown};
 use redlatch_proto::clock::WallTime;
+use testing::Tests;
 use tls::Tls;
 use worker::{Threads, Workers};
 
-pub use fault_handle::{Fault, FaultError, Faults, When};
 use handle::Addresses;
 pub use handle::{Keys, Server};
-pub use history_handle::History;
 pub use redlatch_core::locks::Rule as LockRule;
+#[cfg(feature = "testing")]
+pub use redlatch_testing::handles::{
+    Clock, Fault, FaultError, Faults, History, Namespace, NamespaceError, Nodes, When,
+};
+#[cfg(feature = "testing")]
 pub use redlatch_testing::{Event, EventKind, Finding, NodeFacts, NodeState};
-pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 
 use inherited::Inherited;
 use worker::runtime;
@@ -246,34 +247,6 @@ impl Builder {
         self.set("shards", shards.to_string())
     }
 
-    /// Time stands still at `start` until [`Clock::advance`] moves it. Default: the system's clocks.
-    #[must_use]
-    pub fn manual_clock(mut self, start: WallTime) -> Self {
-        self.manual_start = Some(start);
-        self
-    }
-
-    /// Opens the test backend to clients on this machine: namespaces and TEST commands. Its clock runs, unless
-    /// [`Builder::manual_clock`] stops it. `nodes` stores have a port each. Default: no test backend, one node.
-    #[must_use]
-    pub fn tests(self, nodes: u16) -> Self {
-        self.set("enable-test-commands", "local").set("nodes", nodes.to_string())
-    }
-
-    /// Makes it a Redis Cluster of so many nodes, each on a port of its own, with the test backend of [`Builder::tests`].
-    /// They are masters, unless there are [`Builder::replicas`], and share out the slots. Default: it is no cluster.
-    #[must_use]
-    pub fn cluster(self, nodes: u16) -> Self {
-        self.tests(nodes).set("cluster-enabled", "yes")
-    }
-
-    /// So many nodes of a [`Builder::cluster`] are replicas of each master: the last ones. A cluster with replicas has three
-    /// masters or more. Default: 0.
-    #[must_use]
-    pub fn replicas(self, replicas: u16) -> Self {
-        self.set("cluster-replicas", replicas.to_string())
-    }
-
     /// The journal that receives every effect on the keyspace. Default: none.
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
@@ -360,14 +333,12 @@ impl Builder {
             config_file: self.config_file,
             allocator: self.allocator,
             process: Arc::new(Process::new()),
-            tests: None,
-            nodes: 1,
         }
     }
 
     fn start_on(mut self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
         let (inherited, manual_start) = (std::mem::take(&mut self.inherited), self.manual_start);
-        let blueprint = self.blueprint();
+        let mut blueprint = self.blueprint();
         let settings = blueprint.settings()?;
         if !settings.get(settings::CLUSTER_ETCD).is_empty() && blueprint.replicated.is_none() {
             cluster::check(&settings).map_err(StartError::Unusable)?;
@@ -375,10 +346,9 @@ impl Builder {
             return Err(StartError::Unusable(text.into()));
         }
         check::cluster_mode(&settings)?;
-        let (tests, nodes) = (TestsOpenTo::of(&settings), settings.get(settings::NODES));
-        let mut blueprint = Blueprint { tests, nodes, ..blueprint };
-        let listeners = Listeners::open(&settings, nodes, inherited)?;
-        let (contexts, namespaces) = if manual_start.is_none() && tests.is_none() && nodes == 1 {
+        testing::check(&settings)?;
+        let listeners = Listeners::open(&settings, settings.get(settings::NODES), inherited)?;
+        let (contexts, tests) = if manual_start.is_none() && !testing::is_wanted(&settings) {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
             if let Some(keeper) = context.keeper() {
@@ -389,10 +359,10 @@ impl Builder {
             if journal::wanted(&settings)?.is_some() {
                 return Err(StartError::Unusable(NO_JOURNAL_IN_TESTS.into()));
             }
-            let namespaces = Namespaces::new(blueprint, manual_start)?;
-            (namespaces.default().nodes().iter().map(|node| node.context.clone()).collect(), Some(namespaces))
+            let tests = Tests::start(blueprint, &settings, manual_start)?;
+            (tests.contexts(), Some(tests))
         };
-        let started = listeners.serve(&contexts, namespaces, runtimes, threads);
+        let started = listeners.serve(&contexts, tests, runtimes, threads);
         // What has begun ends: the runtimes may be of others, and go on.
         started.inspect_err(|_| contexts[0].stop())
     }
@@ -452,7 +422,7 @@ impl Listeners {
     fn serve(
         self,
         contexts: &[ServerContext],
-        namespaces: Option<Arc<Namespaces>>,
+        tests: Option<Tests>,
         runtimes: &[Handle],
         threads: Option<Threads>,
     ) -> Result<Server, StartError> {
@@ -467,8 +437,8 @@ impl Listeners {
             let bound = port.serve(context, &workers, None, &open)?;
             if let Some(address) = bound.first() {
                 context.engine.shared().instance.port.store(u64::from(address.port()), Relaxed);
-                if let Some(namespaces) = &namespaces {
-                    namespaces.set_port(node, address.port());
+                if let Some(tests) = &tests {
+                    tests.set_port(node, address.port());
                 }
             }
             addresses.push(bound);
@@ -492,7 +462,7 @@ impl Listeners {
         let http = self.http.serve(&context, &workers, &threads, &open)?;
         write_ports(&shared.settings.get(settings::HTTP_PORT_FILE), std::slice::from_ref(&http))?;
         let addresses = Addresses { tcp: addresses, http };
-        Ok(Server::new(context, namespaces, addresses, tls_port, workers, (threads, closed)))
+        Ok(Server::new(context, tests, addresses, tls_port, workers, (threads, closed)))
     }
 }
 

@@ -23,9 +23,8 @@ use redlatch_proto::limits::TURN_NANOS_MAX;
 use redlatch_proto::resp::{Decoder, Reply};
 
 use super::context::ServerContext;
-use super::faults::{ConnectionFaults, Progress};
-use super::tested::{self, Step};
-use super::{listener, recording};
+use super::listener;
+use super::testing::{self, ConnectionFaults};
 
 /// Bytes reserved for every read of a connection that has filled a smaller buffer.
 pub(super) const READ_BYTES: usize = 16 * 1024;
@@ -75,6 +74,7 @@ pub(super) enum State {
     /// with BUSY.
     Offload(LockTime),
     /// A fault of the test backend holds the connection up until this moment. Nothing is read.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only faults hold connections up"))]
     Stalled(LockTime),
     /// A blocking call of the session waits.
     Waiting,
@@ -176,10 +176,8 @@ impl RequestProcessor {
 
     /// A fault no longer holds the connection up. Returns whether requests may be processed now.
     fn end_hold(&mut self) -> bool {
-        let Some(faults) = &mut self.faults else { return true };
-        let mark = self.output.len();
-        let closes = faults.end_hold(&self.context.engine, &self.session, &mut self.output);
-        recording::resumed(&self.context.engine, &self.session, &self.output[mark..]);
+        let engine = &self.context.engine;
+        let closes = testing::end_hold(&mut self.faults, engine, &self.session, &mut self.output);
         if closes {
             self.state = State::Closing;
         }
@@ -192,13 +190,10 @@ impl RequestProcessor {
         if engine.resume(&mut self.session, &mut self.output) != Flow::Next {
             return false;
         }
-        let Some(faults) = &mut self.faults else { return true };
-        let progress = faults.finish_wait(engine, &self.session, (mark, &mut self.output));
-        recording::resumed(engine, &self.session, &self.output[mark..]);
-        match progress {
-            Progress::Done(Flow::Close) => self.state = State::Closing,
-            Progress::Held { until, .. } => self.state = State::Stalled(until),
-            Progress::Done(_) | Progress::WaitAndRepeat => return true,
+        match testing::end_wait(&mut self.faults, engine, &self.session, (mark, &mut self.output)) {
+            Ok(Flow::Close) => self.state = State::Closing,
+            Ok(_) => return true,
+            Err(detour) => self.state = detour.outcome().0,
         }
         false
     }
@@ -236,31 +231,27 @@ impl RequestProcessor {
             engine.look_ahead(&self.session, &buffer[bytes..], &mut batch);
             let request = self.decoder.request(buffer);
             self.has_begun = true;
-            let progress = match self.context.membership() {
-                None => {
-                    Progress::Done(engine.execute(&mut self.session, request, &mut batch, &mut self.output))
-                }
+            let result = match self.context.membership() {
+                None => Ok(engine.execute(&mut self.session, request, &mut batch, &mut self.output)),
                 Some(membership) => {
-                    let server = (engine, membership, &mut **self.faults.get_or_insert_default());
-                    match tested::execute(server, &mut self.session, request, &mut batch, &mut self.output) {
-                        Step::Done(progress) => progress,
-                        Step::Move(context) => {
-                            target = Some(context);
-                            break;
-                        }
-                        Step::Unreachable => break,
-                    }
+                    let server = (engine, membership, &mut self.faults);
+                    testing::execute(server, &mut self.session, request, &mut batch, &mut self.output)
                 }
             };
-            self.state = match progress {
-                Progress::Done(Flow::Next) => State::Open,
-                Progress::Done(Flow::Close) => State::Closing,
-                Progress::Done(Flow::Wait) | Progress::WaitAndRepeat => State::Waiting,
-                Progress::Done(Flow::Again(until)) => State::Held(until),
-                Progress::Done(Flow::Offload) => State::Offload(self.busy_from()),
-                Progress::Held { until, .. } => State::Stalled(until),
+            let comes_again;
+            (self.state, comes_again) = match result {
+                Ok(Flow::Next) => (State::Open, false),
+                Ok(Flow::Close) => (State::Closing, false),
+                Ok(Flow::Wait) => (State::Waiting, false),
+                Ok(Flow::Again(until)) => (State::Held(until), true),
+                Ok(Flow::Offload) => (State::Offload(self.busy_from()), true),
+                Err(detour) => {
+                    let (state, comes_again, moved) = detour.outcome();
+                    target = moved;
+                    (state, comes_again)
+                }
             };
-            if progress.comes_again() {
+            if comes_again {
                 break;
             }
             taken += bytes;
@@ -283,7 +274,7 @@ impl RequestProcessor {
     fn move_to(&mut self, context: ServerContext, peer: Option<String>) {
         let (may_block, protocol) = (self.session.may_block, self.session.protocol);
         let old = Arc::clone(&self.session.client);
-        recording::disconnected(&self.context.engine, &self.session);
+        testing::disconnected(self.context.engine.shared(), &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.leave_clock_steps(self.session.client.id);
         let address = &old.address;
@@ -379,7 +370,7 @@ impl RequestProcessor {
 
 impl Drop for RequestProcessor {
     fn drop(&mut self) {
-        recording::disconnected(&self.context.engine, &self.session);
+        testing::disconnected(self.context.engine.shared(), &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.leave_clock_steps(self.session.client.id);
     }

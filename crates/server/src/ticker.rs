@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redlatch_core::keyspace::Due;
 
-use super::context::{AnyClock, ServerContext};
-use super::namespace::Membership;
+use super::context::ServerContext;
+use super::testing::Membership;
 
 /// How often the wall clock is compared with the monotonic one.
 const WALL_CHECK: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ pub(super) async fn run(context: ServerContext) {
             () = context.stopped() => return context.stop_engine(),
             () = context.ticker().notified() => {}
             () = tokio::time::sleep(pause) => {
-                if let AnyClock::System(clock) = context.clock() {
+                if let Some(clock) = context.system_clock() {
                     clock.follow_wall();
                 }
             }

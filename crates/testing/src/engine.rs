@@ -22,7 +22,7 @@ struct Seen<'a> {
 }
 
 /// The fault that acts at this request, if one does.
-pub fn meet_fault(shared: &Shared, session: &Session, request: Request<'_>) -> Option<Hit> {
+pub(crate) fn meet_fault(shared: &Shared, session: &Session, request: Request<'_>) -> Option<Hit> {
     let testing = Testing::of(shared)?;
     if testing.faults.is_empty() || is_never_met(shared, session, request) {
         return None;
@@ -36,7 +36,7 @@ pub fn meet_fault(shared: &Shared, session: &Session, request: Request<'_>) -> O
 }
 
 /// The keys of the request, and of what EXEC executes for it.
-pub fn keys_of(shared: &Shared, session: &Session, request: Request<'_>) -> Vec<Bytes> {
+pub(crate) fn keys_of(shared: &Shared, session: &Session, request: Request<'_>) -> Vec<Bytes> {
     executed(session, request)
         .flat_map(|request| see(shared, request).keys)
         .map(Bytes::copy_from_slice)
@@ -61,7 +61,7 @@ fn see<'a>(shared: &Shared, request: Request<'a>) -> Seen<'a> {
 /// Ends these keys as if their deadlines had passed: with the `expired` event, and a lock goes to the next in its
 /// queue.
 /// The thread waits for a long call that holds one of them.
-pub fn expire_keys(shared: &Shared, database: u16, keys: &[Bytes]) {
+pub(crate) fn expire_keys(shared: &Shared, database: u16, keys: &[Bytes]) {
     let named: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     if named.is_empty() {
         return;
@@ -80,13 +80,13 @@ pub fn expire_keys(shared: &Shared, database: u16, keys: &[Bytes]) {
 }
 
 /// When the waiting command of a client times out, or a fault holds it up no longer; `None` if neither has a limit.
-pub fn waits_until(shared: &Shared, client: &Client) -> Option<LockTime> {
+pub(crate) fn waits_until(shared: &Shared, client: &Client) -> Option<LockTime> {
     let held = Testing::of(shared).and_then(|testing| testing.holds.until(client.id));
     held.or_else(|| client.waits_until())
 }
 
 /// The next time at which a waiting command, a hold or a pause ends. A manual clock stops at these times.
-pub fn next_wait(shared: &Shared) -> Option<LockTime> {
+pub(crate) fn next_wait(shared: &Shared) -> Option<LockTime> {
     let now = shared.clock.now().lock;
     let clients = shared.registries.clients.all().into_iter();
     let calls = clients.filter_map(|client| waits_until(shared, &client));

@@ -8,26 +8,37 @@
 #![warn(missing_docs)]
 
 mod check;
+mod clock;
 pub mod commands;
+mod connection_faults;
 mod engine;
 mod event;
 mod faults;
+pub mod handles;
 mod host;
+mod namespace;
+mod namespaces;
 mod page;
 mod recorder;
+pub mod recording;
 mod reply_text;
+pub mod requests;
 mod rule;
+mod steps;
 mod timeline;
 
 pub use check::{Finding, check};
-pub use engine::{expire_keys, keys_of, meet_fault, next_wait, waits_until};
+pub use connection_faults::{ConnectionFaults, Progress};
+use engine::{expire_keys, keys_of, meet_fault, next_wait, waits_until};
 pub use event::{Event, EventKind, Field, shown};
 pub use faults::{FAULTS_MAX, Fault, Faults, Hit};
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState,
 };
-pub use page::{HTML_END, escaped, html_head};
+pub use namespace::{Membership, Namespace, Node, Reach};
+pub use namespaces::{EMPTY_FOR, MakeError, Maker, Namespaces, Place, Shell};
+pub use page::{HTML_END, html_head};
 pub use recorder::{Filter, Moment, Recorder};
 pub use reply_text::reply_text;
 pub use rule::{

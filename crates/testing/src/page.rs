@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use redlatch_proto::markup::escaped;
+
 use super::check::Finding;
 use super::timeline::{LEGEND, Timeline, seconds};
 
@@ -82,22 +84,6 @@ impl Timeline {
         };
         _ = write!(out, "<td class=\"{class}\" title=\"{title}\">{text}</td>");
     }
-}
-
-/// Text in XML and HTML.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            letter if letter.is_control() && letter != '\n' => out.push('?'),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 /// The beginning of a page with this title and heading. [`HTML_END`] ends it.

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redlatch_testing::{Extent, HTML_END, Timeline, escaped, html_head};
+use redlatch_proto::markup::escaped;
+use redlatch_testing::{Extent, HTML_END, Timeline, html_head};
 use serde_json::json;
 
 use super::attempt::Attempt;

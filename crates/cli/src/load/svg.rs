@@ -4,7 +4,7 @@
 
 use std::fmt::{Arguments, Write as _};
 
-use redlatch_testing::escaped;
+use redlatch_proto::markup::escaped;
 
 /// A picture that is being drawn.
 #[derive(Clone, Debug)]

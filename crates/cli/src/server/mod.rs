@@ -8,6 +8,7 @@ mod check_config;
 mod cluster;
 mod configuration;
 mod descriptors;
+#[cfg(feature = "testing")]
 mod explored;
 mod file;
 mod harness;
@@ -27,6 +28,7 @@ mod systemd;
 use crate::common::Subcommand;
 
 pub(crate) use arguments::{ServerArguments, with_flags};
+#[cfg(feature = "testing")]
 pub(crate) use explored::SERVER_VARIABLE;
 pub(crate) use start::run;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::arguments::ServerArguments;
 use super::configuration::Sources;
-use super::{explored, log, otlp, serve, systemd};
+use super::{log, otlp, serve, systemd};
 use crate::common::Fault;
 
 /// Serves until it is ended. `program` is the name that the process was started by.
@@ -28,10 +28,11 @@ pub(crate) fn run(program: &str, arguments: &ServerArguments) -> Result<ExitCode
     let served = sources.check().and_then(|settings| {
         let (exporter, log) = (exporter?, serve::Log { file, set_level });
         let process = serve::Process { program, arguments, inherited: inherited?, log, exporter };
-        match explored::server(program) {
-            Some(server) => explored::serve(&process, &settings, server),
-            None => serve::serve(process, settings),
+        #[cfg(feature = "testing")]
+        if let Some(server) = super::explored::server(program) {
+            return super::explored::serve(&process, &settings, server);
         }
+        serve::serve(process, settings)
     });
     served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))
 }

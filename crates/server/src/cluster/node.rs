@@ -26,7 +26,6 @@ use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, Handle, Settings};
 use redlatch_core::state::slot_groups::SlotGroup;
 use redlatch_platform::figures;
-use redlatch_testing::commands::table;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -47,6 +46,7 @@ use super::term_workers::{self, TermWorkers, Worker};
 use crate::clock::SystemClock;
 use crate::http::standby::Standby;
 use crate::probe::SystemProbe;
+use crate::testing::commands;
 use crate::{Builder, Server, StartError, fresh_id, stored_files};
 
 /// How many times a standby looks at etcd in the time of `cluster-takeover`.
@@ -796,7 +796,7 @@ fn shared(builder: &Builder) -> Result<Shared, StartError> {
     let settings = blueprint.settings()?;
     let keyspace = blueprint.empty_keyspace(&settings);
     let shared = Shared::new(keyspace, settings, Arc::new(SystemClock::new()), blueprint.seed)
-        .with_commands(table())
+        .with_commands(commands())
         .with_probe(Arc::new(SystemProbe(blueprint.allocator)));
     let shared = blueprint.with_files(shared);
     stored_files::install_users(&shared, &blueprint.users)?;

@@ -5,10 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlatch_testing::commands::parse_fault;
-use redlatch_testing::{self as testing, Testing};
-
-use super::namespace::Namespace;
+use crate::commands::parse_fault;
+use crate::{Namespace, Testing};
 
 /// The faults of a server, or of a namespace. They are those that TEST.FAULT shows.
 ///
@@ -113,7 +111,8 @@ impl When {
 /// # Errors
 /// Every method that adds a fault: what is wrong with its conditions, or that there are 1000 faults.
 impl<'s> Faults<'s> {
-    pub(super) fn new(namespace: Option<&'s Arc<Namespace>>) -> Self {
+    #[doc(hidden)]
+    pub fn new(namespace: Option<&'s Arc<Namespace>>) -> Self {
         let namespace = namespace.filter(|namespace| namespace.testing().is_some());
         Self { namespace: namespace.expect("a server with tests") }
     }
@@ -178,7 +177,7 @@ impl<'s> Faults<'s> {
         words.extend([b"DO", action.as_bytes()]);
         words.extend(value.as_ref().map(String::as_bytes));
         let added = parse_fault(&words, self.namespace.nodes().len())
-            .and_then(|rule| testing::Faults::add(&self.testing().faults, rule));
+            .and_then(|rule| crate::Faults::add(&self.testing().faults, rule));
         let id = added.map_err(|refusal| FaultError(refusal.text().trim_start_matches("ERR ").to_owned()))?;
         Ok(Fault { faults: self, id })
     }

@@ -10,13 +10,12 @@ use redlatch_core::engine::{Batch, Engine, Flow};
 use redlatch_core::state::session::{Replies, Session};
 use redlatch_proto::clock::LockTime;
 use redlatch_proto::resp::Request;
-use redlatch_testing::{Action, Testing, expire_keys, keys_of, meet_fault};
 
-use super::recording;
+use crate::{Action, Testing, expire_keys, keys_of, meet_fault, recording};
 
 /// The faults of one connection that are not over.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionFaults {
+pub struct ConnectionFaults {
     /// The request at the front of the input has met its faults: what one of them does to it, if one acts.
     front: Option<Option<Action>>,
     /// What happens once the waiting request has been answered.
@@ -31,7 +30,7 @@ pub(super) struct ConnectionFaults {
 
 /// What a request has led to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Progress {
+pub enum Progress {
     /// It has been executed or refused, or cannot be executed yet.
     Done(Flow),
     /// The connection is held up.
@@ -43,17 +42,6 @@ pub(super) enum Progress {
     },
     /// It waits, and is executed again when it has been answered.
     WaitAndRepeat,
-}
-
-impl Progress {
-    /// Whether the request stays in the input, and is tried or repeated later.
-    pub(super) fn comes_again(self) -> bool {
-        match self {
-            Self::Done(flow) => matches!(flow, Flow::Again(_) | Flow::Offload),
-            Self::Held { is_done, .. } => !is_done,
-            Self::WaitAndRepeat => true,
-        }
-    }
 }
 
 /// What a fault does behind a request.
@@ -102,12 +90,12 @@ impl Attempt<'_, '_> {
 
 impl ConnectionFaults {
     /// Whether the next request has not been tried before.
-    pub(super) fn is_new(&self) -> bool {
+    pub fn is_new(&self) -> bool {
         self.front.is_none()
     }
 
     /// Executes one request with what a fault does to it.
-    pub(super) fn execute(
+    pub fn execute(
         &mut self,
         engine: &Engine,
         session: &mut Session,
@@ -118,7 +106,7 @@ impl ConnectionFaults {
         let action = match self.front.take() {
             Some(action) => action,
             None => meet_fault(engine.shared(), session, request).map(|hit| {
-                recording::fault(engine, session, &hit);
+                recording::fault(engine.shared(), session, &hit);
                 hit.action
             }),
         };
@@ -192,7 +180,7 @@ impl ConnectionFaults {
     }
 
     /// The waiting request has been answered: its reply begins at `mark` in `out`.
-    pub(super) fn finish_wait(
+    pub fn finish_wait(
         &mut self,
         engine: &Engine,
         session: &Session,
@@ -245,7 +233,7 @@ impl ConnectionFaults {
     }
 
     /// The connection is no longer held up: appends the reply that was. Returns whether the connection is closed now.
-    pub(super) fn end_hold(&mut self, engine: &Engine, session: &Session, out: &mut Vec<u8>) -> bool {
+    pub fn end_hold(&mut self, engine: &Engine, session: &Session, out: &mut Vec<u8>) -> bool {
         show_hold(engine, session, None);
         let Some(hold) = self.hold.take() else { return false };
         out.extend_from_slice(&hold.reply);
@@ -258,12 +246,12 @@ impl ConnectionFaults {
     }
 
     /// Whether messages of other clients must not be sent now.
-    pub(super) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.is_broken_off || self.hold.as_ref().is_some_and(|hold| hold.is_silent)
     }
 
     /// Whether the connection is closed by a reset.
-    pub(super) fn resets(&self) -> bool {
+    pub fn resets(&self) -> bool {
         self.resets
     }
 }

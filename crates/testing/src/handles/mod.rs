@@ -1,39 +1,48 @@
 //! What a Rust test holds of a server: its clock, its nodes, its namespaces. The same names as in the packages of other
 //! languages.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redlatch_core::commands::Shared;
 use redlatch_proto::clock::{LockTime, WallTime};
 use redlatch_proto::error::Refusal;
-use redlatch_testing::{ClockChange, NodeChange, NodeFacts};
 use tokio::io::DuplexStream;
 
-use super::context::ServerContext;
-use super::fault_handle::Faults;
-use super::handle::open_stream;
-use super::history_handle::History;
-use super::namespace;
-use super::namespaces::Namespaces;
-use super::worker::Workers;
+use crate::namespaces::{Namespaces, Shell};
+use crate::{ClockChange, NodeChange, NodeFacts, namespace};
+
+mod faults;
+mod history;
+
+pub use faults::{Fault, FaultError, Faults, When};
+pub use history::History;
+
+/// How a server opens connections without a socket.
+pub trait Streams: fmt::Debug + Send + Sync {
+    /// A connection to this engine.
+    fn open(&self, shell: &dyn Shell) -> DuplexStream;
+}
 
 /// The clock of a running server, or of a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<'s> {
-    context: &'s ServerContext,
+    shared: &'s Shared,
     namespace: Option<&'s Arc<namespace::Namespace>>,
 }
 
 impl<'s> Clock<'s> {
-    pub(super) fn new(context: &'s ServerContext, namespace: Option<&'s Arc<namespace::Namespace>>) -> Self {
-        Self { context, namespace }
+    #[doc(hidden)]
+    pub fn new(shared: &'s Shared, namespace: Option<&'s Arc<namespace::Namespace>>) -> Self {
+        Self { shared, namespace }
     }
 
     /// Milliseconds of lock time now.
     pub fn now(&self) -> LockTime {
-        self.context.clock().now().lock
+        self.shared.clock.now().lock
     }
 
     /// Moves the clock forward, from deadline to deadline, so that all due work is done in order. Returns when
@@ -41,8 +50,8 @@ impl<'s> Clock<'s> {
     /// year 9999.
     ///
     /// # Panics
-    /// When the server was built without [`Builder::manual_clock`](crate::Builder::manual_clock) and
-    /// [`Builder::tests`](crate::Builder::tests).
+    /// When the server was built without `Builder::manual_clock` and
+    /// `Builder::tests`.
     pub async fn advance(&self, by: Duration) {
         let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.change(ClockChange::Advance(millis)).await;
@@ -115,7 +124,7 @@ pub struct Namespace {
     name: String,
     inner: Arc<namespace::Namespace>,
     address: SocketAddr,
-    workers: Arc<Workers>,
+    streams: Arc<dyn Streams>,
 }
 
 /// Why a namespace cannot be entered.
@@ -124,15 +133,16 @@ pub struct Namespace {
 pub struct NamespaceError(String);
 
 impl Namespace {
-    pub(super) fn enter(
+    #[doc(hidden)]
+    pub fn enter(
         namespaces: Option<&Arc<Namespaces>>,
         name: &str,
-        (address, workers): (SocketAddr, &Arc<Workers>),
+        (address, streams): (SocketAddr, Arc<dyn Streams>),
     ) -> Result<Self, NamespaceError> {
         let without = || NamespaceError("the server was built without tests".to_owned());
         let inner = namespaces.ok_or_else(without)?.enter(name.as_bytes());
         let inner = inner.map_err(|text| NamespaceError(text.trim_start_matches("ERR ").to_owned()))?;
-        Ok(Self { name: name.to_owned(), inner, address, workers: Arc::clone(workers) })
+        Ok(Self { name: name.to_owned(), inner, address, streams })
     }
 
     /// The address as Redis clients write it: `redis://:namespace%3Aorders@127.0.0.1:40000`.
@@ -143,18 +153,18 @@ impl Namespace {
 
     /// A connection without a socket, which is in the namespace.
     pub fn stream(&self) -> DuplexStream {
-        open_stream(self.context(), &self.workers)
+        self.streams.open(self.inner.nodes()[0].shell())
     }
 
     /// The clock of the namespace.
     pub fn clock(&self) -> Clock<'_> {
-        Clock::new(self.context(), Some(&self.inner))
+        Clock::new(self.inner.nodes()[0].shared(), Some(&self.inner))
     }
 
     /// The faults of the namespace.
     ///
     /// # Panics
-    /// When the server was built without [`Builder::tests`](crate::Builder::tests).
+    /// When the server was built without `Builder::tests`.
     pub fn faults(&self) -> Faults<'_> {
         Faults::new(Some(&self.inner))
     }
@@ -162,18 +172,14 @@ impl Namespace {
     /// What has happened in the namespace.
     ///
     /// # Panics
-    /// When the server was built without [`Builder::tests`](crate::Builder::tests).
+    /// When the server was built without `Builder::tests`.
     pub fn history(&self) -> History<'_> {
         History::new(Some(&self.inner))
     }
 
     /// The nodes of the namespace.
     pub fn nodes(&self) -> Nodes<'_> {
-        Nodes::new(Some(&self.inner), &self.workers)
-    }
-
-    fn context(&self) -> &ServerContext {
-        &self.inner.nodes()[0].context
+        Nodes::new(Some(&self.inner), &*self.streams)
     }
 }
 
@@ -184,12 +190,13 @@ impl Namespace {
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'s> {
     namespace: &'s Arc<namespace::Namespace>,
-    workers: &'s Workers,
+    streams: &'s dyn Streams,
 }
 
 impl<'s> Nodes<'s> {
-    pub(super) fn new(namespace: Option<&'s Arc<namespace::Namespace>>, workers: &'s Workers) -> Self {
-        Self { namespace: namespace.expect("a server with a manual clock, or with tests"), workers }
+    #[doc(hidden)]
+    pub fn new(namespace: Option<&'s Arc<namespace::Namespace>>, streams: &'s dyn Streams) -> Self {
+        Self { namespace: namespace.expect("a server with a manual clock, or with tests"), streams }
     }
 
     /// All nodes, with their states.
@@ -199,7 +206,7 @@ impl<'s> Nodes<'s> {
 
     /// A connection without a socket to a node.
     pub fn stream(&self, node: u16) -> DuplexStream {
-        open_stream(&self.get(node).context, self.workers)
+        self.streams.open(self.get(node).shell())
     }
 
     /// Resets the connections of a node, and new ones, until [`Nodes::start`]. Its keys are gone unless `keeps_keys`.

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redlatch_testing::{Event, Extent, Filter, Finding, Recorder, Timeline, check};
-
-use super::namespace::Namespace;
+use crate::{Event, Extent, Filter, Finding, Namespace, Recorder, Timeline, check};
 
 /// What has happened on a server, or in a namespace: its last 10,000 events.
 ///
@@ -29,7 +27,8 @@ pub struct History<'s> {
 }
 
 impl<'s> History<'s> {
-    pub(super) fn new(namespace: Option<&'s Arc<Namespace>>) -> Self {
+    #[doc(hidden)]
+    pub fn new(namespace: Option<&'s Arc<Namespace>>) -> Self {
         let testing = namespace.and_then(|namespace| namespace.testing());
         Self { recorder: &testing.expect("a server with tests").recorder }
     }

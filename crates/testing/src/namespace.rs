@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use redlatch_core::commands::Peers;
+use redlatch_core::commands::{Peers, Shared};
 use redlatch_core::keyspace::{Due, ShardSet, View};
-use redlatch_core::state::clients::Client;
+use redlatch_core::state::clients::{Client, ClientId};
 use redlatch_proto::clock::{Clock, LockTime};
 use redlatch_proto::error::Refusal;
-use redlatch_testing::{
-    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
-    NodeFacts, NodeState, Testing, client_fits, next_wait, waits_until,
-};
 use tokio::task::AbortHandle;
 
-use super::clock::{NodeClock, TIME_END, TestClock};
-use super::context::ServerContext;
-use super::namespaces::Namespaces;
-use super::recording;
+use crate::clock::{NodeClock, TIME_END, TestClock};
+use crate::namespaces::{Namespaces, Shell};
+use crate::steps::ClockSteps;
+use crate::{
+    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
+    NodeFacts, NodeState, Testing, client_fits, next_wait, recording, waits_until,
+};
 
+/// A namespace: a clock, and an engine for each node.
 #[derive(Debug)]
-pub(super) struct Namespace {
+pub struct Namespace {
     name: Arc<str>,
     clock: Arc<TestClock>,
     nodes: Vec<Node>,
@@ -40,14 +40,13 @@ pub(super) struct Namespace {
 
 /// A node of a namespace.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) context: ServerContext,
-    pub(super) clock: Arc<NodeClock>,
-    pub(super) status: Arc<NodeStatus>,
+pub struct Node {
+    shell: Arc<dyn Shell>,
+    membership: Membership,
 }
 
 #[derive(Debug)]
-pub(super) struct NodeStatus {
+struct NodeStatus {
     /// False while the node is up and has no partition.
     is_restricted: AtomicBool,
     state: Mutex<NodeState>,
@@ -61,39 +60,73 @@ pub(super) struct NodeStatus {
 
 /// Whether a node answers a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Reach {
+pub enum Reach {
+    /// It does.
     Open,
     /// It neither reads nor writes.
     Silent,
+    /// It resets the connection.
     Reset,
 }
 
 /// When a client of a namespace was last active, in real time.
 #[derive(Debug)]
-pub(super) struct Activity {
+struct Activity {
     origin: Instant,
     millis: AtomicU64,
 }
 
 /// The place of an engine: a node of a namespace.
 #[derive(Clone, Debug)]
-pub(super) struct Membership {
-    pub(super) namespaces: Weak<Namespaces>,
-    pub(super) namespace: Weak<Namespace>,
+pub struct Membership {
+    pub(crate) namespaces: Weak<Namespaces>,
+    namespace: Weak<Namespace>,
     /// From 0 on.
-    pub(super) node: usize,
-    pub(super) status: Arc<NodeStatus>,
-    pub(super) activity: Arc<Activity>,
+    node: usize,
+    clock: Arc<NodeClock>,
+    steps: Arc<ClockSteps>,
+    status: Arc<NodeStatus>,
+    activity: Arc<Activity>,
 }
 
 impl Membership {
+    /// The number of the node, from 1 on.
+    pub fn number(&self) -> u16 {
+        u16::try_from(self.node + 1).unwrap_or(u16::MAX)
+    }
+
+    /// The clock of the node.
+    pub(crate) fn clock(&self) -> &Arc<NodeClock> {
+        &self.clock
+    }
+
+    /// Whether time stands still, so that no timer has to wait for it.
+    pub fn is_frozen(&self) -> bool {
+        self.clock.base().is_frozen()
+    }
+
+    /// The number of the last step of the clock.
+    pub fn clock_step(&self) -> u64 {
+        self.steps.last()
+    }
+
+    /// The connection of a client has done all work of this step of the clock.
+    pub fn finish_clock_step(&self, client: ClientId, step: u64) {
+        self.steps.finish(client, step);
+    }
+
+    /// A client has gone: no step of the clock waits for it any more.
+    pub fn leave_clock_steps(&self, client: ClientId) {
+        self.steps.leave(client);
+    }
+
     /// The namespace, unless it has been dropped.
-    pub(super) fn namespace(&self) -> Option<Arc<Namespace>> {
+    pub(crate) fn namespace(&self) -> Option<Arc<Namespace>> {
         self.namespace.upgrade()
     }
 
     /// Removes the namespace; false if it is the default one, which lives as long as the server.
-    pub(super) fn remove(&self) -> bool {
+    pub fn remove(&self) -> bool {
         let named = self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE);
         let namespaces = self.namespaces.upgrade();
         named.zip(namespaces).is_some_and(|(namespace, namespaces)| namespaces.remove(&namespace.name))
@@ -103,25 +136,25 @@ impl Membership {
     ///
     /// # Errors
     /// The name is not allowed, or there are too many namespaces: an error reply.
-    pub(super) fn enter(&self, name: &[u8]) -> Result<ServerContext, String> {
+    pub(crate) fn enter(&self, name: &[u8]) -> Result<Arc<dyn Shell>, String> {
         let stopping = || "ERR the server is stopping".to_owned();
         let namespace = self.namespaces.upgrade().ok_or_else(stopping)?.enter(name)?;
-        Ok(namespace.nodes[self.node].context.clone())
+        Ok(Arc::clone(&namespace.nodes[self.node].shell))
     }
 
     /// Notes that a client is active.
-    pub(super) fn touch(&self) {
+    pub(crate) fn touch(&self) {
         self.activity.touch();
     }
 
     /// Whether the node answers this client.
-    pub(super) fn reach(&self, client: &Client) -> Reach {
+    pub fn reach(&self, client: &Client) -> Reach {
         self.status.reach(client)
     }
 }
 
 impl Activity {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self { origin: Instant::now(), millis: AtomicU64::new(0) }
     }
 
@@ -140,7 +173,7 @@ impl Activity {
 }
 
 impl NodeStatus {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             is_restricted: AtomicBool::new(false),
             state: Mutex::new(NodeState::Up),
@@ -183,42 +216,67 @@ impl NodeStatus {
 const PARTITIONS_MAX: usize = 1000;
 
 impl Namespace {
-    pub(super) fn new(
-        name: Arc<str>,
+    /// A namespace of so many nodes, each of whose engines `make` makes for its place.
+    ///
+    /// # Errors
+    /// The last error of `make`.
+    pub(crate) fn new<E>(
+        (namespaces, name): (&Arc<Namespaces>, Arc<str>),
         clock: Arc<TestClock>,
-        activity: Arc<Activity>,
-        nodes: Vec<Node>,
-    ) -> Self {
-        let moving = tokio::sync::Mutex::new(());
-        Self { name, clock, nodes, moving, activity, auto: Mutex::new(None) }
+        nodes: usize,
+        mut make: impl FnMut(Membership) -> Result<Arc<dyn Shell>, E>,
+    ) -> Result<Arc<Self>, E> {
+        let (activity, mut failure) = (Arc::new(Activity::new()), None);
+        let namespace = Arc::new_cyclic(|namespace: &Weak<Self>| {
+            let mut made = Vec::new();
+            for node in 0..nodes {
+                let membership = Membership {
+                    namespaces: Arc::downgrade(namespaces),
+                    namespace: namespace.clone(),
+                    node,
+                    clock: Arc::new(NodeClock::new(Arc::clone(&clock))),
+                    steps: Arc::default(),
+                    status: Arc::new(NodeStatus::new()),
+                    activity: Arc::clone(&activity),
+                };
+                match make(membership.clone()) {
+                    Ok(shell) => made.push(Node { shell, membership }),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            let moving = tokio::sync::Mutex::new(());
+            Self { name, clock, nodes: made, moving, activity, auto: Mutex::new(None) }
+        });
+        failure.map_or(Ok(namespace), Err)
     }
 
-    pub(super) fn nodes(&self) -> &[Node] {
+    /// Its nodes, in the order of their numbers.
+    pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    pub(super) fn clock(&self) -> &TestClock {
+    pub(crate) fn clock(&self) -> &TestClock {
         &self.clock
     }
 
     /// Its faults and its history, if TEST commands are open. All nodes have the same.
-    pub(super) fn testing(&self) -> Option<&Testing> {
-        Testing::of(self.nodes.first()?.context.engine.shared())
+    pub(crate) fn testing(&self) -> Option<&Testing> {
+        Testing::of(self.nodes.first()?.shared())
     }
 
     /// Disconnects all clients, for good.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.stop_auto();
         for node in &self.nodes {
-            node.context.end();
+            node.shell.end();
         }
     }
 
     fn clients(&self) -> impl Iterator<Item = Arc<Client>> {
-        self.nodes.iter().flat_map(|node| node.context.engine.shared().registries.clients.all())
+        self.nodes.iter().flat_map(|node| node.shared().registries.clients.all())
     }
 
-    pub(super) fn facts(&self) -> NamespaceFacts {
+    pub(crate) fn facts(&self) -> NamespaceFacts {
         let nodes = self.node_facts();
         NamespaceFacts {
             name: Arc::clone(&self.name),
@@ -258,13 +316,13 @@ impl Namespace {
     /// Waits until every connection has done its work and has sent the messages about it.
     async fn settle(&self) {
         for node in &self.nodes {
-            node.context.wait_for_clock_step().await;
+            node.membership.steps.make(&node.shared().registries.clients).await;
         }
     }
 
     /// Does all due work of all nodes. Returns the next time at which work is due, by the clock of the namespace.
     fn tick(&self) -> Option<LockTime> {
-        let shared = self.nodes.first().map(|node| node.context.engine.shared());
+        let shared = self.nodes.first().map(|node| node.shared());
         let failover = shared.and_then(|shared| shared.peers.as_ref()?.next_failover());
         self.nodes.iter().filter_map(Node::tick).chain(failover).min()
     }
@@ -284,7 +342,7 @@ impl Namespace {
     ///
     /// # Errors
     /// The time to move to has passed, or is behind [`TIME_END`].
-    pub(super) async fn change_clock(self: &Arc<Self>, change: ClockChange) -> Result<Option<u64>, Refusal> {
+    pub async fn change_clock(self: &Arc<Self>, change: ClockChange) -> Result<Option<u64>, Refusal> {
         let _moving = self.moving.lock().await;
         match change {
             ClockChange::Freeze => {
@@ -338,11 +396,11 @@ impl Namespace {
 
     /// Wakes all tickers: what they sleep until may be due sooner on a clock that was moved.
     fn wake_tickers(&self) {
-        self.nodes.iter().for_each(|node| node.context.ticker().notify_one());
+        self.nodes.iter().for_each(|node| node.shell.wake_ticker());
     }
 
     /// The clock, with at most `count` deadlines.
-    pub(super) fn clock_facts(&self, count: usize) -> ClockFacts {
+    pub(crate) fn clock_facts(&self, count: usize) -> ClockFacts {
         let now = self.clock.now();
         let mut deadlines: Vec<_> =
             (1..).zip(&self.nodes).flat_map(|(number, node)| node.deadlines(number, count)).collect();
@@ -351,15 +409,15 @@ impl Namespace {
         ClockFacts { mode: self.mode(), unix_ms: now.wall().as_millis(), lock: now.lock, deadlines }
     }
 
-    pub(super) fn node_facts(&self) -> Vec<NodeFacts> {
+    pub(crate) fn node_facts(&self) -> Vec<NodeFacts> {
         (1..).zip(&self.nodes).map(|(number, node)| node.facts(number)).collect()
     }
 
     /// Tells the nodes of a cluster whether this one answers.
     async fn tell_peers(&self, node: &Node, number: u16) {
-        let Some(peers) = node.context.engine.shared().peers.clone() else { return };
-        let is_up = *node.status.state.lock() == NodeState::Up;
-        let answers = is_up && !node.status.is_isolated.load(SeqCst);
+        let Some(peers) = node.shared().peers.clone() else { return };
+        let is_up = *node.membership.status.state.lock() == NodeState::Up;
+        let answers = is_up && !node.membership.status.is_isolated.load(SeqCst);
         // On a thread that may wait for a long script.
         let told = tokio::task::spawn_blocking(move || peers.set_answers(number, answers));
         told.await.expect("telling does not panic");
@@ -369,7 +427,7 @@ impl Namespace {
     ///
     /// # Errors
     /// The node has as many partitions as are allowed.
-    pub(super) async fn change_node(&self, number: u16, change: NodeChange) -> Result<(), Refusal> {
+    pub(crate) async fn change_node(&self, number: u16, change: NodeChange) -> Result<(), Refusal> {
         let node = &self.nodes[usize::from(number) - 1];
         match change {
             NodeChange::Crash { keeps_keys } => {
@@ -378,44 +436,44 @@ impl Namespace {
                 self.tell_peers(node, number).await;
                 self.wake_all();
                 // On a thread that may wait for a long script.
-                let engine = node.context.engine.clone();
-                let forgotten = tokio::task::spawn_blocking(move || engine.shared().forget(keeps_keys));
+                let shared = Arc::clone(node.shared());
+                let forgotten = tokio::task::spawn_blocking(move || shared.forget(keeps_keys));
                 forgotten.await.expect("forgetting does not panic");
             }
-            NodeChange::Pause => node.status.set(NodeState::Paused),
+            NodeChange::Pause => node.membership.status.set(NodeState::Paused),
             NodeChange::Start | NodeChange::Resume => {
-                node.context.engine.shared().recover();
-                node.status.set(NodeState::Up);
+                node.shared().recover();
+                node.membership.status.set(NodeState::Up);
             }
             NodeChange::Skew(millis) => {
                 let _moving = self.moving.lock().await;
                 self.settle().await;
-                node.clock.set_skew_ms(millis);
+                node.membership.clock.set_skew_ms(millis);
                 self.tick();
                 self.settle().await;
                 self.wake_tickers();
             }
             NodeChange::Partition(pattern) => {
-                let mut partitions = node.status.partitions.write();
+                let mut partitions = node.membership.status.partitions.write();
                 if partitions.len() >= PARTITIONS_MAX {
                     return Err(Refusal::said(format!("ERR a node has {PARTITIONS_MAX} partitions at most")));
                 }
                 partitions.push(pattern);
             }
-            NodeChange::Isolate => node.status.is_isolated.store(true, SeqCst),
+            NodeChange::Isolate => node.membership.status.is_isolated.store(true, SeqCst),
             NodeChange::Heal => {
-                node.status.partitions.write().clear();
-                node.status.is_isolated.store(false, SeqCst);
+                node.membership.status.partitions.write().clear();
+                node.membership.status.is_isolated.store(false, SeqCst);
             }
             NodeChange::Replication { is_on } => {
-                let peers = node.context.engine.shared().peers.clone();
+                let peers = node.shared().peers.clone();
                 let none = || Refusal::said("ERR no node of this server has a replica");
                 let peers = peers.ok_or_else(none)?;
                 let changed = tokio::task::spawn_blocking(move || peers.set_replication(number, is_on));
                 changed.await.expect("changing replication does not panic")?;
             }
         }
-        node.status.note_restriction();
+        node.membership.status.note_restriction();
         self.tell_peers(node, number).await;
         self.wake_all();
         Ok(())
@@ -448,39 +506,50 @@ async fn run_auto(namespace: Weak<Namespace>, idle: Duration) {
 }
 
 impl Node {
+    /// What serves its clients.
+    pub fn shell(&self) -> &dyn Shell {
+        &*self.shell
+    }
+
+    /// The state of its engine.
+    pub fn shared(&self) -> &Arc<Shared> {
+        self.shell.engine().shared()
+    }
+
     /// Its clients are gone for the locks and for the history before the first of their connections ends.
     fn crash(&self) {
-        let shared = self.context.engine.shared();
+        let (shared, status) = (self.shared(), &self.membership.status);
         shared.crash();
-        recording::crashed(&self.context.engine);
-        self.status.set(NodeState::Crashed);
+        recording::crashed(shared);
+        status.set(NodeState::Crashed);
         // They end also if the node starts before they have noticed.
         let last = shared.registries.clients.all().iter().map(|client| client.id).max();
-        self.status.last_crashed.fetch_max(last.unwrap_or(0), SeqCst);
+        status.last_crashed.fetch_max(last.unwrap_or(0), SeqCst);
     }
 
     /// Does all due work. Returns the next time at which work is due, by the clock of the namespace.
     fn tick(&self) -> Option<LockTime> {
-        let engine = &self.context.engine;
+        let engine = self.shell.engine();
         engine.sweep();
         let next = loop {
             if let Due::Next(next) = engine.tick() {
                 break next;
             }
         };
-        let now = self.clock.now().lock;
+        let clock = &self.membership.clock;
+        let now = clock.now().lock;
         let due = [next, next_wait(engine.shared())].into_iter().flatten().filter(|next| *next > now).min();
-        due.or(next).map(|next| self.clock.base_time(next))
+        due.or(next).map(|next| clock.base_time(next))
     }
 
     fn facts(&self, number: u16) -> NodeFacts {
-        let shared = self.context.engine.shared();
+        let shared = self.shared();
         NodeFacts {
             node: number,
             port: shared.instance.main_port(),
-            state: *self.status.state.lock(),
-            skew_ms: self.clock.skew_ms(),
-            partitions: self.status.partitions.read().clone(),
+            state: *self.membership.status.state.lock(),
+            skew_ms: self.membership.clock.skew_ms(),
+            partitions: self.membership.status.partitions.read().clone(),
             clients: shared.registries.clients.all().len(),
             keys: (0..shared.keyspace.databases())
                 .map(|database| shared.keyspace.known_size(database).0)
@@ -491,8 +560,8 @@ impl Node {
     /// The next deadlines of this node, `count` at most, in their order. While a long call holds the keys, theirs are left
     /// out. What should have happened, but is held up by a pause, is no deadline any more.
     fn deadlines(&self, number: u16, count: usize) -> Vec<Deadline> {
-        let shared = self.context.engine.shared();
-        let now = self.clock.now();
+        let shared = self.shared();
+        let now = self.membership.clock.now();
         let mut found: Vec<(LockTime, DeadlineOf)> = Vec::new();
         let shorten = |found: &mut Vec<(LockTime, DeadlineOf)>| {
             found.sort_by_key(|(time, _)| *time);
@@ -522,12 +591,12 @@ impl Node {
         }
         found.extend(shared.pause.holds(|| true, now.lock).map(|until| (until, DeadlineOf::Pause)));
         shorten(&mut found);
-        let (offset_ms, base) = (now.wall_offset_ms, self.clock.base().now().lock);
+        let (offset_ms, base) = (now.wall_offset_ms, self.membership.clock.base().now().lock);
         found
             .into_iter()
             .map(|(time, of)| Deadline {
                 unix_ms: time.as_millis().saturating_add_signed(offset_ms),
-                in_ms: self.clock.base_time(time).millis_since(base),
+                in_ms: self.membership.clock.base_time(time).millis_since(base),
                 of,
                 node: number,
             })

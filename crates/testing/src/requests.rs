@@ -2,29 +2,30 @@
 //!
 //! Rule    a server with the system's clock never comes here.
 
+use std::sync::Arc;
+
 use redlatch_core::commands::Extension;
 use redlatch_core::engine::{Batch, Engine, Flow};
 use redlatch_core::state::session::Session;
 use redlatch_proto::resp::{Reply, Request};
-use redlatch_testing::{Testing, namespace_of};
 
-use super::context::ServerContext;
-use super::faults::{ConnectionFaults, Progress};
-use super::namespace::{Membership, Reach};
-use super::recording;
+use crate::connection_faults::{ConnectionFaults, Progress};
+use crate::namespace::{Membership, Reach};
+use crate::namespaces::Shell;
+use crate::{Testing, namespace_of, recording};
 
 /// What a request has led to.
-pub(super) enum Step {
+pub enum Step {
     /// It has been executed, refused, or held up by a fault.
     Done(Progress),
     /// It comes again in this engine, which is that of another namespace.
-    Move(ServerContext),
+    Move(Arc<dyn Shell>),
     /// It is not read, because the node does not answer this client.
     Unreachable,
 }
 
 /// Executes one request, as [`Engine::execute`] does.
-pub(super) fn execute(
+pub fn execute(
     (engine, membership, faults): (&Engine, &Membership, &mut ConnectionFaults),
     session: &mut Session,
     request: Request<'_>,
@@ -42,7 +43,7 @@ pub(super) fn execute(
         && testing.is_open_to(&session.client)
     {
         return match membership.enter(name) {
-            Ok(context) => Step::Move(context),
+            Ok(shell) => Step::Move(shell),
             Err(text) => {
                 Reply::new(out, session.protocol).error(&text);
                 Step::Done(Progress::Done(Flow::Next))
@@ -53,10 +54,10 @@ pub(super) fn execute(
         return Step::Unreachable;
     }
     if faults.is_new() {
-        recording::request(engine, testing, session, request);
+        recording::request(engine.shared(), testing, session, request);
     }
     let mark = out.len();
     let progress = faults.execute(engine, session, request, batch, out);
-    recording::progressed(engine, testing, session, progress, &out[mark..]);
+    recording::progressed(engine.shared(), testing, session, progress, &out[mark..]);
     Step::Done(progress)
 }
