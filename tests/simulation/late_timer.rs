@@ -13,7 +13,7 @@ use redlatch_core::state::session::Session;
 
 use super::effects::{COMMANDS, WAITS, fill};
 use super::parts::{Fault, Machine, state_of};
-use crate::differential::{LEFT_OUT, request};
+use crate::protocol::differential::{LEFT_OUT, request};
 use crate::support::rng::Rng;
 
 const STEPS: u32 = 1_500;
