@@ -75,17 +75,18 @@
 //! depends on `redlatch-client` alone. What the others make public, but what stands here, any version may change.
 //!
 //! ```text
-//! redlatch         src/            public names and this map; the binary
-//! redlatch-cli     crates/cli/     flags, configuration file, log, signals; `redlatch run`, `redlatch load`
-//! redlatch-server  crates/server/  the only crate with tokio's sockets, files, threads, the system clock
-//! redlatch-client  crates/client/  the client side of the wire: connections to a server, and locks over them
-//! redlatch-lua     crates/lua/     Lua 5.1 for the scripts that are not native
-//! redlatch-core    crates/core/    locks, keys and commands: a server as a function of bytes and time
-//! redlatch-proto   crates/proto/   time, numbers, errors, RESP: what servers and clients both speak
+//! redlatch           src/              public names; the binary holds no logic
+//! redlatch-cli       crates/cli/       flags, configuration file, log, signals; `redlatch run`, `load`, `mcp`
+//! redlatch-server    crates/server/    sockets, files, threads, tokio, the system clock
+//! redlatch-client    crates/client/    the client side of the wire: connections to a server, and locks over them
+//! redlatch-lua       crates/lua/       Lua 5.1 for the scripts that are not native
+//! redlatch-core      crates/core/      a server as a function of bytes and time
+//! redlatch-proto     crates/proto/     what servers and clients both speak: time, numbers, errors, the terms of locks, RESP
+//! redlatch-platform  crates/platform/  what differs between operating systems; no other crate asks which one it is
 //! ```
 //!
-//! A crate knows only those below it; `redlatch-lua` and `redlatch-client` do not know each other, and `redlatch-client`
-//! knows `redlatch-proto` alone. The modules of `redlatch-core` have layers of their own: `crates/core/src/lib.rs`.
+//! A crate knows only those below it; `redlatch-lua` and `redlatch-client` do not know each other. The modules of
+//! `redlatch-core` have layers of their own: `crates/core/src/lib.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -25,11 +25,15 @@ use redlatch_core::state::settings::{Kind, Setting};
 use redlatch_core::state::settings_table;
 use redlatch_proto::limits::LOCK_PREFIXES_MAX;
 
+use super::tidy::map;
+
 /// A generated part of a page: the page, the name between its marks, and what makes its text.
 type Section = (&'static str, &'static str, fn() -> String);
 
 const SECTIONS: &[Section] = &[
     ("README.md", "figures", race::main_rows),
+    ("docs/architecture.md", "crates", || drawn("src/lib.rs")),
+    ("docs/architecture.md", "layers", || drawn("crates/core/src/lib.rs")),
     ("docs/benchmarks.md", "race", || format!("\n{}", race::tables())),
     ("docs/clients.md", "clients", clients::table),
     ("docs/commands.md", "commands", commands),
@@ -168,7 +172,7 @@ fn pages() -> Vec<String> {
     let docs = docs.filter(|file| file.ends_with(".md") && file != "docs/SUMMARY.md");
     let others = [
         "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "benches/README.md",
-        "src/security.md", "tests/protocol/transcripts/README.md",
+        "src/security.md", "tests/README.md", "tests/protocol/transcripts/README.md",
     ];
     others.map(str::to_owned).into_iter().chain(docs).collect()
 }
@@ -184,6 +188,11 @@ fn keep(file: &str, old: &str, new: String) {
         panic!("{file} says\n    {old}\nthe program says\n    {new}\n{UPDATE}");
     }
     assert!(old == new, "{file}: what is generated has another length: {UPDATE}");
+}
+
+/// The map in the header of a crate.
+fn drawn(root: &str) -> String {
+    format!("```text\n{}```", map(root))
 }
 
 /// The commands by chapter, each with its arguments.

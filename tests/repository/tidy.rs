@@ -6,11 +6,13 @@
 
 mod code;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use code::{blank, without_literals, words};
+use code::{blank, code_lines, without_literals, words};
 
 /// Lines of a file at most; longer files are split by subject.
 const LINES_MAX: usize = 900;
@@ -63,17 +65,8 @@ const STATISTICS: &[&str] = &[
     "server/src/http/api.rs", "server/src/http/contention.rs", "server/src/http/metrics.rs",
     "server/src/http/sampler.rs", "platform/src/figures.rs",
 ];
-/// The modules of each layer of the core, bottom first, as its `lib.rs` draws them.
-const LAYERS: &[&[&str]] = &[
-    &["sync"],
-    &["types", "wheel", "svg"],
-    &["state"],
-    &["locks"],
-    &["keyspace", "journal", "replication"],
-    &["scripts", "testing"],
-    &["commands"],
-    &["engine"],
-];
+/// The root of the core, whose header has the map of its layers.
+const CORE: &str = "crates/core/src/lib.rs";
 
 /// One source file, as the laws see it.
 struct Source {
@@ -101,13 +94,45 @@ impl Source {
         lines.map(|(index, _)| index + 1).collect()
     }
 
+    /// A file that no crate ships: a test, a bench or an example.
+    fn is_test(&self) -> bool {
+        let is_apart = |folder: &str| ["tests", "benches", "examples"].contains(&folder);
+        self.path.split('/').any(is_apart) || self.path.ends_with("tests.rs")
+    }
+
     fn waits_for_real_clocks(&self) -> bool {
         REAL_CLOCKS.iter().any(|prefix| self.path.starts_with(prefix))
     }
 }
 
+/// The map in the header of a crate's root.
+pub(crate) fn map(root: &str) -> String {
+    let source = sources().iter().find(|source| source.path == root).expect("the root of a crate");
+    let (_, rest) = source.text.split_once("//! ```text\n").expect("a map in its header");
+    let (map, _) = rest.split_once("//! ```\n").expect("the map ends");
+    map.replace("//! ", "")
+}
+
+/// The modules of each layer of the core, bottom first, from its map.
+fn layers() -> &'static [Vec<String>] {
+    static LAYERS: OnceLock<Vec<Vec<String>>> = OnceLock::new();
+    LAYERS.get_or_init(|| {
+        let mut layers = Vec::new();
+        // From the bottom: `2  state/   what it is`.
+        for row in map(CORE).lines().rev() {
+            let (layer, rest) = row.split_once("  ").expect("a layer and its modules");
+            let layer: usize = layer.parse().expect("the number of a layer");
+            let names = rest.split("  ").next().unwrap_or(rest).split_whitespace();
+            let names = names.map(|name| name.trim_end_matches('/').to_owned());
+            layers.resize_with(layer + 1, Vec::new);
+            layers[layer].extend(names);
+        }
+        layers
+    })
+}
+
 fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+    layers().iter().position(|layer| layer.iter().any(|name| name == module))
 }
 
 fn imports_upward(source: &Source) -> Vec<String> {
@@ -274,7 +299,7 @@ fn sources() -> &'static [Source] {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut files = Vec::new();
         for folder in ["src", "crates", "examples", "tests", "benches"] {
-            walk(&root.join(folder), &mut files);
+            walk(&root.join(folder), &["rs"], &mut files);
         }
         let source = |file: PathBuf| {
             let inner = file.strip_prefix(root).expect("a file below the root");
@@ -285,15 +310,29 @@ fn sources() -> &'static [Source] {
     })
 }
 
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+/// The lines of code below a folder, in any language.
+fn lines_below(folder: &str) -> usize {
+    const LANGUAGES: &[&str] = &["cjs", "go", "java", "js", "mjs", "php", "py", "rb", "rs", "sh", "ts"];
+    let mut files = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), LANGUAGES, &mut files);
+    let texts = files.iter().map(|file| fs::read_to_string(file).expect("a source file is text"));
+    let is_code = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !["//", "/*", "* ", "*/", "# "].iter().any(|mark| line.starts_with(mark))
+    };
+    texts.map(|text| text.lines().filter(is_code).count()).sum()
+}
+
+fn walk(folder: &Path, extensions: &[&str], files: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder of the repository");
     for entry in entries {
         let path = entry.expect("an entry of a folder").path();
         // Files that clients' own tools build or fetch are not ours.
         let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
+        let is_source = |extension: &OsStr| extensions.iter().any(|known| extension == *known);
         if path.is_dir() && !is_foreign {
-            walk(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            walk(&path, extensions, files);
+        } else if path.extension().is_some_and(is_source) {
             files.push(path);
         }
     }
@@ -335,22 +374,38 @@ fn layers_of_the_core_import_only_downward() {
 }
 
 #[test]
-fn the_map_of_the_core_shows_every_module_on_its_layer() {
-    let map = sources().iter().find(|source| source.path == "crates/core/src/lib.rs").expect("the core");
-    let mut drawn = vec![Vec::new(); LAYERS.len()];
-    for line in map.text.lines() {
-        // `//! 2  state/   what it is`
-        let Some((layer, rest)) = line.trim_start_matches("//! ").split_once("  ") else { continue };
-        let Ok(layer) = layer.parse::<usize>() else { continue };
-        let names = rest.split("  ").next().unwrap_or(rest).split_whitespace();
-        drawn[layer].extend(names.map(|name| name.trim_end_matches('/')));
+fn the_map_of_the_core_shows_every_module_once() {
+    println!("{}", map(CORE));
+    let core = sources().iter().find(|source| source.path == CORE).expect("the core");
+    let declared = core.code.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
+    let mut declared: Vec<&str> = declared.map(|name| name.trim_end_matches(';')).collect();
+    let mut drawn: Vec<&str> = layers().iter().flatten().map(String::as_str).collect();
+    declared.sort_unstable();
+    drawn.sort_unstable();
+    assert_eq!(drawn, declared);
+    assert!(layers().iter().all(|layer| !layer.is_empty()), "a layer without modules");
+}
+
+/// Prints the code lines of each crate, and of what is beside the crates.
+#[test]
+fn code_lines_are_neither_blank_nor_comment_nor_test() {
+    let text = "//! A file.\n\nuse x; // y\n/* no\ncode */\nconst X: &str = \"\n// code\n\";\n\
+                #[cfg(test)]\n#[allow(x)]\nmod tests {\n    fn f() {\n    }\n}\n\
+                impl X {\n    #[cfg(test)]\n    fn g(\n    ) {\n    }\n    fn h() {}\n}\n";
+    assert_eq!(code_lines(text), 7);
+    assert_eq!(code_lines("#[cfg(test)]\nmod tests;\nmod x;\n"), 1);
+
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        let inner = source.path.strip_prefix("crates/").unwrap_or(&source.path);
+        *counts.entry(inner.split('/').next().unwrap_or(inner)).or_default() += code_lines(&source.text);
     }
-    let mut layers: Vec<Vec<&str>> = LAYERS.iter().map(|layer| layer.to_vec()).collect();
-    layers.iter_mut().chain(&mut drawn).for_each(|layer| layer.sort_unstable());
-    assert_eq!(drawn, layers);
-    let declared = map.code.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
-    let strays = declared.map(|name| name.trim_end_matches(';')).filter(|name| layer_of(name).is_none());
-    assert_eq!(strays.collect::<Vec<_>>(), Vec::<&str>::new(), "modules on no layer");
+    counts.iter().for_each(|(name, lines)| println!("{lines:>7}  {name}"));
+    println!("{:>7}  in all crates", counts.values().sum::<usize>());
+    for folder in ["tests", "benches", "packages"] {
+        println!("{:>7}  in {folder}, tests included", lines_below(folder));
+    }
+    assert!(counts.len() > 5, "{counts:?}");
 }
 
 #[test]

@@ -9,7 +9,27 @@ pub(crate) fn blank(text: &str) -> String {
 
 /// The text with blanks in place of strings and characters alone.
 pub(crate) fn without_literals(text: &str) -> String {
-    blanked(text, |opaque| !opaque.starts_with(b"//") && !opaque.starts_with(b"/*"))
+    blanked(text, |opaque| !is_comment(opaque))
+}
+
+/// The lines of a text that are neither blank, nor comment, nor test.
+pub(crate) fn code_lines(text: &str) -> usize {
+    let (code, shape) = (blanked(text, is_comment), blank(text));
+    let mut lines = code.lines().zip(shape.lines()).filter(|(line, _)| !line.trim().is_empty());
+    let mut count = 0;
+    while let Some((line, _)) = lines.next() {
+        if ["#[cfg(test)]", "#[cfg(all(test,"].iter().any(|mark| line.trim_start().starts_with(mark)) {
+            let column = line.len() - line.trim_start().len();
+            // The item ends where a line in the column of its attribute does.
+            let is_end = |shape: &str| {
+                shape.len() - shape.trim_start().len() == column && shape.trim_end().ends_with([';', '}'])
+            };
+            lines.by_ref().find(|(_, shape)| is_end(shape));
+        } else {
+            count += 1;
+        }
+    }
+    count
 }
 
 /// The words of names and sentences, in lower case: `ReadyQueue` and `ready_queue` are two words each.
@@ -57,6 +77,10 @@ fn opaque(rest: &[u8], is_inside_word: bool) -> usize {
         [b'r', b'"' | b'#', ..] | [b'b' | b'c', b'r', b'"' | b'#', ..] if !is_inside_word => raw_string(rest),
         _ => 0,
     }
+}
+
+fn is_comment(opaque: &[u8]) -> bool {
+    opaque.starts_with(b"//") || opaque.starts_with(b"/*")
 }
 
 fn quoted(rest: &[u8], quote: u8) -> usize {
