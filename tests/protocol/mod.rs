@@ -2,6 +2,7 @@
 //!
 //! Belongs here  what a client sends and gets, whatever it does with locks.
 
+#[cfg(feature = "server")]
 mod blocking;
 #[cfg(all(feature = "cli", unix))]
 mod cluster_mode;
