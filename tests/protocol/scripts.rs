@@ -10,7 +10,7 @@ mod functions;
 #[cfg(feature = "lua")]
 mod known;
 #[cfg(feature = "lua")]
-mod law;
+pub(crate) mod law;
 pub(crate) mod mutate;
 mod real;
 #[cfg(feature = "lua")]

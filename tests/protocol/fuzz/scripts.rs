@@ -7,59 +7,21 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use redlatch_core::scripts::SCRIPT_BYTES_MAX;
 use redlatch_core::scripts::native::Program;
-use redlatch_core::scripts::{Inputs, SCRIPT_BYTES_MAX};
 
 use crate::protocol::scripts::draw::Draw;
+use crate::protocol::scripts::law::Pair;
 use crate::protocol::scripts::mutate;
-use crate::protocol::scripts::runner::{ScriptRunner, interpreted};
 use crate::support::shapes::shapes;
 
-/// Two engines: one runs the script natively, the other interprets it.
-pub(crate) struct Engines {
-    native: ScriptRunner,
-    interpreted: ScriptRunner,
-    /// The number of compared runs.
-    pub(crate) cases: usize,
-}
-
-impl Engines {
-    pub(crate) fn new() -> Self {
-        Self { native: ScriptRunner::new(), interpreted: ScriptRunner::new(), cases: 0 }
-    }
-
-    pub(crate) fn check(&mut self, text: &[u8]) {
-        self.compare(text, text);
-    }
-
-    /// Runs `text` natively, if it is native, and `other` by Lua.
-    pub(crate) fn compare(&mut self, text: &[u8], other: &[u8]) {
-        // Memory that grows faster than the text shows here.
-        read(&text.repeat(SCRIPT_BYTES_MAX / text.len().max(1)));
-        let Some(program) = read(text) else { return };
-        let interpreted = interpreted(other);
-        let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &interpreted]);
-        assert!(loaded.starts_with(b"$40\r\n"), "read as native, and Lua says: {}", loaded.escape_ascii());
-        let mut draw =
-            Draw::of_seed(text.iter().fold(1, |sum, byte| sum.wrapping_mul(31) ^ u64::from(*byte)));
-        for _ in 0..TURNS {
-            let keys = &KEYS[..draw.below(KEYS.len() + 1)];
-            let args = draw.args(&String::from_utf8_lossy(text));
-            let state = draw.state(keys);
-            let inputs = Inputs::new(keys, &args);
-            if !program.fits(inputs) {
-                continue;
-            }
-            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
-            let seen = self.native.run(&state, text, keys, &args);
-            // An address, and any result that depends on one, differs from run to run.
-            if !format!("{expected:?}").contains("table: 0x") {
-                self.cases += 1;
-                let args: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
-                assert_eq!(seen, expected, "natively, and by Lua, of {} keys and {args:?}", keys.len());
-            }
-        }
-        assert_eq!(self.native.interpreter_bytes(), 0, "a native script was interpreted");
+/// Compares the native run of a text, if it is native, with the run of another text by Lua.
+pub(crate) fn compare(pair: &mut Pair, text: &[u8], other: &[u8]) {
+    // Memory that grows faster than the text shows here.
+    read(&text.repeat(SCRIPT_BYTES_MAX / text.len().max(1)));
+    if read(text).is_some() {
+        let seed = text.iter().fold(1_u64, |sum, byte| sum.wrapping_mul(31) ^ u64::from(*byte));
+        pair.compare(text, other, TURNS, &mut Draw::of_seed(seed));
     }
 }
 
@@ -73,7 +35,6 @@ fn read(text: &[u8]) -> Option<Program> {
 
 /// Runs of each native script.
 const TURNS: usize = 3;
-const KEYS: &[&[u8]] = &[b"k1", b"k2", b"k3"];
 /// The largest ratio of the printed program to the script.
 const SIZE_PER_BYTE: usize = 128;
 /// A constant allowance for every script.

@@ -1,6 +1,6 @@
 //! The law of native scripts: native and interpreted runs are equal.
 //!
-//! Owns    small random states of a few keys, and two engines that start from equal states.
+//! Owns    two engines that start from equal states.
 //! Rule    a leading statement without effect, which no native script has, sends a script to the interpreter.
 
 use redlatch_core::scripts::Inputs;
@@ -11,51 +11,48 @@ use super::runner::{ScriptRunner, interpreted};
 use super::{collected, mutate};
 use crate::support::shapes::shapes;
 
-/// Two engines: one runs the script natively, the other interprets it.
-struct Pair {
+/// Two engines: one runs scripts natively, the other interprets them.
+pub(crate) struct Pair {
     native: ScriptRunner,
     interpreted: ScriptRunner,
-    draw: Draw,
-    cases: usize,
+    /// Runs that were compared, and those that were drawn.
+    pub(crate) cases: usize,
     drawn: usize,
 }
 
 impl Pair {
-    fn new() -> Self {
-        Self {
-            native: ScriptRunner::new(),
-            interpreted: ScriptRunner::new(),
-            draw: Draw::new(),
-            cases: 0,
-            drawn: 0,
-        }
+    pub(crate) fn new() -> Self {
+        Self { native: ScriptRunner::new(), interpreted: ScriptRunner::new(), cases: 0, drawn: 0 }
     }
 
-    /// Runs a native script in both engines from many random states.
-    fn compare(&mut self, script: &str, turns: usize) {
-        let program = Program::read(script.as_bytes()).expect("a native script");
-        let interpreted = interpreted(script.as_bytes());
+    /// Runs a native script and, by Lua, another text from many random states.
+    pub(crate) fn compare(&mut self, script: &[u8], other: &[u8], turns: usize, draw: &mut Draw) {
+        let program = Program::read(script).expect("a native script");
+        let interpreted = interpreted(other);
+        let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &interpreted]);
+        assert!(loaded.starts_with(b"$40\r\n"), "read as native, and Lua says: {}", loaded.escape_ascii());
         let keys: [&[u8]; 5] = [b"k1", b"k2", b"k3", b"k4", b"k5"];
         for _ in 0..turns {
-            let keys = &keys[..1 + self.draw.below(keys.len())];
-            let args = self.draw.args(script);
-            let state = self.draw.state(keys);
+            let keys = &keys[..1 + draw.below(keys.len())];
+            let args = draw.args(&String::from_utf8_lossy(script));
+            let state = draw.state(keys);
             self.drawn += 1;
-            let inputs = Inputs::new(keys, &args);
-            if !program.fits(inputs) {
+            if !program.fits(Inputs::new(keys, &args)) {
+                continue;
+            }
+            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
+            let seen = self.native.run(&state, script, keys, &args);
+            // An address, and any result that depends on one, differs from run to run.
+            if format!("{expected:?}").contains("table: 0x") {
                 continue;
             }
             self.cases += 1;
-            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
-            let seen = self.native.run(&state, script.as_bytes(), keys, &args);
-            let args: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
+            let shown = |words: &[&[u8]]| words.join(&b' ').escape_ascii().to_string();
             let state: Vec<_> =
                 state.iter().map(|words| words.join(&b' ').escape_ascii().to_string()).collect();
-            assert_eq!(seen, expected, "{script}\n  {state:?}\n  {} keys, {args:?}", keys.len());
+            let script = script.escape_ascii();
+            assert_eq!(seen, expected, "{script}\n  {state:?}\n  {} keys, {}", keys.len(), shown(&args));
         }
-    }
-
-    fn assert_each_ran_in_its_own_way(&self) {
         assert_eq!(self.native.interpreter_bytes(), 0, "a native script was interpreted");
         assert!(self.interpreted.interpreter_bytes() > 0, "nothing was interpreted");
     }
@@ -64,27 +61,24 @@ impl Pair {
 /// `SEED=17 cargo test --test suite native_scripts_and` runs the cases of seed 17.
 #[test]
 fn native_scripts_and_the_interpreter_do_the_same() {
-    let mut pair = Pair::new();
+    let (mut pair, mut draw) = (Pair::new(), Draw::new());
     for (_, script) in shapes() {
-        pair.compare(&script, 60);
+        pair.compare(script.as_bytes(), script.as_bytes(), 60, &mut draw);
     }
-    for script in
-        collected().unwrap_or_default().into_values().filter_map(|text| String::from_utf8(text).ok())
-    {
-        if Program::read(script.as_bytes()).is_some() {
-            pair.compare(&script, 30);
+    for script in collected().unwrap_or_default().into_values() {
+        if Program::read(&script).is_some() {
+            pair.compare(&script, &script, 30, &mut draw);
         }
     }
     assert!(pair.cases >= 4_000 && 2 * pair.cases > pair.drawn, "{} cases of {}", pair.cases, pair.drawn);
-    pair.assert_each_ran_in_its_own_way();
 }
 
 /// A mutated lock script still behaves as in Lua, and a text that Lua refuses is not native.
 #[test]
 fn mutations_that_are_native_do_what_lua_does() {
-    let mut pair = Pair::new();
+    let (mut pair, mut draw) = (Pair::new(), Draw::new());
     let every = if std::env::var_os("EVERY_MUTATION").is_some() { 1 } else { 12 };
-    let (mut native, mut at) = (0, pair.draw.below(every));
+    let (mut native, mut at) = (0, draw.below(every));
     for (_, script) in shapes() {
         for mutated in mutate::all(&script) {
             at += 1;
@@ -92,8 +86,8 @@ fn mutations_that_are_native_do_what_lua_does() {
                 continue;
             }
             native += 1;
-            let spread = spread(&mut pair.draw, &mutated);
-            pair.compare(&spread, 2);
+            let spread = spread(&mut draw, &mutated);
+            pair.compare(spread.as_bytes(), spread.as_bytes(), 2, &mut draw);
         }
     }
     assert!(native >= 500, "{native} mutations were native");
@@ -111,17 +105,17 @@ fn every_wording_of_release_and_extend_does_what_lua_does() {
     ];
     const BLOCKS: [&str; 5] = ["", "return 0", "return CHANGE", "CHANGE", "CHANGE return true"];
     const CHANGES: [&str; 2] = ["redis.call('del', KEYS[1])", "redis.call('pexpire', KEYS[1], ARGV[2])"];
-    let mut pair = Pair::new();
+    let (mut pair, mut draw) = (Pair::new(), Draw::new());
     let blocks = || BLOCKS.iter().flat_map(|then| BLOCKS.iter().map(move |otherwise| (then, otherwise)));
     for test in TESTS {
         for ((then, otherwise), behind) in blocks().flat_map(|pair| BLOCKS.map(|behind| (pair, behind))) {
-            let change = CHANGES[pair.draw.below(CHANGES.len())];
-            let script = format!("{test} then {then} else {otherwise} end {behind}");
-            pair.compare(&script.replace("CHANGE", change), 6);
+            let change = CHANGES[draw.below(CHANGES.len())];
+            let script =
+                format!("{test} then {then} else {otherwise} end {behind}").replace("CHANGE", change);
+            pair.compare(script.as_bytes(), script.as_bytes(), 6, &mut draw);
         }
     }
     assert!(2 * pair.cases > pair.drawn, "{} cases of {}", pair.cases, pair.drawn);
-    pair.assert_each_ran_in_its_own_way();
 }
 
 /// The script on several lines, because errors name lines. Lua requires a call's parenthesis on the line of its function.
