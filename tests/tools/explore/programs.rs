@@ -145,13 +145,6 @@ impl Drop for Started {
     }
 }
 
-/// Runs a program, if there is a server because it is explored.
-fn if_explored(program: impl FnOnce()) {
-    if std::env::var("REDIS_URL").is_ok() && std::env::var("REDLATCH_INJECTED").is_ok() {
-        program();
-    }
-}
-
 fn owner() -> String {
     format!("process-{}", std::process::id())
 }
@@ -170,175 +163,6 @@ fn take_or_clean_up(owner: &str) -> io::Result<Client> {
             Err(error)
         }
     }
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn right() {
-    if_explored(|| {
-        let mut client = take_or_clean_up(&owner()).unwrap();
-        client.work().unwrap();
-        assert!(client.release(&owner()).unwrap(), "the lock was lost while the work was done");
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn forgets_a_lock_whose_reply_is_lost() {
-    if_explored(|| {
-        let mut client = Client::connect().unwrap();
-        assert!(client.take(&owner()).unwrap());
-        client.work().unwrap();
-        assert!(client.release(&owner()).unwrap());
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn deletes_the_lock_of_the_next_holder() {
-    if_explored(|| {
-        let mut client = take_or_clean_up(&owner()).unwrap();
-        client.work().unwrap();
-        client.0.ask(&["DEL", KEY]).unwrap();
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn deletes_the_lock_in_a_server_of_its_own() {
-    if_explored(|| {
-        let (_server, url) = Started::redis();
-        let mut client = Client::to(&url).unwrap();
-        assert!(client.take(&owner()).unwrap());
-        client.work().unwrap();
-        client.0.ask(&["DEL", KEY]).unwrap();
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn looks_at_its_lock_before_it_deletes_it() {
-    if_explored(|| {
-        let mut client = take_or_clean_up(&owner()).unwrap();
-        client.work().unwrap();
-        assert!(client.holds(&owner()).unwrap(), "the lock was lost while the work was done");
-        client.0.ask(&["DEL", KEY]).unwrap();
-    });
-}
-
-/// One client holds the lock. Another one is refused, and then listens for the message of its release.
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn listens_after_it_was_refused_and_does_not_look_again() {
-    if_explored(|| {
-        let mut holder = take_or_clean_up(&owner()).unwrap();
-        let (is_refused, refusal) = std::sync::mpsc::channel();
-        let waiter = std::thread::spawn(move || {
-            let mut waiter = Client::connect().unwrap();
-            if !waiter.take("waiter").unwrap() {
-                let mut listener = Client::connect().unwrap();
-                listener.0.send(&["SUBSCRIBE", "released"]).unwrap();
-                is_refused.send(()).unwrap();
-                (0..2).for_each(|_| drop(listener.0.next().unwrap()));
-                assert!(waiter.take("waiter").unwrap());
-            }
-            waiter.release("waiter").unwrap();
-        });
-        // What was sent before has arrived when so many replies have come.
-        let is_refused = refusal.recv();
-        (0..20).for_each(|_| holder.work().unwrap());
-        holder.release(&owner()).unwrap();
-        holder.0.ask(&["PUBLISH", "released", ""]).unwrap();
-        is_refused.unwrap();
-        waiter.join().unwrap();
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn ignores_that_its_lock_was_lost() {
-    if_explored(|| {
-        let mut client = take_or_clean_up(&owner()).unwrap();
-        client.work().unwrap();
-        client.release(&owner()).unwrap();
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn measures_its_lease_with_the_wall_clock() {
-    if_explored(|| {
-        let mut client = take_or_clean_up(&owner()).unwrap();
-        let end = Client::connect().unwrap().seconds().unwrap() + 30;
-        client.work().unwrap();
-        let is_lost = !client.release(&owner()).unwrap();
-        assert!(!is_lost && client.seconds().unwrap() <= end, "the lease was over");
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn forgets_its_lock_when_its_retry_is_lost_as_well() {
-    if_explored(|| {
-        let mut client = Client::connect().unwrap();
-        let mut is_taken = client.take(&owner());
-        if is_taken.is_err() {
-            // It may have been granted, and then the lock is its own.
-            client = Client::connect_again().unwrap();
-            is_taken = client.take(&owner());
-            if is_taken.as_ref().is_ok_and(|is_taken| !is_taken) {
-                is_taken = client.holds(&owner());
-            }
-        }
-        assert!(is_taken.unwrap());
-        client.work().unwrap();
-        assert!(client.release(&owner()).unwrap());
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn waits_for_its_own_lock() {
-    if_explored(|| {
-        let mut client = Client::connect().unwrap();
-        // The first reply may be lost, and then the lock is its own.
-        while !client.take(&owner()).unwrap_or(false) {
-            client = Client::connect().unwrap();
-        }
-        client.work().unwrap();
-        assert!(client.release(&owner()).unwrap());
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn releases_a_lock_of_lock_commands_with_del() {
-    if_explored(|| {
-        let owner = owner();
-        let take = |client: &mut Client| client.0.ask(&["LOCK.ACQUIRE", KEY, &owner, "LEASE", LEASE_MS]);
-        let mut client = Client::connect().unwrap();
-        let answer = take(&mut client).or_else(|_| {
-            // The same owner may ask again.
-            client = Client::connect_again()?;
-            take(&mut client)
-        });
-        assert!(!matches!(answer.unwrap(), OwnedFrame::Null | OwnedFrame::Error(_)));
-        client.work().unwrap();
-        client.0.ask(&["DEL", KEY]).unwrap();
-    });
-}
-
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn shuts_its_server_down() {
-    if_explored(|| {
-        let mut client = take_or_clean_up(&owner()).unwrap();
-        assert!(client.release(&owner()).unwrap());
-        // It may be down already.
-        let _ = client.0.ask(&["SHUTDOWN", "NOSAVE"]);
-        let is_down = || Client::connect().and_then(|mut client| client.work()).is_err();
-        assert!((0..TRIES).any(|_| is_down()));
-    });
 }
 
 /// A server of several, each with a store of its own.
@@ -382,36 +206,155 @@ fn redlock(release: impl Fn(&mut Client) -> io::Result<bool>) -> usize {
     released
 }
 
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn right_on_most_of_several_servers() {
-    if_explored(|| {
+/// Makes each program a test, which does nothing unless it is explored.
+macro_rules! programs {
+    ($($(#[$note:meta])* fn $name:ident() $body:block)*) => {$(
+        $(#[$note])*
+        #[test]
+        #[ignore = "a program that the tests of explore run"]
+        fn $name() {
+            if std::env::var("REDIS_URL").is_ok() && std::env::var("REDLATCH_INJECTED").is_ok() $body
+        }
+    )*};
+}
+
+programs! {
+    fn right() {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        client.work().unwrap();
+        assert!(client.release(&owner()).unwrap(), "the lock was lost while the work was done");
+    }
+
+    fn forgets_a_lock_whose_reply_is_lost() {
+        let mut client = Client::connect().unwrap();
+        assert!(client.take(&owner()).unwrap());
+        client.work().unwrap();
+        assert!(client.release(&owner()).unwrap());
+    }
+
+    fn deletes_the_lock_of_the_next_holder() {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        client.work().unwrap();
+        client.0.ask(&["DEL", KEY]).unwrap();
+    }
+
+    fn deletes_the_lock_in_a_server_of_its_own() {
+        let (_server, url) = Started::redis();
+        let mut client = Client::to(&url).unwrap();
+        assert!(client.take(&owner()).unwrap());
+        client.work().unwrap();
+        client.0.ask(&["DEL", KEY]).unwrap();
+    }
+
+    fn looks_at_its_lock_before_it_deletes_it() {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        client.work().unwrap();
+        assert!(client.holds(&owner()).unwrap(), "the lock was lost while the work was done");
+        client.0.ask(&["DEL", KEY]).unwrap();
+    }
+
+    /// One client holds the lock. Another one is refused, and then listens for the message of its release.
+    fn listens_after_it_was_refused_and_does_not_look_again() {
+        let mut holder = take_or_clean_up(&owner()).unwrap();
+        let (is_refused, refusal) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let mut waiter = Client::connect().unwrap();
+            if !waiter.take("waiter").unwrap() {
+                let mut listener = Client::connect().unwrap();
+                listener.0.send(&["SUBSCRIBE", "released"]).unwrap();
+                is_refused.send(()).unwrap();
+                (0..2).for_each(|_| drop(listener.0.next().unwrap()));
+                assert!(waiter.take("waiter").unwrap());
+            }
+            waiter.release("waiter").unwrap();
+        });
+        // What was sent before has arrived when so many replies have come.
+        let is_refused = refusal.recv();
+        (0..20).for_each(|_| holder.work().unwrap());
+        holder.release(&owner()).unwrap();
+        holder.0.ask(&["PUBLISH", "released", ""]).unwrap();
+        is_refused.unwrap();
+        waiter.join().unwrap();
+    }
+
+    fn ignores_that_its_lock_was_lost() {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        client.work().unwrap();
+        client.release(&owner()).unwrap();
+    }
+
+    fn measures_its_lease_with_the_wall_clock() {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        let end = Client::connect().unwrap().seconds().unwrap() + 30;
+        client.work().unwrap();
+        let is_lost = !client.release(&owner()).unwrap();
+        assert!(!is_lost && client.seconds().unwrap() <= end, "the lease was over");
+    }
+
+    fn forgets_its_lock_when_its_retry_is_lost_as_well() {
+        let mut client = Client::connect().unwrap();
+        let mut is_taken = client.take(&owner());
+        if is_taken.is_err() {
+            // It may have been granted, and then the lock is its own.
+            client = Client::connect_again().unwrap();
+            is_taken = client.take(&owner());
+            if is_taken.as_ref().is_ok_and(|is_taken| !is_taken) {
+                is_taken = client.holds(&owner());
+            }
+        }
+        assert!(is_taken.unwrap());
+        client.work().unwrap();
+        assert!(client.release(&owner()).unwrap());
+    }
+
+    fn waits_for_its_own_lock() {
+        let mut client = Client::connect().unwrap();
+        // The first reply may be lost, and then the lock is its own.
+        while !client.take(&owner()).unwrap_or(false) {
+            client = Client::connect().unwrap();
+        }
+        client.work().unwrap();
+        assert!(client.release(&owner()).unwrap());
+    }
+
+    fn releases_a_lock_of_lock_commands_with_del() {
+        let owner = owner();
+        let take = |client: &mut Client| client.0.ask(&["LOCK.ACQUIRE", KEY, &owner, "LEASE", LEASE_MS]);
+        let mut client = Client::connect().unwrap();
+        let answer = take(&mut client).or_else(|_| {
+            // The same owner may ask again.
+            client = Client::connect_again()?;
+            take(&mut client)
+        });
+        assert!(!matches!(answer.unwrap(), OwnedFrame::Null | OwnedFrame::Error(_)));
+        client.work().unwrap();
+        client.0.ask(&["DEL", KEY]).unwrap();
+    }
+
+    fn shuts_its_server_down() {
+        let mut client = take_or_clean_up(&owner()).unwrap();
+        assert!(client.release(&owner()).unwrap());
+        // It may be down already.
+        let _ = client.0.ask(&["SHUTDOWN", "NOSAVE"]);
+        let is_down = || Client::connect().and_then(|mut client| client.work()).is_err();
+        assert!((0..TRIES).any(|_| is_down()));
+    }
+
+    fn right_on_most_of_several_servers() {
         let released = redlock(|client| client.release(&owner()));
         assert!(2 * released > urls().len(), "the lock was lost while the work was done");
-    });
-}
+    }
 
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn deletes_the_next_holders_lock_on_several_servers() {
-    if_explored(|| {
+    fn deletes_the_next_holders_lock_on_several_servers() {
         redlock(|client| client.0.ask(&["DEL", KEY]).map(|_| true));
-    });
-}
+    }
 
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn right_in_a_cluster() {
-    if_explored(|| {
+    fn right_in_a_cluster() {
         let released = Cluster::take(&owner()).ask_again(&["EVAL", RELEASE, "1", KEY, &owner()]);
         assert_eq!(released, OwnedFrame::Integer(1), "the lock was lost");
-    });
-}
+    }
 
-#[test]
-#[ignore = "a program that the tests of explore run"]
-fn deletes_the_lock_of_who_got_it_after_a_fail_over() {
-    if_explored(|| {
+    fn deletes_the_lock_of_who_got_it_after_a_fail_over() {
         Cluster::take(&owner()).ask_again(&["DEL", KEY]);
-    });
+    }
 }
