@@ -81,7 +81,7 @@
 //! redlatch-client    crates/client/    the client side of the wire: connections to a server, and locks over them
 //! redlatch-lua       crates/lua/       Lua 5.1 for the scripts that are not native
 //! redlatch-core      crates/core/      a server as a function of bytes and time
-//! redlatch-proto     crates/proto/     what servers and clients both speak: time, numbers, errors, the terms of locks, RESP
+//! redlatch-proto     crates/proto/     what servers and clients share: time, numbers, errors, terms of locks, RESP
 //! redlatch-platform  crates/platform/  what differs between operating systems; no other crate asks which one it is
 //! ```
 //!

@@ -101,21 +101,6 @@ fn a_new_lease_renews_the_grant() {
 }
 
 #[test]
-fn the_first_lease_of_a_lock_is_no_renewal() {
-    let mut bare = Bare::new();
-    send(&mut bare, "SETNX lock me");
-    for (renewals, (line, lease_ms)) in
-        [("PEXPIRE lock 20000", Some(20_000)), ("PEXPIRE lock 10000", Some(10_000)), ("PERSIST lock", None)]
-            .into_iter()
-            .enumerate()
-    {
-        send(&mut bare, line);
-        let grant = bare.grant("lock").expect("granted");
-        assert_eq!((usize::from(grant.renewals), grant.lease_ms), (renewals, lease_ms), "{line}");
-    }
-}
-
-#[test]
 fn another_value_ends_the_grant() {
     for line in [
         "SET lock you", "SET lock you XX KEEPTTL", "SET lock you IFEQ me", "GETSET lock you",

@@ -765,16 +765,6 @@ mod subcommands {
         server.signal("TERM");
         assert_eq!(server.end(), Some(0));
     }
-
-    #[test]
-    fn the_log_follows_loglevel_while_the_server_runs() {
-        let server = Running::start(redlatch().args(["--port", "auto", "--loglevel", "notice"]));
-        assert_eq!(server.ask("CONFIG SET loglevel warning"), "+OK\r\n");
-        server.signal("TERM");
-        let mut server = server;
-        server.log.read_to_string(&mut server.said).unwrap();
-        assert!(!server.said.contains("Ending"), "a notice although the level is warning: {}", server.said);
-    }
 }
 
 mod users {

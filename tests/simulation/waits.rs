@@ -1,8 +1,8 @@
 //! Clients that block on lists: the order of service, and the end of each wait.
 //!
-//! Laws     first come, first served; an element that is moved serves on; a push wakes exactly as many clients as it has
-//!          elements; no client waits past its limit or is unblocked before it; a client that is gone is not in the queue;
-//!          the replayed journal equals the state; memory returns.
+//! Laws     first come, first served; an element that is moved serves on; a push wakes exactly as many clients as it
+//!          has elements; no client waits past its limit or is unblocked before it; a client that is gone is not in the
+//!          queue; the replayed journal equals the state; memory returns.
 //! Faults   clients crash in the queue, are cut between request and reply, and read late.
 //! Oracle   a model of waiters and lists: every reply is compared byte for byte.
 //! Canaries servers and shells that are broken on purpose.

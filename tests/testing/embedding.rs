@@ -301,24 +301,6 @@ async fn a_subscriber_gets_expiries_in_order_past_one_that_does_not_read() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscriber_is_not() {
-    let server = Server::builder().manual_clock(START).set("timeout", "10").start().await.unwrap();
-    let mut idle = server.stream();
-    let mut listener = StreamClient::new(server.stream());
-    listener.send("SUBSCRIBE news\r\n").await;
-    server.clock().advance(Duration::from_secs(10)).await;
-    idle.write_all(b"ECHO here\r\n").await.unwrap();
-    server.clock().advance(Duration::from_secs(10)).await;
-    server.clock().advance(Duration::from_secs(1)).await;
-    let mut heard = String::new();
-    idle.read_to_string(&mut heard).await.unwrap();
-    assert_eq!(heard, "$4\r\nhere\r\n");
-    assert_eq!(listener.lines(6).await.last().map(String::as_str), Some(":1"));
-    listener.send("PING\r\n").await;
-    assert_eq!(listener.lines(1).await, ["*2"]);
-}
-
-#[tokio::test]
 async fn a_server_with_a_startup_guard_grants_locks_once_it_is_over() {
     let builder = Server::builder().manual_clock(START).set("startup-guard", "5000");
     let server = builder.start().await.unwrap();
@@ -440,20 +422,6 @@ fn users_may_do_what_their_rules_say() {
 async fn the_systems_clock_cannot_be_moved() {
     let server = Server::builder().start().await.unwrap();
     server.clock().advance(Duration::from_millis(1)).await;
-}
-
-#[cfg(feature = "http")]
-#[tokio::test]
-async fn metrics_come_in_the_format_that_prometheus_reads() {
-    let server = manual().await;
-    server.keys().set("lock", "me", Some(Duration::from_millis(10)));
-    server.clock().advance(Duration::from_millis(20)).await;
-    let text = server.metrics();
-    assert!(text.contains("# TYPE redlatch_expired_keys counter\nredlatch_expired_keys_total 1\n"), "{text}");
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
-        assert!(name.starts_with("redlatch_") && value.parse::<f64>().is_ok(), "{line}");
-    }
 }
 
 #[tokio::test]

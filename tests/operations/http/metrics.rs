@@ -1,4 +1,6 @@
 //! `/metrics`: the format, the values after real traffic, and labels that are bounded.
+//!
+//! Belongs here  what the text of a scrape shows. That each kind of lock, each end and each refusal is counted: `lock_law`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -147,39 +149,6 @@ fn a_lock_is_counted_from_its_request_to_its_end() {
 }
 
 #[test]
-fn kinds_of_locks_are_counted_apart() {
-    let server = manual(&[]);
-    let mut peer = Peer::to(server.addr());
-    for request in [
-        "LOCK.ACQUIRE a me", "LOCK.ACQUIRE b me REENTRANT", "LOCK.ACQUIRE b me REENTRANT",
-        "LOCK.ACQUIRE c me SHARED", "LOCK.ACQUIRE c you SHARED", "LOCK.ACQUIRE d me PERMITS 2 OF 3",
-    ] {
-        peer.send(format!("{request}\r\n").as_bytes());
-        read_grant(&mut peer);
-    }
-    let held = |kind: &str| format!("redlatch_locks_held{{kind=\"{kind}\"}}");
-    let acquired = |kind: &str| format!("redlatch_lock_acquired_total{{kind=\"{kind}\"}}");
-    let scrape = Scrape::of(&server);
-    for (kind, grants) in [("exclusive", 1.0), ("reentrant", 1.0), ("shared", 2.0), ("permits", 1.0)] {
-        scrape.assert(&[(&held(kind), 1.0), (&acquired(kind), grants)]);
-    }
-    // Both holds of the reentrant lock, one holder of the shared one.
-    for request in ["LOCK.RELEASE b me", "LOCK.RELEASE b me", "LOCK.RELEASE c me", "LOCK.RELEASE d me"] {
-        assert_eq!(peer.ask(format!("{request}\r\n").as_bytes()), ":1", "{request}");
-    }
-    let scrape = Scrape::of(&server);
-    for (kind, count) in [("exclusive", 1.0), ("reentrant", 0.0), ("shared", 1.0), ("permits", 0.0)] {
-        scrape.assert(&[(&held(kind), count)]);
-    }
-    assert_eq!(scrape.value("redlatch_locks_deleted_by_others_total"), 0.0);
-    assert_eq!(peer.ask(b"FLUSHALL\r\n"), "+OK");
-    let scrape = Scrape::of(&server);
-    for kind in LockKind::NAMES {
-        scrape.assert(&[(&held(kind), 0.0)]);
-    }
-}
-
-#[test]
 fn waits_and_hand_overs_are_timed() {
     let server = manual(&[]);
     let (mut holder, mut waiter) = (Peer::to(server.addr()), Peer::to(server.addr()));
@@ -245,24 +214,6 @@ fn who_takes_several_locks_at_once_may_have_polled_any_of_them() {
 }
 
 #[test]
-fn set_nx_is_a_request_for_a_lock_whatever_its_key_holds() {
-    let server = manual(&[]);
-    let (mut writer, mut other) = (Peer::to(server.addr()), Peer::to(server.addr()));
-    assert_eq!(writer.ask(b"MSET cache:a 1 cache:b 2\r\n"), "+OK");
-    assert_eq!(other.ask(b"SET cache:a 3 NX\r\n"), "$-1");
-    assert_eq!(other.ask(b"SETNX cache:b 3\r\n"), ":0");
-    let refused = || Scrape::of(&server).value("redlatch_lock_refused_total");
-    assert_eq!(refused(), 2.0);
-    assert_eq!(other.ask(b"LOCK.ACQUIRE cache:a you\r\n"), "*-1");
-    assert_eq!(refused(), 3.0);
-    let waiter = Peer::to(server.addr());
-    waiter.send(b"LOCK.ACQUIRE cache:a you WAIT 60000\r\n");
-    wait_until("one waits", || Scrape::of(&server).value("redlatch_lock_waiters") == 1.0);
-    assert_eq!(other.ask(b"SET cache:a 3 NX\r\n"), "$-1");
-    assert_eq!(refused(), 4.0);
-}
-
-#[test]
 fn keys_are_grouped_by_the_listed_prefixes() {
     let server = manual(&[("lock-metrics-prefix", "stock: order: order:eu:")]);
     let mut peer = Peer::to(server.addr());
@@ -321,23 +272,6 @@ fn locks_that_a_journal_has_restored_are_held_in_their_groups() {
     assert_eq!(peer.ask(b"DEL stock:1\r\n"), ":1");
     assert_eq!(peer.ask(b"LOCK.RELEASE stock:2 me\r\n"), ":1");
     assert_eq!(held(&server), 0.0);
-}
-
-#[test]
-fn a_wait_that_a_deadlock_ends_is_refused_once() {
-    let server = manual(&[]);
-    let (mut one, mut other) = (Peer::to(server.addr()), Peer::to(server.addr()));
-    one.send(b"LOCK.ACQUIRE a one\r\n");
-    read_grant(&mut one);
-    other.send(b"LOCK.ACQUIRE b other\r\n");
-    read_grant(&mut other);
-    one.send(b"LOCK.ACQUIRE b one WAIT 9000\r\n");
-    let mut asking = Peer::to(server.addr());
-    wait_until("somebody waits", || asking.ask(b"LOCK.WAITERS b\r\n") != "*0");
-    assert!(other.ask(b"LOCK.ACQUIRE a other WAIT 9000\r\n").starts_with("-DEADLOCK"));
-    let scrape = Scrape::of(&server);
-    assert_eq!(scrape.value("redlatch_lock_wait_seconds_count{outcome=\"refused\"}"), 1.0);
-    assert_eq!(scrape.value("redlatch_lock_refused_total"), 1.0);
 }
 
 #[test]

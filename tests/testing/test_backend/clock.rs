@@ -35,24 +35,6 @@ async fn everything_that_falls_due_has_happened_when_advance_answers() {
 }
 
 #[tokio::test]
-async fn deadlines_are_met_in_their_order_by_one_advance() {
-    let server = server(1).await;
-    let (mut test, mut events) = (client(&server, 1).await, client(&server, 1).await);
-    number(&mut test, &["TEST.CLOCK", "FREEZE"]).await;
-    test.ask(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]).await;
-    events.say(&["SUBSCRIBE", "__keyevent@0__:expired"]).await;
-    events.lines(6).await;
-    for (key, millis) in [("c", "300"), ("a", "100"), ("d", "400"), ("b", "200")] {
-        assert_eq!(test.ask(&["SET", key, "v", "PX", millis]).await, "+OK");
-    }
-    number(&mut test, &["TEST.CLOCK", "ADVANCE", "350"]).await;
-    for key in ["a", "b", "c"] {
-        assert_eq!(events.lines(7).await.last().unwrap(), key);
-    }
-    assert_eq!(number(&mut test, &["DBSIZE"]).await, 1);
-}
-
-#[tokio::test]
 async fn time_and_expiries_in_unix_time_follow_the_wall_clock_and_leases_do_not() {
     let server = server(1).await;
     let mut test = client(&server, 1).await;

@@ -46,6 +46,7 @@ async fn a_lock_that_a_crash_loses_is_granted_to_none_who_waited_for_it() {
                 until_blocked(&mut test, waiters.len()).await;
             }
             server.nodes().crash(2, keeps_keys).await;
+            assert_eq!(server.nodes().list()[1].state, redlatch::NodeState::Crashed);
             for waiter in &mut waiters {
                 assert_eq!(waiter.0.read_u8().await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
             }
