@@ -195,7 +195,7 @@ lock_clients() {
 # explore_libraries OPTION ...: lock libraries under `redlatch explore`.
 explore_libraries() {
     cargo build --locked --bin redlatch
-    tests/explore/libraries/run.py --redlatch "$TARGET/debug/redlatch" "$@" "$SHOP/libraries"
+    tests/tools/explore/libraries/run.py --redlatch "$TARGET/debug/redlatch" "$@" "$SHOP/libraries"
 }
 
 # counted SUITE COMMAND ...: runs the tests, and prints their row for docs/platforms.md: passed, failed, skipped.

@@ -76,18 +76,19 @@
 //! depends on `redlatch-client` alone. What the others make public, but what stands here, any version may change.
 //!
 //! ```text
-//! redlatch         src/            public names and this map; the binary
-//! redlatch-cli     crates/cli/     flags, configuration file, log, signals; `redlatch run`, `redlatch load`
-//! redlatch-server  crates/server/  the only crate with tokio's sockets, files, threads, the system clock
-//! redlatch-client  crates/client/  the client side of the wire: connections to a server, and locks over them
-//! redlatch-lua     crates/lua/     Lua 5.1 for the scripts that are not native
-//! redlatch-testing crates/testing/ the test backend: a clock, faults, namespaces and a history that tests drive
-//! redlatch-core    crates/core/    locks, keys and commands: a server as a function of bytes and time
-//! redlatch-proto   crates/proto/   time, numbers, errors, RESP: what servers and clients both speak
+//! redlatch           src/              public names; the binary holds no logic
+//! redlatch-cli       crates/cli/       flags, configuration file, log, signals; `redlatch run`, `load`, `mcp`
+//! redlatch-server    crates/server/    sockets, files, threads, tokio, the system clock
+//! redlatch-client    crates/client/    the client side of the wire: connections to a server, and locks over them
+//! redlatch-lua       crates/lua/       Lua 5.1 for the scripts that are not native
+//! redlatch-testing   crates/testing/   the test backend: TEST commands, namespaces, clocks, faults, histories
+//! redlatch-core      crates/core/      a server as a function of bytes and time
+//! redlatch-proto     crates/proto/     what servers and clients share: time, numbers, errors, terms of locks, RESP
+//! redlatch-platform  crates/platform/  what differs between operating systems; no other crate asks which one it is
 //! ```
 //!
-//! A crate knows only those below it; `redlatch-lua` and `redlatch-client` do not know each other, and `redlatch-client`
-//! knows `redlatch-proto` alone. The modules of `redlatch-core` have layers of their own: `crates/core/src/lib.rs`.
+//! A crate knows only those below it; `redlatch-lua` and `redlatch-client` do not know each other. The modules of
+//! `redlatch-core` have layers of their own: `crates/core/src/lib.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -96,8 +97,8 @@ pub use redlatch_proto::clock::{LockTime, WallTime};
 pub use redlatch_server::{Builder, Keys, LockRule, Server, StartError};
 #[cfg(feature = "testing")]
 pub use redlatch_server::{
-    Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Namespace, NamespaceError, NodeFacts,
-    NodeState, Nodes, When,
+    Clock, Event, EventKind, Fault, FaultError, Faults, Finding, History, Namespace, NamespaceError,
+    NodeFacts, NodeState, Nodes, When,
 };
 
 #[cfg(feature = "client")]

@@ -1,11 +1,11 @@
-//! Calls of what scripts can reach, on inputs that libFuzzer makes, held to the laws of `tests/fuzz/calls.rs`.
+//! Calls of what scripts can reach, on inputs that libFuzzer makes, held to the laws of `tests/protocol/fuzz/calls.rs`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "cargo test makes inputs of its own")]
-#[path = "../../tests/fuzz/calls.rs"]
+#[path = "../../tests/protocol/fuzz/calls.rs"]
 mod laws;
 
 fuzz_target!(|bytes: &[u8]| {

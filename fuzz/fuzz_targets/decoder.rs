@@ -1,11 +1,11 @@
-//! The decoder of requests on inputs that libFuzzer makes, held to the laws of `tests/fuzz/decoder.rs`.
+//! The decoder of requests on inputs that libFuzzer makes, held to the laws of `tests/protocol/fuzz/decoder.rs`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "cargo test makes inputs of its own")]
-#[path = "../../tests/fuzz/decoder.rs"]
+#[path = "../../tests/protocol/fuzz/decoder.rs"]
 mod laws;
 
 fuzz_target!(|bytes: &[u8]| laws::check(bytes));

@@ -1,11 +1,11 @@
-//! Glob patterns on inputs that libFuzzer makes, held to the laws of `tests/fuzz/glob.rs`.
+//! Glob patterns on inputs that libFuzzer makes, held to the laws of `tests/protocol/fuzz/glob.rs`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "cargo test makes inputs of its own")]
-#[path = "../../tests/fuzz/glob.rs"]
+#[path = "../../tests/protocol/fuzz/glob.rs"]
 mod laws;
 
 fuzz_target!(|bytes: &[u8]| laws::check(bytes));

@@ -1,11 +1,11 @@
-//! The parsers of numbers on inputs that libFuzzer makes, held to the laws of `tests/fuzz/numbers.rs`.
+//! The parsers of numbers on inputs that libFuzzer makes, held to the laws of `tests/protocol/fuzz/numbers.rs`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "cargo test makes inputs of its own")]
-#[path = "../../tests/fuzz/numbers.rs"]
+#[path = "../../tests/protocol/fuzz/numbers.rs"]
 mod laws;
 
 fuzz_target!(|bytes: &[u8]| laws::check(bytes));

@@ -6,7 +6,7 @@
 Needs the packages `cyclonedx-python-lib[json-validation]`, `helm-python-sdk`, `kubernetes-validate`, `promql-parser` and `pyyaml`.
 RELEASE is a directory that packages/release.py has written: each file in it is installed and used. PROGRAM is started as the unit, the
 image and the manifests say: by itself, and, if it has the feature `etcd` and etcd is there, as the nodes of a cluster. No alert may
-fire for these. That takes promtool, of Prometheus. That every query names a metric of the server is a test in tests/service.
+fire for these. That takes promtool, of Prometheus. That every query names a metric of the server is a test in tests/operations/service.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-//! The table of clients: `tests/clients.rs` runs it, and docs/clients.md is generated from it.
+//! The table of clients: `tests/clients/main.rs` runs it, and docs/clients.md is generated from it.
 //!
 //! Owns    `table.json`, a row for each client library or tool: how it is run, and the features that its program uses.
 //! Knows   the names of the projects in this directory; nothing of how they are installed.

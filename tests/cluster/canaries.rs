@@ -21,9 +21,9 @@ use super::live::{
     strike_leader,
 };
 use super::porcupine::{self, Outcome};
-use crate::mutex::checker::Verdict;
-use crate::mutex::harness::{Told, python};
-use crate::mutex::history::Call;
+use crate::locks::mutex::checker::Verdict;
+use crate::locks::mutex::harness::{Told, python};
+use crate::locks::mutex::history::Call;
 use crate::support::http::HttpClient;
 
 /// How long a broken cluster is watched per attempt, and how many attempts: a defect needs two clients that meet.

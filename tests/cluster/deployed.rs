@@ -2,7 +2,7 @@
 //! measured.
 
 use super::harness::{Etcd, wait_until};
-use crate::service::deploy::{environments, get};
+use crate::operations::service::deploy::{environments, get};
 use crate::support::binary::{Directory, Running, redlatch};
 
 /// The value of a sample without labels in the metrics of a node.

@@ -9,10 +9,10 @@ use nix::sys::signal::Signal;
 use super::clients::program;
 use super::harness::{Etcd, Host, Network, Node};
 use super::porcupine::{self, Outcome};
-use crate::mutex::checker::Verdict;
-use crate::mutex::harness::{Told, python};
-use crate::mutex::history::Call;
-use crate::mutex::{check_run, lasts};
+use crate::locks::mutex::checker::Verdict;
+use crate::locks::mutex::harness::{Told, python};
+use crate::locks::mutex::history::Call;
+use crate::locks::mutex::{check_run, lasts};
 use crate::support::rng::tally;
 
 const NODES: usize = 3;
@@ -258,7 +258,7 @@ fn harm(network: &Network, etcd: &mut Etcd, nodes: &mut [Node], leader: usize, h
 /// Unchanged clients: redis-py through the first node, and others that ask all nodes, as Sentinels, who leads.
 fn unchanged_clients(nodes: &[Node]) -> Vec<Command> {
     let addresses: Vec<String> = nodes.iter().map(|node| node.address().to_string()).collect();
-    let script = |name: &str| format!("{}/tests/mutex/{name}", env!("CARGO_MANIFEST_DIR"));
+    let script = |name: &str| format!("{}/tests/locks/mutex/{name}", env!("CARGO_MANIFEST_DIR"));
     let mut commands = vec![
         program("python", &["venv/bin/python", &script("redis_py_lock.py")]),
         program("node", &["node", &script("ioredis_lock.cjs")]),

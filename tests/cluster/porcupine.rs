@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::clients::installer::{Closed, Installer, is_set};
 use crate::clients::process::run;
-use crate::mutex::history::{Answer, Ask, Call, read};
+use crate::locks::mutex::history::{Answer, Ask, Call, read};
 use crate::support::binary::Directory;
 
 /// What Porcupine says of a history.

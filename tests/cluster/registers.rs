@@ -16,7 +16,7 @@ use super::broken::{Fault, Proxy};
 use super::harness::{Etcd, Host, Node};
 use super::live::{start, stop_for_a_while, strike_leader};
 use super::porcupine::{Outcome, check_lines};
-use crate::mutex::client::now_ns;
+use crate::locks::mutex::client::now_ns;
 use crate::support::rng::{Rng, number, tally};
 use crate::support::wire::Link;
 

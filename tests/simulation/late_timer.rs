@@ -14,7 +14,7 @@ use redlatch_testing::commands::table;
 
 use super::effects::{COMMANDS, WAITS, fill};
 use super::parts::{Fault, Machine, state_of};
-use crate::differential::{LEFT_OUT, request};
+use crate::protocol::differential::{LEFT_OUT, request};
 use crate::support::rng::Rng;
 
 const STEPS: u32 = 1_500;

@@ -16,7 +16,7 @@ use redlatch_proto::clock::WallTime;
 use super::ports::free_port;
 use super::real::{STARTS_MAX, program};
 use super::reply::Reply;
-use super::target::{Heard, Link, Target, Wait};
+use super::target::{Heard, Link, Target, Wait, hear};
 use super::waits::{PATIENCE, wait_until};
 
 /// The number of masters. A client is connected to the node which the last digit of its name says, else to the first.
@@ -173,22 +173,9 @@ impl Target for Nodes {
     }
 
     fn receive(&mut self, link: Link, wait: Wait, into: &mut Vec<u8>) -> Heard {
-        let limit = match wait {
-            Wait::Briefly => Duration::from_millis(60),
-            Wait::UntilReply => Duration::from_secs(30),
-        };
         let link = &mut self.links[link];
-        link.set_read_timeout(Some(limit)).expect("the limit is not zero");
-        let mut bytes = [0; 65_536];
-        match link.read(&mut bytes) {
-            Ok(0) => Heard::Closed,
-            Ok(count) => {
-                into.extend_from_slice(&bytes[..count]);
-                Heard::Bytes
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Heard::Silence,
-            Err(_) => Heard::Closed,
-        }
+        link.set_read_timeout(Some(wait.limit())).expect("the limit is not zero");
+        hear(link, into)
     }
 
     fn advance(&mut self, step: Duration) {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::ports::free_port;
-use super::target::{Heard, Link, Target, Wait};
+use super::target::{Heard, Link, Target, Wait, hear};
 use super::waits::wait_until;
 
 /// How often a server is started whose port may be taken.
@@ -132,22 +132,9 @@ impl Target for RealServer {
     }
 
     fn receive(&mut self, link: Link, wait: Wait, into: &mut Vec<u8>) -> Heard {
-        let limit = match wait {
-            Wait::Briefly => Duration::from_millis(60),
-            Wait::UntilReply => Duration::from_secs(10),
-        };
         let link = &mut self.links[link];
-        link.set_read_timeout(Some(limit)).expect("the limit is not zero");
-        let mut bytes = [0; 65_536];
-        match link.read(&mut bytes) {
-            Ok(0) => Heard::Closed,
-            Ok(count) => {
-                into.extend_from_slice(&bytes[..count]);
-                Heard::Bytes
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Heard::Silence,
-            Err(_) => Heard::Closed,
-        }
+        link.set_read_timeout(Some(wait.limit())).expect("the limit is not zero");
+        hear(link, into)
     }
 
     fn advance(&mut self, step: Duration) {

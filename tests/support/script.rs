@@ -1,4 +1,4 @@
-//! A transcript file, read: its header and its steps. `tests/transcripts/README.md` describes the format.
+//! A transcript file, read: its header and its steps. `tests/protocol/transcripts/README.md` describes the format.
 //!
 //! Knows    where a file is wrong before any server sees it: every word and pattern is read once on loading.
 

@@ -2,9 +2,11 @@
 //!
 //! Time     a target with a manual clock stands still between steps; for a running clock the target waits.
 
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use super::reply::Reply;
+use super::waits::PATIENCE;
 
 /// A client's connection, numbered from 0 by the target.
 pub(crate) type Link = usize;
@@ -26,6 +28,30 @@ pub(crate) enum Wait {
     UntilReply,
     /// No reply is expected now.
     Briefly,
+}
+
+impl Wait {
+    /// How long a read on a socket may last.
+    pub(crate) const fn limit(self) -> Duration {
+        match self {
+            Self::UntilReply => PATIENCE,
+            Self::Briefly => Duration::from_millis(60),
+        }
+    }
+}
+
+/// Appends what arrives on a socket whose reads have a limit.
+pub(crate) fn hear(mut socket: impl Read, into: &mut Vec<u8>) -> Heard {
+    let mut bytes = [0; 65_536];
+    match socket.read(&mut bytes) {
+        Ok(0) => Heard::Closed,
+        Ok(count) => {
+            into.extend_from_slice(&bytes[..count]);
+            Heard::Bytes
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Heard::Silence,
+        Err(_) => Heard::Closed,
+    }
 }
 
 /// A server, fresh for one transcript.

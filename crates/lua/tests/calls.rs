@@ -5,9 +5,9 @@
 //! FUZZ_CASES=60000 cargo test -p redlatch-lua --test calls    a million calls; `.ci/run memory` makes them with sanitizers
 //! ```
 
-#[path = "../../../tests/fuzz/calls.rs"]
+#[path = "../../../tests/protocol/fuzz/calls.rs"]
 mod calls;
-#[path = "../../../tests/fuzz/driver.rs"]
+#[path = "../../../tests/protocol/fuzz/driver.rs"]
 mod driver;
 
 use std::cell::{Cell, RefCell};

@@ -3,7 +3,7 @@
 //! Owns    the limits of a request, the names of kinds, the reasons for which a lock ends or a client gives it up, and how
 //!         long a call of a client may take.
 //! Rule    nothing else defines them. What the clients in Python, Node, Go and Java need is generated from here, by
-//!         `tests/readme/terms.rs`.
+//!         `tests/repository/readme/terms.rs`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the adapter of the client for Rust, crates/client, and does the scenarios of ../conformance with it. Its other tests are those
-# of the crate and tests/lock_client.rs.
+# of the crate and tests/locks/lock_client.rs.
 #
 #   check.sh             all scenarios but those with nodes; what is missing is skipped
 #   check.sh nodes       those with nodes on etcd

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// history is what redsync asks and hears, in the lines of tests/mutex/history.rs.
+// history is what redsync asks and hears, in the lines of tests/locks/mutex/history.rs.
 type history struct {
 	book  *os.File
 	calls int

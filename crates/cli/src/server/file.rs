@@ -102,8 +102,8 @@ pub(super) fn directive(line: &[u8], origin: &str) -> Result<Option<Directive>, 
 }
 
 #[cfg(test)]
-#[allow(dead_code, reason = "the targets in `tests/fuzz` want the rest")]
-#[path = "../../../../tests/fuzz/driver.rs"]
+#[allow(dead_code, reason = "the targets in `tests/protocol/fuzz` want the rest")]
+#[path = "../../../../tests/protocol/fuzz/driver.rs"]
 mod driver;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The exact texts that clients are known to send, by their SHA-1: who sends a text, what for, and where it names the lock.
 //!
-//! Owns    the list. `tests/scripts/collect.py` collects the texts from the clients' packages, and `tests/scripts.rs` checks
-//!         each row against its text. The texts belong to their authors and are not stored here, except for
-//!         those of this project's client, `client/*.lua`, and two of Redisson that `redlatch load` sends, `load/*.lua`.
+//! Owns    the list. `tests/protocol/scripts/collect.py` collects the texts from the clients' packages, and
+//!         `tests/protocol/scripts.rs` checks each row against its text. The texts belong to their authors and are not
+//!         stored here, except for those of this project's client, `client/*.lua`, and two of Redisson that
+//!         `redlatch load` sends, `load/*.lua`.
 //! Rule    a row says only what its text does. Locks that are a number of free permits (Redisson's Semaphore and
 //!         CountDownLatch) do not say who holds them: their scripts are `other`.
 

@@ -3,7 +3,7 @@
 
     database.py DATABASES FOLDER postgres|mariadb PROGRAM
 
-DATABASES is tests/fences of the repository, PROGRAM redlatch. Exits with 3 if the database is not installed.
+DATABASES is tests/locks/fences of the repository, PROGRAM redlatch. Exits with 3 if the database is not installed.
 """
 
 import pathlib

@@ -93,7 +93,7 @@ test("what is no connection is refused", async ({ redlatch }) => {
 /** A database of its own, which ends with the tests. Null where it is not installed. */
 async function database(kind) {
   const folder = new Folder();
-  const fences = path.join(CLIENTS, "../../tests/fences");
+  const fences = path.join(CLIENTS, "../../tests/locks/fences");
   const words = [path.join(import.meta.dirname, "database.py"), fences, folder.path, kind, findBinary()];
   const child = spawn("python3", words, { stdio: ["pipe", "pipe", "inherit"] });
   const ended = new Promise((resolve) => child.once("close", resolve));

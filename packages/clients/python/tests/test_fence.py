@@ -19,7 +19,7 @@ import redlatch
 import redlatch_client as rc
 from redlatch_client import aio
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[4] / "tests/fences"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[4] / "tests/locks/fences"))
 
 import databases
 

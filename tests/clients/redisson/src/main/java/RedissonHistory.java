@@ -10,7 +10,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson in Sentinel mode takes part in a check of mutual exclusion: what it asks and hears, in the lines of tests/mutex/history.rs. */
+/** Redisson in Sentinel mode takes part in a check of mutual exclusion: what it asks and hears, in the lines of tests/locks/mutex/history.rs. */
 final class RedissonHistory {
     /** Redisson's locks are hashes, and exclude each other alone. */
     private static final String LOCK = "lock:redisson";

@@ -1,0 +1,132 @@
+//! What a stranger finds first: the changelog, the guide for contributors, the workflow, the site. They say what is so.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::repository::tidy::is_test;
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The steps of a list of .ci/run.
+fn list(name: &str) -> BTreeSet<String> {
+    let (text, head) = (read(".ci/run"), format!("readonly {name}=("));
+    let (_, rest) = text.split_once(&head).expect("a list of steps");
+    rest.split_once(')').expect("its end").0.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The steps of .ci/run: its files, each of which is in a list or on demand.
+fn steps() -> BTreeSet<String> {
+    let steps: BTreeSet<String> =
+        ["FAST", "WHOLE", "NIGHTLY", "ON_DEMAND"].into_iter().flat_map(list).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/steps");
+    let files = std::fs::read_dir(folder).expect("the folder of steps");
+    let files = files.map(|file| file.expect("a step").file_name().display().to_string());
+    assert_eq!(steps, files.collect(), "each step is a file that .ci/run names");
+    steps
+}
+
+/// The words between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn the_changelog_has_the_version_of_the_manifest_and_names_tests_that_are_there() {
+    let text = read("CHANGELOG.md");
+    let version = env!("CARGO_PKG_VERSION");
+    let is_released = text.contains(&format!("\n## [{version}]"));
+    assert!(is_released || text.contains(&format!("the next version is the first, {version}")), "{version}");
+
+    let (_, policy) = text.split_once("\n## Compatibility\n").expect("the policy");
+    let rows: Vec<&str> = policy.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    for what in ["wire", "journal", "replicated log", "settings", "Rust", "Rust version"] {
+        assert!(
+            rows.iter().any(|row| row.starts_with(&format!("| {what}"))),
+            "the policy says nothing of {what}"
+        );
+    }
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit_once("| ").expect("a column of tests").1;
+        assert!(tests == "-" || quoted(tests).count() > 0, "no test: {row}");
+        quoted(tests).for_each(|name| assert!(is_test(name), "no test is called {name}"));
+    }
+}
+
+#[test]
+fn the_guide_explains_every_step_and_a_forge_runs_each() {
+    let guide = read("CONTRIBUTING.md");
+    let rows = guide.lines().filter(|line| line.starts_with("| `"));
+    let explained: BTreeSet<&str> = rows.filter_map(|row| row.split('|').nth(1)).flat_map(quoted).collect();
+    let missing: Vec<_> = steps().into_iter().filter(|step| !explained.contains(step.as_str())).collect();
+    assert!(missing.is_empty(), "CONTRIBUTING.md does not explain {missing:?}");
+
+    let workflow = read(".github/workflows/ci.yml");
+    let (_, matrix) = workflow.split_once("        steps:\n").expect("the steps of each job");
+    let jobs = matrix.lines().map_while(|line| line.strip_prefix("          - "));
+    let run: Vec<&str> = jobs.flat_map(str::split_whitespace).collect();
+    let set: BTreeSet<String> = run.iter().map(|step| (*step).to_owned()).collect();
+    assert_eq!(set.len(), run.len(), "no step is run by two jobs");
+    let mut expected: BTreeSet<String> = ["FAST", "WHOLE", "ON_DEMAND"].into_iter().flat_map(list).collect();
+    // A sample is a part of another step.
+    expected.retain(|step| !step.starts_with("sample-"));
+    assert_eq!(set, expected, "each step is run by one job");
+    let nightly = read(".github/workflows/nightly.yml");
+    assert!(nightly.contains(".ci/run nightly") && nightly.contains("cron:"), "the others at night");
+}
+
+#[test]
+fn the_history_of_nightly_runs_can_be_read() {
+    for line in read("benches/history.jsonl").lines() {
+        let run: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        for name in ["operations", "seeds", "inputs", "faults", "violations", "seed"] {
+            assert!(run[name].is_u64(), "{name} in {line}");
+        }
+        let parts = run["parts"].as_object().expect("the steps");
+        assert!(parts.values().all(|part| part["passed"].is_boolean()), "{line}");
+        assert!(run["revision"].is_string() && run["date"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn the_site_has_every_page_of_the_documentation_once() {
+    let summary = read("docs/SUMMARY.md");
+    let mut listed: Vec<&str> =
+        summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    listed.sort_unstable();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let files =
+        std::fs::read_dir(folder).expect("the folder docs").map(|file| file.expect("a file").file_name());
+    let mut pages: Vec<String> = files.map(|name| name.display().to_string()).collect();
+    pages.retain(|name| name.ends_with(".md") && name != "SUMMARY.md");
+    pages.sort_unstable();
+    assert_eq!(listed, pages);
+    assert!(read("book.toml").contains("\nsrc = \"docs\"\n"));
+}
+
+#[test]
+fn the_oldest_rust_is_no_older_than_dependencies_need() {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
+        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .output()
+        .expect("cargo, which runs this, starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let number = |version: &str| -> Vec<u32> { version.split('.').take(2).flat_map(str::parse).collect() };
+    let own = env!("CARGO_PKG_RUST_VERSION");
+    assert!(read("README.md").contains(&format!("With Rust {own} or newer")), "README.md names Rust {own}");
+    assert!(
+        read("CONTRIBUTING.md").contains(&format!("`cargo +{own}.0 check")),
+        "the guide checks Rust {own}"
+    );
+    for package in metadata["packages"].as_array().expect("packages") {
+        if let Some(needed) = package["rust_version"].as_str() {
+            assert!(number(needed) <= number(own), "{} needs Rust {needed}", package["name"]);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The repository: sources, pages, dependencies and the steps of CI keep to their own rules.
+//!
+//! Belongs here  laws on files. No test here starts a server.
+
+mod dependencies;
+mod files;
+mod race;
+mod readme;
+mod tidy;

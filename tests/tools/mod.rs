@@ -1,0 +1,10 @@
+//! The commands of the program that are not the server: explore, load, mcp, run, take and top.
+//!
+//! Belongs here  arguments, output, exit codes, and what is left when a command ends.
+
+mod explore;
+mod load;
+mod mcp;
+mod run;
+mod shell;
+mod top;
