@@ -1,6 +1,7 @@
 //! The checker of locks: what is wrong in a history, as TEST.CHECK shows it.
 //!
-//! Owns    how mistakes show in a history. The rules are those of LOCK.LINT, see `locks::lint`; docs/testing.md lists them.
+//! Owns    how mistakes show in a history. The rules are those of LOCK.LINT, see `locks::lint`;
+//!         docs/test-history.md lists them.
 //! Rule    a finding names the events that show it. What a history does not show is not found.
 //! Rule    a lock that is taken on several nodes (Redlock) has two holders if both have a majority of them.
 //! Rule    a master and the replica that takes over from it are one node. The replica may not know what was granted last.

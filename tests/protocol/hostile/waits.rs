@@ -134,7 +134,7 @@ fn a_circle_of_three_thousand_owners_is_refused_and_a_larger_one_ends_by_its_tim
     );
     assert!(answer.ends_with(" -> 2984 more -> key-0\r\n") && answer.len() < 2_000, "{answer}");
     let (answer, cost) = circle(4_000);
-    assert_eq!(answer, "", "docs/locks.md says how far the search goes");
+    assert_eq!(answer, "", "docs/waiting.md says how far the search goes");
     assert!(cost < 30_000, "{cost} look-ups");
 }
 

@@ -138,9 +138,9 @@ or 1; 64 for bad options.";
 const IMPORT_HELP: &str = "\
 Reads the settings of a node; --dir is that of the server. Keys, locks with their leases, tokens and functions go to the
 cluster; a quarantine that the server would begin with is the cluster's. Afterwards no server starts on the directory. See
-docs/replication.md. Exits with 0 or 1; 64 for bad options.";
+docs/replication-operate.md. Exits with 0 or 1; 64 for bad options.";
 
 const EXPORT_HELP: &str = "\
 Reads the settings of a node; --dir is where the server will keep its journal, and has none. Keys, locks with their leases,
-tokens and functions go there. Afterwards no node joins the cluster. See docs/replication.md. Exits with 0 or 1; 64 for bad
-options.";
+tokens and functions go there. Afterwards no node joins the cluster. See docs/replication-operate.md. Exits with 0
+or 1; 64 for bad options.";

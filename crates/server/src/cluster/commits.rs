@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 
 use super::rpc::{TxnRequest, TxnResponse};
 
-/// How many calls are on their way at most. With one, a large commit keeps all groups waiting. docs/cluster.md has the times
-/// with one, two and any number.
+/// How many calls are on their way at most. With one, a large commit keeps all groups waiting. docs/cluster-groups.md
+/// has the times with one, two and any number.
 const CALLS_MAX: usize = 2;
 /// How many commits share a call at most: half of what etcd takes unless it is told otherwise, `--max-txn-ops`.
 const COMMITS_MAX: usize = 64;

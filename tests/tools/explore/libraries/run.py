@@ -3,7 +3,7 @@
 language, which is right, or has one of five bugs: that is found, and nothing else.
 
     run.py --redlatch PROGRAM FOLDER    installs what is missing into FOLDER, explores, compares
-    run.py --docs                       prints the table of docs/explore.md
+    run.py --docs                       prints the table of docs/explore-libraries.md
 
 A finding that `always` has must come, one that `sometimes` has may come, and no other may come each time. A library whose
 toolchain is missing is skipped. The exit status is 1 if anything differs, also the page from the table.
@@ -20,7 +20,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-PAGE = HERE.parents[3] / "docs" / "explore.md"
+PAGE = HERE.parents[3] / "docs" / "explore-libraries.md"
 TABLE = json.loads((HERE / "table.json").read_text())
 INSTALL_SECONDS_MAX = 15 * 60
 PROBE_SECONDS_MAX = 60
@@ -202,7 +202,7 @@ def main():
 
     chosen = [library for library in TABLE["libraries"] + TABLE["services"] if is_chosen(library)]
     outcomes, folders = collections.Counter(), {}
-    checks = [(f"{each['name']} {each['version']}", each) for each in chosen] + [("docs/explore.md", None)]
+    checks = [(f"{each['name']} {each['version']}", each) for each in chosen] + [("docs/explore-libraries.md", None)]
     for name, check in checks:
         begun = time.monotonic()
         outcome, said = "passed", ""
