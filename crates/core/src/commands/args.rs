@@ -116,7 +116,7 @@ impl<'a> Args<'a> {
     }
 
     /// Like [`Args::part`], as an iterator.
-    pub fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub(crate) fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.part(count).iter()
     }
 

@@ -142,19 +142,19 @@ impl Flags {
     /// Takes constant or logarithmic time.
     pub const FAST: Self = Self(1 << 2);
     /// May use more memory: refused above `maxmemory`.
-    pub const DENYOOM: Self = Self(1 << 3);
+    pub(crate) const DENYOOM: Self = Self(1 << 3);
     pub const ADMIN: Self = Self(1 << 4);
     /// May be sent before authentication.
-    pub const NO_AUTH: Self = Self(1 << 5);
+    pub(crate) const NO_AUTH: Self = Self(1 << 5);
     pub const NOSCRIPT: Self = Self(1 << 6);
     /// Allowed while data are loading.
     pub const LOADING: Self = Self(1 << 7);
     /// Allowed on a replica with old data.
     pub const STALE: Self = Self(1 << 8);
     /// Carries a password: never in the slow log, and redacted for MONITOR.
-    pub const SECRET: Self = Self(1 << 9);
+    pub(crate) const SECRET: Self = Self(1 << 9);
     /// Reads or writes every shard.
-    pub const ALL_SHARDS: Self = Self(1 << 10);
+    pub(crate) const ALL_SHARDS: Self = Self(1 << 10);
     /// Whether it writes depends on the script.
     pub const SCRIPT: Self = Self(1 << 11);
     /// May be sent by a RESP2 client that is subscribed.
@@ -162,31 +162,31 @@ impl Flags {
     pub const BLOCKING: Self = Self(1 << 13);
     pub const PUBSUB: Self = Self(1 << 14);
     /// In the ACL category `dangerous`.
-    pub const DANGEROUS: Self = Self(1 << 15);
+    pub(crate) const DANGEROUS: Self = Self(1 << 15);
     /// Not delayed by CLIENT PAUSE.
     pub const UNPAUSED: Self = Self(1 << 16);
     /// Takes time that grows with its data. Each call is timed, and the clock is read again after a long one.
-    pub const LINEAR: Self = Self(1 << 17);
+    pub(crate) const LINEAR: Self = Self(1 << 17);
     /// Executed at once after MULTI, not queued.
     pub const UNQUEUED: Self = Self(1 << 18);
     /// Redis executes it while a script runs for too long: `allow_busy` of COMMAND. Here every command is executed that
     /// needs neither the shards of the script nor its thread.
     pub const BUSY: Self = Self(1 << 19);
     /// Sums over all shards, one after the other. Inside EXEC all shards are locked, since EXEC sees one instant.
-    pub const SUMS: Self = Self(1 << 20);
+    pub(crate) const SUMS: Self = Self(1 << 20);
     /// Refused unless `enable-debug-command` allows it to this client.
     pub const PROTECTED: Self = Self(1 << 24);
     /// Refused after MULTI.
     pub const NO_MULTI: Self = Self(1 << 21);
     /// Changes no key, but Redis would replicate it: counts as a write where only reads are allowed.
-    pub const REPLICATED: Self = Self(1 << 22);
+    pub(crate) const REPLICATED: Self = Self(1 << 22);
     /// May always take long: executed on the script thread.
-    pub const OFFLOAD: Self = Self(1 << 23);
+    pub(crate) const OFFLOAD: Self = Self(1 << 23);
 
     /// Only removes: carried out in the quarantine, and while the journal cannot be written.
-    pub const REMOVES: Self = Self(1 << 25);
+    pub(crate) const REMOVES: Self = Self(1 << 25);
     /// Refused while data are loading in the background. Nothing loads there: for COMMAND.
-    pub const NO_ASYNC_LOADING: Self = Self(1 << 26);
+    pub(crate) const NO_ASYNC_LOADING: Self = Self(1 << 26);
 
     /// The union of two sets of flags.
     pub const fn with(self, other: Self) -> Self {
@@ -251,7 +251,7 @@ pub const fn key(name: &'static str) -> Arg {
 }
 
 /// The number of keys that follow.
-pub const fn key_count() -> Arg {
+pub(crate) const fn key_count() -> Arg {
     plain("numkeys", Kind::KeyCount)
 }
 
@@ -283,7 +283,7 @@ pub const fn channel(name: &'static str) -> Arg {
 }
 
 /// A pattern of channels to subscribe to.
-pub const fn channel_pattern(name: &'static str) -> Arg {
+pub(crate) const fn channel_pattern(name: &'static str) -> Arg {
     plain(name, Kind::Channel { is_pattern: true })
 }
 

@@ -58,7 +58,7 @@ pub struct Shared {
     pub stats: Statistics,
     /// Clients that MONITOR shows every command.
     pub monitors: Monitors,
-    pub log_limits: LogLimits,
+    pub(crate) log_limits: LogLimits,
     pub instance: Instance,
     pub stop: Stop,
     /// CLIENT PAUSE.
@@ -251,7 +251,7 @@ impl Shared {
 
     /// Whether the server has the commands of this group for this client. Those that it has not are unknown.
     #[inline]
-    pub fn offers(&self, group: Group, client: &Client) -> bool {
+    pub(crate) fn offers(&self, group: Group, client: &Client) -> bool {
         match group {
             Group::Sentinel => self.cluster.is_some() && self.group().is_none(),
             Group::Test => self.is_open_to_tests_of(client),
@@ -260,7 +260,7 @@ impl Shared {
     }
 
     /// Whether this client may use the test backend.
-    pub fn is_open_to_tests_of(&self, client: &Client) -> bool {
+    pub(crate) fn is_open_to_tests_of(&self, client: &Client) -> bool {
         self.extension.as_ref().is_some_and(|extension| extension.is_open_to(client))
     }
 
@@ -287,7 +287,7 @@ impl Shared {
     ///
     /// # Errors
     /// The error of the system. The file is unchanged.
-    pub fn save_config_file(&self) -> Result<(), String> {
+    pub(crate) fn save_config_file(&self) -> Result<(), String> {
         let Some(file) = &self.config_file else { return Ok(()) };
         self.settings.undisturbed(|settings| {
             let users = (!self.has_acl_file()).then(|| acl::file::lines(&self.access.acl));
@@ -326,7 +326,7 @@ impl Shared {
     ///
     /// # Errors
     /// The error of the system. The file is unchanged.
-    pub fn save_acl_file(&self) -> Result<(), String> {
+    pub(crate) fn save_acl_file(&self) -> Result<(), String> {
         self.access.file.as_ref().map_or(Ok(()), |file| file.write(&acl::file::text(&self.access.acl)))
     }
 
@@ -396,7 +396,7 @@ impl Shared {
     }
 
     /// Bytes in use beside keys and values. Those of the buffers of clients are as of the last sweep over them.
-    pub fn other_bytes(&self) -> u64 {
+    pub(crate) fn other_bytes(&self) -> u64 {
         let clients = self.stats.metrics.client_bytes.load(Relaxed);
         clients
             .saturating_add(self.scripts.cache.bytes() as u64)
@@ -405,7 +405,7 @@ impl Shared {
 
     /// True if more memory is in use than `maxmemory` allows. The caller has no shard locked.
     #[inline]
-    pub fn is_short_of_memory(&self) -> bool {
+    pub(crate) fn is_short_of_memory(&self) -> bool {
         let limit = self.settings.get(settings::MAXMEMORY);
         limit > 0 && self.keyspace.used_bytes().saturating_add(self.other_bytes()) > limit
     }
@@ -418,7 +418,7 @@ impl Shared {
 
     /// Records the duration of a call in the command's statistics, the slow log and the latency monitor. `view` has the
     /// shards of its keys locked.
-    pub fn record_duration(
+    pub(crate) fn record_duration(
         &self,
         view: &mut View<'_>,
         client: &Client,

@@ -186,7 +186,7 @@ impl Table {
 
     /// The command of this name. Place `last` is tried first and updated, because clients repeat their commands.
     #[inline]
-    pub fn find_from(&self, last: &mut u16, name: &[u8]) -> Option<&Command> {
+    pub(crate) fn find_from(&self, last: &mut u16, name: &[u8]) -> Option<&Command> {
         match self.commands.get(usize::from(*last)) {
             Some(command)
                 if name == command.row.name.as_bytes()

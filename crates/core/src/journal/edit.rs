@@ -29,7 +29,7 @@ pub enum Edit<B = Bytes> {
 
 impl Edit {
     /// Removes the element of an object that expired first, if an element has expired. Returns the edit.
-    pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
+    pub(crate) fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
         match object {
             Object::Lock(lock) => {
                 let owner = lock.due(now)?.clone();

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use bytes::Bytes;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 3;
 /// Bytes before the body of a frame.
 const HEADER_BYTES: usize = 12;
 /// The beginning of the first line of a file. The version follows.

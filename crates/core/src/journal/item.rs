@@ -72,7 +72,7 @@ pub struct Volume {
 impl Volume {
     /// What has changed since `before`, if that says that the storage was attached or mounted again in between. An unknown
     /// number says nothing, and neither does the mount of another mount namespace.
-    pub fn change_since(&self, before: &Self) -> Option<&'static str> {
+    pub(crate) fn change_since(&self, before: &Self) -> Option<&'static str> {
         let differs = |then: Option<u64>, now: Option<u64>| then.is_some() && now.is_some() && then != now;
         let is_same_namespace = self.root_mount.is_some() && self.root_mount == before.root_mount;
         [
@@ -132,7 +132,7 @@ const TAINTED: u8 = 7;
 const VOLUME: u8 = 8;
 
 /// Appends a record.
-pub fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) {
+pub(crate) fn encode_record(record: &Record<'_>, out: &mut Vec<u8>) {
     out.push(RECORD);
     codec::put_number(out, record.now.as_millis());
     codec::put_number(out, record.mutations.count);

@@ -308,7 +308,7 @@ impl Log {
     }
 
     /// The reply of the request that calls this leaves when everything up to now is on the disk.
-    pub fn hold_reply(&self, now: LockTime) {
+    pub(crate) fn hold_reply(&self, now: LockTime) {
         let mut state = self.state.lock();
         // A record without effects: the reply waits for it as for any other.
         let record = Record { now, lasts_until: now, ends_at: now, mutations: &Mutations::default() };
@@ -317,7 +317,7 @@ impl Log {
     }
 
     /// Has the live keys copied to a new file soon. Returns false if they are being copied.
-    pub fn request_copy(&self) -> bool {
+    pub(crate) fn request_copy(&self) -> bool {
         let mut state = self.state.lock();
         let is_new = state.is_copied && !state.is_copy_wanted;
         state.is_copy_wanted |= is_new;
@@ -519,7 +519,7 @@ impl Log {
     }
 
     /// Keeps the libraries of functions, as FUNCTION DUMP gives them. The reply waits for the disk.
-    pub fn put_functions(&self, dump: Bytes) {
+    pub(crate) fn put_functions(&self, dump: Bytes) {
         let mut state = self.state.lock();
         if self.mode != Mode::Memory {
             Item::Functions(dump.clone()).encode(&mut state.frame);

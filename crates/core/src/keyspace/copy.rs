@@ -58,7 +58,7 @@ impl Keyspace {
     }
 
     /// Makes another keyspace what this one is at `now`, and calls `then` while nothing can change here.
-    pub fn copy_to(&self, other: &Self, now: LockTime, then: impl FnOnce()) {
+    pub(crate) fn copy_to(&self, other: &Self, now: LockTime, then: impl FnOnce()) {
         let held: Vec<_> = (0..self.shards()).map(|index| self.hold_on(index)).collect();
         let mut replay = other.replay();
         replay.at(now);

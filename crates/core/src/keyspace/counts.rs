@@ -27,7 +27,7 @@ pub struct Counts {
     /// The counters of locks.
     pub locks: LockCounts,
     /// Some of these counters by groups, if locks are grouped.
-    pub lock_groups: Option<LockGroups>,
+    pub(crate) lock_groups: Option<LockGroups>,
     /// Commands in the queues of locks.
     pub lock_waiters: usize,
     /// Commands in the longest of these queues.

@@ -80,7 +80,7 @@ impl<'v> Entry<'v> {
     }
 
     /// Stores an object and replaces any value.
-    pub fn put_object(self, object: Object, lease: Lease) -> Occupied<'v> {
+    pub(crate) fn put_object(self, object: Object, lease: Lease) -> Occupied<'v> {
         match self {
             Self::Occupied(mut occupied) => {
                 occupied.put_object(object, lease);
@@ -107,7 +107,7 @@ impl<'v> Occupied<'v> {
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
-    pub fn into_object<T: Typed>(self) -> Result<&'v T, Refusal> {
+    pub(crate) fn into_object<T: Typed>(self) -> Result<&'v T, Refusal> {
         let Vacant { shard, .. } = self.place;
         shard.object(self.id).and_then(T::of).ok_or(Refusal::WrongType)
     }
@@ -129,7 +129,7 @@ impl Occupied<'_> {
     }
 
     /// Stores an object in place of the value.
-    pub fn put_object(&mut self, object: Object, lease: Lease) {
+    pub(crate) fn put_object(&mut self, object: Object, lease: Lease) {
         let before_ms = self.end_ms();
         self.clear_lock();
         self.discard_object();
@@ -202,13 +202,13 @@ impl Occupied<'_> {
 
     /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
     #[inline]
-    pub fn remove_entry(&mut self) {
+    pub(crate) fn remove_entry(&mut self) {
         self.remove_for(self.place.changes.end_reason());
     }
 
     /// Like [`Occupied::remove_entry`]. If the key is a lock, the lock ends for this reason.
     #[inline]
-    pub fn remove_for(&mut self, reason: EndReason) {
+    pub(crate) fn remove_for(&mut self, reason: EndReason) {
         let before_ms = self.end_ms();
         self.place.ends_at(before_ms, 0);
         self.lock_ends(reason);
@@ -291,7 +291,7 @@ impl Occupied<'_> {
 
     /// Whether the history of the shard has a lock that was lost.
     #[inline]
-    pub fn has_lost(&self) -> bool {
+    pub(crate) fn has_lost(&self) -> bool {
         self.place.shard.has_lost()
     }
 
@@ -301,12 +301,12 @@ impl Occupied<'_> {
     }
 
     /// The second of lock time of the last access.
-    pub fn last_used_secs(&self) -> u32 {
+    pub(crate) fn last_used_secs(&self) -> u32 {
         self.place.shard.stamp(self.id)
     }
 
     /// Sets how the string was written.
-    pub fn set_form(&mut self, form: Form) {
+    pub(crate) fn set_form(&mut self, form: Form) {
         self.place.shard.set_form(self.id, form);
     }
 
@@ -349,7 +349,7 @@ impl Occupied<'_> {
 
     /// Says that the value, which has been changed, is a counter. It must not fall, so the record of the call never ends,
     /// whatever the deadline of the key.
-    pub fn mark_counter(&mut self) {
+    pub(crate) fn mark_counter(&mut self) {
         if let Some(ends) = self.place.changes.ends() {
             ends.note_endless();
         }
@@ -438,7 +438,7 @@ impl<'v> Vacant<'v> {
     }
 
     /// Stores an object under the key, as [`Vacant::insert`] does a string.
-    pub fn insert_object(self, object: Object, lease: Lease) -> Occupied<'v> {
+    pub(crate) fn insert_object(self, object: Object, lease: Lease) -> Occupied<'v> {
         self.changes.grew_to(object.shape().heap_bytes());
         let Occupied { place, id } = self.insert_unseen(object, lease);
         place.inserted(id)

@@ -81,7 +81,7 @@ impl LongCall {
 
 /// A running long call. It ends when this is dropped.
 #[derive(Debug)]
-pub struct LongCallGuard {
+pub(crate) struct LongCallGuard {
     long_call: Arc<LongCall>,
     /// The shards that it holds.
     shards: Vec<usize>,

@@ -75,13 +75,13 @@ impl Keyspace {
 
     /// Bytes of the largest value since all keys were last removed, the elements of an object included. At least 1024.
     #[inline]
-    pub fn largest_bytes(&self) -> u64 {
+    pub(crate) fn largest_bytes(&self) -> u64 {
         self.largest.0.load(Relaxed) as u64
     }
 
     /// An upper bound of the bytes in the values of `keys` keys.
     #[inline]
-    pub fn bytes_of_keys_max(&self, keys: usize) -> u64 {
+    pub(crate) fn bytes_of_keys_max(&self, keys: usize) -> u64 {
         self.largest_bytes().saturating_mul(keys as u64)
     }
 

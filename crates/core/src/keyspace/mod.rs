@@ -88,17 +88,16 @@ pub use copy::{Copied, CopyCursor};
 pub use counts::Counts;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use locks::{
-    Asked, AskingClient, Awaited, Circle, HeldLock, Hold, Linter, LockHolder, LockObserver, LockWaits,
-    Overdue, Shown, ViewLocks, attempt, attempt_all, first_held,
-};
+pub(crate) use locks::{AskingClient, Circle, HeldLock, Linter, LockHolder, Shown, attempt_all, first_held};
+pub use locks::{Asked, Hold, LockObserver, LockWaits, ViewLocks, attempt};
 use locks::{Messages, Sessions};
-pub use long_call::{LongCall, LongCallGuard};
+pub(crate) use long_call::LongCallGuard;
+pub use long_call::LongCall;
 pub use prefetch::Lookahead;
 pub use replay::{Replay, Replayed};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{EntryRef, ShardSet, View, ViewQueues, WholeKeyspace};
+pub use view::{EntryRef, ShardSet, View, ViewQueues};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -293,7 +292,7 @@ impl Keyspace {
     }
 
     /// A client wants to be told when somebody waits for a lock that it holds.
-    pub fn tell_contended(&self) {
+    pub(crate) fn tell_contended(&self) {
         self.tells_contended.store(true, Ordering::Relaxed);
     }
 
@@ -382,7 +381,7 @@ impl Keyspace {
     }
 
     /// Counts locks by these groups from now on, besides all of them together.
-    pub fn group_locks(&self, groups: &LockGroups) {
+    pub(crate) fn group_locks(&self, groups: &LockGroups) {
         self.cells.iter().for_each(|cell| cell.held.lock().shard.group_locks(groups.clone()));
     }
 
@@ -397,7 +396,7 @@ impl Keyspace {
 
     /// Looks up the keys of a waiting command at `now`. A key that has expired is removed, which serves those that wait for
     /// it. Does nothing while a long call holds the shards.
-    pub fn look_up(&self, wait: &Wait, now: Now, events: Events, registries: &Registries) {
+    pub(crate) fn look_up(&self, wait: &Wait, now: Now, events: Events, registries: &Registries) {
         let keys: SmallVec<[&[u8]; 4]> = wait.keys.iter().map(|key| &key[..]).collect();
         if !wait.has_left()
             && let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events)
@@ -452,7 +451,7 @@ impl Keyspace {
 
     /// The connection of a session has ended: its lock ends now, or after its delay. While a long call holds the shard, that
     /// is postponed to the next tick.
-    pub fn end_session_lock(
+    pub(crate) fn end_session_lock(
         &self,
         (database, key): (u16, Bytes),
         (lock, session): (SessionLock, &Arc<LockSession>),

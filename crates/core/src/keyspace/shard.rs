@@ -23,7 +23,7 @@ use crate::wheel::{Step, Timers, Wheel};
 // In this order, so that the time is on the cache line of the lock: a script reads the time of every shard.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Shard {
+pub(crate) struct Shard {
     time: LockTime,
     arena: Arena,
     wheel: Wheel,
@@ -45,7 +45,7 @@ pub struct Shard {
 
 /// An entry of one shard, valid until the entry is removed or gets another id.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct EntryId(u32);
+pub(crate) struct EntryId(u32);
 
 /// How a value was written. Only OBJECT ENCODING shows the difference between strings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,7 +71,7 @@ struct Database {
 impl Shard {
     /// An empty shard with databases 0 to `databases - 1`; at least one, at most [`DATABASES_MAX`].
     /// `seed` is the seed of the hash tables inside of objects.
-    pub fn new(databases: usize, seed: Seed) -> Self {
+    pub(crate) fn new(databases: usize, seed: Seed) -> Self {
         assert!((1..=DATABASES_MAX).contains(&databases), "{databases} databases");
         let numbers: Vec<u16> = (0..databases as u16).collect();
         Self {
@@ -96,12 +96,12 @@ impl Shard {
     }
 
     /// The seed of the hash tables inside of objects.
-    pub fn seed(&self) -> Seed {
+    pub(crate) fn seed(&self) -> Seed {
         self.seed
     }
 
     /// Moves the shard's own time forward to `now`, never back, and returns it. The instant of a command is at least this.
-    pub fn advance(&mut self, now: LockTime) -> LockTime {
+    pub(crate) fn advance(&mut self, now: LockTime) -> LockTime {
         self.time = self.time.max(now);
         self.time
     }
@@ -109,7 +109,7 @@ impl Shard {
     /// Stores an entry whose key is not in the shard.
     ///
     /// `stamp` is the second of the last access. A deadline of `u64::MAX` counts as the millisecond before it.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         db: u16,
         hash: u64,
@@ -133,7 +133,7 @@ impl Shard {
 
     /// Removes an entry; `hash` is the hash of its key. Returns its object, if its value is not a string: dropping a
     /// large object takes time, so the caller drops it after unlocking the shard.
-    pub fn remove(&mut self, id: EntryId, hash: u64) -> Option<Object> {
+    pub(crate) fn remove(&mut self, id: EntryId, hash: u64) -> Option<Object> {
         let object = self.take_object(id);
         let keys = &mut self.tables[usize::from(self.arena.table(id.0))];
         let before = keys.table.heap_bytes();
@@ -151,7 +151,7 @@ impl Shard {
 
     /// Replaces a string by another; deadline and stamp stay. Returns the new id of the entry. If the value is an
     /// object, the caller takes it first with [`Shard::take_object`].
-    pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
+    pub(crate) fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
         debug_assert_ne!(self.form(id), Form::Object, "an object would be lost");
         let new = self.arena.resize(id.0, value.len(), 0, 0);
         self.arena.value_mut(new).copy_from_slice(value);
@@ -160,7 +160,7 @@ impl Shard {
     }
 
     /// Adds bytes at the end of the value. Returns the new id of the entry.
-    pub fn append(&mut self, id: EntryId, hash: u64, tail: &[u8]) -> EntryId {
+    pub(crate) fn append(&mut self, id: EntryId, hash: u64, tail: &[u8]) -> EntryId {
         let old_len = self.arena.value(id.0).len();
         let len = old_len + tail.len();
         // Half as much again, so that a value built byte by byte moves a few times only.
@@ -171,19 +171,19 @@ impl Shard {
     }
 
     /// Cuts the value to `len` bytes or fills it up with zeros. Returns the new id of the entry.
-    pub fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
+    pub(crate) fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
         let new = self.arena.resize(id.0, len, len, 0);
         self.arena.set_form(new, Form::Edited as u8);
         self.renamed(id, hash, new)
     }
 
     /// The value, to be changed in place; its length stays.
-    pub fn value_mut(&mut self, id: EntryId) -> &mut [u8] {
+    pub(crate) fn value_mut(&mut self, id: EntryId) -> &mut [u8] {
         self.arena.value_mut(id.0)
     }
 
     /// Sets the second of the last access.
-    pub fn set_stamp(&mut self, id: EntryId, stamp: u32) {
+    pub(crate) fn set_stamp(&mut self, id: EntryId, stamp: u32) {
         self.arena.set_stamp(id.0, stamp);
     }
 
@@ -192,7 +192,7 @@ impl Shard {
     ///
     /// Each timer visited takes one from `budget`. `None` with budget left means that nothing more is due; `None` with
     /// no budget left means that there may be more.
-    pub fn due(&mut self, now: LockTime, budget: &mut u32) -> Option<EntryId> {
+    pub(crate) fn due(&mut self, now: LockTime, budget: &mut u32) -> Option<EntryId> {
         let now = self.advance(now);
         while *budget > 0 {
             *budget -= 1;
@@ -210,7 +210,7 @@ impl Shard {
     }
 
     /// Removes every entry of a database and frees its memory.
-    pub fn clear(&mut self, db: u16) {
+    pub(crate) fn clear(&mut self, db: u16) {
         let index = self.table_of[usize::from(db)];
         let keys = std::mem::take(&mut self.tables[usize::from(index)]);
         self.table_bytes -= keys.table.heap_bytes();
@@ -230,7 +230,7 @@ impl Shard {
         }
     }
 
-    pub fn swap(&mut self, a: u16, b: u16) {
+    pub(crate) fn swap(&mut self, a: u16, b: u16) {
         self.table_of.swap(usize::from(a), usize::from(b));
         for db in [a, b] {
             self.database_of[usize::from(self.table_of[usize::from(db)])] = db;
@@ -238,7 +238,7 @@ impl Shard {
     }
 
     /// The entry of a key, whether or not its deadline has passed.
-    pub fn find(&self, db: u16, hash: u64, key: &[u8]) -> Option<EntryId> {
+    pub(crate) fn find(&self, db: u16, hash: u64, key: &[u8]) -> Option<EntryId> {
         let table = &self.keys(db).table;
         table.find(hash as u32, |id| self.arena.key(id) == key).map(EntryId)
     }
@@ -258,17 +258,17 @@ impl Shard {
     }
 
     /// The key of an entry.
-    pub fn key(&self, id: EntryId) -> &[u8] {
+    pub(crate) fn key(&self, id: EntryId) -> &[u8] {
         self.arena.key(id.0)
     }
 
     /// The value of an entry.
-    pub fn value(&self, id: EntryId) -> &[u8] {
+    pub(crate) fn value(&self, id: EntryId) -> &[u8] {
         self.arena.value(id.0)
     }
 
     /// How the value was written.
-    pub fn form(&self, id: EntryId) -> Form {
+    pub(crate) fn form(&self, id: EntryId) -> Form {
         match self.arena.form(id.0) {
             form if form == Form::Computed as u8 => Form::Computed,
             form if form == Form::Edited as u8 => Form::Edited,
@@ -278,42 +278,42 @@ impl Shard {
     }
 
     /// Sets how the value was written.
-    pub fn set_form(&mut self, id: EntryId, form: Form) {
+    pub(crate) fn set_form(&mut self, id: EntryId, form: Form) {
         self.arena.set_form(id.0, form as u8);
     }
 
     /// The name of the type of an entry's value.
-    pub fn type_name(&self, id: EntryId) -> &'static str {
+    pub(crate) fn type_name(&self, id: EntryId) -> &'static str {
         self.object(id).map_or("string", |object| object.shape().type_name())
     }
 
     /// The second of the last access.
-    pub fn stamp(&self, id: EntryId) -> u32 {
+    pub(crate) fn stamp(&self, id: EntryId) -> u32 {
         self.arena.stamp(id.0)
     }
 
     /// The database an entry is in now.
-    pub fn db(&self, id: EntryId) -> u16 {
+    pub(crate) fn db(&self, id: EntryId) -> u16 {
         self.database_of[usize::from(self.arena.table(id.0))]
     }
 
     /// The shard's own time: the latest instant of a call on it.
-    pub fn time(&self) -> LockTime {
+    pub(crate) fn time(&self) -> LockTime {
         self.time
     }
 
     /// A moment before which [`Shard::due`] finds nothing to do; `None` when no entry has a deadline.
-    pub fn next_wakeup(&self) -> Option<LockTime> {
+    pub(crate) fn next_wakeup(&self) -> Option<LockTime> {
         self.wheel.next_wakeup()
     }
 
     /// How many entries a database has, including expired ones that were not yet removed.
-    pub fn len(&self, db: u16) -> usize {
+    pub(crate) fn len(&self, db: u16) -> usize {
         self.keys(db).table.len()
     }
 
     /// How many entries of a database have a deadline.
-    pub fn deadlines(&self, db: u16) -> usize {
+    pub(crate) fn deadlines(&self, db: u16) -> usize {
         self.keys(db).deadlines
     }
 
@@ -321,40 +321,40 @@ impl Shard {
     ///
     /// A scan begins at 0 and has ended when 0 is returned. Cursors are below 2^32. An entry that is in the database
     /// during the whole scan is visited exactly once.
-    pub fn scan(&self, db: u16, cursor: u64, visit: &mut dyn FnMut(EntryId)) -> u64 {
+    pub(crate) fn scan(&self, db: u16, cursor: u64, visit: &mut dyn FnMut(EntryId)) -> u64 {
         self.keys(db).table.scan(cursor, |id| visit(EntryId(id)))
     }
 
     /// How many tables there are: one for each database.
-    pub fn tables(&self) -> usize {
+    pub(crate) fn tables(&self) -> usize {
         self.tables.len()
     }
 
     /// Like [`Shard::scan`], of the table with this index: its entries stay in it when databases are swapped. `visit` gets
     /// the database that the table is now.
-    pub fn scan_table(&self, index: usize, cursor: u64, visit: &mut dyn FnMut(u16, EntryId)) -> u64 {
+    pub(crate) fn scan_table(&self, index: usize, cursor: u64, visit: &mut dyn FnMut(u16, EntryId)) -> u64 {
         let database = self.database_of[index];
         self.tables[index].table.scan(cursor, |id| visit(database, EntryId(id)))
     }
 
     /// An entry of a database chosen by `entropy`; `None` when the database is empty.
-    pub fn random(&self, db: u16, entropy: u64) -> Option<EntryId> {
+    pub(crate) fn random(&self, db: u16, entropy: u64) -> Option<EntryId> {
         self.keys(db).table.random(entropy).map(EntryId)
     }
 
     /// Bytes that an entry takes: its slot, header and key included, and its word in the table.
-    pub fn bytes(&self, id: EntryId) -> usize {
+    pub(crate) fn bytes(&self, id: EntryId) -> usize {
         let object = |object: &Object| size_of::<Object>() + object.shape().heap_bytes();
         self.arena.bytes(id.0) + size_of::<u64>() + self.object(id).map_or(0, object)
     }
 
     /// Bytes of memory that the tables take.
-    pub fn table_bytes(&self) -> usize {
+    pub(crate) fn table_bytes(&self) -> usize {
         self.table_bytes
     }
 
     /// Bytes of memory this shard has in use, tables and wheel included.
-    pub fn used_bytes(&self) -> usize {
+    pub(crate) fn used_bytes(&self) -> usize {
         let lists =
             self.tables.capacity() * size_of::<Database>() + 2 * self.table_of.capacity() * size_of::<u16>();
         let slots = self.objects.capacity() * size_of::<Object>();
@@ -363,7 +363,7 @@ impl Shard {
     }
 
     /// Panics if an invariant is broken; `hash` is the hash that its keys were stored with. For tests and simulation.
-    pub fn assert_laws(&self, hash: impl Fn(&[u8]) -> u64) {
+    pub(crate) fn assert_laws(&self, hash: impl Fn(&[u8]) -> u64) {
         self.arena.assert_laws();
         let mut total = 0;
         let mut armed = 0;

@@ -32,7 +32,7 @@ use crate::types::{Seed, Typed};
 
 pub use queues::ViewQueues;
 pub use survey::EntryRef;
-pub use whole::WholeKeyspace;
+pub(crate) use whole::WholeKeyspace;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl<'k> View<'k> {
 
     /// Unlocks its shards and locks those of `set` instead. False while a long call holds one of these: no shard is
     /// locked then. Only for a call that has changed nothing yet.
-    pub fn relock(&mut self, set: ShardSet<'_>) -> bool {
+    pub(crate) fn relock(&mut self, set: ShardSet<'_>) -> bool {
         debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
         self.locked = Locked::default();
         let is_long = self.long_call.take().is_some();
@@ -211,7 +211,7 @@ impl<'k> View<'k> {
     }
 
     /// Sets the client of the call: a client may refuse invalidations of its own changes.
-    pub fn on_behalf_of(&mut self, author: ClientId) {
+    pub(crate) fn on_behalf_of(&mut self, author: ClientId) {
         self.changes.author = author;
     }
 
@@ -285,7 +285,7 @@ impl<'k> View<'k> {
     }
 
     /// Bytes of the value under a key; zero if the key does not exist. Counts neither as a hit nor as an access.
-    pub fn value_bytes(&mut self, key: &[u8]) -> usize {
+    pub(crate) fn value_bytes(&mut self, key: &[u8]) -> usize {
         match self.entry_even_if_expired(key) {
             Entry::Occupied(occupied) => occupied.value_bytes(),
             Entry::Vacant(_) => 0,
@@ -293,13 +293,13 @@ impl<'k> View<'k> {
     }
 
     /// Sets which keyspace events are published: a request of a transaction may have changed that setting.
-    pub fn set_events(&mut self, events: Events) {
+    pub(crate) fn set_events(&mut self, events: Events) {
         self.changes.set_events(events);
     }
 
     /// Publishes the events so far, with the shards still locked: a message that a transaction or a script publishes comes
     /// after the events of its earlier changes.
-    pub fn publish_events(&mut self, channels: &Channels) {
+    pub(crate) fn publish_events(&mut self, channels: &Channels) {
         self.changes.publish_events(channels);
     }
 
@@ -309,7 +309,7 @@ impl<'k> View<'k> {
     }
 
     /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.
-    pub fn holds_all(&self) -> bool {
+    pub(crate) fn holds_all(&self) -> bool {
         self.locked.len() == self.keyspace.shards()
     }
 
@@ -360,7 +360,7 @@ impl<'k> View<'k> {
     }
 
     /// Removes a key, and returns what makes it in another keyspace: value, deadline, holders.
-    pub fn take_away(&mut self, key: &[u8]) -> Vec<Mutation> {
+    pub(crate) fn take_away(&mut self, key: &[u8]) -> Vec<Mutation> {
         self.entry(key).occupied().map_or_else(Vec::new, Occupied::take_away)
     }
 
@@ -382,12 +382,12 @@ impl<'k> View<'k> {
     }
 
     /// Whether LOCK.LINT notes what clients do wrong.
-    pub fn lints_locks(&self) -> bool {
+    pub(crate) fn lints_locks(&self) -> bool {
         self.changes.events().wants_locks()
     }
 
     /// Says whether what the call does from now on is part of a transaction or script.
-    pub fn set_nested(&mut self, is_nested: bool) {
+    pub(crate) fn set_nested(&mut self, is_nested: bool) {
         self.changes.is_nested = is_nested;
     }
 

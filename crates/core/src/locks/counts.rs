@@ -41,7 +41,7 @@ pub struct LockCounts {
 
 /// How the wait of a request in a queue has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Waited {
+pub(crate) enum Waited {
     /// It was granted.
     Granted,
     /// It was refused: its time was over, its wait was a deadlock, or it was unblocked.
@@ -52,12 +52,12 @@ pub enum Waited {
 
 impl Waited {
     /// Their names, by index.
-    pub const NAMES: [&'static str; 3] = ["granted", "refused", "abandoned"];
+    pub(crate) const NAMES: [&'static str; 3] = ["granted", "refused", "abandoned"];
 }
 
 impl LockCounts {
     /// Keys that are locks of any kind.
-    pub fn all_held(&self) -> usize {
+    pub(crate) fn all_held(&self) -> usize {
         self.held.iter().fold(0, |sum, held| sum.saturating_add(*held))
     }
 
@@ -129,7 +129,7 @@ fn add(sum: &mut u64, more: u64) {
 
 /// Counters of the locks whose keys have one prefix.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct GroupCounts {
+pub(crate) struct GroupCounts {
     /// Keys that are locks.
     pub held: usize,
     /// Grants.
@@ -142,7 +142,7 @@ pub struct GroupCounts {
 
 /// Prefixes of keys, and the counters of the locks of each.
 #[derive(Clone, Debug)]
-pub struct LockGroups {
+pub(crate) struct LockGroups {
     /// Longer ones before shorter ones, so that the first that fits is the longest.
     prefixes: Arc<[Bytes]>,
     /// One for each prefix, and one more for the keys that have none of them.
@@ -151,7 +151,7 @@ pub struct LockGroups {
 
 impl LockGroups {
     /// Groups by these prefixes; `None` without one.
-    pub fn new<'p>(prefixes: impl Iterator<Item = &'p str>) -> Option<Self> {
+    pub(crate) fn new<'p>(prefixes: impl Iterator<Item = &'p str>) -> Option<Self> {
         let mut prefixes: Vec<Bytes> =
             prefixes.map(|prefix| Bytes::copy_from_slice(prefix.as_bytes())).collect();
         prefixes.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
@@ -167,7 +167,7 @@ impl LockGroups {
     }
 
     /// Every prefix with its counters; the last one is that of all other keys.
-    pub fn all(&self) -> impl Iterator<Item = (Option<&Bytes>, &GroupCounts)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Option<&Bytes>, &GroupCounts)> {
         self.prefixes.iter().map(Some).chain([None]).zip(&self.counts)
     }
 

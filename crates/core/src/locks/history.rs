@@ -20,7 +20,7 @@ use crate::types::lock::Holder;
 
 /// The ended locks of one shard, the oldest first.
 #[derive(Debug)]
-pub struct History {
+pub(crate) struct History {
     lost: Ring,
     /// Apart from these, because releases are many and would push the others out.
     released: Ring,
@@ -82,7 +82,7 @@ const EXCERPT_BYTES: usize = 64;
 
 impl Excerpt {
     /// The excerpt of a text.
-    pub fn of(text: &[u8]) -> Self {
+    pub(crate) fn of(text: &[u8]) -> Self {
         let mut bytes = [0; EXCERPT_BYTES];
         let kept = text.len().min(EXCERPT_BYTES);
         bytes[..kept].copy_from_slice(&text[..kept]);
@@ -90,19 +90,19 @@ impl Excerpt {
     }
 
     /// The bytes that were kept.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..EXCERPT_BYTES.min(self.len as usize)]
     }
 
     /// Whether all of the text was kept.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.len as usize <= EXCERPT_BYTES
     }
 }
 
 impl PastLock {
     /// The end of a lock that was granted so.
-    pub fn new(key: &[u8], owner: Option<&[u8]>, grant: &Grant) -> Self {
+    pub(crate) fn new(key: &[u8], owner: Option<&[u8]>, grant: &Grant) -> Self {
         Self {
             key: Excerpt::of(key),
             owner: owner.map(Excerpt::of),
@@ -120,7 +120,7 @@ impl PastLock {
     }
 
     /// The end of a holder of a value of the type lock, at the end of its lease.
-    pub fn of_holder(key: &[u8], owner: &[u8], holder: &Holder) -> Self {
+    pub(crate) fn of_holder(key: &[u8], owner: &[u8], holder: &Holder) -> Self {
         Self {
             key: Excerpt::of(key),
             owner: Some(Excerpt::of(owner)),
@@ -138,12 +138,12 @@ impl PastLock {
     }
 
     /// Whether it was held under that name.
-    pub fn is_of(&self, owner: &[u8]) -> bool {
+    pub(crate) fn is_of(&self, owner: &[u8]) -> bool {
         self.owner == Some(Excerpt::of(owner))
     }
 
     /// Whether the lock was lost: its holder has not released it.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.reason != EndReason::Released
     }
 }
@@ -169,31 +169,31 @@ impl History {
     }
 
     /// Keeps that many records from now on, half of them of releases.
-    pub fn set_len_max(&mut self, len_max: usize) {
+    pub(crate) fn set_len_max(&mut self, len_max: usize) {
         (self.lost, self.released, self.len_max) = (Ring::default(), Ring::default(), len_max.div_ceil(2));
         self.charge.set(0);
     }
 
     /// Whether ends are recorded.
     #[inline]
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.len_max > 0
     }
 
     /// Whether releases are recorded, too.
     #[inline]
-    pub fn keeps_releases(&self) -> bool {
+    pub(crate) fn keeps_releases(&self) -> bool {
         self.keeps_releases.load(Relaxed)
     }
 
     /// Whether a lock was lost.
     #[inline]
-    pub fn has_lost(&self) -> bool {
+    pub(crate) fn has_lost(&self) -> bool {
         !self.lost.records.is_empty()
     }
 
     /// Adds the newest record, of a key with this [`place`].
-    pub fn push(&mut self, place: u64, ended: PastLock) {
+    pub(crate) fn push(&mut self, place: u64, ended: PastLock) {
         let ring = if ended.is_lost() { &mut self.lost } else { &mut self.released };
         if ring.records.len() == self.len_max {
             let oldest = ring.pop().and_then(|oldest| oldest.breaker);
@@ -207,7 +207,7 @@ impl History {
     }
 
     /// All records with the places of their keys, in no order.
-    pub fn all(&self) -> impl Iterator<Item = (u64, &PastLock)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, &PastLock)> {
         [&self.lost, &self.released].into_iter().flat_map(|ring| {
             let places = ring.places.iter().copied();
             places.zip(&ring.records)
@@ -215,7 +215,7 @@ impl History {
     }
 
     /// The records of a key, the newest first.
-    pub fn of(&self, place: u64, key: &[u8]) -> Vec<PastLock> {
+    pub(crate) fn of(&self, place: u64, key: &[u8]) -> Vec<PastLock> {
         let rings = [&self.lost, &self.released].into_iter();
         let of_key = rings.flat_map(|ring| ring.newest_first(place, key).map(|at| ring.records[at].clone()));
         let mut found: Vec<PastLock> = of_key.collect();
@@ -225,7 +225,7 @@ impl History {
 
     /// Notes that the holder of an ended lock has asked for it too late. Only the newest lock of the key that fits counts,
     /// and only its first such request. Returns it.
-    pub fn note_late(
+    pub(crate) fn note_late(
         &mut self,
         (place, key): (u64, &[u8]),
         (holder, owner): (ClientId, Option<&[u8]>),

@@ -88,7 +88,7 @@ impl Rule {
     }
 
     /// What to do about it.
-    pub const fn advice(self) -> &'static str {
+    pub(crate) const fn advice(self) -> &'static str {
         match self {
             Self::NoLease => {
                 "take the lock with SET key value NX PX: without a lease it stays when its holder crashes"

@@ -15,9 +15,10 @@ pub(crate) mod record;
 mod requests;
 mod rules;
 
-pub use counts::{Durations, GroupCounts, LockCounts, LockGroups, Waited};
+pub(crate) use counts::{GroupCounts, LockGroups, Waited};
+pub use counts::{Durations, LockCounts};
 pub use event::{Before, Breaker, EndReason, LockChange, LockEvent};
-pub use history::{Excerpt, PastLock};
+pub(crate) use history::{Excerpt, PastLock};
 pub use lint::{LockLint, Rule};
 pub use record::{Grant, GrantDetails};
 pub use requests::{HolderRequest, LateRequest, RefusedBy, RequestEvent, RequestOutcome, RequestWait};

@@ -35,7 +35,7 @@ pub enum RequestOutcome {
 
 impl RequestOutcome {
     /// The request has got a lock that its owner did not hold.
-    pub const GRANTED: Self = Self::Granted { again: false };
+    pub(crate) const GRANTED: Self = Self::Granted { again: false };
 }
 
 /// Why a request has not got its lock.

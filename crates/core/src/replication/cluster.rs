@@ -12,7 +12,7 @@ use crate::journal::item;
 use crate::state::node_key::NodeKey;
 
 /// The version of what is in etcd that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// The beginning of the first line of `cluster`. The version follows.
 const FIRST_LINE: &str = "redlatch cluster ";
 /// What `cluster` begins with while the journal of a server is being put there.

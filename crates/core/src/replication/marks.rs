@@ -112,7 +112,7 @@ impl Mark {
     ///
     /// # Errors
     /// The system's.
-    pub fn is_alone_in(folder: &dyn Folder) -> io::Result<bool> {
+    pub(crate) fn is_alone_in(folder: &dyn Folder) -> io::Result<bool> {
         Ok(folder.names()?.iter().all(|name| name == DRAFT))
     }
 
@@ -137,7 +137,7 @@ impl Mark {
     ///
     /// # Errors
     /// The system's.
-    pub fn clear_beside(folder: &dyn Folder) -> io::Result<()> {
+    pub(crate) fn clear_beside(folder: &dyn Folder) -> io::Result<()> {
         folder.names()?.iter().filter(|name| *name != EXPORTING).try_for_each(|name| folder.remove(name))
     }
 
@@ -145,7 +145,7 @@ impl Mark {
     ///
     /// # Errors
     /// The system's.
-    pub fn end_export(folder: &dyn Folder) -> io::Result<()> {
+    pub(crate) fn end_export(folder: &dyn Folder) -> io::Result<()> {
         if folder.read(EXPORTING)?.is_some() {
             folder.rename(EXPORTING, EXPORTED)?;
         }

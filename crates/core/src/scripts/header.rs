@@ -27,7 +27,7 @@ pub struct Flags {
 
 impl Header {
     /// Whether the script may write, if it has an option line.
-    pub fn may_write(&self) -> Option<bool> {
+    pub(crate) fn may_write(&self) -> Option<bool> {
         (self.body > 0).then_some(!self.flags.no_writes)
     }
 }

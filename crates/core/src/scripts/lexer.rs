@@ -24,7 +24,7 @@ pub(super) enum LexError {
 /// Bytes of the longest script that is parsed. The longest known lock script has a tenth of it.
 pub const SCRIPT_BYTES_MAX: usize = 16 * 1024;
 /// Tokens of the longest script that is parsed.
-pub const TOKENS_MAX: usize = 4 * 1024;
+pub(crate) const TOKENS_MAX: usize = 4 * 1024;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Token<'a> {

@@ -39,22 +39,22 @@ pub const NAME_RULE: &str = "Library names can only contain letters, numbers, or
 
 impl Function {
     /// Whether it may not write.
-    pub fn only_reads(&self) -> bool {
+    pub(crate) fn only_reads(&self) -> bool {
         self.flags.contains(&FLAGS[0])
     }
 
     /// Whether it may run while memory is short.
-    pub fn may_grow(&self) -> bool {
+    pub(crate) fn may_grow(&self) -> bool {
         self.flags.contains(&"allow-oom")
     }
 
     /// Whether it may run in cluster mode.
-    pub fn runs_in_cluster(&self) -> bool {
+    pub(crate) fn runs_in_cluster(&self) -> bool {
         !self.flags.contains(&"no-cluster")
     }
 
     /// Whether its keys may be in several slots in cluster mode.
-    pub fn may_cross_slots(&self) -> bool {
+    pub(crate) fn may_cross_slots(&self) -> bool {
         self.flags.contains(&"allow-cross-slot-keys")
     }
 }

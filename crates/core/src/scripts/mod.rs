@@ -40,8 +40,9 @@ use redlatch_proto::resp::Words;
 
 pub use header::{Flags, Header, header};
 pub use known::{Granted, Input, KNOWN, Kind, Known, Lease, Lock, Purpose, Unit};
-pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
-pub use sha::{SHA_DIGITS, Sha, digest};
+pub use lexer::SCRIPT_BYTES_MAX;
+pub(crate) use sha::SHA_DIGITS;
+pub use sha::{Sha, digest};
 
 /// The KEYS and ARGV of a script, or the two arguments of a function.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,7 @@ pub struct Inputs<'a> {
 impl<'a> Inputs<'a> {
     /// The number of KEYS and ARGV together.
     #[inline]
-    pub fn word_count(&self) -> usize {
+    pub(crate) fn word_count(&self) -> usize {
         self.keys.len() + self.args.len()
     }
 

@@ -3,7 +3,7 @@
 use sha1::{Digest, Sha1};
 
 /// Hexadecimal digits of a SHA-1.
-pub const SHA_DIGITS: usize = 40;
+pub(crate) const SHA_DIGITS: usize = 40;
 /// A SHA-1 in hexadecimal and lower case: as clients send it.
 pub type Sha = [u8; SHA_DIGITS];
 

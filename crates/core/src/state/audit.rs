@@ -151,23 +151,23 @@ impl AuditLine {
     }
 
     /// A field with a text. Bytes that are not UTF-8 are escaped as in a byte string of Rust.
-    pub fn text(&mut self, name: &str, value: &[u8]) {
+    pub(crate) fn text(&mut self, name: &str, value: &[u8]) {
         self.name(name);
         push_text(&mut self.0, value);
     }
 
-    pub fn number(&mut self, name: &str, value: u64) {
+    pub(crate) fn number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.display(value);
     }
 
-    pub fn null(&mut self, name: &str) {
+    pub(crate) fn null(&mut self, name: &str) {
         self.name(name);
         self.0.push_str("null");
     }
 
     /// A field with a list of texts: as many as there is room for, and `...` if there are more.
-    pub fn list<T: AsRef<[u8]>>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
+    pub(crate) fn list<T: AsRef<[u8]>>(&mut self, name: &str, values: impl IntoIterator<Item = T>) {
         self.name(name);
         let end = self.0.len().saturating_add(LIST_BYTES_MAX);
         for (at, value) in values.into_iter().enumerate() {

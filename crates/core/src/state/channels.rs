@@ -34,7 +34,7 @@ impl Kind {
 }
 
 /// One value for each [`Kind`], in the order of [`Kind::ALL`].
-pub type PerKind<V> = [V; 3];
+pub(crate) type PerKind<V> = [V; 3];
 
 type Listeners = DashMap<Bytes, Vec<Arc<Client>>, RandomState>;
 
@@ -101,7 +101,7 @@ impl Channels {
     }
 
     /// Delivers `payload` to the subscribers of the shard channel; returns how many.
-    pub fn publish_to_shard(&self, channel: &[u8], payload: &[u8]) -> usize {
+    pub(crate) fn publish_to_shard(&self, channel: &[u8], payload: &[u8]) -> usize {
         self.send_all(Kind::Shard, channel, &[b"smessage", channel, payload])
     }
 
@@ -140,7 +140,7 @@ impl Channels {
 
     /// Ends the subscriptions to these shard channels, in the order of their names, and tells their subscribers. No request
     /// runs; a client may be leaving.
-    pub fn end_shard_channels(&self, is_meant: impl Fn(&[u8]) -> bool) {
+    pub(crate) fn end_shard_channels(&self, is_meant: impl Fn(&[u8]) -> bool) {
         let mut names = self.active(Kind::Shard, None);
         names.retain(|name| is_meant(name));
         names.sort_unstable();
@@ -226,7 +226,7 @@ impl Subscriptions {
     }
 
     /// The count in a confirmation: channels and patterns together, shard channels on their own.
-    pub fn counted_with(&self, kind: Kind) -> usize {
+    pub(crate) fn counted_with(&self, kind: Kind) -> usize {
         match kind {
             Kind::Channel | Kind::Pattern => self.of(Kind::Channel).len() + self.of(Kind::Pattern).len(),
             Kind::Shard => self.of(Kind::Shard).len(),
@@ -252,7 +252,7 @@ pub fn shrink<K: Eq + Hash, V, S: BuildHasher + Clone>(table: &DashMap<K, V, S>)
 const SPARSE_LEN: usize = 1_024;
 
 /// Writes that a subscription begins or ends; `count`: how many are left.
-pub fn write_confirmation(reply: &mut Reply<'_>, word: &[u8], name: Option<&[u8]>, count: usize) {
+pub(crate) fn write_confirmation(reply: &mut Reply<'_>, word: &[u8], name: Option<&[u8]>, count: usize) {
     reply.push(3);
     reply.bulk(word);
     match name {

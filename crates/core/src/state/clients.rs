@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// Charges its memory to this ledger from now on. It has no subscription yet.
-    pub fn charge_to(&mut self, ledger: &Arc<Ledger>) {
+    pub(crate) fn charge_to(&mut self, ledger: &Arc<Ledger>) {
         self.ledger = Arc::clone(ledger);
         self.subscriptions = Mutex::new(Subscriptions::new(ledger));
     }
@@ -176,7 +176,7 @@ impl Client {
 
     /// Whether it is subscribed to anything.
     #[inline]
-    pub fn is_subscribed(&self) -> bool {
+    pub(crate) fn is_subscribed(&self) -> bool {
         self.is_subscribed.load(Relaxed)
     }
 
@@ -243,7 +243,7 @@ impl Client {
     }
 
     /// Moves the messages to the end of `out` if the answer of the waiting command is in the outbox; false if it is not.
-    pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
         if !self.has_messages() {
             return false;
         }
@@ -328,12 +328,12 @@ impl Client {
     }
 
     /// Approximate bytes of memory that it uses: its buffers, its transaction, its outbox and itself.
-    pub fn held_bytes(&self) -> u64 {
+    pub(crate) fn held_bytes(&self) -> u64 {
         self.buffer_bytes().saturating_add(self.transaction.queued_bytes.load(Relaxed))
     }
 
     /// Approximate bytes of its buffers, its outbox, its names and itself. What else it holds is in the [`Ledger`].
-    pub fn buffer_bytes(&self) -> u64 {
+    pub(crate) fn buffer_bytes(&self) -> u64 {
         let names = self.names.lock();
         let names = [&names.name, &names.library, &names.library_version].map(|name| name.capacity() as u64);
         let buffers = [&self.buffers.query_bytes, &self.buffers.query_room].map(|bytes| bytes.load(Relaxed));
@@ -342,13 +342,13 @@ impl Client {
     }
 
     /// Bytes of replies and messages that were not sent yet.
-    pub fn unsent_bytes(&self) -> u64 {
+    pub(crate) fn unsent_bytes(&self) -> u64 {
         let messages = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
         total([self.buffers.reply_bytes.load(Relaxed), messages])
     }
 
     /// Asks the connection to release its buffers if it has been idle for `RELEASE_AFTER_MS`.
-    pub fn release_if_idle(&self, now: LockTime) {
+    pub(crate) fn release_if_idle(&self, now: LockTime) {
         let since = LockTime::from_millis(self.activity.last_active_ms.load(Relaxed));
         if self.buffers.kept.load(Relaxed) == KEPT && now.millis_since(since) >= RELEASE_AFTER_MS {
             self.buffers.kept.store(RELEASE_ASKED, Relaxed);
@@ -376,12 +376,12 @@ impl Client {
     }
 
     /// Notes why the server ends the connection; the first reason stays.
-    pub fn note_end(&self, reason: &'static str) {
+    pub(crate) fn note_end(&self, reason: &'static str) {
         let _ = self.closing.reason.set(reason);
     }
 
     /// Why the server ends the connection, if it does.
-    pub fn cut_reason(&self) -> Option<&'static str> {
+    pub(crate) fn cut_reason(&self) -> Option<&'static str> {
         self.closing.reason.get().copied()
     }
 
@@ -426,7 +426,7 @@ impl Client {
     }
 
     /// Like [`Client::collect`], of the messages that follow the reply to the current request directly.
-    pub fn collect_next(&self, out: &mut Vec<u8>) {
+    pub(crate) fn collect_next(&self, out: &mut Vec<u8>) {
         let mut outbox = self.outbox.lock();
         if !outbox.is_answered {
             out.append(&mut outbox.next);

@@ -134,7 +134,7 @@ impl ClusterFacts {
     }
 
     /// Another node is to lead, if there is one. Returns false if there is none.
-    pub fn ask_to_hand_over(&self) -> bool {
+    pub(crate) fn ask_to_hand_over(&self) -> bool {
         let is_possible = !self.others.lock().is_empty();
         self.is_asked_to_hand_over.fetch_or(is_possible, Relaxed);
         is_possible

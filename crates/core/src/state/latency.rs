@@ -75,7 +75,7 @@ impl Latency {
     }
 
     /// Removes the spikes of all events; returns how many events that were.
-    pub fn forget_all(&self) -> usize {
+    pub(crate) fn forget_all(&self) -> usize {
         std::mem::take(&mut *self.0.lock()).len()
     }
 }
@@ -97,7 +97,7 @@ impl Histogram {
     }
 
     /// For each bucket with durations: its bound in microseconds, and the number of durations up to it.
-    pub fn cumulative(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut sum = 0;
         let mut steps = Vec::new();
         for (bucket, counter) in self.counters().enumerate().filter(|(_, counter)| counter.get() > 0) {
@@ -137,14 +137,14 @@ const fn bound_nanos(bucket: usize) -> u64 {
 
 /// Error replies by their first word.
 #[derive(Debug, Default)]
-pub struct ErrorCodes(Mutex<BTreeMap<Box<str>, u64>>);
+pub(crate) struct ErrorCodes(Mutex<BTreeMap<Box<str>, u64>>);
 
 /// Codes counted separately. A bound, because scripts can return any code.
 const CODES_MAX: usize = 128;
 
 impl ErrorCodes {
     /// Counts an error reply of that text.
-    pub fn add(&self, text: &str) {
+    pub(crate) fn add(&self, text: &str) {
         let code = text.split(' ').next().unwrap_or_default();
         let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(code) {
@@ -155,12 +155,12 @@ impl ErrorCodes {
     }
 
     /// Codes and how often each was sent, by code.
-    pub fn all(&self) -> Vec<(String, u64)> {
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
         self.0.lock().iter().map(|(code, count)| (code.to_string(), *count)).collect()
     }
 
     /// Starts again with none.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.0.lock().clear();
     }
 }
@@ -193,7 +193,7 @@ impl Rates {
     }
 
     /// Growth per second since the oldest sample; zero without a sample, or if the counter was reset.
-    pub fn per_sec(&self, now_ms: u64, counts: [u64; 3]) -> [f64; 3] {
+    pub(crate) fn per_sec(&self, now_ms: u64, counts: [u64; 3]) -> [f64; 3] {
         let Some((then_ms, then)) = self.samples.lock().front().copied() else { return [0.0; 3] };
         let secs = now_ms.saturating_sub(then_ms) as f64 / 1000.0;
         let rate = |at: usize| counts[at].saturating_sub(then[at]) as f64 / secs;

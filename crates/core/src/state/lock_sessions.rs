@@ -187,7 +187,7 @@ impl LockSessions {
     }
 
     /// The connection of this client has ended. False if the session has moved to another connection before.
-    pub fn detach(&self, session: &LockSession, client: ClientId) -> bool {
+    pub(crate) fn detach(&self, session: &LockSession, client: ClientId) -> bool {
         let mut state = session.state.lock();
         if state.client != Some(client) {
             return false;

@@ -38,7 +38,7 @@ impl LogLimiter {
 
 /// Allows a few log lines of its kind in a second, and counts those that are left out.
 #[derive(Debug, Default)]
-pub struct LineBudget(Mutex<Budget>);
+pub(crate) struct LineBudget(Mutex<Budget>);
 
 #[derive(Debug, Default)]
 struct Budget {
@@ -55,7 +55,7 @@ const BUDGET_MS: u64 = 1_000;
 
 impl LineBudget {
     /// Whether a line may be logged now. If not, it is counted.
-    pub fn allows(&self, now: LockTime) -> bool {
+    pub(crate) fn allows(&self, now: LockTime) -> bool {
         let mut budget = self.0.lock();
         if budget.from.is_none_or(|from| now.millis_since(from) >= BUDGET_MS) {
             (budget.from, budget.lines) = (Some(now), 0);
@@ -70,14 +70,14 @@ impl LineBudget {
     }
 
     /// How many lines were left out, once the second is over in which they were; they are counted from 0 again.
-    pub fn take_left_out(&self, now: LockTime) -> Option<u64> {
+    pub(crate) fn take_left_out(&self, now: LockTime) -> Option<u64> {
         let mut budget = self.0.lock();
         let is_over = budget.from.is_some_and(|from| now.millis_since(from) >= BUDGET_MS);
         (is_over && budget.left_out > 0).then(|| std::mem::take(&mut budget.left_out))
     }
 
     /// When the lines that were left out are to be reported; `None`: there are none.
-    pub fn due(&self) -> Option<LockTime> {
+    pub(crate) fn due(&self) -> Option<LockTime> {
         let budget = self.0.lock();
         budget.from.filter(|_| budget.left_out > 0).map(|from| from + BUDGET_MS)
     }

@@ -27,7 +27,7 @@ use super::clients::Client;
 /// Wrong passwords in a row that delay nothing: those of a pool that is configured wrongly, and of its next try.
 pub const FREE: u64 = 30;
 /// Addresses that are remembered.
-pub const ADDRESSES_MAX: usize = 4_096;
+pub(crate) const ADDRESSES_MAX: usize = 4_096;
 
 /// The wrong passwords of one server.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl LoginTurn {
     }
 
     /// A login was looked at and is wrong.
-    pub fn was_wrong(&mut self) {
+    pub(crate) fn was_wrong(&mut self) {
         self.wrong = self.wrong.saturating_add(1);
     }
 }

@@ -34,7 +34,7 @@ pub struct Metrics {
     /// Commands refused because the user may not use a channel in them.
     pub denied_channel: Counter,
     /// Error replies by their code.
-    pub error_codes: ErrorCodes,
+    pub(crate) error_codes: ErrorCodes,
     /// Rates of commands, bytes received and bytes sent.
     pub rates: Rates,
     /// Memory of all clients, in bytes, when it was last measured.
@@ -55,13 +55,13 @@ impl Counter {
     }
 
     /// Takes back what was added for something that is done again.
-    pub fn take_back(&self, n: u64) {
+    pub(crate) fn take_back(&self, n: u64) {
         // It may have been reset in the meantime.
         let _ = self.0.fetch_update(Relaxed, Relaxed, |count| Some(count.saturating_sub(n)));
     }
 
     /// Raises the counter to `value` if it is lower. Returns the higher of both.
-    pub fn raise_to(&self, value: u64) -> u64 {
+    pub(crate) fn raise_to(&self, value: u64) -> u64 {
         self.0.fetch_max(value, Relaxed).max(value)
     }
 
@@ -132,11 +132,11 @@ pub struct CommandStats {
 
 /// How many calls of fast commands a connection sends for each one that is timed. A prime number: the requests of most
 /// clients repeat with a short period, and the samples must cover every request of the period.
-pub const CALLS_PER_SAMPLE: u8 = 61;
+pub(crate) const CALLS_PER_SAMPLE: u8 = 61;
 
 impl CommandStats {
     /// Counts a timed call of this duration.
-    pub fn add_timed(&self, micros: u64) {
+    pub(crate) fn add_timed(&self, micros: u64) {
         self.timed.add(1);
         self.timed_micros.add(micros);
         self.histogram.add(micros);
@@ -144,12 +144,12 @@ impl CommandStats {
 
     /// True until a call has been timed.
     #[inline]
-    pub fn is_untimed(&self) -> bool {
+    pub(crate) fn is_untimed(&self) -> bool {
         self.timed.get() == 0
     }
 
     /// Microseconds per call: the mean of the timed calls.
-    pub fn micros_per_call(&self) -> f64 {
+    pub(crate) fn micros_per_call(&self) -> f64 {
         self.timed_micros.get() as f64 / self.timed.get().max(1) as f64
     }
 
@@ -159,13 +159,13 @@ impl CommandStats {
     }
 
     /// As [`CommandStats::micros`], but never less than before: a counter that falls looks like a restart.
-    pub fn rising_micros(&self) -> u64 {
+    pub(crate) fn rising_micros(&self) -> u64 {
         self.estimated.raise_to(self.micros())
     }
 
     /// For each bucket of the histogram with calls: its bound in microseconds, and the number of calls up to it. The counts
     /// of the timed calls are scaled up to all calls.
-    pub fn cumulative(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let (timed, calls) = (self.timed.get().max(1), self.calls.get());
         let scaled = |count: u64| match u128::from(count)
             .saturating_mul(calls.into())

@@ -41,17 +41,17 @@ pub struct OutputLimits {
 }
 
 /// Redis' defaults, as CONFIG GET shows them.
-pub const DEFAULT: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
+pub(crate) const DEFAULT: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 
 impl Limit {
     /// Whether this number of unsent bytes exceeds the hard limit.
     #[inline]
-    pub fn is_broken_by(self, bytes: usize) -> bool {
+    pub(crate) fn is_broken_by(self, bytes: usize) -> bool {
         self.hard_bytes > 0 && bytes as u64 > self.hard_bytes
     }
 
     /// Whether this number of unsent bytes exceeds the soft limit.
-    pub fn is_strained_by(self, bytes: usize) -> bool {
+    pub(crate) fn is_strained_by(self, bytes: usize) -> bool {
         self.soft_bytes > 0 && bytes as u64 > self.soft_bytes
     }
 }
@@ -99,7 +99,7 @@ impl OutputLimits {
 ///
 /// # Errors
 /// The error text of CONFIG SET.
-pub fn parse(text: &str, current: &str) -> Result<[Limit; 3], &'static str> {
+pub(crate) fn parse(text: &str, current: &str) -> Result<[Limit; 3], &'static str> {
     let mut limits = if current.is_empty() { <[Limit; 3]>::default() } else { parse(current, "")? };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     if !words.len().is_multiple_of(4) {
@@ -120,7 +120,7 @@ pub fn parse(text: &str, current: &str) -> Result<[Limit; 3], &'static str> {
 }
 
 /// All limits as CONFIG GET shows them.
-pub fn written(limits: &[Limit; 3]) -> String {
+pub(crate) fn written(limits: &[Limit; 3]) -> String {
     let mut text = String::new();
     for (class, limit) in Class::ALL.iter().zip(limits) {
         let gap = if text.is_empty() { "" } else { " " };

@@ -89,7 +89,7 @@ impl Polling {
     }
 
     /// The report of [`Polling::note`] was left out: its end is not reported either.
-    pub fn forget_report(&self) {
+    pub(crate) fn forget_report(&self) {
         self.is_reported.store(false, Relaxed);
     }
 

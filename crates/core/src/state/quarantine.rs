@@ -80,7 +80,7 @@ impl Quarantine {
     }
 
     /// Whether a test has let the server crash, and not start again yet.
-    pub fn has_crashed(&self) -> bool {
+    pub(crate) fn has_crashed(&self) -> bool {
         self.has_crashed.load(SeqCst)
     }
 
@@ -123,7 +123,7 @@ impl Quarantine {
 
     /// Whether locks may not be granted to those who wait for them now.
     #[inline]
-    pub fn forbids_grants(&self, now: LockTime) -> bool {
+    pub(crate) fn forbids_grants(&self, now: LockTime) -> bool {
         self.is_on() && (self.until(now).is_some() || self.refuses() || self.has_crashed())
     }
 }

@@ -38,7 +38,7 @@ pub struct Script {
 
 impl Script {
     /// Whether FCALL runs it.
-    pub fn is_function(&self) -> bool {
+    pub(crate) fn is_function(&self) -> bool {
         self.function_call.is_some()
     }
 }
@@ -94,7 +94,7 @@ impl Running {
     }
 
     #[inline]
-    pub fn note_write(&self) {
+    pub(crate) fn note_write(&self) {
         self.has_written.store(true, Relaxed);
     }
 
@@ -103,7 +103,7 @@ impl Running {
     }
 
     /// The running script, and for how many milliseconds it runs.
-    pub fn script_and_age(&self, now: LockTime) -> Option<(Script, u64)> {
+    pub(crate) fn script_and_age(&self, now: LockTime) -> Option<(Script, u64)> {
         let script = self.script.lock();
         let since = self.since()?;
         Some((script.clone()?, now.millis_since(since)))
@@ -111,7 +111,7 @@ impl Running {
 
     /// The running script has run for longer than `busy-reply-threshold`.
     #[cold]
-    pub fn note_slow(&self, now: LockTime) {
+    pub(crate) fn note_slow(&self, now: LockTime) {
         let Some((Script { name, client, function_call }, age_ms)) = self.script_and_age(now) else { return };
         self.slow.add(1);
         let kill = if function_call.is_some() { "FUNCTION KILL" } else { "SCRIPT KILL" };

@@ -29,7 +29,7 @@ impl SearchBudget {
     }
 
     /// Counts looks.
-    pub fn spend(&self, looks: usize) {
+    pub(crate) fn spend(&self, looks: usize) {
         self.looks.store(self.looks.load(Relaxed).saturating_add(looks as u64), Relaxed);
     }
 }

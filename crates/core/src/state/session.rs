@@ -114,7 +114,7 @@ impl Asking {
     }
 
     /// Whether the current request asks.
-    pub fn is_now(self) -> bool {
+    pub(crate) fn is_now(self) -> bool {
         self == Self::Now
     }
 
@@ -165,7 +165,7 @@ impl Session {
 
     /// Whether the current command may be moved to the script thread: it runs on a worker, and is not part of a script or
     /// transaction.
-    pub fn may_leave(&self) -> bool {
+    pub(crate) fn may_leave(&self) -> bool {
         !self.may_block && !self.is_nested
     }
 
@@ -183,7 +183,7 @@ impl Session {
     }
 
     /// A command of this session that waits for any of some keys of a database. `number` is its place among all waits.
-    pub fn new_wait_for(
+    pub(crate) fn new_wait_for(
         &self,
         (number, kind): (u64, WaitFor),
         database: u16,
@@ -208,7 +208,7 @@ impl Session {
 
     /// Adds to the time used by the batch.
     #[inline]
-    pub fn add_nanos(&mut self, nanos: u64) {
+    pub(crate) fn add_nanos(&mut self, nanos: u64) {
         self.used_nanos = self.used_nanos.saturating_add(nanos);
     }
 
@@ -224,13 +224,13 @@ impl Session {
     ///
     /// # Errors
     /// More memory is in use than `maxmemory` allows.
-    pub fn may_hold(&self) -> Result<(), Refusal> {
+    pub(crate) fn may_hold(&self) -> Result<(), Refusal> {
         if self.is_short_of_memory { Err(Refusal::OutOfMemory) } else { Ok(()) }
     }
 
     /// Whether only SUBSCRIBE and similar commands are allowed: a RESP2 client cannot distinguish a message from a reply.
     #[inline]
-    pub fn is_subscriber(&self) -> bool {
+    pub(crate) fn is_subscriber(&self) -> bool {
         self.protocol == Protocol::Resp2 && self.client.is_subscribed()
     }
 }

@@ -61,7 +61,7 @@ pub enum Kind {
 pub const REDIS_VERSION_DEFAULT: &str = "7.0.15";
 
 /// The name of the group of locks whose keys have none of the listed prefixes.
-pub const OTHER_PREFIX: &str = "other";
+pub(crate) const OTHER_PREFIX: &str = "other";
 
 /// Why a value was refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -149,7 +149,7 @@ impl Settings {
     }
 
     /// The name in the table for a name or alias in any letter case.
-    pub fn known_name(name: &str) -> Option<&'static str> {
+    pub(crate) fn known_name(name: &str) -> Option<&'static str> {
         find(name).ok().map(|(_, row)| row.name)
     }
 
@@ -171,7 +171,7 @@ impl Settings {
     /// # Errors
     /// As [`Settings::set`], [`SettingError::Immutable`] for settings that can be set only at the start, and the errors of
     /// the validators: see [`Settings::on_proposal`].
-    pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
+    pub(crate) fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
         let (mut indexes, mut checked) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (name, value) in pairs {
             let (index, row) = find(name)?;
@@ -255,7 +255,7 @@ impl Settings {
     }
 
     /// How many bytes may be unsent to a client.
-    pub fn output_limits(&self) -> &Arc<OutputLimits> {
+    pub(crate) fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output_limits
     }
 
@@ -268,7 +268,7 @@ impl Settings {
     /// Whether every call of every command is timed. Otherwise fast commands are sampled, because two readings of the
     /// clock cost a tenth of a GET. True when the slow log or the latency monitor asks for short durations.
     #[inline]
-    pub fn measures_all(&self) -> bool {
+    pub(crate) fn measures_all(&self) -> bool {
         let slow_micros = self.get(SLOWLOG_LOG_SLOWER_THAN);
         (0..SLOW_MICROS_DEFAULT).contains(&slow_micros) || self.get(LATENCY_MONITOR_THRESHOLD) > 0
     }
@@ -464,19 +464,19 @@ impl Events {
 
     /// The set, and whether every event of every lock is wanted: for LOCK.LINT.
     #[must_use]
-    pub fn with_locks(self, wanted: bool) -> Self {
+    pub(crate) fn with_locks(self, wanted: bool) -> Self {
         Self(self.0 | if wanted { LOCKS } else { 0 })
     }
 
     /// Whether every event of every lock is wanted.
     #[inline]
-    pub fn wants_locks(self) -> bool {
+    pub(crate) fn wants_locks(self) -> bool {
         self.0 & LOCKS != 0
     }
 
     /// Whether the name of every changed key is wanted.
     #[inline]
-    pub fn wants_names(self) -> bool {
+    pub(crate) fn wants_names(self) -> bool {
         self.0 & NAMES != 0
     }
 

@@ -58,7 +58,7 @@ impl SlotGroup {
     }
 
     /// Who leads the group of a slot; `None`: nobody, as far as is known.
-    pub fn leader_of(&self, slot: u16) -> Option<ClusterNode> {
+    pub(crate) fn leader_of(&self, slot: u16) -> Option<ClusterNode> {
         self.all.iter().find(|group| group.slots.contains(&slot))?.leader.lock().clone()
     }
 

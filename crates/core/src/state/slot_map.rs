@@ -99,12 +99,12 @@ impl SlotMap {
     }
 
     /// Like [`SlotMap::change`]; `None`: somebody holds the table.
-    pub fn try_change(&self) -> Option<RwLockWriteGuard<'_, SlotTable>> {
+    pub(crate) fn try_change(&self) -> Option<RwLockWriteGuard<'_, SlotTable>> {
         self.table.try_write()
     }
 
     /// Notes that a node answers from now on, or that it does not.
-    pub fn note_answers(&self, table: &mut SlotTable, node: u16, answers: bool) {
+    pub(crate) fn note_answers(&self, table: &mut SlotTable, node: u16, answers: bool) {
         match answers {
             true => table.silent.remove(&node),
             false => Some(*table.silent.entry(node).or_insert_with(|| self.clock.now().lock)),
@@ -122,14 +122,14 @@ impl SlotMap {
     }
 
     /// How many slots have failed with their nodes. The cluster is not ok unless that is 0.
-    pub fn failed_slots(&self) -> usize {
+    pub(crate) fn failed_slots(&self) -> usize {
         let table = self.hold();
         let failed = |node: &u16| self.fails(table.silent.get(node));
         if table.silent.is_empty() { 0 } else { table.owners.iter().filter(|node| failed(node)).count() }
     }
 
     /// Whether a node serves no key: slots have failed, or it has not heard the others for longer than the timeout.
-    pub fn is_down_at(&self, node: u16) -> bool {
+    pub(crate) fn is_down_at(&self, node: u16) -> bool {
         self.has_failed(node) || self.failed_slots() > 0
     }
 
@@ -140,7 +140,7 @@ impl SlotMap {
     }
 
     /// The master from which a replica is to take over now.
-    pub fn due_failover(&self, table: &SlotTable) -> Option<u16> {
+    pub(crate) fn due_failover(&self, table: &SlotTable) -> Option<u16> {
         let (at, master) = self.next_failover(table)?;
         (at <= self.clock.now().lock).then_some(master)
     }
@@ -229,7 +229,7 @@ impl SlotTable {
     }
 
     /// The table as a node tells clients of it.
-    pub fn told_by(&self, node: u16) -> &Self {
+    pub(crate) fn told_by(&self, node: u16) -> &Self {
         self.frozen.get(&node).map_or(self, |frozen| frozen)
     }
 
@@ -245,12 +245,12 @@ impl SlotTable {
     }
 
     /// The slot begins to move to a node that does not have it.
-    pub fn begin_move(&mut self, slot: u16, to: u16) {
+    pub(crate) fn begin_move(&mut self, slot: u16, to: u16) {
         self.moving.insert(slot, to);
     }
 
     /// The node to which the slot is moving has it now.
-    pub fn end_move(&mut self, slot: u16) {
+    pub(crate) fn end_move(&mut self, slot: u16) {
         if let Some(target) = self.moving.remove(&slot) {
             self.owners[usize::from(slot)] = target;
         }
@@ -268,7 +268,7 @@ impl SlotTable {
 
     /// A replica has the slots of its master from now on, and the other replicas. Slots that are moving from or to the master
     /// stay where they are.
-    pub fn take_over(&mut self, replica: u16) {
+    pub(crate) fn take_over(&mut self, replica: u16) {
         let Some(master) = self.masters.remove(&replica) else { return };
         self.moving.retain(|slot, target| self.owners[usize::from(*slot)] != master && *target != master);
         let same = |node: &&mut u16| **node == master;

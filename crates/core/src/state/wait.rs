@@ -73,7 +73,7 @@ impl Wait {
     }
 
     /// Whether [`Wait::unblock`] has ended it.
-    pub fn is_unblocked(&self) -> bool {
+    pub(crate) fn is_unblocked(&self) -> bool {
         self.unblocked.load(Acquire)
     }
 
@@ -83,7 +83,7 @@ impl Wait {
     }
 
     /// Whether it has left the queues of all its keys, as the connection sees it that has got the answer.
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
     }
 

@@ -17,16 +17,16 @@ use super::acl::{Acl, User};
 use super::login_delays::Origin;
 
 /// Wrong passwords of one user from one address that are remembered.
-pub const KEPT_MAX: usize = 32;
+pub(crate) const KEPT_MAX: usize = 32;
 /// Pairs of address and name.
-pub const PAIRS_MAX: usize = 4_096;
+pub(crate) const PAIRS_MAX: usize = 4_096;
 
 /// Half of a SHA-256.
 type Keyed = [u8; 16];
 
 /// A login as a client sends it.
 #[derive(Clone, Copy, Debug)]
-pub struct Login<'l> {
+pub(crate) struct Login<'l> {
     /// Where it comes from.
     pub origin: Origin,
     /// The name of the user.
@@ -36,7 +36,7 @@ pub struct Login<'l> {
 }
 
 /// The wrong passwords of one server.
-pub struct WrongPasswords {
+pub(crate) struct WrongPasswords {
     key: [u8; 20],
     pairs: Mutex<BTreeMap<(Origin, Keyed), Tried>>,
 }
@@ -59,12 +59,12 @@ struct Tried {
 
 impl WrongPasswords {
     /// None yet. `key`: bytes that no client knows.
-    pub fn new(key: [u8; 20]) -> Self {
+    pub(crate) fn new(key: [u8; 20]) -> Self {
         Self { key, pairs: Mutex::default() }
     }
 
     /// Whether this login has failed before, and nothing has changed since.
-    pub fn has(&self, login: Login<'_>, acl: &Acl) -> bool {
+    pub(crate) fn has(&self, login: Login<'_>, acl: &Acl) -> bool {
         let (name, password) = self.digests(login);
         let user = user_of(login.name, acl);
         let pairs = self.pairs.lock();
@@ -73,7 +73,7 @@ impl WrongPasswords {
     }
 
     /// The password of a login was looked at, and is wrong.
-    pub fn note(&self, login: Login<'_>, acl: &Acl, now: LockTime) {
+    pub(crate) fn note(&self, login: Login<'_>, acl: &Acl, now: LockTime) {
         let (name, password) = self.digests(login);
         let (place, user) = ((login.origin, name), user_of(login.name, acl));
         let mut pairs = self.pairs.lock();

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 /// Bytes of the longest element without an allocation.
-pub const INLINE_BYTES_MAX: usize = 22;
+pub(crate) const INLINE_BYTES_MAX: usize = 22;
 
 /// A byte string. It compares and hashes as its bytes do.
 #[derive(Clone)]

@@ -60,7 +60,7 @@ impl Hash {
     }
 
     /// Counts as a table from now on, however few fields there are.
-    pub fn become_table(&mut self) {
+    pub(crate) fn become_table(&mut self) {
         self.is_table = true;
     }
 

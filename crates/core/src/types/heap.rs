@@ -15,12 +15,12 @@ pub const fn tree<T>(len: usize) -> usize {
 }
 
 /// Bytes of an entry of a large B-tree.
-pub const fn in_tree<T>() -> usize {
+pub(crate) const fn in_tree<T>() -> usize {
     size_of::<T>() * 8 / 5
 }
 
 /// Bytes of an entry of a hash table: about five eighths of its places are used, and each has a byte of its hash.
-pub const fn in_table<T>() -> usize {
+pub(crate) const fn in_table<T>() -> usize {
     (size_of::<T>() + 1) * 8 / 5
 }
 

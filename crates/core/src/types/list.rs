@@ -55,7 +55,7 @@ impl List {
     }
 
     /// Removes `count` elements at an end, or all.
-    pub fn drop_from(&mut self, end: End, count: usize) {
+    pub(crate) fn drop_from(&mut self, end: End, count: usize) {
         let len = self.len();
         let count = count.min(len);
         match end {

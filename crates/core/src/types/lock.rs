@@ -173,12 +173,12 @@ impl Lock {
     }
 
     /// The earliest end of a lease.
-    pub fn earliest_deadline(&self) -> Option<Deadline> {
+    pub(crate) fn earliest_deadline(&self) -> Option<Deadline> {
         self.ends.first().map(|(deadline, _)| *deadline)
     }
 
     /// The end of the last lease; `None` if a holder has no lease.
-    pub fn latest_deadline(&self) -> Option<Deadline> {
+    pub(crate) fn latest_deadline(&self) -> Option<Deadline> {
         let last = self.ends.last().filter(|_| self.ends.len() == self.holders.len());
         last.map(|(deadline, _)| *deadline)
     }
@@ -205,7 +205,7 @@ fn bytes_of(owner: &Bytes, holder: &Holder) -> usize {
 }
 
 /// Bytes of fields and values.
-pub fn words_bytes(words: &[Bytes]) -> usize {
+pub(crate) fn words_bytes(words: &[Bytes]) -> usize {
     words.iter().map(|word| size_of::<Bytes>() + heap::shared(word)).sum()
 }
 

@@ -12,7 +12,7 @@ pub mod lock;
 mod seeds;
 pub mod set;
 pub mod slot;
-pub mod sorted_set;
+pub(crate) mod sorted_set;
 pub mod stream;
 
 use redlatch_proto::clock::{Deadline, LockTime};
@@ -41,7 +41,7 @@ pub enum Object {
 impl Object {
     /// The earliest deadline of an element, if any element has one.
     #[inline]
-    pub fn earliest_deadline(&self) -> Option<Deadline> {
+    pub(crate) fn earliest_deadline(&self) -> Option<Deadline> {
         match self {
             Self::Lock(lock) => lock.earliest_deadline(),
             _ => None,

@@ -81,7 +81,7 @@ impl Set {
     ///
     /// # Panics
     /// The place is not below the length.
-    pub fn take_at(&mut self, place: usize) -> Element {
+    pub(crate) fn take_at(&mut self, place: usize) -> Element {
         match &mut self.form {
             Form::Integers(integers) => Member::Integer(integers.remove(place)).with_bytes(Element::new),
             Form::Listed { members, long_bytes } => {
@@ -102,7 +102,7 @@ impl Set {
     }
 
     /// Is no set of integers from now on. Integers are converted to text, in their order.
-    pub fn become_table(&mut self) {
+    pub(crate) fn become_table(&mut self) {
         let Form::Integers(integers) = &mut self.form else { return };
         let integers = std::mem::take(integers);
         let members = integers.into_iter().map(|integer| Member::Integer(integer).with_bytes(Element::new));
@@ -160,7 +160,7 @@ impl Set {
     }
 
     /// True for a set of integers.
-    pub fn is_integers(&self) -> bool {
+    pub(crate) fn is_integers(&self) -> bool {
         matches!(self.form, Form::Integers(_))
     }
 
@@ -210,7 +210,7 @@ impl Indexed {
 impl Member<'_> {
     /// Calls `look` with the bytes of the member.
     #[inline]
-    pub fn with_bytes<T>(self, look: impl FnOnce(&[u8]) -> T) -> T {
+    pub(crate) fn with_bytes<T>(self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Self::Bytes(bytes) => look(bytes),
             Self::Integer(integer) => look(itoa::Buffer::new().format(integer).as_bytes()),

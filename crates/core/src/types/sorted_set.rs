@@ -12,7 +12,7 @@ mod small;
 use std::ops::Range;
 
 use super::{Seed, Shape};
-pub use bounds::{LexBound, LexRange, ScoreRange};
+pub(crate) use bounds::{LexBound, LexRange, ScoreRange};
 use ranked::Ranked;
 use small::Small;
 
@@ -81,7 +81,7 @@ impl SortedSet {
     }
 
     /// Removes the members of these ranks, all of which exist.
-    pub fn remove_range(&mut self, ranks: Range<usize>) {
+    pub(crate) fn remove_range(&mut self, ranks: Range<usize>) {
         match &mut self.form {
             Form::Small(small) => small.remove_range(ranks),
             Form::Ranked(ranked) => {
@@ -95,7 +95,7 @@ impl SortedSet {
     }
 
     /// Counts as a skip list from now on, however few members there are.
-    pub fn become_skiplist(&mut self) {
+    pub(crate) fn become_skiplist(&mut self) {
         self.ranked();
     }
 
@@ -130,7 +130,7 @@ impl SortedSet {
     }
 
     /// The ranks of the members with these scores.
-    pub fn ranks_by_score(&self, range: &ScoreRange) -> Range<usize> {
+    pub(crate) fn ranks_by_score(&self, range: &ScoreRange) -> Range<usize> {
         let (from, to) = match &self.form {
             Form::Small(small) => (
                 small.all().take_while(|(_, score)| range.is_above(*score)).count(),
@@ -146,7 +146,7 @@ impl SortedSet {
 
     /// The ranks of the members within a range. If scores differ, a small set returns what Redis finds, which depends on
     /// the end where the search begins; a large set returns some range.
-    pub fn ranks_by_member(&self, range: &LexRange<'_>, is_from_the_end: bool) -> Range<usize> {
+    pub(crate) fn ranks_by_member(&self, range: &LexRange<'_>, is_from_the_end: bool) -> Range<usize> {
         let (from, to) = match &self.form {
             // Redis compares the first and the last member first, as if the members were in order.
             Form::Small(small) if small.all().next().is_none_or(|(member, _)| !range.reaches(member)) => {

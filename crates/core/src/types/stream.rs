@@ -65,7 +65,7 @@ impl Stream {
     }
 
     /// Raises [`Stream::last_id`] to that of entries that were removed.
-    pub fn raise_last_id(&mut self, id: StreamId) {
+    pub(crate) fn raise_last_id(&mut self, id: StreamId) {
         self.last_id = self.last_id.max(id);
     }
 

@@ -25,16 +25,16 @@ pub struct Timer {
 
 impl Timer {
     /// The timer of an entry that is in no slot.
-    pub const CUT: Self = Self { prev: u32::MAX, next: u32::MAX };
+    pub(crate) const CUT: Self = Self { prev: u32::MAX, next: u32::MAX };
 
     /// True when the entry is in a slot of the wheel.
-    pub fn is_armed(self) -> bool {
+    pub(crate) fn is_armed(self) -> bool {
         self != Self::CUT
     }
 }
 
 /// Storage of the entries, which the wheel names by ids below [`HEADS_FROM`].
-pub trait Timers {
+pub(crate) trait Timers {
     /// The links of an entry, as [`Timers::set_timer`] left them; [`Timer::CUT`] for a new one.
     fn timer(&self, id: u32) -> Timer;
 
@@ -58,7 +58,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Debug)]
-pub struct Wheel {
+pub(crate) struct Wheel {
     /// The head of each slot that was ever needed, whole levels at a time; an empty slot's head links to
     /// itself.
     heads: Vec<Timer>,
@@ -73,14 +73,14 @@ pub struct Wheel {
 
 impl Wheel {
     /// An empty wheel at the beginning of time.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { heads: Vec::new(), occupied: [0; LEVELS], position: 0, spreading: 0 }
     }
 
     /// Moves an empty wheel forward to `now`. A wheel with timers is moved by [`Wheel::next_due`] alone.
     ///
     /// From an old position, every deadline is on a high level: its timer would wake the caller only to be moved.
-    pub fn catch_up(&mut self, now: LockTime) {
+    pub(crate) fn catch_up(&mut self, now: LockTime) {
         if self.is_empty() {
             self.spreading = 0;
             self.position = self.position.max(now.as_millis().saturating_sub(1));
@@ -88,7 +88,7 @@ impl Wheel {
     }
 
     /// Adds an entry that is not armed at the end of the slot of its deadline.
-    pub fn arm(&mut self, id: u32, timers: &mut impl Timers) {
+    pub(crate) fn arm(&mut self, id: u32, timers: &mut impl Timers) {
         debug_assert!(!timers.timer(id).is_armed(), "{id}: armed twice");
         let (level, index) = self.slot_of(timers.deadline_ms(id));
         self.make_level(level);
@@ -102,7 +102,7 @@ impl Wheel {
     }
 
     /// Removes an entry from the wheel. Does nothing if it is not armed.
-    pub fn cut(&mut self, id: u32, timers: &mut impl Timers) {
+    pub(crate) fn cut(&mut self, id: u32, timers: &mut impl Timers) {
         let Timer { prev, next } = timers.timer(id);
         if prev == Timer::CUT.prev {
             return;
@@ -118,7 +118,7 @@ impl Wheel {
     }
 
     /// Updates the neighbours of an entry that has a new id. Its links have been copied to that id.
-    pub fn rename(&mut self, new: u32, timers: &mut impl Timers) {
+    pub(crate) fn rename(&mut self, new: u32, timers: &mut impl Timers) {
         let Timer { prev, next } = timers.timer(new);
         if prev == Timer::CUT.prev {
             return;
@@ -130,7 +130,7 @@ impl Wheel {
 
     /// Forgets every timer and keeps the position. The caller drops the entries, or sets their timers to
     /// [`Timer::CUT`].
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.heads = Vec::new();
         self.occupied = [0; LEVELS];
         self.spreading = 0;
@@ -141,7 +141,7 @@ impl Wheel {
     ///
     /// Does a constant amount of work. Call again after [`Step::Moved`], and after the entry of a
     /// [`Step::Due`] has been cut or its deadline moved later.
-    pub fn next_due(&mut self, now: LockTime, timers: &mut impl Timers) -> Step {
+    pub(crate) fn next_due(&mut self, now: LockTime, timers: &mut impl Timers) -> Step {
         let Some(last_due) = now.as_millis().checked_sub(1).filter(|last| *last >= self.position) else {
             return Step::Idle;
         };
@@ -170,25 +170,25 @@ impl Wheel {
     /// A moment before which [`Wheel::next_due`] finds nothing to do; `None` when nothing is armed.
     ///
     /// It may be earlier than the next deadline has passed: there may only be timers to move.
-    pub fn next_wakeup(&self) -> Option<LockTime> {
+    pub(crate) fn next_wakeup(&self) -> Option<LockTime> {
         let waits = self.has_current(0) || self.has_current(self.spreading);
         let start = if waits { self.position } else { self.next_slot()?.1 };
         Some(LockTime::from_millis(start.saturating_add(1)))
     }
 
     /// True when no entry is armed.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.occupied == [0; LEVELS]
     }
 
     /// Bytes of heap this wheel holds.
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.heads.capacity() * size_of::<Timer>()
     }
 
     /// Panics if an invariant is broken or the wheel does not hold exactly `len` timers. For tests and
     /// simulation.
-    pub fn assert_laws(&self, timers: &impl Timers, len: usize) {
+    pub(crate) fn assert_laws(&self, timers: &impl Timers, len: usize) {
         let mut seen = 0;
         for (slot, head) in self.heads.iter().enumerate() {
             let (level, index, own) = (slot / SLOTS, slot % SLOTS, HEADS_FROM | slot as u32);
@@ -320,7 +320,7 @@ fn digit(time_ms: u64, level: usize) -> usize {
 }
 
 /// The ids of entries are below this; from here on a link names the head of a slot.
-pub const HEADS_FROM: u32 = 1 << 31;
+pub(crate) const HEADS_FROM: u32 = 1 << 31;
 
 const DIGIT_BITS: usize = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;

@@ -194,7 +194,7 @@ impl Peers {
     }
 
     /// Has replicas take over from masters that have failed. While a request runs it does nothing: the next call does it.
-    pub fn fail_over(&self) {
+    pub(crate) fn fail_over(&self) {
         if self.streams.is_empty() || self.slots.due_failover(&self.slots.hold()).is_none() {
             return;
         }

@@ -66,7 +66,7 @@ pub struct AccessControl {
     /// Addresses that have sent too many wrong passwords.
     pub login_delays: LoginDelays,
     /// What they have sent.
-    pub wrong_passwords: WrongPasswords,
+    pub(crate) wrong_passwords: WrongPasswords,
     /// Who has logged in, broken a lock, or changed users, settings or statistics.
     pub audit: Audit,
 }
@@ -103,7 +103,7 @@ impl Statistics {
 
 /// Limits of the lines that clients can cause in the server's log.
 #[derive(Default)]
-pub struct LogLimits {
+pub(crate) struct LogLimits {
     /// About connections that sent HTTP.
     pub http: LogLimiter,
     /// About logins that wait for their turn.
@@ -183,7 +183,7 @@ impl Random {
     }
 
     /// Twenty bytes that do not tell which ones come next, and do not reveal the seed.
-    pub fn unguessable(&self) -> [u8; 20] {
+    pub(crate) fn unguessable(&self) -> [u8; 20] {
         let words = [self.seed, self.next()].map(u64::to_le_bytes);
         Sha1::digest(words.as_flattened()).into()
     }

@@ -73,7 +73,7 @@ impl<'v, T: Typed> Editor<'v, T> {
     }
 
     /// Like [`Editor::change`], for a change that may find nothing to do, and then returns `None`.
-    pub fn try_change<'e, R>(
+    pub(crate) fn try_change<'e, R>(
         &mut self,
         change: impl FnOnce(&mut T) -> Option<R>,
         effect: impl FnOnce(&R) -> Edit<&'e [u8]>,

@@ -43,7 +43,7 @@ impl Editor<'_, List> {
     }
 
     /// Removes `count` elements at an end, or all.
-    pub fn drop_from(&mut self, end: End, count: usize) {
+    pub(crate) fn drop_from(&mut self, end: End, count: usize) {
         if count > 0 {
             self.change(|list| list.drop_from(end, count), || Edit::List(ListEdit::Drop { end, count }));
         }
@@ -113,7 +113,7 @@ impl Editor<'_, Set> {
     ///
     /// # Panics
     /// The place is not below the length.
-    pub fn take_at(&mut self, place: usize) -> Element {
+    pub(crate) fn take_at(&mut self, place: usize) -> Element {
         let member = self.object().take_at(place);
         self.record(|| Edit::Set(SetEdit::Remove(member.as_bytes())));
         member
@@ -135,7 +135,7 @@ impl Editor<'_, SortedSet> {
     }
 
     /// Removes the members of these ranks, all of which exist.
-    pub fn remove_range(&mut self, ranks: Range<usize>) {
+    pub(crate) fn remove_range(&mut self, ranks: Range<usize>) {
         if ranks.is_empty() {
             return;
         }

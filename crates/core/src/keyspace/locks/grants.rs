@@ -36,7 +36,7 @@ pub fn attempt(
 ///
 /// # Errors
 /// As [`attempt`].
-pub fn attempt_all(
+pub(crate) fn attempt_all(
     view: &mut View<'_>,
     keys: &[Bytes],
     request: &LockRequest,
@@ -71,7 +71,7 @@ pub fn attempt_all(
 /// The place of the first lock that keeps a request waiting. `None`: it can be answered now, because all its locks can be
 /// granted, or because it must be refused. The search begins at the place `from`: most often the lock that was found last
 /// time is still held, and then it ends at once, however many locks the request is for.
-pub fn first_held(
+pub(crate) fn first_held(
     view: &mut View<'_>,
     keys: &[Bytes],
     request: &LockRequest,

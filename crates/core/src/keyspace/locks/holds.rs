@@ -32,7 +32,7 @@ pub struct Hold {
 impl ViewLocks<'_, '_> {
     /// Writes an exclusive lock: the string that SET NX would have written, and its grant. The owner that holds it with this
     /// token keeps its grant; the lease begins anew.
-    pub fn hold_exclusive(
+    pub(crate) fn hold_exclusive(
         &mut self,
         key: &[u8],
         owner: &[u8],
@@ -65,7 +65,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Writes a holder of a lock that is not exclusive. The lease of the key is the longest of its holders.
-    pub fn put_holder(&mut self, key: &[u8], kind: LockKind, owner: &Bytes, holder: Holder) {
+    pub(crate) fn put_holder(&mut self, key: &[u8], kind: LockKind, owner: &Bytes, holder: Holder) {
         if let Ok(mut lock) = self.view.open::<Lock>(key) {
             lock.put(kind, owner, holder);
         }
@@ -73,13 +73,13 @@ impl ViewLocks<'_, '_> {
     }
 
     /// What is known of a holder of a lock that is not exclusive.
-    pub fn holder_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Holder> {
+    pub(crate) fn holder_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Holder> {
         let lock = self.view.entry(key).occupied()?.into_object::<Lock>().ok()?;
         lock.holder(owner).cloned()
     }
 
     /// What `owner` holds of a lock of any kind.
-    pub fn hold_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Hold> {
+    pub(crate) fn hold_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Hold> {
         self.view.entry(key).occupied()?.hold_of(owner)
     }
 
@@ -170,7 +170,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
-    pub fn attach_session(
+    pub(crate) fn attach_session(
         &mut self,
         key: &[u8],
         lock: &SessionLock,
@@ -190,7 +190,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Ends the hold with this token, of whatever kind. Returns false if no holder has it.
-    pub fn break_hold(&mut self, key: &[u8], token: u64, breaker: Breaker) -> bool {
+    pub(crate) fn break_hold(&mut self, key: &[u8], token: u64, breaker: Breaker) -> bool {
         let Some(mut found) = self.view.entry(key).occupied() else { return false };
         let owner = match found.object().and_then(Lock::of) {
             None if found.granted().is_none_or(|grant| grant.token != token) => return false,
@@ -213,7 +213,7 @@ impl ViewLocks<'_, '_> {
 
     /// Visits who holds the lock: at most `limit` owners, each with its client and its token, in no order. A string that
     /// was not stored as a lock has neither: both are 0.
-    pub fn each_holder(&mut self, key: &[u8], limit: usize, mut visit: impl FnMut(&[u8], ClientId, u64)) {
+    pub(crate) fn each_holder(&mut self, key: &[u8], limit: usize, mut visit: impl FnMut(&[u8], ClientId, u64)) {
         let Entry::Occupied(found) = self.view.entry(key) else { return };
         match found.object() {
             _ if limit == 0 => {}

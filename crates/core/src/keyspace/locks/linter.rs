@@ -18,7 +18,7 @@ use crate::state::registries::Registries;
 
 /// Sees the mistakes in what happens to locks.
 #[derive(Debug)]
-pub struct Linter(pub Arc<LockLint>);
+pub(crate) struct Linter(pub Arc<LockLint>);
 
 impl LockObserver for Linter {
     fn see(&self, event: &LockEvent, view: &mut View<'_>, registries: &Registries) {

@@ -14,7 +14,7 @@ use crate::state::clients::Client;
 
 /// The client that makes a request.
 #[derive(Clone, Copy, Debug)]
-pub struct AskingClient<'c> {
+pub(crate) struct AskingClient<'c> {
     /// Its connection, whose polling is noted.
     pub client: &'c Client,
     /// How long a client polls a lock until the log says it, in milliseconds; 0: never. The setting `lock-wait-warn`.
@@ -46,7 +46,7 @@ impl ViewLocks<'_, '_> {
     /// also if a client has asked to be told of it.
     // Always inlined: see `Call::comes_to`.
     #[inline(always)]
-    pub fn comes_to<'n>(
+    pub(crate) fn comes_to<'n>(
         &mut self,
         outcome: RequestOutcome,
         (key, more): (&'n [u8], impl Iterator<Item = &'n [u8]> + Clone),

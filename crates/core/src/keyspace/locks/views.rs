@@ -76,7 +76,7 @@ pub enum Shown<'o> {
 
 /// The queue of a lock.
 #[derive(Debug)]
-pub struct LockQueue<'q> {
+pub(crate) struct LockQueue<'q> {
     /// The key of the lock.
     pub key: &'q Bytes,
     /// The lock, if it is held.
@@ -111,7 +111,7 @@ impl ViewLocks<'_, '_> {
     }
 
     /// Like [`ViewLocks::held`], for any key that exists: a value that was not taken as a lock is held by an unknown owner.
-    pub fn held_key(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
+    pub(crate) fn held_key(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
         let now = self.view.now.lock;
         let Occupied { place, id } = self.view.entry(key).occupied()?;
         HeldLock::of_any(place.shard, place.queues, id, now, shown)
@@ -160,7 +160,7 @@ impl ViewLocks<'_, '_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
-    pub fn scan_since(
+    pub(crate) fn scan_since(
         &mut self,
         cursor: u64,
         keys: u64,
@@ -184,7 +184,7 @@ impl ViewLocks<'_, '_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds a shard.
-    pub fn each_queue(
+    pub(crate) fn each_queue(
         &mut self,
         holders_max: usize,
         mut visit: impl FnMut(LockQueue<'_>),
@@ -219,7 +219,7 @@ impl ViewLocks<'_, '_> {
 
     /// Whether the history of the key's shard has a lock that was lost.
     #[inline]
-    pub fn has_lost(&mut self, key: &[u8]) -> bool {
+    pub(crate) fn has_lost(&mut self, key: &[u8]) -> bool {
         self.view.shard_state(key).shard.has_lost()
     }
 
@@ -228,7 +228,7 @@ impl ViewLocks<'_, '_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds a shard.
-    pub fn each_past(&mut self, mut visit: impl FnMut(&PastLock)) -> Result<(), Refusal> {
+    pub(crate) fn each_past(&mut self, mut visit: impl FnMut(&PastLock)) -> Result<(), Refusal> {
         let (database, keyspace) = (self.view.database, self.view.keyspace);
         keyspace.keeps_releases.store(true, Ordering::Relaxed);
         self.view.whole().each_shard(|held| {
@@ -244,7 +244,7 @@ impl ViewLocks<'_, '_> {
 
 impl HeldLock {
     /// Counts clients that poll the lock.
-    pub fn add_pollers(&mut self, pollers: &Pollers) {
+    pub(crate) fn add_pollers(&mut self, pollers: &Pollers) {
         self.waiters = self.waiters.saturating_add(pollers.clients);
         self.polls = self.polls.saturating_add(pollers.refusals);
         let since = pollers.since;
@@ -252,7 +252,7 @@ impl HeldLock {
     }
 
     /// The kind of the lock by its name; `none`: it is no lock.
-    pub fn kind_name(&self) -> &'static str {
+    pub(crate) fn kind_name(&self) -> &'static str {
         self.value_type.map_or(self.kind.name(), |_| "none")
     }
 

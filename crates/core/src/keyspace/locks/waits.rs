@@ -36,7 +36,7 @@ struct Register {
 
 /// Requests that have waited for long.
 #[derive(Debug)]
-pub struct Overdue {
+pub(crate) struct Overdue {
     /// They, first come first.
     pub waiters: Vec<Arc<Waiter>>,
     /// Since when the next request waits, if one does.
@@ -69,7 +69,7 @@ const LOOKS_PER_SECOND_MAX: usize = 50_000;
 
 impl LockWaits {
     /// Bytes that a waiting request takes in the register.
-    pub const BYTES_PER_WAIT: usize = heap::in_tree::<(u64, Arc<Waiter>)>()
+    pub(crate) const BYTES_PER_WAIT: usize = heap::in_tree::<(u64, Arc<Waiter>)>()
         + heap::in_tree::<(Bytes, BTreeSet<u64>)>()
         + heap::tree::<u64>(1);
 
@@ -98,7 +98,7 @@ impl LockWaits {
     }
 
     /// Requests that wait since `since` or longer, `most` at most. None is returned twice.
-    pub fn overdue(&self, since: LockTime, most: usize) -> Overdue {
+    pub(crate) fn overdue(&self, since: LockTime, most: usize) -> Overdue {
         let mut register = self.0.lock();
         let (mut waiters, mut next_since, mut from) = (Vec::new(), None, register.overdue_from);
         // Numbers rise in the order in which waits begin, but for those that go on at an earlier place.
@@ -152,7 +152,7 @@ impl LockWaits {
 
     /// Whether a holder of these locks waits for a lock, too, or a request ahead may wait for several. If not, a request that
     /// has just entered closes no circle.
-    pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
+    pub(crate) fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
         let register = self.0.lock();
         let Some(asker) = waiter.serve.asker().filter(|_| register.by_number.len() > 1) else { return false };
         let most = asker.client.searches.left(LOOKS_PER_SECOND_MAX, view.now().lock).min(LOOKS_MAX);

@@ -15,7 +15,7 @@ use crate::wheel::Timers;
 
 impl Shard {
     /// Sets or removes the deadline of a key, and renews its grant. A deadline that moves later leaves the wheel unchanged.
-    pub fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
+    pub(crate) fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
         let (own, new) = (self.own_ms(id), millis(deadline));
         let old = own.unwrap_or_else(|| self.arena.deadline_ms(id.0));
         let deadlines = &mut self.tables[usize::from(self.arena.table(id.0))].deadlines;
@@ -34,7 +34,7 @@ impl Shard {
     }
 
     /// Arms the timer for an object that has been changed. Returns the new id of the entry.
-    pub fn rearm(&mut self, id: EntryId, hash: u64) -> EntryId {
+    pub(crate) fn rearm(&mut self, id: EntryId, hash: u64) -> EntryId {
         let (own, inner) = (self.own_ms(id), self.inner_ms(id));
         match own {
             None if inner == NO_DEADLINE => id,
@@ -61,7 +61,7 @@ impl Shard {
     }
 
     /// The deadline of a key; `None` when it has none.
-    pub fn deadline(&self, id: EntryId) -> Option<Deadline> {
+    pub(crate) fn deadline(&self, id: EntryId) -> Option<Deadline> {
         match self.arena.deadline_ms(id.0) {
             NO_DEADLINE => None,
             earliest => deadline(self.own_ms(id).unwrap_or(earliest)),
@@ -69,18 +69,18 @@ impl Shard {
     }
 
     /// The deadline of a key, or the earlier one of an element of its object.
-    pub fn earliest_deadline(&self, id: EntryId) -> Option<Deadline> {
+    pub(crate) fn earliest_deadline(&self, id: EntryId) -> Option<Deadline> {
         deadline(self.arena.deadline_ms(id.0))
     }
 
     /// Whether the key or elements of its object have expired.
     #[inline]
-    pub fn is_due(&self, id: EntryId, now: LockTime) -> bool {
+    pub(crate) fn is_due(&self, id: EntryId, now: LockTime) -> bool {
         self.arena.deadline_ms(id.0) < now.as_millis()
     }
 
     /// Whether the key has expired, or every element of its object.
-    pub fn has_ended(&self, id: EntryId, now: LockTime) -> bool {
+    pub(crate) fn has_ended(&self, id: EntryId, now: LockTime) -> bool {
         self.is_due(id, now)
             && (self.deadline(id).is_some_and(|deadline| deadline.has_passed(now))
                 || self.object(id).is_some_and(|object| object.has_ended(now)))

@@ -81,7 +81,7 @@ impl Granted {
 impl Shard {
     /// Makes an entry a lock that is granted now, with the lease that its deadline says.
     #[inline]
-    pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
+    pub(crate) fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = record::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
         let kind = self.restore_grant(id, &grant);
@@ -118,7 +118,7 @@ impl Shard {
     }
 
     /// The grant of an entry belongs to another connection of its owner from now on.
-    pub fn set_holder(&mut self, id: EntryId, holder: ClientId) {
+    pub(crate) fn set_holder(&mut self, id: EntryId, holder: ClientId) {
         if let Some((packed, is_native)) = self.arena.grant(id.0) {
             let kind = packed.kind();
             let grant = Grant { holder, ..packed.widened(self.granted.latest, self.time, true) };
@@ -129,37 +129,37 @@ impl Shard {
     }
 
     /// An entry is no lock any more.
-    pub fn clear_grant(&mut self, id: EntryId) {
+    pub(crate) fn clear_grant(&mut self, id: EntryId) {
         self.uncount_grant(id);
         self.arena.clear_grant(id.0);
     }
 
     /// Whether an entry is a lock.
     #[inline]
-    pub fn is_granted(&self, id: EntryId) -> bool {
+    pub(crate) fn is_granted(&self, id: EntryId) -> bool {
         self.arena.is_granted(id.0)
     }
 
     /// Whether an entry is a lock, or a value of the type lock.
     #[inline]
-    pub fn is_lock(&self, id: EntryId) -> bool {
+    pub(crate) fn is_lock(&self, id: EntryId) -> bool {
         self.is_granted(id) || matches!(self.object(id), Some(Object::Lock(_)))
     }
 
     /// The grant of an entry, if the entry is a lock.
-    pub fn granted(&self, id: EntryId) -> Option<Grant> {
+    pub(crate) fn granted(&self, id: EntryId) -> Option<Grant> {
         let (packed, is_native) = self.arena.grant(id.0)?;
         Some(packed.widened(self.granted.latest, self.time, is_native))
     }
 
     /// Whether an entry is a lock that was granted by a LOCK command.
     #[inline]
-    pub fn is_native(&self, id: EntryId) -> bool {
+    pub(crate) fn is_native(&self, id: EntryId) -> bool {
         self.granted.native > 0 && self.arena.grant(id.0).is_some_and(|(_, is_native)| is_native)
     }
 
     /// The entries of a database that are locks.
-    pub fn locks_in(&self, db: u16) -> Vec<EntryId> {
+    pub(crate) fn locks_in(&self, db: u16) -> Vec<EntryId> {
         if self.granted.counts.all_held() == 0 && self.counted.has_no_locks() {
             return Vec::new();
         }
@@ -167,7 +167,7 @@ impl Shard {
     }
 
     /// Sets what is known of a grant beside its record. It goes with the grant.
-    pub fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
+    pub(crate) fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
         let is_nothing = details == GrantDetails::default();
         if is_nothing && self.granted.details.is_empty() {
             return;
@@ -181,7 +181,7 @@ impl Shard {
     }
 
     /// What is known of a grant beside its record.
-    pub fn grant_details(&self, id: EntryId) -> Option<&GrantDetails> {
+    pub(crate) fn grant_details(&self, id: EntryId) -> Option<&GrantDetails> {
         if self.granted.details.is_empty() {
             return None;
         }
@@ -190,7 +190,7 @@ impl Shard {
 
     /// The entries whose grants belong to sessions, each with the number of its session and the milliseconds that it outlives
     /// the connection of the session. `hash` is the hash that keys are stored with.
-    pub fn session_grants(&self, hash: impl Fn(&[u8]) -> u64) -> Vec<(EntryId, u64, u64)> {
+    pub(crate) fn session_grants(&self, hash: impl Fn(&[u8]) -> u64) -> Vec<(EntryId, u64, u64)> {
         let of_sessions = self.granted.details.iter().filter_map(|((table, key), details)| {
             let (session, delay_ms) = details.session?;
             let table = &self.tables[usize::from(*table)].table;
@@ -201,7 +201,7 @@ impl Shard {
     }
 
     /// The entries whose values are locks, in all databases.
-    pub fn lock_ids(&self) -> Vec<EntryId> {
+    pub(crate) fn lock_ids(&self) -> Vec<EntryId> {
         if self.counted.has_no_locks() {
             return Vec::new();
         }
@@ -270,23 +270,23 @@ impl Shard {
     }
 
     /// Keeps that many ends of locks.
-    pub fn keep_history(&mut self, len: usize) {
+    pub(crate) fn keep_history(&mut self, len: usize) {
         self.history.set_len_max(len);
     }
 
     /// Whether the history has a lock that was lost.
     #[inline]
-    pub fn has_lost(&self) -> bool {
+    pub(crate) fn has_lost(&self) -> bool {
         self.history.has_lost()
     }
 
     /// How locks of this shard have ended.
-    pub fn history(&mut self) -> &mut History {
+    pub(crate) fn history(&mut self) -> &mut History {
         &mut self.history
     }
 
     /// The counters of locks.
-    pub fn lock_counts(&self) -> LockCounts {
+    pub(crate) fn lock_counts(&self) -> LockCounts {
         let mut counts = self.granted.counts;
         counts.held.iter_mut().zip(self.lock_values()).for_each(|(sum, more)| *sum += more);
         counts
@@ -303,13 +303,13 @@ impl Shard {
     }
 
     /// The counters of locks by groups, if locks are grouped.
-    pub fn lock_groups(&self) -> Option<&LockGroups> {
+    pub(crate) fn lock_groups(&self) -> Option<&LockGroups> {
         self.granted.groups.as_ref()
     }
 
     /// Counts a request for the lock of a key that was held.
     #[inline]
-    pub fn count_refused(&mut self, key: &[u8]) {
+    pub(crate) fn count_refused(&mut self, key: &[u8]) {
         self.granted.counts.refused += 1;
         if let Some(groups) = &mut self.granted.groups {
             groups.of(key).refused += 1;
@@ -334,7 +334,7 @@ impl Shard {
     }
 
     /// Counts how long a request has waited for a lock, and how that has ended.
-    pub fn count_wait(&mut self, waited_ms: u64, waited: Waited) {
+    pub(crate) fn count_wait(&mut self, waited_ms: u64, waited: Waited) {
         self.granted.counts.waits[waited as usize].add(waited_ms);
     }
 
@@ -347,7 +347,7 @@ impl Shard {
     }
 
     /// Resets the counters of what has happened.
-    pub fn reset_lock_counts(&mut self) {
+    pub(crate) fn reset_lock_counts(&mut self) {
         self.granted.counts = LockCounts { held: self.granted.counts.held, ..LockCounts::default() };
         if let Some(groups) = &mut self.granted.groups {
             groups.reset();

@@ -8,7 +8,7 @@ use crate::types::Object;
 
 impl Shard {
     /// Stores an entry with an object, whose key is not in the shard; see [`Shard::insert`].
-    pub fn insert_object(
+    pub(crate) fn insert_object(
         &mut self,
         db: u16,
         hash: u64,
@@ -27,7 +27,7 @@ impl Shard {
     }
 
     /// Puts an object in place of a string, as [`Shard::set_value`] does another string.
-    pub fn set_object(&mut self, id: EntryId, hash: u64, object: Object) -> EntryId {
+    pub(crate) fn set_object(&mut self, id: EntryId, hash: u64, object: Object) -> EntryId {
         let number = self.keep(object);
         let id = self.set_value(id, hash, &number);
         self.arena.set_form(id.0, Form::Object as u8);
@@ -39,13 +39,13 @@ impl Shard {
 
     /// The object of an entry, unless its value is a string.
     #[inline]
-    pub fn object(&self, id: EntryId) -> Option<&Object> {
+    pub(crate) fn object(&self, id: EntryId) -> Option<&Object> {
         Some(&self.objects[self.number(id)?])
     }
 
     /// The object of an entry, mutable.
     #[inline]
-    pub fn object_mut(&mut self, id: EntryId) -> Option<&mut Object> {
+    pub(crate) fn object_mut(&mut self, id: EntryId) -> Option<&mut Object> {
         let number = self.number(id)?;
         if self.counted.open.is_none_or(|(open, ..)| open != number) {
             self.close();
@@ -57,7 +57,7 @@ impl Shard {
 
     /// Takes the object out of an entry. The caller then removes the entry or sets its value.
     #[inline]
-    pub fn take_object(&mut self, id: EntryId) -> Option<Object> {
+    pub(crate) fn take_object(&mut self, id: EntryId) -> Option<Object> {
         self.number(id).map(|number| self.take_numbered(id, number))
     }
 

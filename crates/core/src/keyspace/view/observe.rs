@@ -46,7 +46,7 @@ impl View<'_> {
 
     /// Changes a client's tracking by `change`, which returns the prefixes that are new to the server. Invalidations of the
     /// changes made so far go to the clients that tracked the keys before.
-    pub fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
+    pub(crate) fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
         self.changes.change_tracking(registries, change);
     }
 }

@@ -67,7 +67,7 @@ impl<'v> ViewQueues<'v, '_> {
 
     /// Like [`ViewQueues::next_number`], for a wait for the locks of these keys: that of the place that its owner had under
     /// an earlier leader, if it has come back to it.
-    pub fn lock_number(&mut self, keys: &[Bytes], owner: &[u8]) -> u64 {
+    pub(crate) fn lock_number(&mut self, keys: &[Bytes], owner: &[u8]) -> u64 {
         let (database, now) = (self.view.database, self.view.now().lock);
         let kept = match keys {
             [key] => self.view.shard_state(key).places.take((database, key), owner, now),
@@ -103,13 +103,13 @@ impl<'v> ViewQueues<'v, '_> {
     }
 
     /// How many commands that wait for the lock of a key wait for other locks, too.
-    pub fn lock_waits_for_several(&mut self, key: &[u8]) -> usize {
+    pub(crate) fn lock_waits_for_several(&mut self, key: &[u8]) -> usize {
         let database = self.view.database;
         self.view.shard_state(key).queues.locks.several(database, key)
     }
 
     /// How many entries the queue for the lock of a key has.
-    pub fn lock_queue_len(&mut self, key: &[u8]) -> usize {
+    pub(crate) fn lock_queue_len(&mut self, key: &[u8]) -> usize {
         let database = self.view.database;
         self.view.shard_state(key).queues.locks.len_of(database, key)
     }
@@ -173,12 +173,12 @@ impl<'v> ViewQueues<'v, '_> {
     }
 
     /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
-    pub fn serve_all_locks(&mut self) {
+    pub(crate) fn serve_all_locks(&mut self) {
         (0..self.view.keyspace.databases()).for_each(|database| self.serve_locks_of(database));
     }
 
     /// The same for the locks of one database.
-    pub fn serve_locks_of(&mut self, database: u16) {
+    pub(crate) fn serve_locks_of(&mut self, database: u16) {
         let changes = &mut self.view.changes;
         self.view.locked.each(|_, held| {
             held.queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));

@@ -35,7 +35,7 @@ impl WholeKeyspace<'_, '_> {
     /// An estimate: the mean over up to `SAMPLES_PER_SHARD` random keys of each shard, chosen by `entropy`. It is exact
     /// where all leases are equal; else its standard error is the leases' standard deviation over the square root of the
     /// number of samples. Shards that a long call holds are left out.
-    pub fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> u64 {
+    pub(crate) fn average_ttl_ms(&mut self, database: u16, entropy: u64) -> u64 {
         let now = self.view.now;
         let mut mean_ms = Mean::default();
         self.each_free_shard(|held| {

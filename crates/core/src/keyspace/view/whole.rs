@@ -24,14 +24,14 @@ pub struct WholeKeyspace<'v, 'k> {
 
 impl WholeKeyspace<'_, '_> {
     /// Removes every key of a database. The view must have locked all shards.
-    pub fn clear(&mut self, database: u16) {
+    pub(crate) fn clear(&mut self, database: u16) {
         let tracked = self.empty(database);
         self.view.changes.flush(tracked);
         self.view.queues().serve_locks_of(database);
     }
 
     /// Removes every key. The view must have locked all shards.
-    pub fn clear_all(&mut self) {
+    pub(crate) fn clear_all(&mut self) {
         let tracked = (0..self.view.keyspace.databases()).map(|database| self.empty(database)).sum();
         self.view.changes.flush(tracked);
         // No large value is left.
@@ -58,7 +58,7 @@ impl WholeKeyspace<'_, '_> {
     }
 
     /// Exchanges two databases. The view must have locked all shards.
-    pub fn swap(&mut self, a: u16, b: u16) {
+    pub(crate) fn swap(&mut self, a: u16, b: u16) {
         let (keyspace, changes) = (self.view.keyspace, &mut self.view.changes);
         self.view.locked.each(|_, held| {
             let ShardState { shard, observers, queues, .. } = held;
@@ -86,7 +86,7 @@ impl WholeKeyspace<'_, '_> {
     }
 
     /// Visits the living keys of the database in the locked shards, in no order.
-    pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
+    pub(crate) fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
         let (database, now) = (self.view.database, self.view.now.lock);
         self.view.locked.each(|_, held| {
             let mut cursor = 0;
@@ -106,7 +106,7 @@ impl WholeKeyspace<'_, '_> {
 
     /// A key of the database in the locked shards, chosen by `entropy`. It has not expired. With `accepts_ended`, an expired
     /// key is returned if no other was found.
-    pub fn random_key(&mut self, entropy: u64, accepts_ended: bool) -> Option<Bytes> {
+    pub(crate) fn random_key(&mut self, entropy: u64, accepts_ended: bool) -> Option<Bytes> {
         let (database, now) = (self.view.database, self.view.now.lock);
         let mut total = 0;
         self.view.locked.each(|_, held| total += held.shard.len(database));
@@ -146,14 +146,14 @@ impl WholeKeyspace<'_, '_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
-    pub fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
+    pub(crate) fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
         let mut size = (0, 0);
         self.each_shard(|held| size = held.add_size(database, size))?;
         Ok(size)
     }
 
     /// The sum of all shards' counters, locked by this view or not. Waits for no long call; see [`Counts::as_of`].
-    pub fn counts(&mut self) -> Counts {
+    pub(crate) fn counts(&mut self) -> Counts {
         if !self.view.holds_all() {
             return self.view.keyspace.counts();
         }
@@ -164,7 +164,7 @@ impl WholeKeyspace<'_, '_> {
 
     /// Like [`WholeKeyspace::size`], but waits for no long call: a shard that one holds counts as it was when the call took
     /// it.
-    pub fn known_size(&mut self, database: u16) -> (usize, usize) {
+    pub(crate) fn known_size(&mut self, database: u16) -> (usize, usize) {
         match self.view.holds_all() {
             true => self.size(database).unwrap_or_default(),
             false => self.view.keyspace.known_size(database),
@@ -175,7 +175,7 @@ impl WholeKeyspace<'_, '_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
-    pub fn reset_counts(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn reset_counts(&mut self) -> Result<(), Refusal> {
         let keyspace = self.view.keyspace;
         if !self.view.holds_all() && (0..keyspace.shards()).any(|index| keyspace.long_call.holds(index)) {
             return Err(Refusal::Occupied);
@@ -216,7 +216,7 @@ impl WholeKeyspace<'_, '_> {
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
-    pub fn scan(
+    pub(crate) fn scan(
         &mut self,
         cursor: u64,
         keys: u64,

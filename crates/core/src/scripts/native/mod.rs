@@ -49,7 +49,7 @@ pub trait Calls {
 }
 
 /// The names of the commands that native scripts may call, in upper case, in a fixed order.
-pub fn listed_commands() -> impl Iterator<Item = &'static str> {
+pub(crate) fn listed_commands() -> impl Iterator<Item = &'static str> {
     commands::names()
 }
 
@@ -122,7 +122,7 @@ impl Program {
 
     /// Whether all its keys are among its KEYS.
     #[inline]
-    pub fn names_no_other_keys(&self) -> bool {
+    pub(crate) fn names_no_other_keys(&self) -> bool {
         !self.bounds.is_open && self.bounds.undeclared.is_empty()
     }
 
@@ -142,7 +142,7 @@ impl Program {
     /// # Errors
     /// [`Raised`] if a call fails.
     #[inline]
-    pub fn run_guarded(
+    pub(crate) fn run_guarded(
         &self,
         inputs: &Inputs<'_>,
         calls: &mut impl Calls,

@@ -12,7 +12,7 @@ pub mod file;
 pub mod log;
 pub mod password;
 pub mod rules;
-pub mod selector;
+pub(crate) mod selector;
 pub mod user;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,12 +122,8 @@ impl Acl {
         &self.default
     }
 
-    /// An account with all permissions, which no command changes: that of the server's own sessions.
-    pub fn trusted_account(&self) -> &Arc<Account> {
-        &self.trusted
-    }
-
-    /// Like [`Acl::trusted_account`], with the name of who asks the server; empty: the server itself.
+    /// An account with all permissions, which no command changes, with the name of the user that asks the server; empty: the
+    /// server itself.
     pub fn trusted_account_of(&self, name: &Bytes) -> Arc<Account> {
         if name.is_empty() {
             return Arc::clone(&self.trusted);
@@ -190,7 +186,7 @@ impl Acl {
     }
 
     /// Sets the only password of the default user; an empty one: it needs none.
-    pub fn use_password(&self, password: &[u8], catalog: &dyn Catalog) {
+    pub(crate) fn use_password(&self, password: &[u8], catalog: &dyn Catalog) {
         let _order = self.accounts.write();
         let mut user = User::clone(&self.default.user());
         user.use_password(password);

@@ -43,7 +43,7 @@ pub enum RuleError {
 ///
 /// # Errors
 /// The rule that opens a parenthesis and does not close it.
-pub fn merged<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
+pub(crate) fn merged<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
     let mut rules: Vec<Vec<u8>> = Vec::new();
     let mut open: Option<Vec<u8>> = None;
     let mut opened_with: &[u8] = b"";

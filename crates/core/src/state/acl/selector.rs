@@ -73,7 +73,7 @@ pub enum Denied {
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Selector {
+pub(crate) struct Selector {
     /// The allowed commands, one bit for each number.
     allowed: Box<[u64]>,
     /// Commands that are allowed only with one of these first arguments, in lower case.
@@ -209,7 +209,7 @@ impl Selector {
     ///
     /// # Errors
     /// [`Denied`]: the first missing permission.
-    pub fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
+    pub(crate) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
         if !asked.is_free && !self.allows(asked.command) && !self.allows_with(asked.command, asked.first) {
             return Err(Denied::Command);
         }
@@ -229,7 +229,7 @@ impl Selector {
     }
 
     /// Whether it allows a channel or a pattern. A pattern is allowed only if an identical pattern is in a rule.
-    pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+    pub(crate) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match &self.channels {
             Patterns::All => true,
             Patterns::These(known) if is_pattern => known.iter().any(|known| known == name),
@@ -253,7 +253,7 @@ impl Selector {
     }
 
     /// The rules for commands: `-@all +get`.
-    pub fn commands(&self) -> Vec<u8> {
+    pub(crate) fn commands(&self) -> Vec<u8> {
         let mut text = if self.starts_with_all { b"+@all".to_vec() } else { b"-@all".to_vec() };
         for rule in &self.rules {
             text.extend_from_slice(if rule.allows { b" +" } else { b" -" });
@@ -263,7 +263,7 @@ impl Selector {
     }
 
     /// The patterns of keys: `~a* %R~b*`.
-    pub fn keys(&self) -> Vec<u8> {
+    pub(crate) fn keys(&self) -> Vec<u8> {
         let Patterns::These(keys) = &self.keys else { return b"~*".to_vec() };
         let words = keys.iter().map(|key| {
             let sign: &[u8] = match key.access {
@@ -277,7 +277,7 @@ impl Selector {
     }
 
     /// The patterns of channels: `&a* &b*`.
-    pub fn channels(&self) -> Vec<u8> {
+    pub(crate) fn channels(&self) -> Vec<u8> {
         let Patterns::These(channels) = &self.channels else { return b"&*".to_vec() };
         channels.iter().map(|channel| [b"&", &channel[..]].concat()).collect::<Vec<_>>().join(&b' ')
     }

@@ -54,7 +54,7 @@ impl User {
     }
 
     /// Sets its only password; an empty one: it needs none.
-    pub fn use_password(&mut self, password: &[u8]) {
+    pub(crate) fn use_password(&mut self, password: &[u8]) {
         self.needs_none = password.is_empty();
         self.passwords = if self.needs_none { Vec::new() } else { vec![Digest::of(password)] };
     }
@@ -121,7 +121,7 @@ impl User {
     }
 
     /// Whether it may subscribe to this channel or pattern.
-    pub fn may_listen(&self, name: &[u8], is_pattern: bool) -> bool {
+    pub(crate) fn may_listen(&self, name: &[u8], is_pattern: bool) -> bool {
         self.selectors().any(|selector| selector.allows_channel(name, is_pattern))
     }
 
@@ -158,7 +158,7 @@ impl User {
     }
 
     /// Its own selector, then the others.
-    pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
+    pub(crate) fn selectors(&self) -> impl Iterator<Item = &Selector> {
         std::iter::once(&self.own).chain(&self.more)
     }
 

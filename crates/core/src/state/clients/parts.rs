@@ -41,7 +41,7 @@ pub struct Login {
 
 impl Login {
     /// Shows whether it has authenticated, or need not.
-    pub fn show_authenticated(&self, is_authenticated: bool) {
+    pub(crate) fn show_authenticated(&self, is_authenticated: bool) {
         self.is_authenticated.store(is_authenticated, Relaxed);
     }
 
@@ -61,7 +61,7 @@ impl Login {
     }
 
     /// Sets the user it is authenticated as, as other connections see it.
-    pub fn show_account(&self, account: &Arc<Account>) {
+    pub(crate) fn show_account(&self, account: &Arc<Account>) {
         *self.account.lock() = Some(Arc::clone(account));
     }
 
@@ -71,7 +71,7 @@ impl Login {
     }
 
     /// Whether it is authenticated as this user.
-    pub fn is_as(&self, account: &Arc<Account>) -> bool {
+    pub(crate) fn is_as(&self, account: &Arc<Account>) -> bool {
         self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
     }
 }
@@ -154,7 +154,7 @@ impl Default for TransactionSize {
 
 impl TransactionSize {
     /// Sets the size of its transaction, as other connections see it; `None` outside of a transaction.
-    pub fn show_queued(&self, requests: Option<usize>, bytes: usize) {
+    pub(crate) fn show_queued(&self, requests: Option<usize>, bytes: usize) {
         self.queued_bytes.store(bytes as u64, Relaxed);
         self.queued
             .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
@@ -166,7 +166,7 @@ impl TransactionSize {
     }
 
     /// Sets its watched keys, as other connections see them; `None`: it watches no key.
-    pub fn show_watching(&self, watching: Option<&Watching>) {
+    pub(crate) fn show_watching(&self, watching: Option<&Watching>) {
         *self.watching.lock() = watching
             .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
     }

@@ -21,7 +21,7 @@ use super::channels::shrink;
 use super::clients::{ClientId, Clients};
 use prefixes::Prefixes;
 
-pub use overlap::Overlap;
+pub(crate) use overlap::Overlap;
 pub use tracker::{Reads, Tracker, Which};
 
 /// Cached values that are out of date.
@@ -49,7 +49,7 @@ pub struct Notice {
 }
 
 /// The clients that have cached a key's value, by rising number: rarely more than a few.
-pub type Readers = smallvec::SmallVec<[ClientId; 2]>;
+pub(crate) type Readers = smallvec::SmallVec<[ClientId; 2]>;
 
 /// Why a key is invalidated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -121,13 +121,13 @@ impl Tracking {
     }
 
     /// How many different prefixes there are.
-    pub fn prefix_count(&self) -> usize {
+    pub(crate) fn prefix_count(&self) -> usize {
         self.prefixes.read().len()
     }
 
     /// Whether any client uses BCAST.
     #[inline]
-    pub fn broadcasts(&self) -> bool {
+    pub(crate) fn broadcasts(&self) -> bool {
         self.broadcasts.load(Relaxed) > 0
     }
 
@@ -211,7 +211,7 @@ impl Tracking {
     /// Sends invalidations of the `stale` keys to the clients with BCAST whose prefixes match. A prefix in `new_prefixes`
     /// applies only from its index in `stale` on. One message per prefix and client, as in Redis, with the keys in order,
     /// each once.
-    pub fn broadcast(
+    pub(crate) fn broadcast(
         &self,
         clients: &Clients,
         stale: &[Stale],

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 /// Two prefixes of which one begins with the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Overlap<'a> {
+pub(crate) enum Overlap<'a> {
     /// A new prefix, and one that the client has already.
     Existing(&'a [u8], &'a [u8]),
     Provided(&'a [u8], &'a [u8]),
@@ -19,7 +19,7 @@ impl<'a> Overlap<'a> {
     /// The overlap that Redis reports: of the first `new` prefix that overlaps with one of `old` or with a later new one.
     /// The prefixes in `old` do not overlap with each other, except with the empty one, which BCAST without a prefix adds
     /// without this check.
-    pub fn first(new: &[&'a [u8]], old: &'a BTreeSet<Bytes>) -> Option<Self> {
+    pub(crate) fn first(new: &[&'a [u8]], old: &'a BTreeSet<Bytes>) -> Option<Self> {
         let existing = new.iter().enumerate().find_map(|(at, prefix)| Some((at, existing(prefix, old)?)));
         let provided = first_of_several(new);
         match (existing, provided) {

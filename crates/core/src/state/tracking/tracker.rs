@@ -55,7 +55,7 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 impl Reads {
     /// Whether any read may be tracked, now or after a CLIENT CACHING.
     #[inline]
-    pub fn may_be_tracked(self) -> bool {
+    pub(crate) fn may_be_tracked(self) -> bool {
         self.which > Which::Broadcast
     }
 
@@ -66,7 +66,7 @@ impl Reads {
     }
 
     /// Whether reads are tracked now.
-    pub fn are_tracked(self) -> bool {
+    pub(crate) fn are_tracked(self) -> bool {
         match self.which {
             Which::None | Which::Broadcast => false,
             Which::All => true,
@@ -77,7 +77,7 @@ impl Reads {
 
     /// The command or transaction after CLIENT CACHING is over.
     #[must_use]
-    pub fn after_next(self) -> Self {
+    pub(crate) fn after_next(self) -> Self {
         Self { is_next: false, ..self }
     }
 }

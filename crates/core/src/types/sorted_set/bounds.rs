@@ -14,7 +14,7 @@ pub(super) fn precedes(a_score: f64, a: &[u8], b_score: f64, b: &[u8]) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ScoreRange {
+pub(crate) struct ScoreRange {
     /// The lowest score.
     pub min: f64,
     /// Whether the lowest score itself is outside.
@@ -39,7 +39,7 @@ impl ScoreRange {
 
 /// An end of a range of members.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LexBound<'a> {
+pub(crate) enum LexBound<'a> {
     /// Before all members.
     First,
     /// This member, which is inside.
@@ -51,7 +51,7 @@ pub enum LexBound<'a> {
 
 /// A range of members, for sets in which all scores are equal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LexRange<'a> {
+pub(crate) struct LexRange<'a> {
     pub min: LexBound<'a>,
     pub max: LexBound<'a>,
 }
