@@ -65,7 +65,8 @@
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
 //! no more. `client` adds the module `lock`, for programs that take locks. `lua` (default) is the interpreter: without it
 //! scripts that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs. `http`
-//! (default) is the port that the setting `http-port` asks for, with metrics, health and the page. `testing` (default) is the test
+//! (default) is the port that the setting `http-port` asks for, with metrics, health and the page. `testing` (default)
+//! is the test
 //! backend, and what [`Builder::manual_clock`] and [`Builder::tests`] need; a server for production can be built without it.
 //! `etcd` (with `http`) lets the program be a node of several that serve one set of locks, whose log is in etcd.
 //! `otlp` lets the program send spans to an OpenTelemetry collector.

@@ -1,17 +1,12 @@
 //! Stands in for `explore` in a build without the feature `testing`: the subcommands say so.
 
-use clap::Command;
-
 use crate::common::{Subcommand, exit, task, warn};
 
-/// Subcommands that take any arguments, and are not in the help.
-pub(crate) const SUBCOMMANDS: &[Subcommand] = &[
-    Subcommand::of_server("explore", hide, |_| Ok(task(refuse))),
-    Subcommand::of_server("timeline", hide, |_| Ok(task(refuse))),
-];
+pub(crate) const SUBCOMMANDS: &[Subcommand] = &[refused("explore"), refused("timeline")];
 
-fn hide(command: Command) -> Command {
-    command.hide(true)
+/// A subcommand that takes any arguments, and is not in the help.
+const fn refused(name: &'static str) -> Subcommand {
+    Subcommand::of_server(name, "Not in this build.", |command| command.hide(true), |_| Ok(task(refuse)))
 }
 
 /// Returns the exit code.

@@ -177,7 +177,8 @@ impl RequestProcessor {
     /// A fault no longer holds the connection up. Returns whether requests may be processed now.
     fn end_hold(&mut self) -> bool {
         let engine = &self.context.engine;
-        let closes = testing::end_hold(&mut self.faults, engine, &self.session, &mut self.output);
+        let faults = self.faults.as_mut();
+        let closes = faults.is_some_and(|faults| faults.end_hold(engine, &self.session, &mut self.output));
         if closes {
             self.state = State::Closing;
         }

@@ -17,7 +17,7 @@ use redlatch_proto::clock::{Clock as AnyClock, WallTime};
 use redlatch_proto::resp::Request;
 use redlatch_testing::handles::{Clock, Faults, History, Namespace, NamespaceError, Nodes, Streams};
 use redlatch_testing::requests::{self, Step};
-use redlatch_testing::{MakeError, Maker, Namespaces, Place, Progress, Shell, recording};
+use redlatch_testing::{MakeError, Maker, Namespaces, Place, Progress, Shell};
 use tokio::io::DuplexStream;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -30,8 +30,7 @@ use super::worker::Workers;
 use super::{Builder, Server, StartError, ticker};
 
 pub(super) use redlatch_testing::commands::table as commands;
-pub(super) use redlatch_testing::recording::disconnected;
-pub(super) use redlatch_testing::{ConnectionFaults, Membership, Reach};
+pub(super) use redlatch_testing::{ConnectionFaults, Membership, Reach, disconnected};
 
 /// Whether the settings ask for namespaces: for TEST commands, or for several nodes.
 pub(super) fn is_wanted(settings: &Settings) -> bool {
@@ -244,21 +243,7 @@ fn flow(progress: Progress) -> Result<Flow, Detour> {
     }
 }
 
-/// A fault no longer holds the connection up. Returns whether the connection is closed now.
-pub(super) fn end_hold(
-    faults: &mut Option<Box<ConnectionFaults>>,
-    engine: &Engine,
-    session: &Session,
-    out: &mut Vec<u8>,
-) -> bool {
-    let Some(faults) = faults else { return false };
-    let mark = out.len();
-    let closes = faults.end_hold(engine, session, out);
-    recording::resumed(engine.shared(), session, &out[mark..]);
-    closes
-}
-
-/// A request that has waited was answered: its reply begins at `mark` in `out`.
+/// A request that has waited was answered: its reply begins at that place in the output.
 ///
 /// # Errors
 /// A fault holds the connection up.
@@ -266,12 +251,10 @@ pub(super) fn end_wait(
     faults: &mut Option<Box<ConnectionFaults>>,
     engine: &Engine,
     session: &Session,
-    (mark, out): (usize, &mut Vec<u8>),
+    reply: (usize, &mut Vec<u8>),
 ) -> Result<Flow, Detour> {
     let Some(faults) = faults else { return Ok(Flow::Next) };
-    let progress = faults.finish_wait(engine, session, (mark, out));
-    recording::resumed(engine.shared(), session, &out[mark..]);
-    flow(progress)
+    flow(faults.finish_wait(engine, session, reply))
 }
 
 impl Builder {

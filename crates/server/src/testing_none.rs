@@ -106,6 +106,10 @@ impl ConnectionFaults {
     pub(super) fn resets(&self) -> bool {
         match *self {}
     }
+
+    pub(super) fn end_hold(&mut self, _: &Engine, _: &Session, _: &mut Vec<u8>) -> bool {
+        match *self {}
+    }
 }
 
 /// What becomes of a request that is not just executed: a value that cannot exist.
@@ -125,15 +129,6 @@ pub(super) fn execute(
     _: &mut Vec<u8>,
 ) -> Result<Flow, Detour> {
     match *membership {}
-}
-
-pub(super) fn end_hold(
-    _: &mut Option<Box<ConnectionFaults>>,
-    _: &Engine,
-    _: &Session,
-    _: &mut Vec<u8>,
-) -> bool {
-    false
 }
 
 /// # Errors

@@ -184,12 +184,14 @@ impl ConnectionFaults {
         &mut self,
         engine: &Engine,
         session: &Session,
-        reply: (usize, &mut Vec<u8>),
+        (mark, out): (usize, &mut Vec<u8>),
     ) -> Progress {
-        match self.behind.take() {
+        let progress = match self.behind.take() {
             None => Progress::Done(Flow::Next),
-            Some(behind) => self.finish(engine, session, behind, Flow::Next, reply),
-        }
+            Some(behind) => self.finish(engine, session, behind, Flow::Next, (mark, &mut *out)),
+        };
+        recording::resumed(engine.shared(), session, &out[mark..]);
+        progress
     }
 
     /// Does what a fault does behind a request, whose reply begins at `mark` in `out`.
@@ -237,6 +239,7 @@ impl ConnectionFaults {
         show_hold(engine, session, None);
         let Some(hold) = self.hold.take() else { return false };
         out.extend_from_slice(&hold.reply);
+        recording::resumed(engine.shared(), session, &hold.reply);
         hold.closes
     }
 

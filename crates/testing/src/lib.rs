@@ -20,7 +20,7 @@ mod namespace;
 mod namespaces;
 mod page;
 mod recorder;
-pub mod recording;
+mod recording;
 mod reply_text;
 pub mod requests;
 mod rule;
@@ -40,6 +40,7 @@ pub use namespace::{Membership, Namespace, Node, Reach};
 pub use namespaces::{EMPTY_FOR, MakeError, Maker, Namespaces, Place, Shell};
 pub use page::{HTML_END, html_head};
 pub use recorder::{Filter, Moment, Recorder};
+pub use recording::disconnected;
 pub use reply_text::reply_text;
 pub use rule::{
     Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,

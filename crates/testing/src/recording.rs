@@ -55,7 +55,7 @@ pub(crate) fn progressed(
 }
 
 /// Notes the reply to a request of a session, if the server has a test backend and no fault has taken the reply.
-pub fn resumed(shared: &Shared, session: &Session, reply: &[u8]) {
+pub(crate) fn resumed(shared: &Shared, session: &Session, reply: &[u8]) {
     if let Some(testing) = Testing::of(shared)
         && !reply.is_empty()
     {

@@ -1,7 +1,8 @@
 //! `redlatch explore`: a command again and again, each time with another failure at another of its lock commands. And the
 //! picture of what clients did to locks, `redlatch timeline`.
 //!
-//! Belongs here  [`search`] has the order of the runs. [`point`] finds the lock commands, [`case`] makes the failures, [`pairs`]
+//! Belongs here  [`search`] has the order of the runs. [`point`] finds the lock commands, [`case`] makes the failures,
+//!               [`pairs`]
 //!               joins them, [`attempt`] runs the [`program`], [`verdict`] says what is wrong, [`report`] how it is written,
 //!               and [`kept`] which test keeps it.
 

@@ -123,8 +123,8 @@ impl Search {
         self.options.with_pairs || self.options.case.as_ref().is_some_and(|wanted| wanted.contains(AND))
     }
 
-    /// Tries cases, [`ExploreOptions::jobs`] at a time, until the budget is spent. They are told in their order. Returns whether the
-    /// budget was enough for all.
+    /// Tries cases, [`ExploreOptions::jobs`] at a time, until the budget is spent. They are told in their order.
+    /// Returns whether the budget was enough for all.
     async fn try_all(
         self: &Arc<Self>,
         mut cases: impl Iterator<Item = Case>,

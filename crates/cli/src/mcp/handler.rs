@@ -16,8 +16,8 @@ use crate::common::ServerAddress;
 use crate::common::exit::{self, Failure};
 use crate::locks::texts;
 
-/// Serves an agent until its host closes the connection; returns the exit code. `owner` holds its locks; `None`: the name that
-/// the client tells, and a random number.
+/// Serves an agent until its host closes the connection; returns the exit code. `owner` holds its locks; `None`: the
+/// name that the client tells, and a random number.
 pub(super) fn run(server: ServerAddress, owner: Option<Vec<u8>>) -> u8 {
     exit::run(serve(server, owner))
 }

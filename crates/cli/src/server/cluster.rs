@@ -1,6 +1,7 @@
 //! `redlatch cluster accept-restored`, `import` and `export`: changes to a cluster that does not serve.
 //!
-//! Knows   the settings of a node: it asks the same etcd, with the same login. `dir` is the journal that locks move from or to.
+//! Knows   the settings of a node: it asks the same etcd, with the same login. `dir` is the journal that locks move
+//!         from or to.
 
 use std::process::ExitCode;
 use std::time::Duration;

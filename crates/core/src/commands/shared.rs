@@ -209,8 +209,8 @@ impl Shared {
         self.settings.get(settings::LOGIN_DELAY)
     }
 
-    /// Serves the commands of this table, which begins as [`table()`] does. Default: those of the core. Called before there are
-    /// users.
+    /// Serves the commands of this table, which begins as [`table()`] does. Default: those of the core. Called before
+    /// there are users.
     #[must_use]
     pub fn with_commands(mut self, commands: &'static Table) -> Self {
         self.commands = commands;

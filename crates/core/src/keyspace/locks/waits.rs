@@ -61,8 +61,8 @@ pub struct Awaited {
     pub is_holder: bool,
 }
 
-/// Keys, holders and waiting requests that one search looks at: a few milliseconds. docs/waiting.md names it. In a circle whose
-/// owners wait for one lock each, an owner takes three.
+/// Keys, holders and waiting requests that one search looks at: a few milliseconds. docs/waiting.md names it. In a
+/// circle whose owners wait for one lock each, an owner takes three.
 const LOOKS_MAX: usize = 10_000;
 /// Those that the searches of one client look at in a second: a few hundredths of a processor. docs/waiting.md names it.
 const LOOKS_PER_SECOND_MAX: usize = 50_000;
