@@ -15,8 +15,8 @@ pub(crate) mod record;
 mod requests;
 mod rules;
 
-pub(crate) use counts::{GroupCounts, LockGroups, Waited};
 pub use counts::{Durations, LockCounts};
+pub(crate) use counts::{GroupCounts, LockGroups, Waited};
 pub use event::{Before, Breaker, EndReason, LockChange, LockEvent};
 pub(crate) use history::{Excerpt, PastLock};
 pub use lint::{LockLint, Rule};

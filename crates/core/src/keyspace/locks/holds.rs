@@ -213,7 +213,12 @@ impl ViewLocks<'_, '_> {
 
     /// Visits who holds the lock: at most `limit` owners, each with its client and its token, in no order. A string that
     /// was not stored as a lock has neither: both are 0.
-    pub(crate) fn each_holder(&mut self, key: &[u8], limit: usize, mut visit: impl FnMut(&[u8], ClientId, u64)) {
+    pub(crate) fn each_holder(
+        &mut self,
+        key: &[u8],
+        limit: usize,
+        mut visit: impl FnMut(&[u8], ClientId, u64),
+    ) {
         let Entry::Occupied(found) = self.view.entry(key) else { return };
         match found.object() {
             _ if limit == 0 => {}

@@ -86,7 +86,7 @@ impl WholeKeyspace<'_, '_> {
     }
 
     /// Visits the living keys of the database in the locked shards, in no order.
-    pub(crate) fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
+    pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
         let (database, now) = (self.view.database, self.view.now.lock);
         self.view.locked.each(|_, held| {
             let mut cursor = 0;
