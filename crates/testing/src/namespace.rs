@@ -341,7 +341,7 @@ impl Namespace {
     /// Changes the clock. Returns the Unix time in milliseconds; `None` if there is no next deadline.
     ///
     /// # Errors
-    /// The time to move to has passed, or is behind [`TIME_END`].
+    /// The time to move to has passed, or is behind `TIME_END`.
     pub async fn change_clock(self: &Arc<Self>, change: ClockChange) -> Result<Option<u64>, Refusal> {
         let _moving = self.moving.lock().await;
         match change {

@@ -43,7 +43,7 @@ pub use self::parts::Pause;
 
 /// The state that all commands of one server share.
 pub struct Shared {
-    /// The commands that it serves, as far as [`Shared::offers`] says so.
+    /// The commands that it serves, as far as `Shared::offers` says so.
     pub commands: &'static Table,
     pub keyspace: Keyspace,
     /// Clients, channels and key tracking.

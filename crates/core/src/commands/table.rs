@@ -34,7 +34,7 @@ pub struct Command {
     pub index: u16,
     /// Whether each call is timed.
     pub is_measured: bool,
-    /// Its place among the commands, for [`Table::find_from`]. A subcommand has the place of its container.
+    /// Its place among the commands, for `Table::find_from`. A subcommand has the place of its container.
     pub place: u16,
     /// Words of its name: one, or two for a subcommand.
     pub name_words: usize,

@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of [`PerKind`].
+    /// All kinds, in the order of `PerKind`.
     pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 

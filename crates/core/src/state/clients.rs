@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// Like [`Client::deliver`], for a message that the client has caused itself: it follows the reply to the current
-    /// request directly; see [`Client::collect_next`].
+    /// request directly; see `Client::collect_next`.
     pub fn deliver_next(&self, bytes: &[u8]) {
         self.put(bytes, |outbox| &mut outbox.next);
     }
@@ -417,7 +417,7 @@ impl Client {
     }
 
     /// Moves all messages to the end of `out`. If the answer of the waiting command is in the outbox, all stays for
-    /// [`Client::collect_answer`], which ends the wait.
+    /// `Client::collect_answer`, which ends the wait.
     pub fn collect(&self, out: &mut Vec<u8>) {
         let mut outbox = self.outbox.lock();
         if !outbox.is_answered {

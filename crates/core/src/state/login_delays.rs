@@ -8,7 +8,7 @@
 //! Rule    logins that wait are looked at in turn: first those of the connection with the fewest wrong passwords, then the
 //!         one that has waited longest. A connection that does not come in its turn for a `login-delay` loses its place.
 //! Time    is the server's clock.
-//! Bounds  [`ADDRESSES_MAX`] addresses; beyond these, the one that is forgotten first gives way. A connection waits with one
+//! Bounds  `ADDRESSES_MAX` addresses; beyond these, the one that is forgotten first gives way. A connection waits with one
 //!         login at most.
 
 // Statistics saturate: an overflow would end the request of everybody who asks for them.

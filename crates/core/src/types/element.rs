@@ -1,6 +1,6 @@
 //! A short byte string: an element of a list, set or stream.
 //!
-//! Rule    24 bytes each. An element of up to [`INLINE_BYTES_MAX`] bytes needs no allocation.
+//! Rule    24 bytes each. An element of up to `INLINE_BYTES_MAX` bytes needs no allocation.
 
 use std::borrow::Borrow;
 use std::fmt;

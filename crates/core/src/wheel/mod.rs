@@ -1,20 +1,20 @@
 //! A hierarchical timer wheel over every `u64` millisecond, whose timers live inside what they time.
 //!
 //! Owns    the list heads, one per slot, and the position up to which everything has left.
-//! Knows   `clock`; of its entries only the links and the deadline, through [`Timers`].
+//! Knows   `clock`; of its entries only the links and the deadline, through `Timers`.
 //! Time    comes in as an argument; the position only moves forward.
 //! Source  Varghese and Lauck, "Hashed and hierarchical timing wheels", scheme 7; the level of a deadline is
 //!         the highest base-64 digit in which it differs from the position.
 //!
 //! Every operation is a constant amount of work. A slot of a higher level is spread over the lower ones an
-//! entry at a time, one per call of [`Wheel::next_due`], so a million timers in one slot never hold the
+//! entry at a time, one per call of `Wheel::next_due`, so a million timers in one slot never hold the
 //! caller up. A deadline that moves later needs no call at all: the timer fires early and is put back.
 
 use redlatch_proto::clock::LockTime;
 
 /// The links of an entry: its neighbours in the circular list of its slot.
 ///
-/// A neighbour is another entry, or, from [`HEADS_FROM`] on, the head of the slot itself.
+/// A neighbour is another entry, or, from `HEADS_FROM` on, the head of the slot itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timer {
     /// The entry armed before this one.
@@ -46,7 +46,7 @@ pub(crate) trait Timers {
     fn deadline_ms(&self, id: u32) -> u64;
 }
 
-/// What one call of [`Wheel::next_due`] found.
+/// What one call of `Wheel::next_due` found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
     /// The deadline of this entry has passed, and none passed earlier. It stays armed until it is cut.

@@ -31,7 +31,7 @@ pub trait LockObserver: Debug + Send + Sync {
 
     /// Whether it wants every event of every lock and every request. Otherwise it sees them while LOCK.LINT is on, and
     /// always the ends of locks that a LOCK command has granted and that have not been released; of requests, those that
-    /// [`ViewLocks::comes_to`](super::ViewLocks::comes_to) names.
+    /// `ViewLocks::comes_to` names.
     fn wants_all(&self) -> bool {
         false
     }

@@ -128,7 +128,7 @@ impl ViewLocks<'_, '_> {
         .map(|grant| grant.token)
     }
 
-    /// One step of a scan over the locks of the database; see [`crate::keyspace::WholeKeyspace::scan`]. Visits the locks
+    /// One step of a scan over the locks of the database; see `WholeKeyspace::scan`. Visits the locks
     /// among the keys that `wants` accepts, if a holder is `shown`; each with its [`View::key_hash`]. Returns the next
     /// cursor and the number of keys looked at.
     ///

@@ -39,7 +39,7 @@ enum Answer {
 /// A change of a key, made if the key holds a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'w> {
-    /// Indices of GET and of the changing command in [`listed_commands`](super::listed_commands).
+    /// Indices of GET and of the changing command in `listed_commands`.
     pub commands: [usize; 2],
     pub key: &'w [u8],
     pub value: &'w [u8],

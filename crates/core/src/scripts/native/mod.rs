@@ -32,7 +32,7 @@ use super::{Inputs, lexer};
 /// The server as a native script sees it: `redis.call`.
 pub trait Calls {
     /// Runs a command and appends its reply, in RESP2, to `reply`. An error is a reply, too. `listed` is the index of the
-    /// command in [`listed_commands`], if the script's text names the command.
+    /// command in `listed_commands`, if the script's text names the command.
     fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>);
 
     /// Runs GET, which has the index `listed`. Returns whether it finds `value`, or its error: nearly every lock script
