@@ -42,6 +42,7 @@ mod clients {
 }
 
 /// The parts of the race that are checked here.
+#[cfg(feature = "cli")]
 #[allow(dead_code, reason = "the race uses the rest")]
 #[path = "../benches/compare/shared/mod.rs"]
 mod compare;

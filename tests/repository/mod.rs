@@ -4,6 +4,8 @@
 
 mod dependencies;
 mod files;
+#[cfg(feature = "cli")]
 mod race;
+#[cfg(feature = "cli")]
 mod readme;
 mod tidy;
