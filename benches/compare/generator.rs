@@ -45,6 +45,15 @@ pub(crate) struct Run {
     pub(crate) latency: Histogram<u64>,
 }
 
+impl Run {
+    /// Both runs as one.
+    pub(crate) fn and(mut self, next: &Self) -> io::Result<Self> {
+        self.latency.add(&next.latency).map_err(io::Error::other)?;
+        let (requests, wall) = (self.requests + next.requests, self.wall + next.wall);
+        Ok(Self { requests, wall, cpu: self.cpu + next.cpu, ..self })
+    }
+}
+
 pub(crate) struct Generator {
     poll: Poll,
     events: Events,

@@ -5,6 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::loads::REQUESTS;
+use crate::results::has_one_thread;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) scale: Scale,
@@ -28,10 +31,12 @@ pub(crate) struct Scale {
     pub(crate) rounds: usize,
     /// Rounds of loads that take seconds.
     pub(crate) long_rounds: usize,
-    /// Requests of one turn, one at a time on each connection.
+    /// Requests of one turn, one at a time on each connection; see also `turn_min`.
     pub(crate) plain: u64,
     /// Requests of one turn, sixteen at a time.
     pub(crate) pipelined: u64,
+    /// How long a turn of requests takes at least: their number is sent again, on other keys, until then.
+    pub(crate) turn_min: Duration,
     /// Requests of one turn of a client that waits for the disk each time.
     pub(crate) synced: u64,
     /// Connections that stand by in a crowd.
@@ -69,6 +74,7 @@ const FULL: Scale = Scale {
     long_rounds: 3,
     plain: 30_000,
     pipelined: 160_000,
+    turn_min: Duration::ZERO,
     synced: 1_000,
     crowds: &[1_000, 10_000],
     locks: 1_000_000,
@@ -87,10 +93,11 @@ const FULL: Scale = Scale {
 
 const QUICK: Scale = Scale {
     name: "quick",
-    rounds: 3,
+    rounds: 5,
     long_rounds: 1,
     plain: 4_000,
     pipelined: 16_000,
+    turn_min: Duration::from_millis(500),
     synced: 200,
     crowds: &[1_000],
     locks: 100_000,
@@ -112,6 +119,7 @@ const SMOKE: Scale = Scale {
     long_rounds: 1,
     plain: 200,
     pipelined: 1_600,
+    turn_min: Duration::ZERO,
     synced: 20,
     crowds: &[60],
     locks: 500,
@@ -129,9 +137,10 @@ const SMOKE: Scale = Scale {
 };
 
 pub(crate) const USAGE: &str = "\
-cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated | --groups]
+cargo bench --bench compare -- [quick] [--only LOAD] [--servers A,B] [--out DIR] [--again] [--replicated | --groups]
 
-  --quick        ten minutes instead of three quarters of an hour, and figures as rough
+  quick          ten minutes instead of three quarters of an hour: requests alone, in turns of a second, of the servers with
+                 one thread. Of other loads, with --only, it makes small and rough ones
   --only LOAD    only loads whose name holds LOAD
   --servers A,B  only these servers; see the table in benches/compare/servers.rs
   --out DIR      where results.json, table.md and plot.svg go [default: target/compare]
@@ -159,7 +168,7 @@ impl Options {
                 "--again" => options.again = true,
                 "--replicated" => options.replicated = true,
                 "--groups" => options.groups = true,
-                "--quick" => options.scale = QUICK,
+                "quick" => options.scale = QUICK,
                 "--only" => options.only = Some(value()?),
                 "--out" => options.out = value()?.into(),
                 "--servers" => options.servers = Some(value()?.split(',').map(str::to_owned).collect()),
@@ -181,11 +190,22 @@ impl Options {
         self.scale.name == SMOKE.name
     }
 
+    /// Whether it compares the cost of requests as closely as it can in minutes.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.scale.name == QUICK.name
+    }
+
     pub(crate) fn wants_load(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+        match &self.only {
+            Some(only) => name.contains(only.as_str()),
+            None => !self.is_quick() || REQUESTS.contains(&name),
+        }
     }
 
     pub(crate) fn wants_server(&self, name: &str) -> bool {
-        self.servers.as_ref().is_none_or(|servers| servers.iter().any(|server| server == name))
+        match &self.servers {
+            Some(servers) => servers.iter().any(|server| server == name),
+            None => !self.is_quick() || has_one_thread(name),
+        }
     }
 }

@@ -293,6 +293,11 @@ impl Running {
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         machine::resident_bytes(self.process.0.id())
     }
+
+    /// The part of its memory that no other process shares, and that it has written.
+    pub(crate) fn private_bytes(&self) -> io::Result<u64> {
+        machine::private_bytes(self.process.0.id())
+    }
 }
 
 /// A process that ends when this is dropped.

@@ -64,7 +64,7 @@ fn turn(
         _ => options.scale.pipelined,
     };
     let keys = requests / plan.timed.len() as u64;
-    plan.prepare(running, &mut generator, keys)?;
+    plan.prepare(running, &mut generator, (0, keys))?;
     generator.run(running, &Work { steps: &plan.timed, first: 0, keys, depth })
 }
 

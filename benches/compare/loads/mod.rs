@@ -13,6 +13,8 @@ mod storm;
 
 use std::io;
 
+pub(crate) use requests::NAMES as REQUESTS;
+
 use crate::options::Options;
 use crate::results::Results;
 use crate::servers::Server;

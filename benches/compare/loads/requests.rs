@@ -3,6 +3,7 @@
 //! Rule    each run begins on an emptied store with the same keys, so every server grants the same share.
 
 use std::io;
+use std::time::Duration;
 
 use redlatch_cli::load::RELEASE;
 use sha1::{Digest, Sha1};
@@ -29,13 +30,38 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Does what comes before the timed steps with so many keys.
-    pub(super) fn prepare(&self, running: &Running, generator: &mut Generator, keys: u64) -> io::Result<()> {
-        if !self.before.is_empty() {
-            let keys = keys.min(self.before_max);
-            generator.run(running, &Work { steps: &self.before, first: 0, keys, depth: DEPTH })?;
+    /// Does what comes before the timed steps with so many keys, from number `first` on.
+    pub(super) fn prepare(
+        &self,
+        running: &Running,
+        generator: &mut Generator,
+        (first, keys): (u64, u64),
+    ) -> io::Result<()> {
+        let keys = keys.min(self.before_max.saturating_sub(first));
+        if !self.before.is_empty() && keys > 0 {
+            generator.run(running, &Work { steps: &self.before, first, keys, depth: DEPTH })?;
         }
         Ok(())
+    }
+
+    /// Runs the timed steps with so many keys, and goes on with others until `turn_min` has passed.
+    fn run(
+        &self,
+        running: &Running,
+        generator: &mut Generator,
+        (keys, depth): (u64, usize),
+        turn_min: Duration,
+    ) -> io::Result<Run> {
+        let mut part = |first| -> io::Result<Run> {
+            self.prepare(running, generator, (first, keys))?;
+            generator.run(running, &Work { steps: &self.timed, first, keys, depth })
+        };
+        let (mut run, mut next) = (part(0)?, keys);
+        while run.wall < turn_min {
+            run = run.and(&part(next)?)?;
+            next += keys;
+        }
+        Ok(run)
     }
 }
 
@@ -79,11 +105,11 @@ fn turn(
 ) -> io::Result<()> {
     let scale = &options.scale;
     for (mode, requests, depth) in [("plain", scale.plain, 1), ("pipelined", scale.pipelined, DEPTH)] {
-        running.ask(&mut running.connect()?, &["FLUSHALL"])?;
         let keys = requests / plan.timed.len() as u64;
-        plan.prepare(running, generator, keys)?;
-        let run = generator.run(running, &Work { steps: &plan.timed, first: 0, keys, depth })?;
+        let run = plan.run(running, generator, (keys, depth), scale.turn_min)?;
         add(results, server.row.name, name, mode, &run);
+        // Its leases must not end in the turn of another server.
+        running.ask(&mut running.connect()?, &["FLUSHALL"])?;
     }
     Ok(())
 }

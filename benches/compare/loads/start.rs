@@ -15,6 +15,7 @@ pub(super) fn run(race: &mut Race, name: &str) {
         let mut add =
             |what: &str, unit: &str, value: f64| results.add(name, what, unit, server.row.name, value);
         add("to PONG", "ms", running.to_pong.as_secs_f64() * 1e3);
+        add("idle private memory", "MB", running.private_bytes()? as f64 / 1e6);
         add("idle memory", "MB", running.resident_bytes()? as f64 / 1e6);
         let mut crowd = (0..CROWD).map(|_| running.connect()).collect::<io::Result<Vec<_>>>()?;
         crowd.iter_mut().try_for_each(|stream| running.ask(stream, &["PING"]).map(drop))?;

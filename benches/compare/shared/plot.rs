@@ -4,7 +4,7 @@
 
 use redlatch_cli::load::svg::Svg;
 
-use super::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
+use super::results::{CPU_PER_REQUEST, LIMIT, OURS, Results, has_one_thread};
 use super::table::percent;
 
 const PANELS: [(&str, &str); 2] = [("plain", "one request at a time"), ("pipelined", "pipelined by 16")];
@@ -23,8 +23,7 @@ pub(crate) fn svg(results: &Results) -> String {
         .filter(|figure| figure.unit == CPU_PER_REQUEST && figure.what == PANELS[0].0)
         .map(|figure| figure.load.as_str())
         .collect();
-    // A server with two threads is not comparable here.
-    let is_shown = |name: &str| name != LIMIT && !name.contains(" 2 ");
+    let is_shown = |name: &str| name != LIMIT && has_one_thread(name);
     let servers: Vec<&str> =
         results.servers.iter().map(|(name, _)| name.as_str()).filter(|name| is_shown(name)).collect();
     let row_height = servers.len() as f64 * BAR_HEIGHT + ROW_GAP;
@@ -92,12 +91,12 @@ fn draw_bar(drawing: &mut Svg, [left, top]: [f64; 2], share: f64, server: usize)
 
 /// The class of a server's colour.
 fn class(server: usize) -> &'static str {
-    ["s0", "s1", "s2", "s3"][server.min(3)]
+    ["s0", "s1", "s2", "s3", "s4"][server.min(4)]
 }
 
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif;fill:#1f2328}.figure{font-size:8px;fill:#59636e}.paper{fill:#fff}\
 .grid{stroke:#d1d9e0}.limit{stroke:#59636e;stroke-dasharray:3 3}\
-.s0{fill:#0b66d0}.s1{fill:#9aa4ae}.s2{fill:#c9a227}.s3{fill:#7c8f5a}\
+.s0{fill:#0b66d0}.s1{fill:#9aa4ae}.s2{fill:#c9a227}.s3{fill:#7c8f5a}.s4{fill:#b5566b}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.figure{fill:#9198a1}.paper{fill:#0d1117}\
-.grid{stroke:#30363d}.limit{stroke:#9198a1}.s0{fill:#58a6ff}.s1{fill:#7d8590}.s2{fill:#d4b13f}.s3{fill:#8fa568}}";
+.grid{stroke:#30363d}.limit{stroke:#9198a1}.s0{fill:#58a6ff}.s1{fill:#7d8590}.s2{fill:#d4b13f}.s3{fill:#8fa568}.s4{fill:#d4788b}}";

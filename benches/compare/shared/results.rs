@@ -22,6 +22,11 @@ pub(crate) const HERD: &str = "hand-off in a herd";
 /// The unit of the cost of a request.
 pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
 
+/// Whether the server of that name has one thread: others are not comparable by their cost for a request.
+pub(crate) fn has_one_thread(name: &str) -> bool {
+    !name.contains(" 2 ")
+}
+
 /// The fact about the machine that names the measured source.
 const REVISION: &str = "revision";
 

@@ -19,16 +19,19 @@ pub(crate) fn tables() -> String {
 
 /// The table of README.md: the requests of lock clients, and a server's memory before the first request.
 pub(crate) fn main_rows() -> String {
-    const SERVERS: [&str; 3] = ["redlatch", "redis 7", "valkey"];
+    const SERVERS: [&str; 4] = ["redlatch", "redis 7", "valkey", "kevy"];
     let kept = kept();
-    let mut text = String::from(
-        "\n| us of the server's CPU per request: one at a time / pipelined by 16 | redlatch | redis 7 | valkey |\n\
-         |---|---:|---:|---:|\n",
+    let mut text = format!(
+        "\n| us of the server's CPU per request: one at a time / pipelined by 16 | {} |\n|---|---:|---:|---:|---:|\n",
+        SERVERS.join(" | ")
     );
     let median = |load: &str, what: &str, server: &str| {
         let figure = kept.figure(load, what).unwrap_or_else(|| panic!("{load} has no {what}"));
-        let median = figure.median(server).unwrap_or_else(|| panic!("{server} has no {load}"));
-        if median < 10.0 { format!("{median:.2}") } else { format!("{median:.0}") }
+        match figure.median(server) {
+            None => "-".to_owned(),
+            Some(median) if median < 10.0 => format!("{median:.2}"),
+            Some(median) => format!("{median:.0}"),
+        }
     };
     for (load, title) in [
         ("acquire", "take a lock: `SET NX PX`"),
@@ -52,9 +55,10 @@ pub(crate) fn main_rows() -> String {
         found.map(|(_, about)| about.as_str()).unwrap_or_default()
     };
     format!(
-        "{text}\nMedians of revision {revision}, {} and {}, each on one core of {processor} with {cores} cores.\n",
+        "{text}\nMedians of revision {revision}, {}, {} and {}, each on one core of {processor} with {cores} cores.\n",
         about("redis 7"),
-        about("valkey")
+        about("valkey"),
+        about("kevy")
     )
 }
 

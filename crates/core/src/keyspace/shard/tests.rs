@@ -449,7 +449,7 @@ fn a_value_that_shrinks_frees_its_memory() {
 }
 
 #[test]
-fn a_lock_of_a_uuid_costs_less_than_119_bytes() {
+fn a_lock_of_a_uuid_costs_less_than_120_bytes() {
     const LOCKS: u64 = 60_000;
     let mut shard = Shard::new(16, Seed::of(7));
     for n in 0..LOCKS {
@@ -459,5 +459,5 @@ fn a_lock_of_a_uuid_costs_less_than_119_bytes() {
         shard.grant(id, n + 1, n, false);
     }
     let per_lock = shard.used_bytes() as f64 / LOCKS as f64;
-    assert!(per_lock < 119.0, "{per_lock} bytes");
+    assert!(per_lock < 120.0, "{per_lock} bytes");
 }
