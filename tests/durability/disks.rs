@@ -203,26 +203,6 @@ ssize_t write(int fd, const void *bytes, size_t count) {
 }
 "#;
 
-#[test]
-#[cfg(all(target_os = "linux", not(target_env = "musl")))]
-fn with_always_no_other_thread_syncs_for_a_client_that_is_alone() {
-    let directory = Directory::new();
-    let Some(library) = build(&directory, "int fdatasync(int file) { return 0; }") else { return };
-    let mut command = command(&directory);
-    let server = Running::start(command.args(["--appendfsync", "always"]).env("LD_PRELOAD", &library));
-    let tasks = format!("/proc/{}/task", server.process.id());
-    let mut client = peer(&server);
-    let mut threads = || {
-        assert_eq!(client.ask(b"SET key value\r\n"), "+OK");
-        fs::read_dir(&tasks).unwrap().count()
-    };
-    // The thread of the sync that comes once a second stays for a moment.
-    assert!((0..10_000).any(|_| threads() == 1));
-    let mut other = peer(&server);
-    assert_eq!(other.ask(b"PING\r\n"), "+PONG");
-    assert!(threads() > 1);
-}
-
 /// Starts a server, and lets its syncs fail. Returns once it has ended; false: this machine cannot do that.
 #[cfg(all(target_os = "linux", not(target_env = "musl")))]
 fn fails_to_sync(directory: &Directory, more: &[(&str, &str)]) -> bool {

@@ -7,9 +7,6 @@
 //! Rule    a sync and a copy run on threads for blocking work, which last as long as there is something to do. While one sync
 //!         runs, replies gather for the next one. On a slow disk the next one waits a while for the clients that the last one
 //!         has answered, since they are about to send again: otherwise every other sync would serve few of them.
-//! Rule    with `always`, the sync of a client that is alone runs where its request did, if the last sync was quick: two
-//!         changes of threads cost as much as the request. Nobody is held up: a connection that comes meanwhile would have
-//!         to wait for the same sync, as every reply does. HTTP has a thread of its own.
 
 use std::io;
 use std::pin::pin;
@@ -120,12 +117,11 @@ impl Keeper {
         let _ = self.has_ended.subscribe().wait_for(|has_ended| *has_ended).await;
     }
 
-    /// Keeps the journal until the server has ended and its connections are closed. `may_block`: the runtime serves nothing
-    /// else.
-    pub(super) async fn run(self: Arc<Self>, context: ServerContext, may_block: bool) {
+    /// Keeps the journal until the server has ended and its connections are closed.
+    pub(super) async fn run(self: Arc<Self>, context: ServerContext) {
         let mut copying = None;
         let kept = tokio::select! {
-            kept = self.keep(&context, may_block, &mut copying) => kept,
+            kept = self.keep(&context, &mut copying) => kept,
             () = self.close_doubtful_sessions(&context), if self.is_watched => Ok(()),
         };
         if kept.is_err() {
@@ -201,7 +197,6 @@ impl Keeper {
     async fn keep(
         self: &Arc<Self>,
         context: &ServerContext,
-        may_block: bool,
         copying: &mut Option<JoinHandle<bool>>,
     ) -> Result<(), Failed> {
         let (mut synced, mut last) = (Instant::now(), LastSync::default());
@@ -234,8 +229,7 @@ impl Keeper {
             if is_due || is_read_waiting || self.log.needs_sync() {
                 self.gather(last).await;
                 started = Instant::now();
-                let blocks = may_block && self.may_sync_here(context, last);
-                if !self.sync(context, blocks).await? && self.is_watched {
+                if !self.sync(context).await? && self.is_watched {
                     // What waits goes on waiting: etcd is not asked again at once.
                     tokio::time::sleep(TRY_AGAIN.min(self.sync_every)).await;
                     continue;
@@ -314,25 +308,14 @@ impl Keeper {
         }
     }
 
-    /// Whether the next sync holds up nobody but the client that waits for it: see the rule above.
-    fn may_sync_here(&self, context: &ServerContext, last: LastSync) -> bool {
-        self.log.mode() == Mode::Always
-            && !self.is_watched
-            && last.took < SLOW_SYNC
-            && self.waiting.lock().clients.len() == 1
-            && context.engine.shared().registries.clients.len() == 1
-    }
-
-    /// Syncs the disk once, on this thread or on another one. Returns false if the journal cannot be written, which a later
-    /// sync tries again.
+    /// Syncs the disk once. Returns false if the journal cannot be written, which a later sync tries again.
     ///
     /// # Errors
     /// What was written may be lost: the server must end.
-    async fn sync(&self, context: &ServerContext, blocks: bool) -> Result<bool, Failed> {
+    async fn sync(&self, context: &ServerContext) -> Result<bool, Failed> {
         let (log, now) = (Arc::clone(&self.log), context.clock().now().lock);
         let begun = Instant::now();
-        let sync = move || log.sync(now, boot::millis());
-        match if blocks { Ok(sync()) } else { spawn_blocking(sync).await } {
+        match spawn_blocking(move || log.sync(now, boot::millis())).await {
             Ok(Ok(())) => {
                 if let Some(cluster) = &context.engine.shared().cluster {
                     if cluster.set_late(false) {
@@ -438,7 +421,7 @@ impl Keeper {
     async fn end_copy(&self, context: &ServerContext) -> Result<Option<JoinHandle<bool>>, Failed> {
         self.log.end_copy();
         let log = Arc::clone(&self.log);
-        let removed = self.sync(context, false).await?.then(|| {
+        let removed = self.sync(context).await?.then(|| {
             spawn_blocking(move || {
                 if let Err(error) = log.remove_older() {
                     tracing::warn!(%error, "Older files of the journal cannot be removed");

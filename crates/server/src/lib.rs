@@ -352,7 +352,7 @@ impl Builder {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
             if let Some(keeper) = context.keeper() {
-                Handle::current().spawn(Arc::clone(keeper).run(context.clone(), threads.is_some()));
+                Handle::current().spawn(Arc::clone(keeper).run(context.clone()));
             }
             (vec![context], None)
         } else {
