@@ -1,8 +1,8 @@
 //! Promises by name: each promise of a page has an id, and each id has tests. docs/promises.md is generated from them.
 //!
 //! Ids           stand in backticks, in the item of a list or in the row of a table, in one of [`PLACES`].
-//! Tests         name ids in a comment line directly above `#[test]`: `// Shows P-one-holder.`, several with commas. If the last
-//!               column of a table is `test`, its rows name the tests instead, and comments do not repeat them.
+//! Tests         name ids in a comment line directly above `#[test]`: `// Shows P-one-holder.`, several with commas.
+//!               If the last column of a table is `test`, its rows name the tests, and comments do not repeat them.
 //! Canaries      are tests that break something on purpose and assert that this is noticed: `// Breaks P-one-holder.`.
 //! Rule          each error of the check has a test on made-up input below.
 
@@ -86,6 +86,7 @@ fn everything() -> Found {
         found.read_section(place, rest.split("\n#").next().unwrap_or(rest));
     }
     sources().iter().for_each(|source| found.read_source(&source.path, &source.text));
+    found.comments.sort_by(|one, other| one.path.cmp(&other.path));
     found
 }
 
