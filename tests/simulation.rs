@@ -75,11 +75,13 @@ fn assert_caught_once<T: Copy + Debug>(defects: &[T], runs: u64, run: impl Fn(u6
 mod locking {
     use super::*;
 
+    // Shows P-lease-never-early, P-one-holder.
     #[test]
     fn no_two_clients_hold_the_same_lock_and_no_lease_ends_early_or_late() {
         assert_lawful(|seed| LockSimulation::new(seed, Protocol::Sound, Fault::None).run());
     }
 
+    // Breaks P-one-holder.
     #[test]
     fn every_broken_client_is_caught() {
         assert_caught(BROKEN_PROTOCOLS, |seed, protocol| {
@@ -87,6 +89,7 @@ mod locking {
         });
     }
 
+    // Breaks P-lease-never-early, P-one-holder.
     #[test]
     fn every_broken_server_is_caught() {
         let faults = [
@@ -138,11 +141,13 @@ mod replay {
 mod timing {
     use super::*;
 
+    // Shows P-lease-never-early.
     #[test]
     fn what_a_request_sees_depends_on_its_instant_and_not_on_the_timer_of_expiry() {
         assert_lawful(|seed| late_timer::run(seed, Fault::None));
     }
 
+    // Breaks P-lease-never-early.
     #[test]
     fn every_server_whose_requests_see_another_instant_is_caught() {
         assert_caught(&[Fault::AnswersOneLate, Fault::ExpiresOneEarly], late_timer::run);
@@ -177,11 +182,13 @@ mod waiting {
     use super::*;
     use waits::{DISORDERS, Disorder, QueueSimulation};
 
+    // Shows P-first-come.
     #[test]
     fn waiting_clients_are_served_in_order_and_never_past_their_limit() {
         assert_lawful(|seed| QueueSimulation::new(seed, Disorder::None).run());
     }
 
+    // Breaks P-first-come.
     #[test]
     fn every_broken_queue_is_caught() {
         assert_caught(DISORDERS, |seed, disorder| QueueSimulation::new(seed, disorder).run());
@@ -192,6 +199,7 @@ mod queueing {
     use super::*;
     use lock_queues::{DEFECTS, Defect, LockQueueSimulation, Names};
 
+    // Shows P-first-come, P-no-dead-client, P-one-holder, P-tokens-rise.
     #[test]
     fn locks_are_granted_in_order_with_rising_tokens_and_every_loss_is_told() {
         for names in [Names::Own, Names::Shared] {
@@ -199,6 +207,7 @@ mod queueing {
         }
     }
 
+    // Breaks P-first-come, P-no-dead-client, P-tokens-rise.
     #[test]
     fn every_broken_lock_queue_is_caught() {
         assert_caught(DEFECTS, |seed, defect| LockQueueSimulation::new(seed, Names::Own, defect).run());
@@ -214,6 +223,7 @@ mod crashing {
     /// Runs in which a canary must be caught once: most crashes of a broken server harm nobody.
     const CANARY_RUNS: u64 = 500;
 
+    // Shows P-always-keeps-all, P-always-torn-end, P-everysec-keeps-data, P-everysec-one-holder, P-quarantine-bounded.
     #[test]
     fn no_lock_is_granted_twice_and_nothing_durable_is_lost() {
         let mut starts = 0;
@@ -226,6 +236,7 @@ mod crashing {
         println!("{starts} starts");
     }
 
+    // Breaks P-disk-attached-again, P-everysec-keeps-data, P-everysec-one-holder, P-failed-sync, P-quarantine-grants-nothing.
     #[test]
     fn every_broken_recovery_is_caught() {
         assert_caught_once(DEFECTS, CANARY_RUNS, |seed, defect| crash::run(seed, defect).map(drop));
@@ -274,6 +285,8 @@ mod replicating {
     /// Runs in which a canary must be caught once: most faults find a broken node at a time at which it harms nobody.
     const CANARY_RUNS: u64 = 2_000;
 
+    // Shows P-answered-stays, P-leases-never-shorter, P-reads-linearizable, P-replicated-one-holder.
+    // Shows P-replicated-tokens-rise, P-session-told-first, P-takeover-knows-all.
     #[test]
     fn nodes_that_follow_each_other_serve_one_set_of_locks() {
         let (mut leaders, mut replies) = (0, 0);
@@ -314,6 +327,7 @@ mod replicating {
         });
     }
 
+    // Shows P-replicated-one-holder, P-replicated-tokens-rise.
     #[test]
     fn a_restored_etcd_grants_no_lock_again() {
         let mut leaders = 0;
@@ -326,6 +340,7 @@ mod replicating {
         println!("{leaders} leaders");
     }
 
+    // Breaks P-replicated-one-holder, P-replicated-tokens-rise.
     #[test]
     fn every_node_that_accepts_a_restored_etcd_is_caught() {
         assert_caught_once(RESTORE_DEFECTS, CANARY_RUNS, |seed, defect| {
@@ -333,6 +348,7 @@ mod replicating {
         });
     }
 
+    // Breaks P-answered-stays, P-leases-never-shorter, P-reads-linearizable, P-replicated-one-holder, P-session-told-first.
     #[test]
     fn every_broken_node_is_caught() {
         assert_caught_once(DEFECTS, CANARY_RUNS, |seed, defect| replicated::run(seed, defect).map(drop));

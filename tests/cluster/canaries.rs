@@ -98,6 +98,7 @@ fn a_cluster_behind_a_whole_proxy_is_not_caught() {
     );
 }
 
+// Breaks P-replicated-one-holder.
 #[test]
 #[ignore = "needs etcd"]
 fn commits_without_the_fence_are_caught() {
@@ -108,6 +109,7 @@ fn commits_without_the_fence_are_caught() {
 }
 
 /// Two nodes grant the locks of one group, and nothing else is wrong.
+// Breaks P-replicated-one-holder.
 #[test]
 #[ignore = "needs etcd"]
 fn two_leaders_of_one_group_are_caught() {
@@ -123,6 +125,7 @@ fn two_leaders_of_one_group_are_caught() {
     });
 }
 
+// Breaks P-answered-stays.
 #[test]
 #[ignore = "needs etcd"]
 fn replies_before_the_commit_are_caught() {
@@ -136,6 +139,7 @@ fn replies_before_the_commit_are_caught() {
     });
 }
 
+// Breaks P-leases-never-shorter.
 #[test]
 #[ignore = "needs etcd"]
 fn a_lock_time_that_does_not_go_on_is_caught() {
@@ -152,6 +156,7 @@ fn a_lock_time_that_does_not_go_on_is_caught() {
 }
 
 /// A process that does not run closes no connection: its sessions are still open when another node ends them.
+// Breaks P-session-told-first.
 #[test]
 #[ignore = "needs etcd"]
 fn sessions_that_a_deposed_leader_keeps_are_caught() {

@@ -148,12 +148,14 @@ fn try_while_leader(name: &str, told: Told, mut strike: impl FnMut(&mut Node)) {
     try_while((name, WATCHED_FOR, told), nodes, python(), |nodes, leader| strike(&mut nodes[leader]));
 }
 
+// Shows P-answered-stays, P-replicated-one-holder, P-replicated-tokens-rise.
 #[test]
 #[ignore = "needs etcd"]
 fn a_kill_of_the_leader_gives_no_lock_twice() {
     try_while_leader("cluster, leader killed", Told::First, kill);
 }
 
+// Shows P-answered-stays, P-replicated-one-holder, P-replicated-tokens-rise.
 #[test]
 #[ignore = "needs etcd"]
 fn a_leader_that_is_stopped_and_continued_gives_no_lock_twice() {
@@ -279,6 +281,7 @@ fn in_a_network() -> (Network, Etcd, Vec<Node>) {
     (network, etcd, nodes)
 }
 
+// Shows P-session-told-first.
 #[test]
 #[ignore = "needs etcd, ip and root"]
 fn a_leader_that_is_cut_from_etcd_ends_sessions_before_their_locks_are_granted_again() {
@@ -294,6 +297,7 @@ fn a_leader_that_is_cut_from_etcd_ends_sessions_before_their_locks_are_granted_a
     });
 }
 
+// Shows P-answered-stays, P-replicated-one-holder, P-replicated-tokens-rise.
 #[test]
 #[ignore = "needs etcd, ip, root, and the packages of tests/clients"]
 fn no_harm_to_links_members_and_nodes_gives_a_lock_twice() {

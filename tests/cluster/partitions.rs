@@ -54,6 +54,7 @@ fn a_leader_that_is_cut_off_is_replaced_and_answers_no_client() {
     assert_eq!(world.leader.acquire("lock", "me"), Some(token), "through the node that was cut off");
 }
 
+// Shows P-reads-linearizable.
 #[test]
 #[ignore = "needs etcd, ip and root"]
 fn a_leader_without_etcd_answers_neither_reads_nor_writes() {

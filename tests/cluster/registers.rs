@@ -120,6 +120,7 @@ fn outcome_while(mut nodes: Vec<Node>, strikes: usize, mut strike: impl FnMut(&m
     check_lines(&lines)
 }
 
+// Shows P-reads-linearizable.
 #[test]
 #[ignore = "needs etcd"]
 fn what_clients_read_and_write_has_one_order_while_leaders_change() {
@@ -140,6 +141,7 @@ fn what_clients_read_and_write_has_one_order_while_leaders_change() {
     tally(&[("faults", strikes)]);
 }
 
+// Breaks P-reads-linearizable.
 #[test]
 #[ignore = "needs etcd"]
 fn writes_that_are_answered_before_the_commit_are_rejected() {

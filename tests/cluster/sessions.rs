@@ -41,6 +41,7 @@ fn end_of(mut link: Link) -> mpsc::Receiver<Instant> {
     noted
 }
 
+// Shows P-session-told-first.
 #[test]
 #[ignore = "needs etcd, ip and root"]
 fn a_leader_without_etcd_tells_the_holders_of_sessions_before_another_node_grants() {
@@ -103,6 +104,7 @@ fn a_session_with_a_delay_is_handed_over() {
     assert!(standby.acquire("short", "you").is_some(), "its session has ended with its connection");
 }
 
+// Shows P-session-told-first.
 #[test]
 #[ignore = "needs etcd"]
 fn a_leader_that_was_stopped_closes_the_connections_of_sessions_when_it_goes_on() {

@@ -25,6 +25,7 @@ pub(super) fn pair(etcd: &Etcd, more: &[&str]) -> (Node, Node) {
     (first, second)
 }
 
+// Shows P-takeover-knows-all.
 #[test]
 #[ignore = "needs etcd"]
 fn a_lock_outlives_the_node_that_granted_it() {
@@ -145,6 +146,7 @@ fn waiting_owners(node: &Node) -> Vec<String> {
     waiters.iter().filter_map(owner).collect()
 }
 
+// Shows P-places-kept.
 #[test]
 #[ignore = "needs etcd"]
 fn waiters_that_come_back_under_their_names_keep_their_places() {
@@ -197,6 +199,7 @@ fn a_waiter_that_comes_back_before_one_that_waits_for_several_locks_need_not_wai
     assert!(super::harness::token_in(&granted).is_some(), "{granted:?}");
 }
 
+// Shows P-places-kept.
 #[test]
 #[ignore = "needs etcd"]
 fn places_outlive_two_leaders_and_a_copy_of_the_live_keys() {

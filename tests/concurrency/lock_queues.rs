@@ -132,6 +132,7 @@ fn a_lock_whose_next_client_goes_is_handed_to_the_one_behind_it() {
     under_every_schedule(|| drop(release_end_and_request(true)));
 }
 
+// Breaks P-no-dead-client.
 #[test]
 fn a_grant_that_stays_with_a_client_that_is_gone_is_caught() {
     let caught = Arc::new(AtomicUsize::new(0));

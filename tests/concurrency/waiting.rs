@@ -174,6 +174,7 @@ fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() 
     });
 }
 
+// Shows P-first-come.
 #[test]
 fn no_client_steals_from_the_head_of_the_queue() {
     under_every_schedule(|| {

@@ -453,6 +453,7 @@ fn a_call_that_fails_costs_no_lock_and_is_told() {
 }
 
 /// The canary: a disk that loses what the server relies on costs locks, and the check sees it.
+// Breaks P-failed-call.
 #[test]
 fn syncs_that_are_lost_are_seen_to_cost_locks() {
     let disk = Directory::new();

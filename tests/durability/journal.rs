@@ -89,6 +89,7 @@ fn after_another_boot_nothing_is_granted_until_the_horizon() {
     assert_eq!(info(&start(&directory), "quarantine_active"), 1);
 }
 
+// Shows P-clean-stop.
 #[test]
 fn a_clean_end_needs_no_quarantine_after_another_boot() {
     let directory = Directory::new();
@@ -102,6 +103,7 @@ fn a_clean_end_needs_no_quarantine_after_another_boot() {
     assert!(pttl(&server, "held") <= 30_000);
 }
 
+// Shows P-memory-forgets.
 #[test]
 fn memory_mode_forgets_and_waits() {
     let directory = Directory::new();
@@ -159,6 +161,7 @@ fn damage_in_the_middle_needs_startup_guard_and_what_comes_before_is_restored() 
     assert_eq!(info(&start(&directory), "quarantine_active"), 1, "it has been said once");
 }
 
+// Shows P-always-torn-end, P-quarantine-bounded.
 #[test]
 fn a_torn_end_after_another_boot_waits_for_the_leases_in_use_and_with_always_for_nothing() {
     for (policy, torn) in [("everysec", vec![0; 150]), ("always", vec![0; 150]), ("always", vec![0xa7; 150])]

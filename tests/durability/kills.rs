@@ -128,6 +128,7 @@ fn next_token(server: &Running, round: u64) -> u64 {
     reply(&mut peer.0).unwrap()[2].strip_prefix(':').unwrap().parse().unwrap()
 }
 
+// Shows P-always-keeps-all, P-everysec-one-holder.
 #[test]
 fn kills_under_load_lose_no_acknowledged_lock() {
     let directory = Directory::new();
@@ -170,6 +171,7 @@ fn a_session_outlives_a_kill_for_its_delay() {
     assert_eq!(holder.ask(b"LOCK.RELEASE long me\r\n"), ":1");
 }
 
+// Shows P-clean-stop.
 #[test]
 fn an_end_in_good_order_under_load_loses_nothing() {
     let directory = Directory::new();
@@ -186,6 +188,7 @@ fn an_end_in_good_order_under_load_loses_nothing() {
     }
 }
 
+// Shows P-everysec-one-holder.
 #[test]
 fn counters_lists_and_functions_outlive_a_kill() {
     let directory = Directory::new();

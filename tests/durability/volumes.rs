@@ -202,6 +202,7 @@ fn a_disk_that_goes_back_to_a_young_snapshot_grants_nothing_twice() {
     assert_eq!(info(&server, "quarantine_active"), 1);
 }
 
+// Shows P-always-keeps-all.
 #[test]
 #[ignore = "mounts a file system on a loop device"]
 fn with_always_a_file_system_that_dies_loses_nothing_and_nobody_waits() {

@@ -56,6 +56,7 @@ fn a_key_that_might_have_existed_is_no_lock() {
     }
 }
 
+// Shows P-tokens-rise.
 #[test]
 fn tokens_rise_from_grant_to_grant_and_a_refusal_takes_none() {
     let mut bare = Bare::new();

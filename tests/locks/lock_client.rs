@@ -528,6 +528,7 @@ mod retries {
         (server, locks)
     }
 
+    // Shows P-mcp-repeat-harmless, P-repeat-harmless.
     #[tokio::test]
     async fn a_request_whose_answer_is_lost_is_sent_again_and_is_the_same_grant() {
         let (server, locks) = faulty().await;

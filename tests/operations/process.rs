@@ -475,6 +475,7 @@ mod journal {
         assert_eq!(start(&directory).ask("GET lock:stock\r\nGET count"), "$2\r\nme\r\n$1\r\n1\r\n");
     }
 
+    // Shows P-everysec-one-holder.
     #[test]
     #[cfg(feature = "lua")]
     fn functions_outlive_a_kill_until_they_are_deleted() {

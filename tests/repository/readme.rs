@@ -10,6 +10,7 @@ mod clients;
 mod interface;
 #[cfg(feature = "http")]
 mod metrics;
+mod named;
 mod promises;
 mod race;
 mod terms;
@@ -51,6 +52,7 @@ type Generated = (&'static str, fn() -> String);
 const FILES: &[Generated] = &[
     #[cfg(feature = "cli")]
     (interface::FILE, interface::list),
+    ("docs/promises.md", named::page),
     ("packages/clients/go/generated.go", terms::go),
     ("packages/clients/java/src/main/java/dev/redlatch/client/Generated.java", terms::java),
     ("packages/clients/node/lib/generated.d.ts", terms::node_types),

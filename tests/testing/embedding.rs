@@ -212,6 +212,7 @@ async fn advance_delivers_everything_due_in_order_before_it_returns() {
     assert_eq!(heard.expired(), ["after-10", "after-20", "after-30", "after-40"]);
 }
 
+// Shows P-lease-never-early.
 #[tokio::test]
 async fn a_step_of_the_wall_clock_changes_no_lease() {
     let server = manual().await;

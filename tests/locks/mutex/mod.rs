@@ -57,6 +57,7 @@ fn process_of_clients() {
 mod live {
     use super::*;
 
+    // Shows P-one-holder.
     #[test]
     fn redlatch_owes_a_lock_to_one_client_at_a_time() {
         let server = RunningServer::set(None);
@@ -71,6 +72,7 @@ mod live {
         }
     }
 
+    // Breaks P-one-holder.
     #[test]
     fn every_broken_server_is_caught() {
         let server = RunningServer::set(None);
@@ -98,6 +100,7 @@ mod live {
 mod killed {
     use super::*;
 
+    // Shows P-everysec-one-holder.
     #[test]
     fn a_kill_takes_no_lock_from_its_holder_and_gives_none_twice() {
         let redlatch = Path::new(env!("CARGO_BIN_EXE_redlatch"));

@@ -136,6 +136,7 @@ fn who_is_refused_is_told_who_holds_the_lock_and_how_many_wait() {
     }
 }
 
+// Shows P-repeat-harmless.
 #[test]
 fn the_same_owner_gets_the_same_grant_again() {
     let server = open();

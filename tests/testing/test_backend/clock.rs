@@ -34,6 +34,7 @@ async fn everything_that_falls_due_has_happened_when_advance_answers() {
     assert_eq!(waiter.lines(4).await, [":100", "$6", "waited", ":51"], "it was told at its own time");
 }
 
+// Shows P-lease-never-early.
 #[tokio::test]
 async fn time_and_expiries_in_unix_time_follow_the_wall_clock_and_leases_do_not() {
     let server = server(1).await;

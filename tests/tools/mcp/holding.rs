@@ -78,6 +78,7 @@ fn a_name_that_is_given_holds_its_locks_in_the_next_process() {
     assert_eq!(next.done("release", json!({ "key": "db" }))["released"], true);
 }
 
+// Shows P-mcp-token.
 #[test]
 fn a_lock_that_another_process_has_taken_by_the_same_name_since_is_left_alone() {
     for tool in ["renew", "release"] {
@@ -100,6 +101,7 @@ fn a_lock_that_another_process_has_taken_by_the_same_name_since_is_left_alone() 
     }
 }
 
+// Shows P-mcp-repeat-harmless.
 #[test]
 fn agents_of_one_connection_are_told_apart_by_the_names_that_they_say() {
     let server = server();

@@ -102,6 +102,7 @@ fn arguments_that_cannot_be_used_are_named_and_nothing_is_asked() {
     assert_eq!(host.close().0, Some(0));
 }
 
+// Shows P-mcp-hidden-characters.
 #[test]
 fn names_that_nobody_should_have_are_cut_and_shown_without_hidden_characters() {
     let server = server();
@@ -129,6 +130,7 @@ fn more_calls_than_there_may_be_are_refused() {
     wait_until("nobody waits", || server.ask("LOCK.WAITERS db") == "*0\r\n");
 }
 
+// Shows P-mcp-rights.
 #[test]
 fn a_user_who_may_not_ask_for_the_holder_is_told_nothing_of_it() {
     let server = server();

@@ -6,6 +6,7 @@ use super::host::Host;
 use crate::support::binary::redlatch;
 use crate::support::real::RealServer;
 
+// Shows P-mcp-plain-redis.
 #[test]
 #[ignore = "needs REDLATCH_REDIS_SERVER"]
 fn a_plain_redis_serves_exclusive_locks_without_a_token_and_refuses_the_rest() {

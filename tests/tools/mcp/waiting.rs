@@ -111,6 +111,7 @@ fn a_host_that_goes_leaves_nothing_in_the_queue() {
     assert_eq!(server.ask("EXISTS db"), ":0\r\n");
 }
 
+// Shows P-mcp-one-holder.
 #[test]
 fn fifty_agents_hold_the_lock_one_at_a_time_and_their_tokens_rise() {
     let server = Running::start(redlatch().args(["--port", "auto"]));

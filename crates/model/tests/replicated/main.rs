@@ -13,6 +13,7 @@ use mutants::{Mutant, ROWS};
 use protocol::{POSSIBLE, Protocol};
 use stateright::{Checker, HasDiscoveries, Model};
 
+// Shows P-answered-stays, P-reads-linearizable, P-replicated-one-holder, P-replicated-tokens-rise.
 #[test]
 fn every_order_of_the_steps_keeps_the_promises() {
     let checker = Protocol { mutant: Mutant::None }.checker().threads(THREADS).spawn_bfs().join();
@@ -25,6 +26,7 @@ fn every_order_of_the_steps_keeps_the_promises() {
     assert_eq!(found, possible, "all that must be possible, and no broken promise");
 }
 
+// Breaks P-answered-stays, P-reads-linearizable, P-replicated-one-holder, P-replicated-tokens-rise.
 #[test]
 fn a_protocol_without_one_of_its_rules_breaks_a_promise() {
     for row in ROWS {

@@ -198,6 +198,7 @@ fn a_journal_and_a_machine_whose_boot_is_unknown_are_not_of_the_same_boot() {
     assert_eq!((resume.now, resume.quarantine.is_some()), (at(10_000), true));
 }
 
+// Shows P-clean-stop.
 #[test]
 fn after_an_end_in_good_order_another_boot_goes_on_exactly() {
     let memory = Memory::default();
@@ -223,6 +224,7 @@ fn in_memory_mode_a_lease_that_is_shortened_is_promised_though_the_one_before_wa
     assert_eq!(found(&memory).0.horizon.until, at(15_000));
 }
 
+// Shows P-memory-forgets.
 #[test]
 fn what_memory_mode_has_granted_is_waited_for() {
     let memory = Memory::default();
@@ -252,6 +254,7 @@ fn a_quarantine_outlives_a_kill_inside_it() {
     assert_eq!((resume_at(much_later).now, resume_at(much_later).quarantine), (at(49_500), None));
 }
 
+// Shows P-everysec-keeps-data.
 #[test]
 fn what_the_horizon_does_not_cover_waits_for_the_disk() {
     let memory = Memory::default();
@@ -369,6 +372,7 @@ fn a_full_disk_holds_replies_and_a_broken_one_is_remembered() {
     assert!(found.horizon.until > at(40_100));
 }
 
+// Shows P-always-torn-end, P-quarantine-bounded.
 #[test]
 fn a_torn_end_costs_no_more_than_the_horizon_and_nothing_where_all_waited_for_the_disk() {
     for mode in [Mode::EverySecond, Mode::Always] {
@@ -690,6 +694,7 @@ fn files_that_are_back_after_a_loss_of_power_are_no_damage() {
     assert_eq!(found(&memory).0.ending, Ending::Killed);
 }
 
+// Shows P-always-keeps-all.
 #[test]
 fn a_server_that_always_waits_for_the_disk_needs_no_quarantine() {
     let memory = Memory::default();
