@@ -6,6 +6,7 @@
 //! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew, on every page.
 
 mod clients;
+mod errors;
 #[cfg(feature = "cli")]
 mod interface;
 #[cfg(feature = "http")]
