@@ -9,6 +9,7 @@ mod clients;
 mod errors;
 #[cfg(feature = "cli")]
 mod interface;
+mod lock_commands;
 #[cfg(feature = "http")]
 mod metrics;
 mod promises;
@@ -52,6 +53,7 @@ type Generated = (&'static str, fn() -> String);
 const FILES: &[Generated] = &[
     #[cfg(feature = "cli")]
     (interface::FILE, interface::list),
+    (lock_commands::PAGE, lock_commands::page),
     ("packages/clients/go/generated.go", terms::go),
     ("packages/clients/java/src/main/java/dev/redlatch/client/Generated.java", terms::java),
     ("packages/clients/node/lib/generated.d.ts", terms::node_types),
