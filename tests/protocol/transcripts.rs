@@ -4,7 +4,7 @@
 //! in `tests/protocol/transcripts/*.txt`. The format is described in `tests/protocol/transcripts/README.md`.
 //!
 //! The tests in `against_real_servers` start the programs that `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name.
-//! `TRANSCRIPT=name` plays the files whose name contains it.
+//! `TRANSCRIPT=name` plays the files whose name contains it. The examples of docs/lock-commands.md are in the same form.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -60,6 +60,23 @@ mod transcripts {
     #[test]
     fn the_engine_says_the_same_over_resp3() {
         engine(3);
+    }
+
+    #[test]
+    fn the_examples_of_the_lock_commands_are_what_the_engine_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/lock-commands.md");
+        let page = std::fs::read_to_string(&path).expect("the page of LOCK commands");
+        let mut examples = 0;
+        for example in page.split("\n```text\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let text = format!("covers: an example\nneeds: none\n\n{example}");
+            let example = Transcript::parse(&path, &text).unwrap_or_else(|why| panic!("{why}"));
+            for protocol in [2, 3] {
+                let faults = play(&example, &mut EngineTarget::start(), protocol).0;
+                assert!(faults.is_empty(), "RESP{protocol}:\n{}\n{text}", faults.join("\n"));
+            }
+            examples += 1;
+        }
+        assert!(examples > 15, "{examples} examples");
     }
 }
 

@@ -6,8 +6,10 @@
 //! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew, on every page.
 
 mod clients;
+mod errors;
 #[cfg(feature = "cli")]
 mod interface;
+mod lock_commands;
 #[cfg(feature = "http")]
 mod metrics;
 mod named;
@@ -53,6 +55,7 @@ const FILES: &[Generated] = &[
     #[cfg(feature = "cli")]
     (interface::FILE, interface::list),
     ("docs/promises.md", named::page),
+    (lock_commands::PAGE, lock_commands::page),
     ("packages/clients/go/generated.go", terms::go),
     ("packages/clients/java/src/main/java/dev/redlatch/client/Generated.java", terms::java),
     ("packages/clients/node/lib/generated.d.ts", terms::node_types),

@@ -138,7 +138,8 @@ fn the_page_of_the_log_has_every_line_of_the_program() {
     assert!(lines > 50, "the search has found {lines} lines");
 }
 
-fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Adds the files of Rust below a folder.
+pub(super) fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry of a folder").path();
         if path.is_dir() {
