@@ -99,4 +99,5 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}.figure{font-size:8px;fill:#596
 .grid{stroke:#d1d9e0}.limit{stroke:#59636e;stroke-dasharray:3 3}\
 .s0{fill:#0b66d0}.s1{fill:#9aa4ae}.s2{fill:#c9a227}.s3{fill:#7c8f5a}.s4{fill:#b5566b}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.figure{fill:#9198a1}.paper{fill:#0d1117}\
-.grid{stroke:#30363d}.limit{stroke:#9198a1}.s0{fill:#58a6ff}.s1{fill:#7d8590}.s2{fill:#d4b13f}.s3{fill:#8fa568}.s4{fill:#d4788b}}";
+.grid{stroke:#30363d}.limit{stroke:#9198a1}\
+.s0{fill:#58a6ff}.s1{fill:#7d8590}.s2{fill:#d4b13f}.s3{fill:#8fa568}.s4{fill:#d4788b}}";
