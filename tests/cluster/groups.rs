@@ -305,13 +305,17 @@ fn a_node_that_nobody_reaches_gives_its_groups_up_and_is_not_asked_for_them_agai
     // Nobody listens where it says that it is.
     let (nowhere, flags) = (1..1 + GROUPS, ["--cluster-groups", "4", "--cluster-announce", "127.0.0.1:1"]);
     let _astray = Node::start(&etcd, &flags);
-    // A node writes it when it gives its groups up.
+    // A leader gives its groups up if standbys have clients that it keeps waiting. It writes that it rests.
+    let come_to_all = || {
+        nodes.iter().flat_map(|node| ports(node, GROUPS)).for_each(|port| drop(ask(port, &["PING"])));
+    };
     wait_until("the rest of the node astray", || {
+        come_to_all();
         let (_, entries) = etcd.ctl(&["get", "--prefix", "/redlatch/"]);
         entries.lines().any(|line| line.starts_with("rests "))
     });
     wait_until("other leaders, and clients that reach these", || {
-        nodes.iter().flat_map(|node| ports(node, GROUPS)).for_each(|port| drop(ask(port, &["PING"])));
+        come_to_all();
         are_led_elsewhere(seen, GROUPS, &nowhere)
     });
 }
