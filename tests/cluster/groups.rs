@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::ops::{Range, RangeInclusive};
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -307,7 +308,11 @@ fn a_node_that_nobody_reaches_gives_its_groups_up_and_is_not_asked_for_them_agai
     let _astray = Node::start(&etcd, &flags);
     // A leader gives its groups up if standbys have clients that it keeps waiting. It writes that it rests.
     let come_to_all = || {
-        nodes.iter().flat_map(|node| ports(node, GROUPS)).for_each(|port| drop(ask(port, &["PING"])));
+        thread::scope(|scope| {
+            for port in nodes.iter().flat_map(|node| ports(node, GROUPS)) {
+                scope.spawn(move || drop(ask(port, &["PING"])));
+            }
+        });
     };
     wait_until("the rest of the node astray", || {
         come_to_all();
