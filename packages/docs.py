@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = [*ROOT.glob("packages/*/README.md"), *ROOT.glob("packages/clients/*/README.md")]
-GUIDES = [ROOT / "docs/fencing.md", *ROOT.glob("docs/locks-in-*.md"), ROOT / "docs/testing-examples.md"]
+GUIDES = [ROOT / "docs/fencing.md", ROOT / "docs/from-redis.md", *ROOT.glob("docs/locks-in-*.md"), ROOT / "docs/testing-examples.md"]
 PAGES = sorted(str(page.relative_to(ROOT)) for page in [*GUIDES, *PACKAGES])
 MARKER = re.compile(r"^<!-- code: (\S+) -->\n", re.MULTILINE)
 BLOCK = re.compile(r"```\w*\n.*?^```\n", re.DOTALL | re.MULTILINE)

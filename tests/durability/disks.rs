@@ -5,6 +5,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::support::waits::wait_until;
 
 /// A small file system of its own, in a mount namespace that a waiting process holds.
 struct SmallDisk {
@@ -77,25 +78,35 @@ fn fills_and_goes_on(policy: &str) {
     fs::write(disk.path("ballast"), vec![1; 2 << 20]).unwrap();
     let mut server = disk.start(&["--appendfsync", policy]);
     let take = "SET held me NX PX 600000\r\nSET forever me\r\nRPUSH permits 1\r\nHSET rl me 2\r\n\
-                LOCK.ACQUIRE mine me LEASE 600000";
-    assert!(server.ask(take).starts_with("+OK\r\n+OK\r\n:1\r\n:1\r\n*6\r\n"));
+                SET awaited me\r\nSET broken me NX PX 600000\r\nLOCK.ACQUIRE mine me LEASE 600000";
+    assert!(server.ask(take).starts_with("+OK\r\n+OK\r\n:1\r\n:1\r\n+OK\r\n+OK\r\n*6\r\n"));
+    let mut waiter = peer(&server);
+    waiter.send(b"LOCK.ACQUIRE awaited other WAIT 600000 JUSTTOKEN\r\n");
+    wait_until("it waits", || server.ask("LOCK.WAITERS awaited").starts_with("*1"));
     let kept = fill(&server);
     assert!(kept >= 10, "{kept}");
     for write in
-        ["SET new me NX PX 1000", "INCR n", "LPOP permits", "LOCK.EXTEND mine me LEASE 5", "SAVE", "PING"]
+        ["SET new me NX PX 1000", "INCR n", "LPOP permits", "LOCK.EXTEND mine me LEASE 5", "SAVE", "WAITAOF 1 0 0", "PING"]
     {
         assert_eq!(server.ask(write), FULL, "{write}");
+    }
+    for other in ["CONFIG SET loglevel notice", "PUBLISH a b", "BGREWRITEAOF"] {
+        assert!(!server.ask(other).starts_with('-'), "{other}");
     }
     assert_eq!(server.ask("GET held\r\nEXISTS forever rl"), "$2\r\nme\r\n:2\r\n");
     let info = server.ask("INFO persistence");
     assert!(info.contains("aof_last_write_status:err"), "{info}");
-    let released = "DEL lock:0\r\nDEL forever\r\nHINCRBY rl me -1\r\nLOCK.RELEASE mine me";
-    assert_eq!(server.ask(released), ":1\r\n:1\r\n:1\r\n:1\r\n");
+    let released = "DEL lock:0\r\nDEL forever\r\nHINCRBY rl me -1\r\nLOCK.RELEASE mine me\r\nDEL awaited";
+    assert_eq!(server.ask(released), ":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n");
+    let token = server.ask("LOCK.TOKEN broken me").trim_start_matches(':').trim_end().to_owned();
+    assert_eq!(server.ask(&format!("LOCK.BREAK broken TOKEN {token}")), ":1\r\n");
+    assert_eq!(server.ask("EXISTS awaited"), ":0\r\n", "nothing is granted");
     for number in 1..kept {
         assert_eq!(server.ask(&format!("DEL lock:{number}")), ":1\r\n");
     }
     fs::remove_file(disk.path("ballast")).unwrap();
     server.wait_for("The journal can be written again");
+    assert!(waiter.line().starts_with(':'), "the waiter is granted the lock");
     assert_eq!(server.ask("SET new me NX PX 60000"), "+OK\r\n");
     server.process.kill().unwrap();
     server.end();

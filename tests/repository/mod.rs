@@ -3,6 +3,7 @@
 //! Belongs here  laws on files. No test here starts a server.
 
 mod dependencies;
+mod english;
 mod files;
 #[cfg(feature = "cli")]
 mod race;

@@ -40,6 +40,7 @@ const SECTIONS: &[Section] = &[
     ("docs/architecture.md", "layers", || drawn("crates/core/src/lib.rs")),
     ("docs/benchmarks.md", "race", || format!("\n{}", race::tables())),
     ("docs/clients.md", "clients", clients::table),
+    ("docs/clients.md", "suites", clients::suites),
     ("docs/commands.md", "commands", commands),
     #[cfg(feature = "http")]
     ("docs/metrics.md", "metrics", metrics::table),

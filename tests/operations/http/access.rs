@@ -4,7 +4,7 @@ use super::server;
 use crate::support::http::{HttpClient, HttpReply, get};
 
 /// "Authorization: Basic" for a name and a password.
-fn basic(pair: &str) -> String {
+pub(super) fn basic(pair: &str) -> String {
     use std::fmt::Write as _;
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -395,7 +395,7 @@ fn a_script_that_holds_everything_costs_a_503_and_no_more() {
 }
 
 /// The next event of a viewer: its name and its data.
-fn event(viewer: &mut HttpClient) -> (String, Value) {
+pub(super) fn event(viewer: &mut HttpClient) -> (String, Value) {
     let mut name = String::new();
     loop {
         let mut line = String::new();
@@ -409,7 +409,7 @@ fn event(viewer: &mut HttpClient) -> (String, Value) {
     }
 }
 
-fn viewer(server: &Server) -> HttpClient {
+pub(super) fn viewer(server: &Server) -> HttpClient {
     let mut viewer = HttpClient::to(server.http_addr());
     viewer.send(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     viewer

@@ -9,6 +9,7 @@ mod api;
 mod health;
 mod holds;
 mod metrics;
+mod openapi;
 #[cfg(feature = "cli")]
 #[cfg(unix)]
 mod process;

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::{escaped, read, root};
 use crate::clients::table::{Client, Language, clients};
 
@@ -23,6 +25,26 @@ pub(crate) fn table() -> String {
         };
         let cells = [&*client.name, &language, &packages.join(", "), &client.covers].map(escaped).join(" | ");
         text.push_str(&format!("| {cells} |\n"));
+    }
+    text
+}
+
+/// How many libraries run their own tests, and which commands these need that redlatch lacks.
+pub(crate) fn suites() -> String {
+    let table: Vec<Value> = serde_json::from_str(&read("tests/clients/compare/table.json")).expect("rows");
+    let run: Vec<&Value> = table.iter().filter(|row| row["skipped"].is_null()).collect();
+    let mut text = format!(
+        "\nThe own tests of {} libraries run, and pass as on Redis. Only tests of these need a command that redlatch lacks:\n\n\
+         | library | because redlatch lacks |\n|---|---|\n",
+        run.len()
+    );
+    for row in run {
+        let lacks: Vec<&str> = row["lacks"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if !lacks.is_empty() {
+            let (name, version) = (row["name"].as_str(), row["version"].as_str());
+            let (name, version) = (name.expect("a name"), version.expect("a version"));
+            text.push_str(&format!("| {name} {version} | {} |\n", lacks.join(", ")));
+        }
     }
     text
 }

@@ -2,13 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use redlatch_core::replication::term;
 use redlatch_core::state::settings::{self, Handle};
 use redlatch_proto::limits::{
     HTTP_CONNECTIONS_MAX, HTTP_WAIT_MS_MAX, HTTP_WAITS_MAX, LARGE_BYTES, LINE_BYTES_MAX, LOCK_PREFIXES_MAX,
     REPLY_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
     UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX,
 };
-use redlatch_proto::lock::{KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX};
+use redlatch_proto::lock::{
+    ANSWER_MAX, BUDGET_DEFAULT, KEYS_MAX, META_BYTES_MAX, META_FIELDS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX,
+};
 use redlatch_testing::{NAME_BYTES_MAX, NAMESPACES_MAX};
 
 use super::{read, root};
@@ -101,6 +104,15 @@ fn limits_and_defaults_in_sentences_are_those_of_the_program() {
         (
             "docs/replication.md",
             format!("| `cluster-takeover` | {} ms;", default(settings::CLUSTER_TAKEOVER, 1)),
+        ),
+        (
+            "docs/replication-inside.md",
+            format!("up to {} MiB of it wait in memory", term::BUFFERED_BYTES_MAX / (1 << 20)),
+        ),
+        ("docs/using-locks.md", format!("**budget**, which is {} s by default", BUDGET_DEFAULT.as_secs())),
+        (
+            "docs/using-locks.md",
+            format!("three limits: the library's limit, {} s, and the rest", ANSWER_MAX.as_secs()),
         ),
         (
             "docs/replication.md",

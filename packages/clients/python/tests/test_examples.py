@@ -14,6 +14,7 @@ import redis.asyncio
 from apscheduler.schedulers.background import BackgroundScheduler
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
+from redlock import Redlock
 
 import redlatch
 import redlatch_client as rc
@@ -22,6 +23,8 @@ from servers import await_until
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "examples"))
 
+import after
+import before
 import leader
 import orders
 import report
@@ -41,6 +44,36 @@ def test_stock(namespace, locks, capsys):
     said = capsys.readouterr().out
     assert "stocktaking" in said and f"redlatch break lock:stock --token {held.token}" in said
     assert len(written) == 2
+
+
+def test_before_and_after_take_the_same_lock(server, namespace, locks):
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(server.namespace()) for _ in range(5)]
+        written = []
+        many = Redlock([each.kwargs for each in servers], retry_count=1)
+        assert before.restock(many, ["shirts"], written.append) and written == ["shirts"]
+        taken = [redis.Redis(**each.kwargs).set("lock:stock", "other", nx=True) for each in servers[:3]]
+        assert taken == [True] * 3 and not before.restock(many, ["shirts"], written.append)
+    # One of one is a majority, so the old program runs on the new server without a change.
+    one = Redlock([namespace.kwargs], retry_count=1)
+    tokens = []
+
+    def write(article, token):
+        tokens.append(token)
+        assert not before.restock(one, [article], written.append)
+
+    assert after.restock(locks, ["shirts", "shoes"], write) and tokens[0] == tokens[1] > 0
+    namespace.clock.freeze()
+    with ThreadPoolExecutor() as pool:
+
+        def write_meanwhile(article):
+            refused = pool.submit(after.restock, locks, [article], write)
+            await_until(lambda: locks.locked_by("lock:stock").waiters)
+            namespace.clock.advance(5.001)
+            assert refused.result(60) is False
+
+        assert before.restock(one, ["shirts"], write_meanwhile)
+    assert len(tokens) == 2 and len(written) == 1
 
 
 def test_leader(namespace, capsys):

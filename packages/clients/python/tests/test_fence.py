@@ -60,6 +60,27 @@ def test_sqlite_refuses_the_older_holder(locks, database, of):
     assert database.execute("SELECT * FROM redlatch_fence").fetchall() == [("stock", newer.token)]
 
 
+def test_a_program_that_goes_on_after_a_refusal_writes_outside_of_the_transaction(locks, database):
+    older, newer = two_holds(locks)
+    with database:
+        newer.fenced(database)
+    database.execute("BEGIN")
+    with pytest.raises(rc.StaleToken):
+        older.fenced(database)
+    assert not database.in_transaction
+    database.execute("UPDATE stock SET count = 7")
+    assert database.execute("SELECT count FROM stock").fetchone() == (7,)
+
+
+def test_a_fence_refuses_the_older_of_two_holders_of_a_semaphore(locks, database):
+    first = locks.lock("stock", permits=(1, 2)).acquire()
+    second = locks.lock("stock", permits=(1, 2)).acquire()
+    second.fenced(database)
+    with pytest.raises(rc.StaleToken):
+        first.fenced(database)
+    assert not first.lost.is_set()
+
+
 @pytest.mark.parametrize("kind", ["connection", "session"])
 def test_sqlalchemy_refuses_the_older_holder(locks, database, tmp_path, kind):
     older, newer = two_holds(locks)

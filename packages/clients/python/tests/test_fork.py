@@ -306,3 +306,19 @@ def test_locks_of_asyncio_may_be_made_before_a_fork_and_used_after_it(namespace)
         await locks.aclose()
 
     in_child(lambda: asyncio.run(main()))
+
+
+@needs_fork
+def test_a_session_lasts_as_long_as_a_child_that_has_inherited_its_connection(locks, namespace):
+    def begin():
+        locks.lock("k", session=True).acquire()
+        fork(lambda: (os.close(end), os.read(hold, 1)))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    hold, end = os.pipe()
+    os.waitpid(fork(begin), 0)
+    assert locks.locked_by("k") is not None
+    # The child of the killed process reads the end of the pipe, and ends.
+    os.close(end)
+    await_until(lambda: locks.locked_by("k") is None)
+    os.close(hold)
