@@ -106,11 +106,11 @@ fn a_node_reads_the_endpoints_of_etcd_again() {
     // A member has moved: it is at the old address no more.
     write(&etcd.endpoints());
     node.signal(Signal::SIGHUP);
-    node.wait_for("The endpoints of etcd have been read again");
+    node.wait_for("The endpoints of etcd are reloaded");
     drop(proxy);
     assert!(node.acquire("lock", "me").is_some());
     write("ftp://nowhere");
     node.signal(Signal::SIGHUP);
-    node.wait_for("The endpoints of etcd stay as they were");
+    node.wait_for("The endpoints of etcd cannot be reloaded: the old ones stay in use");
     assert!(node.acquire("another lock", "me").is_some());
 }

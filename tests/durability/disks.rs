@@ -85,9 +85,10 @@ fn fills_and_goes_on(policy: &str) {
     wait_until("it waits", || server.ask("LOCK.WAITERS awaited").starts_with("*1"));
     let kept = fill(&server);
     assert!(kept >= 10, "{kept}");
-    for write in
-        ["SET new me NX PX 1000", "INCR n", "LPOP permits", "LOCK.EXTEND mine me LEASE 5", "SAVE", "WAITAOF 1 0 0", "PING"]
-    {
+    for write in [
+        "SET new me NX PX 1000", "INCR n", "LPOP permits", "LOCK.EXTEND mine me LEASE 5", "SAVE",
+        "WAITAOF 1 0 0", "PING",
+    ] {
         assert_eq!(server.ask(write), FULL, "{write}");
     }
     for other in ["CONFIG SET loglevel notice", "PUBLISH a b", "BGREWRITEAOF"] {

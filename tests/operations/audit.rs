@@ -104,7 +104,7 @@ fn a_file_that_was_renamed_is_left_on_sighup() {
     let (path, old) = (directory.path("audit.log"), directory.path("audit.old"));
     std::fs::rename(&path, &old).unwrap();
     server.signal("HUP");
-    server.wait_for("Certificates have been read again");
+    server.wait_for("Certificates are reloaded");
     assert_eq!(server.ask("ACL LOG RESET"), "+OK\r\n");
     server.signal("TERM");
     assert_eq!(server.end(), Some(0));

@@ -258,7 +258,10 @@ impl ServerContext {
         // Several threads wait for the end, and one of them says so.
         if is_late && !stops_now && !self.inner.process.is_lateness_told.swap(true, SeqCst) {
             let connections = self.inner.process.connections.load(SeqCst);
-            tracing::warn!(connections, "Connections have not taken their last replies in shutdown-timeout");
+            tracing::warn!(
+                connections,
+                "Connections have not read their last replies within shutdown-timeout"
+            );
         }
     }
 }

@@ -249,13 +249,13 @@ fn report(found: &Found, machine: Machine, resume: &Resume, keyspace: &Keyspace)
                 file,
                 bytes,
                 until,
-                "The journal is damaged: what comes before is restored"
+                "The journal is damaged: only the part before the damage is restored"
             );
         }
         Ending::Stopped | Ending::Killed if resume.restores => {
             tracing::info!(keys, ending = ?found.ending, "Keys are restored from the journal");
         }
-        Ending::Stopped | Ending::Killed => tracing::warn!("The server before has kept no keys"),
+        Ending::Stopped | Ending::Killed => tracing::warn!("The previous server kept no keys"),
     }
 }
 

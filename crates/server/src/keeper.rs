@@ -136,7 +136,7 @@ impl Keeper {
         if !self.has_failed()
             && let Ok(Err(error)) = spawn_blocking(move || keeper.end(&ended)).await
         {
-            tracing::warn!(%error, "The journal does not say that the server has ended in good order");
+            tracing::warn!(%error, "Cannot mark the journal as cleanly closed: the next start treats this as a crash");
         }
         if !self.is_watched {
             // The last writes may have met one.
@@ -304,7 +304,7 @@ impl Keeper {
                 "etcd is slow: a commit takes more than half of cluster-takeover, and after four fifths another node may lead"
             );
         } else if took < half / 2 && cluster.set_slow(false) {
-            tracing::info!(commit_ms, "etcd is quick again");
+            tracing::info!(commit_ms, "etcd is fast again");
         }
     }
 
@@ -340,9 +340,9 @@ impl Keeper {
             }
             Ok(Err(error @ SyncError::Sync(_))) => {
                 match self.is_watched {
-                    true => tracing::warn!(%error, "The log is not this node's any more"),
+                    true => tracing::warn!(%error, "Another node now owns the replication log"),
                     false => {
-                        tracing::error!(%error, "The journal may have lost what it was given: the server ends");
+                        tracing::error!(%error, "The journal may have lost written data: the server ends");
                     }
                 }
                 self.has_failed.store(true, SeqCst);
@@ -376,7 +376,10 @@ impl Keeper {
         self.is_error_shown.store(error.is_some(), SeqCst);
         match (error, quarantine.disk_error().is_some()) {
             (Some(error), false) => {
-                tracing::error!(error, "The journal cannot be written: writes are refused, but for releases");
+                tracing::error!(
+                    error,
+                    "The journal cannot be written: writes are refused, except for releases"
+                );
                 quarantine.set_disk_error(&error);
             }
             (None, true) => {

@@ -586,7 +586,7 @@ fn check_certificates(settings: &Settings, tls: Arc<Tls>) {
     settings.on_proposal(move |proposal| {
         let Some(changed) = proposal.first(&TLS_SETTINGS) else { return Ok(()) };
         tls.renew(&|setting| proposal.get(setting)).map_err(|expected| {
-            tracing::warn!(reason = expected, "Certificates stay as they were");
+            tracing::warn!(reason = expected, "Certificates cannot be reloaded: the old ones stay in use");
             let reply = "Unable to update TLS configuration. Check server logs.".to_owned();
             SettingError::Value { name: changed.name(), value: proposal.get(changed), expected, reply }
         })

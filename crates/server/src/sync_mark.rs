@@ -38,7 +38,7 @@ impl SyncMark {
             }
         }
         if let Err(error) = result {
-            tracing::warn!(%error, "No runtime directory takes the mark of a failed sync");
+            tracing::warn!(%error, "Cannot write the mark of a failed sync to a runtime directory");
         }
     }
 

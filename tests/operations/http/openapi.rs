@@ -98,7 +98,8 @@ impl Spec {
     /// Whether a value is one of this option.
     fn fits(&self, pointer: &str, value: &Value) -> bool {
         let (schema, _) = self.at(pointer);
-        (schema["type"] == "null") == value.is_null() && required(&schema).all(|name| value.get(name).is_some())
+        (schema["type"] == "null") == value.is_null()
+            && required(&schema).all(|name| value.get(name).is_some())
     }
 
     /// Checks that everything in the file was in some answer.
@@ -192,9 +193,11 @@ fn each_route_of_the_server_is_in_the_file_and_the_reverse() {
 #[test]
 fn each_parameter_of_a_request_is_in_the_file_and_the_reverse() {
     let (spec, server) = (Spec::new(), server(&[("http-admin", "yes")]));
-    for (path, operations) in spec.paths().filter(|(path, _)| path.starts_with("/api/lock") && *path != HOLD) {
+    for (path, operations) in spec.paths().filter(|(path, _)| path.starts_with("/api/lock") && *path != HOLD)
+    {
         let listed = operations["get"]["parameters"].as_array().expect("parameters").iter();
-        let listed: BTreeSet<_> = listed.map(|one| one["name"].as_str().expect("a name").to_owned()).collect();
+        let listed: BTreeSet<_> =
+            listed.map(|one| one["name"].as_str().expect("a name").to_owned()).collect();
         assert_eq!(listed, names(&error(&get(server.http_addr(), &format!("{path}?x=1")))), "{path}");
     }
     for path in ["/api/contention", "/api/graph", "/api/lint", "/api/clients"] {
@@ -215,13 +218,19 @@ fn clients_at_work(server: &Server) -> Vec<Peer> {
     let (mut one, two) = (Peer::to(server.addr()), Peer::to(server.addr()));
     get(server.http_addr(), "/api/lock?key=lock:a");
     for request in [
-        "CLIENT SETNAME one", "RPUSH list 1", "SET forever me NX", "LOCK.ACQUIRE lock:ended me JUSTTOKEN",
-        "LOCK.RELEASE lock:ended me", r#"LOCK.ACQUIRE lock:a "me\xfe" JUSTTOKEN META job "\xfd""#,
+        "CLIENT SETNAME one",
+        "RPUSH list 1",
+        "SET forever me NX",
+        "LOCK.ACQUIRE lock:ended me JUSTTOKEN",
+        "LOCK.RELEASE lock:ended me",
+        r#"LOCK.ACQUIRE lock:a "me\xfe" JUSTTOKEN META job "\xfd""#,
     ] {
         assert!(!one.ask(format!("{request}\r\n").as_bytes()).starts_with('-'), "{request}");
     }
     two.send(b"LOCK.ACQUIRE lock:a you WAIT 600000\r\n");
-    wait_until("one waits", || get(server.http_addr(), "/api/lock?key=lock:a").body.contains("\"waiting\":1"));
+    wait_until("one waits", || {
+        get(server.http_addr(), "/api/lock?key=lock:a").body.contains("\"waiting\":1")
+    });
     let three = Peer::to(server.addr());
     three.send(b"EVAL 'while true do end' 1 apart\r\n");
     wait_until("a script runs", || get(server.http_addr(), "/api/clients").body.contains("script-age"));
@@ -289,7 +298,8 @@ fn check_refusals(spec: &mut Spec, open: &Server) {
     spec.check("post", "/api/break", &post(&closed, "/api/break", &basic("default:secret"), "{}"));
     let mut seen = BTreeMap::new();
     for wrong in 0..40 {
-        let reply = HttpClient::to(closed.http_addr()).ask("GET", "/api/lint", &basic(&format!("default:{wrong}")));
+        let reply =
+            HttpClient::to(closed.http_addr()).ask("GET", "/api/lint", &basic(&format!("default:{wrong}")));
         seen.insert(reply.status, reply);
     }
     seen.values().for_each(|reply| spec.check("get", "/api/lint", reply));

@@ -139,7 +139,7 @@ fn a_client_that_does_not_read_delays_the_end_by_shutdown_timeout_at_most() {
         let (code, said) = server.end_with_log();
         assert_eq!(code, Some(0));
         assert!(
-            said.contains("have not taken their last replies") && said.contains("connections=1"),
+            said.contains("have not read their last replies") && said.contains("connections=1"),
             "{said}"
         );
     }

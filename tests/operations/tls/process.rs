@@ -85,14 +85,14 @@ async fn a_hangup_signal_has_certificates_read_again() {
     let mut old = tls.connector().connect_to(&address).await.unwrap();
     tls.directory.write_pair(&tls.authority, "server");
     server.signal("HUP");
-    server.wait_for("Certificates have been read again");
+    server.wait_for("Certificates are reloaded");
     let new = tls.connector().connect_to(&address).await.unwrap();
     assert_ne!(old.certificate(), new.certificate());
     old.ask("DBSIZE", ":0\r\n").await;
 
     tls.directory.write("server.key", "nothing of a key");
     server.signal("HUP");
-    let said = server.wait_for("Certificates stay as they were");
+    let said = server.wait_for("Certificates cannot be reloaded: the old ones stay in use");
     assert!(said.contains("tls-key-file"), "{said}");
     let newer = tls.connector().connect_to(&address).await.unwrap();
     assert_eq!(newer.certificate(), new.certificate());

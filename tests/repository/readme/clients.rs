@@ -39,7 +39,8 @@ pub(crate) fn suites() -> String {
         run.len()
     );
     for row in run {
-        let lacks: Vec<&str> = row["lacks"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let lacks: Vec<&str> =
+            row["lacks"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         if !lacks.is_empty() {
             let (name, version) = (row["name"].as_str(), row["version"].as_str());
             let (name, version) = (name.expect("a name"), version.expect("a version"));

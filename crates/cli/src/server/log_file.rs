@@ -89,7 +89,7 @@ impl LogFile {
             self.has_left_out.notified().await;
             tokio::time::sleep(TELL_AFTER).await;
             let left_out = self.left_out.load(Relaxed);
-            tracing::warn!(left_out, "Nobody read the log, and lines were left out");
+            tracing::warn!(left_out, "The log was read too slowly: lines were left out");
         }
     }
 }

@@ -233,8 +233,8 @@ fn reload(server: &Served, log: Option<&LogFile>, supervisor: &Supervisor) {
     }
     server.reopen_audit_log();
     match server.reload_certificates() {
-        Ok(()) => tracing::info!("Certificates have been read again"),
-        Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
+        Ok(()) => tracing::info!("Certificates are reloaded"),
+        Err(reason) => tracing::warn!(reason, "Certificates cannot be reloaded: the old ones stay in use"),
     }
     supervisor.tell_ready(None);
 }
@@ -247,8 +247,10 @@ fn reread_etcd(server: &Served, arguments: &ServerArguments) {
     }
     let endpoints = Sources::read(arguments).value("cluster-etcd");
     match server.set_etcd(&endpoints) {
-        Ok(()) => tracing::info!(endpoints, "The endpoints of etcd have been read again"),
-        Err(reason) => tracing::warn!(reason, "The endpoints of etcd stay as they were"),
+        Ok(()) => tracing::info!(endpoints, "The endpoints of etcd are reloaded"),
+        Err(reason) => {
+            tracing::warn!(reason, "The endpoints of etcd cannot be reloaded: the old ones stay in use")
+        }
     }
 }
 

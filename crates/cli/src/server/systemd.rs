@@ -32,7 +32,7 @@ impl Supervisor {
     pub(super) fn find(supervised: &str) -> Result<Self, Fault> {
         let nobody = Ok(Self { notifier: None });
         if supervised == "upstart" {
-            tracing::warn!("supervised upstart: nobody is told, because upstart is not supported");
+            tracing::warn!("supervised upstart: no notification, because upstart is not supported");
             return nobody;
         }
         if !matches!(supervised, "systemd" | "auto") {
@@ -41,7 +41,7 @@ impl Supervisor {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {
             if supervised == "systemd" {
                 tracing::warn!(
-                    "supervised systemd: nobody is told, because NOTIFY_SOCKET is not set; a unit needs Type=notify"
+                    "supervised systemd: no notification, because NOTIFY_SOCKET is not set; a unit needs Type=notify"
                 );
             }
             return nobody;
@@ -67,7 +67,7 @@ impl Supervisor {
 
     fn tell(&self, message: impl FnOnce(&Notifier) -> io::Result<()>) {
         if let Some(Err(error)) = self.notifier.as_ref().map(message) {
-            tracing::warn!(%error, "systemd does not take a message");
+            tracing::warn!(%error, "Cannot notify systemd");
         }
     }
 

@@ -346,7 +346,11 @@ impl Shared {
     /// Begins a quarantine, in which nothing is granted or extended. `until` is its last millisecond.
     pub fn begin_quarantine(&self, until: LockTime, reason: &'static str) {
         let left_ms = until.millis_since(self.clock.now().lock);
-        tracing::warn!(left_ms, reason, "Quarantine: no lock is granted or extended for so long");
+        tracing::warn!(
+            left_ms,
+            reason,
+            "Quarantine: no lock is granted or extended until left_ms have passed"
+        );
         self.locks.quarantine.begin(until, reason);
     }
 

@@ -731,7 +731,7 @@ impl Engine {
 /// The reply exceeds [`REPLY_BYTES_MAX`]: the client is disconnected. The effects of the request stay.
 #[cold]
 fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
-    tracing::warn!(client = session.client.id, "a reply is too long: the client is cut off");
+    tracing::warn!(client = session.client.id, "a reply is too long: the client is disconnected");
     out.truncate(start);
     out.shrink_to_fit();
     session.client.note_end("asked for too long a reply");

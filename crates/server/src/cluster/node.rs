@@ -469,7 +469,7 @@ impl Inner {
         let differs = self.members.differs_from(leader);
         if !self.differs.swap(differs, Relaxed) && differs {
             tracing::warn!(
-                "Users, passwords or cluster-name are others than those of the leader: this node leads if no other can"
+                "Users, passwords or cluster-name differ from the leader's: this node leads only if no other node can"
             );
         }
         differs
@@ -626,7 +626,7 @@ impl Inner {
             }
         }
         let group = self.agreed.part.group;
-        tracing::info!(epoch, group, "Another node is to lead this group: this one hands over");
+        tracing::info!(epoch, group, "Another node should lead this group: this node hands over");
     }
 
     /// Notes how far a term is, and what its server has promised.

@@ -48,7 +48,7 @@ impl Notebook {
         match replace(file, &memory.text(cluster)) {
             Ok(()) => *written = *memory,
             Err(error) if !self.has_warned.swap(true, Relaxed) => {
-                tracing::warn!(%error, file = %file.display(), "What this node remembers of etcd is not kept");
+                tracing::warn!(%error, file = %file.display(), "Cannot save what this node knows of etcd");
             }
             Err(_) => {}
         }

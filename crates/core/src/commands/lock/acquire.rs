@@ -94,7 +94,7 @@ fn take_kind(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal
             return Err(Refusal::said("ERR permits must be positive numbers below 2^32"));
         };
         if permits > limit {
-            return Err(Refusal::said("ERR more permits than there are"));
+            return Err(Refusal::said("ERR more permits than the limit"));
         }
         (options.kind, options.permits) = (LockKind::Permits(limit), permits);
     } else {

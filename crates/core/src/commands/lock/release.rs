@@ -138,4 +138,4 @@ pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// The answer to SAME where there is nothing that it can be.
-const NO_LEASE: &str = "NOLEASE the lock has none: name one with LEASE";
+const NO_LEASE: &str = "NOLEASE the lock has no lease: set one with LEASE";
