@@ -92,6 +92,23 @@ fn no_range_of_unpack_ends_the_server() {
     fixture.goes_on();
 }
 
+/// The limits that docs/scripts.md and src/security.md name.
+#[test]
+fn unpack_gives_an_interpreted_script_7950_values_and_a_native_one_7999() {
+    let fixture = Fixture::set();
+    let mut peer = fixture.peer();
+    for (text, most) in [("return #{unpack(KEYS)}", 7_950), ("return redis.call('del', unpack(KEYS))", 7_999)]
+    {
+        for count in [most, most + 1] {
+            let keys = "$1\r\nk\r\n".repeat(count);
+            let head =
+                format!("*{}\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n$4\r\n{count}\r\n", count + 3, text.len());
+            let is_given = peer.ask(format!("{head}{keys}").as_bytes()).starts_with(':');
+            assert_eq!(is_given, count == most, "{text}: {count}");
+        }
+    }
+}
+
 /// CVE-2021-32672: the debugger of scripts read behind its buffer.
 #[test]
 fn there_is_no_debugger_for_scripts() {
