@@ -34,7 +34,8 @@ pub(crate) fn suites() -> String {
     let table: Vec<Value> = serde_json::from_str(&read("tests/clients/compare/table.json")).expect("rows");
     let run: Vec<&Value> = table.iter().filter(|row| row["skipped"].is_null()).collect();
     let mut text = format!(
-        "\nThe own tests of {} libraries run, and pass as on Redis. Only tests of these need a command that redlatch lacks:\n\n\
+        "\nThe own tests of {} libraries run, and pass as on Redis. Only tests of these need a command that redlatch \
+         lacks:\n\n\
          | library | because redlatch lacks |\n|---|---|\n",
         run.len()
     );
