@@ -272,7 +272,7 @@ impl Model {
             return self.reply(who, "-ERR no such session\r\n".to_owned());
         }
         if has_own {
-            let text = "-ERR this connection has locks in a session of its own\r\n";
+            let text = "-ERR this connection already has a session with locks\r\n";
             return self.reply(who, text.to_owned());
         }
         if let Some(own) = self.connections[who].session.filter(|own| *own != session)

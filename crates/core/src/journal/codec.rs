@@ -23,7 +23,7 @@ pub enum DecodeError {
     #[error("the bytes are no entry of a journal")]
     Damaged,
     /// An earlier program has written what this one cannot keep.
-    #[error("holds {0}, which this program does not have any more")]
+    #[error("holds {0}, which this program no longer supports")]
     Removed(&'static str),
 }
 

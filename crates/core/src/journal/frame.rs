@@ -85,7 +85,7 @@ pub enum Unreadable {
     #[error("is a journal of version {0}, and this program reads versions up to {VERSION}")]
     Newer(u32),
     /// An earlier program has written what this one cannot keep.
-    #[error("holds {0}, which this program does not have any more")]
+    #[error("holds {0}, which this program no longer supports")]
     Removed(&'static str),
     /// It is no journal.
     #[error("is not a journal of redlatch")]

@@ -33,7 +33,7 @@ pub enum MoveError {
     Left,
     #[error("the locks of this directory were moved to a cluster that is not under this prefix")]
     Elsewhere,
-    #[error("somebody else moves locks to this prefix")]
+    #[error("another program is moving locks to this prefix")]
     Overtaken,
     /// The addresses of the node, in parentheses, if they are known.
     #[error("a node leads: stop all nodes first{0}")]

@@ -216,7 +216,7 @@ impl Content {
         let value = match found.object() {
             Some(Object::Lock(_)) => {
                 return Err(Refusal::said(
-                    "ERR a lock is held under its key: use LOCK.RELEASE here and LOCK.ACQUIRE there",
+                    "ERR the key is a lock that is held: use LOCK.RELEASE here and LOCK.ACQUIRE there",
                 ));
             }
             Some(object) => Value::Object(object.clone()),

@@ -101,7 +101,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // Another connection may have taken its session over.
     call.session.lock_session.take_if(|own| own.client() != Some(client));
     if call.session.lock_session.as_ref().is_some_and(|own| own.id != found.id && !own.locks().is_empty()) {
-        return Err(Refusal::said("ERR this connection has locks in a session of its own"));
+        return Err(Refusal::said("ERR this connection already has a session with locks"));
     }
 
     if let Some(own) = call.session.lock_session.take().filter(|own| own.id != found.id) {

@@ -747,7 +747,7 @@ fn what_only_an_earlier_program_could_keep_is_refused_by_name() {
     log.append(&Record { now: at(10_001), lasts_until: at(10_001), ends_at: at(10_001), mutations });
     log.sync(at(10_002), 501).unwrap();
     let (number, refused) = read(files(&memory), Seed::of(1), &mut |_, _| {}).unwrap_err();
-    let says = "holds a lease of a hash field (HEXPIRE), which this program does not have any more";
+    let says = "holds a lease of a hash field (HEXPIRE), which this program no longer supports";
     assert_eq!((number, refused.to_string().as_str()), (1, says));
 }
 
