@@ -129,12 +129,69 @@ fn pairs_that_show_the_same_are_told_once() {
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(progress.contains(" failures met, 1 findings, "), "{progress}");
     assert_eq!(text.matches("; again: redlatch explore ").count(), 1, "{text}");
-    let (whole, others) = text.split_once("; again: ").unwrap();
-    let first = whole.strip_prefix("left with ").and_then(|rest| rest.split_once(':').map(|_| rest)).unwrap();
-    let first = first.split(": ").next().unwrap();
-    let others: Vec<_> = others.lines().filter(|line| line.starts_with("left with ")).collect();
-    assert!(others.len() > 3, "{text}");
-    assert!(others.iter().all(|line| line.ends_with(&format!(": as with {first}"))), "{text}");
+    let others = others_of("left/SET/orders+SET/orders", &text);
+    assert!(others.len() > 3 && others.iter().all(|case| case.contains('+')), "{text}");
+}
+
+/// The cases that a report has counted behind the first one of this ID.
+fn others_of<'t>(id: &str, text: &'t str) -> Vec<&'t str> {
+    let (_, line) = text.split_once(&format!("\n{id} comes in ")).unwrap();
+    let (count, cases) = line.lines().next().unwrap().split_once(" more cases, see --case: ").unwrap();
+    let cases: Vec<_> = cases.split(' ').collect();
+    assert_eq!(count.parse(), Ok(cases.len()), "{text}");
+    cases
+}
+
+#[test]
+fn findings_of_one_cause_are_one() {
+    let program = "ignores_that_its_lock_was_lost";
+    let output = explore_test(program, &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains(" failures met, 1 findings, "), "{text}");
+    assert_eq!(text.matches("; again: redlatch explore ").count(), 1, "{text}");
+    let (_, all) = explore_program(program, &[]);
+    let others: Vec<_> = all[1..].iter().map(|(_, case)| &**case).collect();
+    assert_eq!(others_of("late/EVAL/orders", &text), others, "a line of JSON is there for each");
+}
+
+#[test]
+fn a_bug_without_any_failure_is_a_finding_with_its_key_and_its_request() {
+    let alone = ["--case", "no-failure"];
+    for (program, bug, request) in [
+        ("works_longer_than_its_lease", "late", ": EVAL "),
+        ("deletes_a_lock_that_another_client_holds", "foreign-delete", " client 2: DEL orders\n"),
+        ("leaves_its_lock_to_the_end_of_the_lease", "left", " client 1: holds orders, "),
+    ] {
+        let (code, findings) = explore_program(program, &[]);
+        assert_eq!((code, &findings[0]), (Some(1), &(bug.to_owned(), "no-failure".to_owned())), "{program}");
+        assert!(findings[1..].iter().all(|(finding, _)| finding != bug), "it comes once: {findings:?}");
+        let output = explore_test(program, &alone);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(&format!("{bug} with no-failure: ")) && text.contains(request), "{text}");
+        assert!(text.contains("; again: redlatch explore --case 'no-failure' -- "), "{text}");
+    }
+    assert_eq!(found_in("deletes_the_lock_of_the_next_holder", &alone), BTreeSet::new(), "it has its lock");
+}
+
+#[test]
+fn an_accepted_finding_is_printed_and_does_not_count() {
+    let program = "forgets_a_lock_whose_reply_is_lost";
+    let output = explore_test(program, &["--accept", "left/SET/orders", "--accept", "late/DEL/orders"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.starts_with("accepted: left with lost-reply@SET:1: orders is still locked "), "{text}");
+    assert!(!text.contains("A test for Rust"), "{text}");
+    let progress = String::from_utf8(output.stderr).unwrap();
+    assert!(progress.contains(" failures met, 0 findings, 1 accepted, "), "{progress}");
+    assert!(progress.contains("redlatch: --accept late/DEL/orders: no such finding came\n"), "{progress}");
+
+    let xml = explore_test(program, &["--format", "junit", "--accept", "left/SET/orders"]).stdout;
+    let xml = String::from_utf8(xml).unwrap();
+    assert!(xml.contains("failures=\"0\"") && xml.contains("<skipped message=\"accepted: left "), "{xml}");
+
+    let wrong = explore_test(program, &["--accept", "lost/SET/orders"]);
+    let told = String::from_utf8(wrong.stderr).unwrap();
+    assert!(wrong.status.code() == Some(64) && told.contains("'lost/SET/orders'"), "{told}");
 }
 
 #[test]
@@ -174,7 +231,7 @@ fn a_search_goes_on_behind_the_case_with_which_another_has_ended() {
     // Without time, none is tried; the search says how many there are.
     let output = explore_test(program, &["--budget", "1ms"]);
     let progress = String::from_utf8(output.stderr).unwrap();
-    assert!(progress.contains("the budget is spent: 19 cases were not tried\n"), "{progress}");
+    assert!(progress.contains("the budget is spent: 20 cases were not tried\n"), "{progress}");
 }
 
 #[test]
@@ -318,7 +375,7 @@ fn a_search_ends_with_the_test_that_keeps_what_it_has_found() {
     let text = String::from_utf8(explore_test(program, &[]).stdout).unwrap();
     let (findings, test) = text.split_once(title).unwrap();
     let cases = test.lines().filter(|line| line.contains("@acquire:1\",") || line.contains("@release:1\","));
-    assert_eq!(cases.count(), findings.matches("; again: ").count(), "{text}");
+    assert_eq!(cases.count(), 1 + others_of("foreign-delete/DEL/orders", findings).len(), "{text}");
     let page = String::from_utf8(explore_test(program, &["--format", "html"]).stdout).unwrap();
     assert!(
         page.contains("<h2>A test for Rust, which ") && page.contains("&quot;paused@acquire:1&quot;"),
@@ -361,11 +418,11 @@ fn as_junit_each_case_is_a_test() {
     let output = explore_test("ignores_that_its_lock_was_lost", &["--format", "junit"]);
     assert_eq!(output.status.code(), Some(1));
     let xml = String::from_utf8(output.stdout).unwrap();
-    let failures = xml.matches("<failure message=\"late: client 1 releases orders ").count();
-    assert!(failures > 0, "{xml}");
-    let head = format!("<testsuite name=\"redlatch explore\" tests=\"19\" failures=\"{failures}\">\n");
+    let failures = xml.matches("<failure message=\"late: ").count();
+    assert!(failures > 1 && xml.contains("<failure message=\"late: client 1 releases orders "), "{xml}");
+    let head = format!("<testsuite name=\"redlatch explore\" tests=\"20\" failures=\"{failures}\">\n");
     assert!(xml.contains(&head) && xml.ends_with("</testsuite>\n"), "{xml}");
-    assert_eq!(xml.matches("<testcase ").count(), 19);
+    assert_eq!(xml.matches("<testcase ").count(), 20);
 }
 
 #[test]
@@ -389,11 +446,7 @@ fn what_cannot_be_explored_is_told_in_a_line() {
             &["sleep", "600"],
             "redlatch: the command hangs without any failure; its output:\n",
         ),
-        (
-            &["--env", "REDLATCH_URL"],
-            &[env!("CARGO_BIN_EXE_redlatch"), "ls"],
-            "redlatch: the command takes no lock\n",
-        ),
+        (&["--env", "REDLATCH_URL"], &[env!("CARGO_BIN_EXE_redlatch"), "ls"], "redlatch: the command sends "),
     ];
     for (options, command, line) in cases {
         let output = explore(options, command);
@@ -401,6 +454,10 @@ fn what_cannot_be_explored_is_told_in_a_line() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command:?}: {told}");
         assert!(told.starts_with(line), "{command:?}: {told}");
     }
+    let unknown = explore_test("takes_a_lock_of_an_unknown_kind", &[]);
+    let told = String::from_utf8(unknown.stderr).unwrap();
+    let line = "the command sends 2 requests, and none takes a lock that explore knows: HDEL, HSETNX\n";
+    assert!(unknown.status.code() == Some(2) && told.contains(line), "{told}");
     let wrong = explore(&["--expect", "doom"], &["true"]);
     assert_eq!(wrong.status.code(), Some(64));
 }

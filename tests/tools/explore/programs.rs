@@ -331,6 +331,28 @@ programs! {
         client.0.ask(&["DEL", KEY]).unwrap();
     }
 
+    fn works_longer_than_its_lease() {
+        let mut client = Client::connect().unwrap();
+        client.0.ask(&["SET", KEY, &owner(), "NX", "PX", "1"]).unwrap();
+        while client.holds(&owner()).unwrap() {}
+        client.release(&owner()).unwrap();
+    }
+
+    fn deletes_a_lock_that_another_client_holds() {
+        let _holder = take_or_clean_up(&owner()).unwrap();
+        Client::connect().unwrap().0.ask(&["DEL", KEY]).unwrap();
+    }
+
+    fn leaves_its_lock_to_the_end_of_the_lease() {
+        Client::connect().unwrap().take(&owner()).unwrap();
+    }
+
+    fn takes_a_lock_of_an_unknown_kind() {
+        let mut client = Client::connect().unwrap();
+        client.0.ask(&["HSETNX", KEY, "owner", &owner()]).unwrap();
+        client.0.ask(&["HDEL", KEY, "owner"]).unwrap();
+    }
+
     fn shuts_its_server_down() {
         let mut client = take_or_clean_up(&owner()).unwrap();
         assert!(client.release(&owner()).unwrap());

@@ -32,14 +32,14 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Runs the program once. With a case, the server fails as it says.
+    /// Runs the program once. The server fails as the case says.
     ///
     /// # Errors
     /// The server or the command cannot be started.
     pub(super) async fn make(
         options: &ExploreOptions,
         runners: &Runners,
-        case: Option<&Case>,
+        case: &Case,
     ) -> Result<Self, Failure> {
         let could_not = |fault: String| Failure(COULD_NOT_RUN, fault);
         let server = options.servers.start().await;
@@ -48,7 +48,7 @@ impl Attempt {
             server.clock().auto(IDLE).await;
         }
         let mut unmet = Vec::new();
-        for injection in case.map_or(&[][..], |case| &case.injections) {
+        for injection in &case.injections {
             unmet.push((injection, injection.arm(&server).await?));
         }
         let daemons = Daemons { urls: urls(&server), are_gone: false };
@@ -114,9 +114,9 @@ fn urls(server: &Server) -> String {
 }
 
 /// What tells the program where its servers are, and what happens in its run.
-fn variables(options: &ExploreOptions, server: &Server, case: Option<&Case>) -> Variables {
+fn variables(options: &ExploreOptions, server: &Server, case: &Case) -> Variables {
     let address = server.node_addrs()[0];
-    let injected = case.map(|case| format!("{case}: {}", case.sentences()));
+    let injected = (!case.injections.is_empty()).then(|| format!("{case}: {}", case.sentences()));
     let fixed = [
         ("REDIS_HOST", address.ip().to_string()),
         ("REDIS_PORT", address.port().to_string()),

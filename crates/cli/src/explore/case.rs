@@ -1,4 +1,4 @@
-//! A case: one failure at one lock command of the explored program, or two of them at two commands.
+//! A case: one failure at one lock command of the explored program, two of them at two commands, or none.
 //!
 //! Owns    the kinds of failures, which lock commands each of them fits, and what the server does then.
 
@@ -45,9 +45,9 @@ pub(super) struct Injection {
 }
 
 /// What goes wrong in a run.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Case {
-    /// One failure, or a pair in the order of their commands.
+    /// One failure, or a pair in the order of their commands. The case without any is [`NO_FAILURE`].
     pub(super) injections: Vec<Injection>,
     /// Problems that one of a pair shows alone: they are no findings of the pair.
     pub(super) known: BTreeSet<ProblemKind>,
@@ -149,13 +149,16 @@ impl Kind {
 }
 
 impl Case {
-    /// Every failure at every lock command, one in each case.
+    /// No failure, and then every failure at every lock command, one in each case.
     pub(super) fn all(points: &[Point], servers: Servers) -> Vec<Self> {
-        Injection::all(points, servers).map(Self::from).collect()
+        std::iter::once(Self::default()).chain(Injection::all(points, servers).map(Self::from)).collect()
     }
 
     /// Whether `wanted` names it, by its commands or by what they do.
     pub(super) fn is_named(&self, wanted: &str) -> bool {
+        if self.injections.is_empty() {
+            return wanted == NO_FAILURE;
+        }
         let names: Vec<_> = wanted.split(AND).collect();
         let mut pairs = self.injections.iter().zip(&names);
         names.len() == self.injections.len() && pairs.all(|(injection, name)| injection.is_named(name))
@@ -163,8 +166,17 @@ impl Case {
 
     /// Its name by what its commands do, which a change of the program does not change as soon as one by commands.
     pub(super) fn lasting_name(&self) -> String {
-        let injections: Vec<_> = self.injections.iter().map(Injection::lasting_name).collect();
-        injections.join(AND)
+        self.joined(Injection::lasting_name)
+    }
+
+    /// Its commands and their locks, for the ID of a problem.
+    pub(super) fn place(&self) -> String {
+        self.joined(|injection| injection.point.place.clone())
+    }
+
+    fn joined(&self, name: impl Fn(&Injection) -> String) -> String {
+        let names: Vec<_> = self.injections.iter().map(name).collect();
+        if names.is_empty() { NO_FAILURE.to_owned() } else { names.join(AND) }
     }
 
     /// Whether one of its failures is such.
@@ -280,7 +292,7 @@ impl Injection {
     fn passes(&self) -> Duration {
         match self.kind {
             Kind::Delayed | Kind::AfterLease | Kind::Paused => self.point.lease + rival::TURN,
-            _ => self.point.lease / 2,
+            _ => (self.point.lease / 2).max(Duration::from_millis(1)),
         }
     }
 }
@@ -288,8 +300,7 @@ impl Injection {
 /// As `--case` reads it: one word, [`AND`] between two failures.
 impl Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let injections: Vec<_> = self.injections.iter().map(ToString::to_string).collect();
-        f.write_str(&injections.join(AND))
+        f.write_str(&self.joined(ToString::to_string))
     }
 }
 
@@ -312,6 +323,8 @@ async fn move_slot(server: &Server, node: u16) {
     debug_assert!(moved.is_ok(), "{moved:?}");
 }
 
+/// The name of the case without a failure.
+pub(super) const NO_FAILURE: &str = "no-failure";
 /// What stands between the failures of a pair.
 pub(super) const AND: &str = "+";
 /// Clients with an address, which the rival has not: it meets no failure.
@@ -342,8 +355,12 @@ mod tests {
                 lacks_script,
                 node: 1,
                 line,
+                place: String::new(),
             };
-            Case::all(&[point], servers).iter().map(ToString::to_string).collect::<Vec<_>>()
+            let names: Vec<_> = Case::all(&[point], servers).iter().map(ToString::to_string).collect();
+            let (first, others) = names.split_first().unwrap();
+            assert_eq!(first, NO_FAILURE);
+            others.to_vec()
         };
         let of_clusters = 3;
         assert_eq!(kinds(Deed::Extend, Servers::Cluster).len(), Kind::ALL.len() - 1, "without node-down");

@@ -5,6 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::case::Kind;
 use super::options::{ExploreOptions, Format, TIMEOUT, URL_VARIABLE};
+use super::problem::Problem;
 use super::search;
 use super::servers::Servers;
 use crate::common::arguments::command_to_run;
@@ -67,6 +68,11 @@ fn arguments(command: Command) -> Command {
             .value_parser(PossibleValuesParser::new(Kind::ALL.map(Kind::name))),
         )
         .arg(
+            option("accept", "ID", "A finding, by its ID, that is printed and does not count.")
+                .action(ArgAction::Append)
+                .value_parser(Problem::read_id),
+        )
+        .arg(
             Arg::new("pairs")
                 .long("pairs")
                 .action(ArgAction::SetTrue)
@@ -121,6 +127,7 @@ fn read(matches: &ArgMatches) -> Result<Task, Fault> {
         budget: *matches.get_one("budget").expect("it has a default"),
         jobs: usize::from(*matches.get_one::<u16>("jobs").expect("it has a default")),
         expects: words("expect"),
+        accepts: words("accept"),
         with_pairs: matches.get_flag("pairs"),
         case: matches.get_one("case").cloned(),
         after: matches.get_one("after").cloned(),

@@ -22,6 +22,8 @@ pub(super) struct ExploreOptions {
     pub(super) jobs: usize,
     /// Kinds of failures that the command must survive; [`Kind::name`](super::case::Kind::name).
     pub(super) expects: Vec<String>,
+    /// The findings that do not count, by their IDs; [`Problem::id`](super::problem::Problem::id).
+    pub(super) accepts: Vec<String>,
     /// Whether pairs of failures follow when each failure was tried alone.
     pub(super) with_pairs: bool,
     /// This case alone, as a finding names it.

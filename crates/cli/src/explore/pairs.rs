@@ -48,9 +48,9 @@ fn is_about_lock(event: &Event) -> bool {
 }
 
 impl Trace {
-    /// That of a run with a failure at this lock command.
-    pub(super) fn of(events: &[Event], point: &Point) -> Self {
-        Self { order: order(events), later: point.later(events) }
+    /// That of a run with a failure at this lock command, if with any.
+    pub(super) fn of(events: &[Event], point: Option<&Point>) -> Self {
+        Self { order: order(events), later: point.map_or_else(Vec::new, |point| point.later(events)) }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redlatch_testing::{Event, EventKind, shown};
 
+use super::problem::place;
 use super::rival;
 
 /// A lock command of a run.
@@ -31,6 +32,8 @@ pub(super) struct Point {
     pub(super) node: u16,
     /// The request, for people.
     pub(super) line: String,
+    /// The request and its lock, for the ID of a problem.
+    pub(super) place: String,
 }
 
 /// What a lock command does.
@@ -118,6 +121,7 @@ impl Point {
                 lacks_script: unknown.contains_key(&event.id),
                 node: event.node,
                 line: line(event),
+                place: place(event, event.key.as_deref()),
             });
         }
         points
@@ -241,7 +245,7 @@ pub(super) mod tests {
             (cases, points.iter().map(|point| (point.nth, point.deed)).collect::<Vec<_>>())
         };
         let known = points(Some("release"));
-        assert_eq!(known, (5, vec![(1, Deed::Release), (2, Deed::Release)]), "nothing moves the time there");
+        assert_eq!(known, (6, vec![(1, Deed::Release), (2, Deed::Release)]), "nothing moves the time there");
         assert_eq!(points(None).1, [(2, Deed::Release)], "nobody knows what it is for");
     }
 

@@ -1,9 +1,9 @@
 //! How findings are told: as text, as JSON, one in a line, as a page, and as the XML of JUnit, with a test for each case.
 //! Behind the text and on the page is the test that keeps them; a line of JSON has its own.
 //!
-//! Rule    of the pairs that show one problem at the same lock commands, the first is told whole; the others name it.
+//! Rule    of the cases that show problems of one cause, the first is printed in full. The others are counted and named.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redlatch_proto::markup::escaped;
@@ -11,7 +11,7 @@ use redlatch_testing::{Extent, HTML_END, Timeline, html_head};
 use serde_json::json;
 
 use super::attempt::Attempt;
-use super::case::{AND, Case};
+use super::case::Case;
 use super::kept::Framework;
 use super::options::{ExploreOptions, Format, TIMEOUT, URL_VARIABLE};
 use super::pairs::Trace;
@@ -46,50 +46,91 @@ pub(super) struct Report<'o> {
     body: String,
     tried: usize,
     /// Cases whose failures were met.
-    pub(super) met: usize,
-    /// The case of each finding, by its lasting name, without those that are like an earlier one.
-    pub(super) found: Vec<String>,
-    /// Problems of pairs and the lock commands at which they came, with the first case of each.
-    firsts: BTreeMap<(&'static str, String), String>,
+    met: usize,
+    causes: Vec<Cause>,
+    /// The cases for the test that keeps what was found, by their lasting names. Of pairs the first of each cause.
+    kept: Vec<String>,
+}
+
+/// What findings have in common, by the ID of their problem.
+struct Cause {
+    id: String,
+    is_accepted: bool,
+    /// The case whose finding is printed in full.
+    first: String,
+    /// The other cases.
+    others: Vec<String>,
+}
+
+impl Cause {
+    /// How the other cases are seen; empty if there are none.
+    fn more(&self) -> String {
+        match self.others.len() {
+            0 => String::new(),
+            count => {
+                format!("{} comes in {count} more cases, see --case: {}\n", self.id, self.others.join(" "))
+            }
+        }
+    }
 }
 
 impl<'o> Report<'o> {
     pub(super) fn new(options: &'o ExploreOptions) -> Self {
-        Self { options, body: String::new(), tried: 0, met: 0, found: Vec::new(), firsts: BTreeMap::new() }
+        Self { options, body: String::new(), tried: 0, met: 0, causes: Vec::new(), kept: Vec::new() }
+    }
+
+    /// How many causes were found that are not accepted.
+    pub(super) fn found(&self) -> usize {
+        self.causes.iter().filter(|cause| !cause.is_accepted).count()
+    }
+
+    /// The accepted IDs that have not come.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = &String> {
+        self.options.accepts.iter().filter(|id| self.causes.iter().all(|cause| cause.id != **id))
+    }
+
+    /// What was met and found, in numbers.
+    pub(super) fn sum(&self) -> String {
+        let (met, found) = (self.met, self.found());
+        match self.causes.len() - found {
+            0 => format!("{met} failures met, {found} findings"),
+            accepted => format!("{met} failures met, {found} findings, {accepted} accepted"),
+        }
     }
 
     /// What is printed now that a case was tried.
     pub(super) fn add(&mut self, case: &Case, tried: &Tried) -> String {
         self.tried += 1;
-        self.met += usize::from(tried.is_met);
+        self.met += usize::from(tried.is_met && !case.injections.is_empty());
         let finding = tried.finding.as_ref();
         let like = finding.and_then(|finding| self.like(case, finding));
-        if finding.is_some() && like.is_none() {
-            self.found.push(case.lasting_name());
-        }
         match (self.options.format, finding, &like) {
             (Format::Junit, ..) => self.body += &self.test(case, tried.took, finding, like.as_deref()),
             (_, None, _) => {}
             (Format::Json, Some(finding), like) => return self.json(case, finding, like.as_deref()),
+            (_, _, Some(_)) => {}
+            (Format::Text, Some(finding), None) if self.is_accepted(finding) => {
+                return format!("{}\n\n", accepted(case, finding));
+            }
             (Format::Text, Some(finding), None) => return self.text(case, finding),
-            (Format::Text, Some(finding), Some(like)) => {
-                return format!("{} with {case}: as with {like}\n\n", finding.problem.kind.name());
+            (Format::Html, Some(finding), None) if self.is_accepted(finding) => {
+                self.body += &format!("<p>{}</p>\n", escaped(&accepted(case, finding)));
             }
             (Format::Html, Some(finding), None) => self.body += &self.part(case, finding),
-            (Format::Html, Some(finding), Some(like)) => {
-                let text = escaped(&format!("{} with {case}: as with {like}", finding.problem.kind.name()));
-                self.body += &format!("<p>{text}</p>\n");
-            }
         }
         String::new()
     }
 
     /// What is printed at the end.
     pub(super) fn end(&self) -> String {
-        let Self { tried, met, found, body, .. } = self;
+        let Self { tried, body, .. } = self;
+        let more: String = self.causes.iter().map(Cause::more).collect();
         match self.options.format {
             Format::Json => String::new(),
-            Format::Text => self.kept().map_or(String::new(), |(title, test)| format!("{title}:\n\n{test}")),
+            Format::Text => {
+                let more = if more.is_empty() { more } else { more + "\n" };
+                more + &self.kept().map_or(String::new(), |(title, test)| format!("{title}:\n\n{test}"))
+            }
             Format::Junit => format!(
                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
                  <testsuite name=\"redlatch explore\" tests=\"{tried}\" failures=\"{}\">\n{body}</testsuite>\n",
@@ -97,21 +138,22 @@ impl<'o> Report<'o> {
             ),
             Format::Html => {
                 let (head, command) = (html_head("redlatch explore"), escaped(&self.command()));
-                let sum = format!("{met} failures met, {} findings.", found.len());
+                let sum = self.sum();
+                let more = if more.is_empty() { more } else { format!("<pre>{}</pre>\n", escaped(&more)) };
                 let kept = self.kept().map_or(String::new(), |(title, test)| {
                     format!("<h2>{title}</h2>\n<pre>{}</pre>\n", escaped(&test))
                 });
-                format!("{head}<p><code>{command}</code></p>\n<p>{sum}</p>\n{body}{kept}{HTML_END}")
+                format!("{head}<p><code>{command}</code></p>\n<p>{sum}.</p>\n{body}{more}{kept}{HTML_END}")
             }
         }
     }
 
     /// The test that keeps all findings, with its title; none for a single case, which such a test may have asked for.
     fn kept(&self) -> Option<(String, String)> {
-        if self.found.is_empty() || self.options.case.is_some() {
+        if self.kept.is_empty() || self.options.case.is_some() {
             return None;
         }
-        let (framework, test) = self.test_of(&self.found)?;
+        let (framework, test) = self.test_of(&self.kept)?;
         Some((
             format!(
                 "A test for {}, which fails as long as one of these failures shows a bug",
@@ -129,21 +171,32 @@ impl<'o> Report<'o> {
         Some((framework, framework.test(&self.repeated_options(), &command, cases)))
     }
 
-    /// The earlier pair that has shown the same problem at the same lock commands.
+    /// Notes a finding. Returns the first case of its cause, if that is another one.
     fn like(&mut self, case: &Case, finding: &Finding) -> Option<String> {
-        if case.injections.len() == 1 {
-            return None;
+        let (id, is_accepted, first) = (finding.problem.id(), self.is_accepted(finding), case.to_string());
+        let known = self.causes.iter_mut().find(|cause| cause.id == id);
+        if !is_accepted && (known.is_none() || case.injections.len() == 1) {
+            self.kept.push(case.lasting_name());
         }
-        let points: Vec<_> = case.injections.iter().map(|injection| injection.point.name()).collect();
-        let (same, name) = ((finding.problem.kind.name(), points.join(AND)), case.to_string());
-        let first = self.firsts.entry(same).or_insert_with(|| name.clone());
-        (*first != name).then(|| first.clone())
+        if let Some(cause) = known {
+            cause.others.push(first);
+            return Some(cause.first.clone());
+        }
+        self.causes.push(Cause { id, is_accepted, first, others: Vec::new() });
+        None
+    }
+
+    fn is_accepted(&self, finding: &Finding) -> bool {
+        self.options.accepts.contains(&finding.problem.id())
     }
 
     fn test(&self, case: &Case, took: Duration, finding: Option<&Finding>, like: Option<&str>) -> String {
         let (name, class) = (escaped(&case.to_string()), escaped(&self.command()));
         let seconds = took.as_secs_f64();
         let failure = finding.map_or(String::new(), |finding| {
+            if self.is_accepted(finding) {
+                return format!("\n    <skipped message=\"{}\"/>\n  ", escaped(&accepted(case, finding)));
+            }
             let Problem { kind, text, .. } = &finding.problem;
             let text = like.map_or(text.clone(), |like| format!("as with {like}"));
             let message = escaped(&format!("{}: {text}", kind.name()));
@@ -159,7 +212,8 @@ impl<'o> Report<'o> {
     fn part(&self, case: &Case, finding: &Finding) -> String {
         let Finding { problem, came, runs, attempt } = finding;
         let mut part = format!("<h2>{} with {}</h2>\n", problem.kind.name(), escaped(&case.to_string()));
-        part += &format!("<p>{}</p>\n<ul>\n", escaped(&problem.text));
+        let (sentence, id) = (escaped(&problem.text), escaped(&problem.id()));
+        part += &format!("<p>{sentence}</p>\n<p>ID: <code>{id}</code></p>\n<ul>\n");
         for (command, what) in case.told_in(&attempt.events) {
             part += &format!("<li><code>{}</code>: {what}</li>\n", escaped(&command));
         }
@@ -179,7 +233,8 @@ impl<'o> Report<'o> {
         for (command, what) in case.told_in(&attempt.events) {
             text += &format!("  the command    {command}\n  what happens   {what}\n");
         }
-        text += &format!("  the command's end   {}\n", attempt.ending.text());
+        text +=
+            &format!("  the command's end   {}\n  ID             {}\n", attempt.ending.text(), problem.id());
         for line in &problem.lines {
             text += &format!("  {line}\n");
         }
@@ -201,25 +256,28 @@ impl<'o> Report<'o> {
             "finding": problem.kind.name(), "text": problem.text, "case": case.to_string(),
             "injected": injected.collect::<Vec<_>>(), "ending": attempt.ending.text(), "lines": problem.lines,
             "came": came, "runs": runs, "like": like, "again": self.repeat(case),
-            "test": test,
+            "test": test, "id": problem.id(), "accepted": self.is_accepted(finding),
         });
         format!("{line}\n")
     }
 
     /// The line that repeats a case.
     fn repeat(&self, case: &Case) -> String {
-        let options: String = self.repeated_options().iter().map(|word| format!(" {word}")).collect();
+        let options: String =
+            self.repeated_options().iter().map(|word| format!(" {}", quoted(word))).collect();
         format!("redlatch explore{options} --case '{case}' -- {}", self.command())
     }
 
     /// The options without which a case would be another one.
     fn repeated_options(&self) -> Vec<String> {
-        let ExploreOptions { servers, variables, expects, timeout, is_clock_auto, is_runner, .. } =
-            self.options;
+        let ExploreOptions {
+            servers, variables, expects, accepts, timeout, is_clock_auto, is_runner, ..
+        } = self.options;
         let named = |option: &str, value: &str| [option.to_owned(), value.to_owned()];
         let variables = variables.iter().filter(|name| *name != URL_VARIABLE);
         let mut options: Vec<_> = variables.flat_map(|name| named("--env", name)).collect();
         options.extend(expects.iter().flat_map(|kind| named("--expect", kind)));
+        options.extend(accepts.iter().flat_map(|id| named("--accept", id)));
         options.extend(servers.options());
         // Another time may tell another thing: what takes longer hangs.
         if duration::read(TIMEOUT).as_ref() != Ok(timeout) {
@@ -239,6 +297,12 @@ impl<'o> Report<'o> {
         let words = self.options.command.iter().map(|word| quoted(&word.to_string_lossy()));
         words.collect::<Vec<_>>().join(" ")
     }
+}
+
+/// A finding that does not count.
+fn accepted(case: &Case, finding: &Finding) -> String {
+    let Problem { kind, text, .. } = &finding.problem;
+    format!("accepted: {} with {case}: {text}; ID {}", kind.name(), finding.problem.id())
 }
 
 /// The end of what the program has printed.

@@ -1,4 +1,4 @@
-//! A search: the order of the runs, from that without failures to the pairs of failures.
+//! A search: the order of the runs, from the one without failures to the pairs of failures.
 //!
 //! Rule    findings go to the standard output, progress to the standard error.
 
@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+use redlatch_testing::{Event, EventKind};
+
 use super::attempt::Attempt;
 use super::case::{AND, Case};
 use super::options::{COULD_NOT_RUN, ExploreOptions, INJECTED_VARIABLE};
 use super::pairs::{self, Single, Trace};
-use super::point::Point;
+use super::point::{Deed, Point};
 use super::program::{Ending, Runners};
 use super::report::{Finding, Report, Tried};
 use super::verdict::Baseline;
@@ -45,6 +48,8 @@ pub(super) fn run(options: ExploreOptions) -> u8 {
 struct Search {
     options: ExploreOptions,
     runners: Runners,
+    /// The run without failures, until its case is examined.
+    first: Mutex<Option<Attempt>>,
     baseline: Baseline,
     /// The order of lock events without failures.
     order: pairs::Order,
@@ -56,7 +61,7 @@ impl Search {
     /// Runs the command without failures.
     async fn begin(options: ExploreOptions) -> Result<Arc<Self>, Failure> {
         let (begun, runners) = (Instant::now(), Runners::default());
-        let attempt = Attempt::make(&options, &runners, None).await?;
+        let attempt = Attempt::make(&options, &runners, &Case::default()).await?;
         let points = Point::all(&attempt.events);
         if let Some(fault) = why_not_explored(&attempt, &points) {
             return Err(Failure(COULD_NOT_RUN, fault));
@@ -77,11 +82,11 @@ impl Search {
             attempt.took.as_millis(),
             cases.len()
         ));
-        for fault in baseline.faults() {
-            warn(&format!("without any failure, too, and left out: {fault}"));
+        for advice in baseline.advice() {
+            warn(&format!("not a finding: {advice}"));
         }
-        let order = pairs::order(&attempt.events);
-        Ok(Arc::new(Self { options, runners, baseline, order, cases, begun }))
+        let (order, first) = (pairs::order(&attempt.events), Mutex::new(Some(attempt)));
+        Ok(Arc::new(Self { options, runners, first, baseline, order, cases, begun }))
     }
 
     async fn go_on(self: Arc<Self>) -> Result<u8, Failure> {
@@ -97,7 +102,8 @@ impl Search {
                 if !with_pairs || told.has(case) {
                     tell(&report.add(case, &tried))?;
                 }
-                singles.push(Single::new(case.injections[0].clone(), tried.problems, tried.trace));
+                let injection = case.injections.first().cloned();
+                singles.extend(injection.map(|it| Single::new(it, tried.problems, tried.trace)));
                 Ok(())
             })
             .await?;
@@ -114,9 +120,14 @@ impl Search {
             return Err(is_no_case(&unknown));
         }
         tell(&report.end())?;
-        let (met, found) = (report.met, report.found.len());
-        warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
-        Ok(if found > 0 { FOUND } else { 0 })
+        if are_all_tried && self.options.case.is_none() && self.options.after.is_none() {
+            for id in report.unseen() {
+                warn(&format!("--accept {id}: no such finding came"));
+            }
+        }
+        let (sum, seconds) = (report.sum(), self.begun.elapsed().as_secs_f64());
+        warn(&format!("{sum}, {seconds:.1} s"));
+        Ok(if report.found() > 0 { FOUND } else { 0 })
     }
 
     fn goes_on_with_pairs(&self) -> bool {
@@ -160,14 +171,18 @@ impl Search {
     }
 
     async fn attempt(&self, case: &Case) -> Result<Attempt, Failure> {
-        Attempt::make(&self.options, &self.runners, Some(case)).await
+        let first = if case.injections.is_empty() { self.first.lock().take() } else { None };
+        match first {
+            Some(attempt) => Ok(attempt),
+            None => Attempt::make(&self.options, &self.runners, case).await,
+        }
     }
 
     /// Runs a case. With a problem it is run again, to see how often the first one comes. What else is wrong in the run is
-    /// mostly what the first problem leads to.
+    /// mostly what the first problem leads to. One that is accepted comes after the others.
     async fn examine(&self, case: &Case) -> Result<Tried, Failure> {
         let attempt = self.attempt(case).await?;
-        let trace = Trace::of(&attempt.events, &case.injections[0].point);
+        let trace = Trace::of(&attempt.events, case.injections.first().map(|injection| &injection.point));
         let mut tried = Tried {
             took: attempt.took,
             is_met: attempt.is_met,
@@ -177,12 +192,12 @@ impl Search {
         };
         let problems = self.baseline.compare(&attempt, case, &self.options.expects);
         tried.problems.extend(problems.iter().map(|problem| problem.kind));
-        if let Some(problem) = problems.into_iter().next() {
+        if let Some(problem) = problems.into_iter().min_by_key(|it| self.options.accepts.contains(&it.id())) {
             let mut came = 1;
             for _ in 1..RUNS_OF_A_FINDING {
                 let again = self.attempt(case).await?;
                 let problems = self.baseline.compare(&again, case, &self.options.expects);
-                came += u32::from(problems.iter().any(|other| other.kind == problem.kind));
+                came += u32::from(problems.iter().any(|other| other.id() == problem.id()));
                 tried.problems.extend(problems.iter().map(|problem| problem.kind));
             }
             tried.finding = Some(Finding { problem, came, runs: RUNS_OF_A_FINDING, attempt });
@@ -202,8 +217,19 @@ fn why_not_explored(attempt: &Attempt, points: &[Point]) -> Option<String> {
         Ending::Passed if attempt.events.is_empty() => {
             Some(format!("the command does not connect to the server of REDIS_URL; see --env\n{output}"))
         }
-        Ending::Passed => points.is_empty().then(|| format!("the command takes no lock\n{output}")),
+        Ending::Passed => {
+            let takes_lock = points.iter().any(|point| point.deed == Deed::Acquire);
+            (!takes_lock).then(|| format!("{}\n{output}", takes_no_lock(&attempt.events)))
+        }
     }
+}
+
+/// What a command has sent that takes no lock.
+fn takes_no_lock(events: &[Event]) -> String {
+    let sent = events.iter().filter(|event| event.kind == EventKind::Request);
+    let names: BTreeSet<&str> = sent.clone().filter_map(|event| event.command.as_deref()).collect();
+    let (count, names) = (sent.count(), Vec::from_iter(names).join(", "));
+    format!("the command sends {count} requests, and none takes a lock that explore knows: {names}")
 }
 
 /// The cases that are told.

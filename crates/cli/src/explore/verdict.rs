@@ -1,11 +1,11 @@
 //! What is wrong in a run with a failure.
 //!
-//! Rule    what the run without failures does as well is not the failure's: it is told once, and no finding.
+//! Rule    what the run without failures does as well is not the failure's: it is a finding of that run alone.
 //! Rule    a command that fails where the server has failed may be right. So a failure alone is a finding only where the
 //!         server has done what it should, or where the user expects the command to survive.
 //! Rule    what one of a pair of failures shows alone is no finding of the pair.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redlatch_core::locks::Rule;
 use redlatch_testing::{Event, EventKind, Finding, shown};
@@ -13,66 +13,70 @@ use redlatch_testing::{Event, EventKind, Finding, shown};
 use super::attempt::Attempt;
 use super::case::{Case, Injection, Kind};
 use super::point::Deed;
-use super::problem::{Problem, ProblemKind};
+use super::problem::{Problem, ProblemKind, pattern, place, request_of};
 use super::program::Ending;
 use super::rival;
 use super::servers::Servers;
 
 /// What the run without failures has done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Baseline {
-    rules: BTreeSet<Rule>,
-    leaves_locks: bool,
+    /// The broken rules, each with the sentence that says it, by the ID of the problem.
+    broken: BTreeMap<String, (Rule, String)>,
+    /// The patterns of the locks that it leaves.
+    left: BTreeSet<String>,
 }
 
 impl Baseline {
     pub(super) fn of(attempt: &Attempt) -> Self {
-        let rules = attempt.findings().iter().map(|finding| finding.rule).collect();
-        Self { rules, leaves_locks: left(attempt).next().is_some() }
+        let broken = attempt.findings().into_iter().map(|finding| {
+            let rule = finding.rule;
+            let problem = Problem::broken(finding, &attempt.events);
+            (problem.id(), (rule, problem.text))
+        });
+        Self { broken: broken.collect(), left: left(attempt).map(lock).collect() }
     }
 
-    /// What is wrong without any failure, for people; empty if nothing.
-    pub(super) fn faults(&self) -> Vec<&'static str> {
-        let left = self.leaves_locks.then_some(ProblemKind::Left);
-        let broken = self.rules.iter().map(|rule| ProblemKind::Broken(*rule));
-        broken.chain(left).map(ProblemKind::name).collect()
+    /// What is worth a word without any failure, and no finding.
+    pub(super) fn advice(&self) -> impl Iterator<Item = String> {
+        let advice = self.broken.values().filter(|(rule, _)| ADVICE.contains(rule));
+        advice.map(|(rule, text)| format!("{}: {text}", rule.name()))
     }
 
     /// What is wrong in a run of the case; nothing if a failure was not met. `expects` are the kinds of failures that the
     /// command must survive, by name.
     pub(super) fn compare(&self, attempt: &Attempt, case: &Case, expects: &[String]) -> Vec<Problem> {
-        let mut problems = if attempt.is_met { self.problems(attempt, case, expects) } else { Vec::new() };
+        let without_failures = Self::default();
+        let usual = if case.injections.is_empty() { &without_failures } else { self };
+        let mut problems = if attempt.is_met { usual.problems(attempt, case, expects) } else { Vec::new() };
         problems.retain(|problem| !case.known.contains(&problem.kind));
         problems
     }
 
     fn problems(&self, attempt: &Attempt, case: &Case, expects: &[String]) -> Vec<Problem> {
         let mut problems = Vec::new();
+        let of_command = |kind, text| Problem { kind, place: case.place(), text, lines: Vec::new() };
         if attempt.ending == Ending::Hung {
             let text = format!("the command still ran after {:.1} s", attempt.took.as_secs_f64());
-            return vec![Problem { kind: ProblemKind::Hung, text, lines: Vec::new() }];
+            return vec![of_command(ProblemKind::Hung, text)];
         }
         let has_passed = attempt.ending == Ending::Passed;
         let findings = attempt.findings();
         let is_lost = attempt.servers.is_held(nodes_that_have_lost(&findings, &attempt.events));
         for finding in findings {
-            if !is_excused(&finding, attempt, case, is_lost) && !self.rules.contains(&finding.rule) {
-                let Finding { rule, text, lines, .. } = finding;
-                problems.push(Problem { kind: ProblemKind::Broken(rule), text, lines });
+            let is_excused = is_excused(&finding, attempt, case, is_lost);
+            let problem = Problem::broken(finding, &attempt.events);
+            if !is_excused && !self.broken.contains_key(&problem.id()) {
+                problems.push(problem);
             }
         }
-        if !self.leaves_locks && (has_passed || !case.has(|injection| injection.point.deed == Deed::Release))
-        {
-            problems.extend(left(attempt).map(|event| {
-                let key = event.key.as_deref().unwrap_or_default();
-                let text =
-                    format!("{} is still locked when the command has ended", shown(key, KEY_CHARS_MAX));
-                Problem { kind: ProblemKind::Left, text, lines: vec![event.line()] }
-            }));
+        if has_passed || !case.has(|injection| injection.point.deed == Deed::Release) {
+            let left = left(attempt).filter(|event| !self.left.contains(&lock(event)));
+            problems.extend(left.map(|event| left_by(event, attempt, case)));
         }
         if attempt.ending.has_failed() && must_survive(attempt, case, expects) {
             let text = format!("the command's end: {}", attempt.ending.text());
-            problems.push(Problem { kind: ProblemKind::Failed, text, lines: Vec::new() });
+            problems.push(of_command(ProblemKind::Failed, text));
         }
         problems
     }
@@ -84,6 +88,8 @@ fn is_excused(finding: &Finding, attempt: &Attempt, case: &Case, is_lost: bool) 
     match finding.rule {
         // Advice, which a slow reply breaks.
         Rule::LateRenewal => true,
+        // As long as the lock is not lost, it deletes its own.
+        Rule::BlindDelete => case.injections.is_empty(),
         // What a command does that does not know it yet, and then notices it and fails; or what it does at one of several
         // stores, while it holds the lock on most. A release that takes long to arrive ends what was done in time.
         Rule::Late => {
@@ -99,7 +105,7 @@ fn is_excused(finding: &Finding, attempt: &Attempt, case: &Case, is_lost: bool) 
         Rule::TwoHolders => case.has(|Injection { kind, .. }| {
             matches!(kind, Kind::RestartEmpty | Kind::Expired | Kind::FailOverEmpty)
         }),
-        Rule::BlindDelete | Rule::NeverServed | Rule::NoLease => false,
+        Rule::NeverServed | Rule::NoLease => false,
         // No history shows these.
         Rule::FastPolling | Rule::OppositeOrders | Rule::SharedValue | Rule::ShortLease => false,
     }
@@ -148,6 +154,24 @@ fn left(attempt: &Attempt) -> impl Iterator<Item = &Event> {
     })
 }
 
+/// The lock that a grant leaves when the command has ended. The cause is the failure; without any, the request for the lock.
+fn left_by(grant: &Event, attempt: &Attempt, case: &Case) -> Problem {
+    let key = grant.key.as_deref();
+    let place = match request_of(&attempt.events, grant.id) {
+        Some(request) if case.injections.is_empty() => place(request, key),
+        _ => case.place(),
+    };
+    let name = shown(key.unwrap_or_default(), KEY_CHARS_MAX);
+    let text = format!("{name} is still locked when the command has ended");
+    Problem { kind: ProblemKind::Left, place, text, lines: vec![grant.line()] }
+}
+
+fn lock(event: &Event) -> String {
+    pattern(event.key.as_deref().unwrap_or_default())
+}
+
+/// Rules that a command may break without harm as long as nothing fails.
+const ADVICE: [Rule; 2] = [Rule::BlindDelete, Rule::LateRenewal];
 /// The events of a `foreign-delete` that the lock has survived: the grant, and the request. Else its end is the third.
 const REFUSED_DELETE: usize = 2;
 /// Characters of a key that are shown.
