@@ -546,11 +546,11 @@ fn the_number_of_groups_is_that_of_the_cluster() {
     let (endpoints, nodes) = (etcd.endpoints(), sharing(&etcd, 1, 4));
     let with = |more: &[&str]| refusal(&[&["--cluster-etcd", &endpoints], more].concat());
     let said = with(&["--cluster-groups", "2"]);
-    assert!(said.contains("the cluster has groups 4, and this node 2"), "{said}");
+    assert!(said.contains("the cluster has cluster-groups 4, and this node 2"), "{said}");
     let said = with(&["--cluster-groups", "1"]);
-    assert!(said.contains("another cluster has the prefix '/redlatch/0/'"), "{said}");
+    assert!(said.contains("the cluster has cluster-groups 4, and this node 1"), "{said}");
     let said = with(&["--cluster-groups", "1", "--cluster-prefix", "/redlatch/0/"]);
-    assert!(said.contains("the cluster has groups 4, and this node 1"), "{said}");
+    assert!(said.contains("the cluster has cluster-groups 4, and this node 1"), "{said}");
     let said = with(&["--cluster-groups", "4", "--unixsocket", "/nowhere/socket"]);
     assert!(said.contains("cluster-groups '4': each group needs a port"), "{said}");
     drop(nodes);
@@ -558,7 +558,7 @@ fn the_number_of_groups_is_that_of_the_cluster() {
     let mut node = Node::start(&etcd, &["--cluster-prefix", "/one/"]);
     node.wait_for("This node leads");
     let said = with(&["--cluster-groups", "4", "--cluster-prefix", "/one/"]);
-    assert!(said.contains("another cluster has the prefix '/one/'"), "{said}");
+    assert!(said.contains("the cluster has cluster-groups 1, and this node 4"), "{said}");
 }
 
 #[test]

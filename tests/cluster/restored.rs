@@ -142,6 +142,31 @@ fn start_after_restore(etcd: &mut Etcd, token: &str, settings: &[&str]) -> (Node
 
 #[test]
 #[ignore = "needs etcd"]
+fn the_command_that_the_log_has_accepts_the_logs_of_all_groups() {
+    let mut etcd = Etcd::start_one(&[]);
+    let prefix = ["--cluster-groups", "4", "--cluster-prefix", "/locks/"];
+    let mut node = Node::start(&etcd, &[&SETTINGS[..], &prefix].concat());
+    let mut each_group = |words: &str| [(); 4].map(|()| node.wait_for(words));
+    each_group("This node leads");
+    let snapshot = etcd.save();
+    etcd.restore(&snapshot, "another-cluster");
+    let lines = each_group(&format!("{FOUND}: no node leads"));
+    for line in &lines {
+        let command = line.split("accept=\"redlatch cluster ").nth(1).and_then(|rest| rest.split('"').next());
+        assert_eq!(
+            command,
+            Some(&*format!("accept-restored --cluster-etcd {} --cluster-prefix /locks/", etcd.endpoints()))
+        );
+    }
+    let (_, command) = lines[0].split_once("redlatch cluster ").expect("a command");
+    let words: Vec<_> = command.split('"').next().into_iter().flat_map(str::split_whitespace).collect();
+    let (is_done, said) = cluster(&words);
+    assert!(is_done && said.starts_with("Accepted. "), "{said}");
+    each_group("This node leads");
+}
+
+#[test]
+#[ignore = "needs etcd"]
 fn nodes_that_are_started_later_know_by_their_directory_or_by_the_name_of_etcd() {
     let directory = Directory::new();
     let dir = directory.path("node");

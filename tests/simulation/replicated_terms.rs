@@ -8,7 +8,7 @@ use redlatch_core::journal::item::Horizon;
 use redlatch_core::journal::log::{Log, Start, Storage, SyncError};
 use redlatch_core::journal::recovery::Promised;
 use redlatch_core::journal::{Journal, Mode, Mutation, Record};
-use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
+use redlatch_core::replication::cluster::{self, Agreed, Cluster, JoinError, Keys, Member, Part};
 use redlatch_core::replication::etcd::{Operation, Transaction};
 use redlatch_core::replication::restored::{self, Memory};
 use redlatch_core::replication::standby::{Sight, SightError, Standby};
@@ -34,7 +34,10 @@ fn look(standby: &mut Standby, etcd: &Near, at_ms: u64) -> Sight {
 
 /// The first term on this etcd.
 fn term(etcd: &Arc<Near>) -> Term {
-    let mut standby = standby(etcd, "first");
+    term_of(etcd, standby(etcd, "first"))
+}
+
+fn term_of(etcd: &Arc<Near>, mut standby: Standby) -> Term {
     assert!(look(&mut standby, etcd, 0).is_due);
     standby.seize(Arc::clone(etcd) as _).expect("etcd answers").expect("nobody else is there")
 }
@@ -56,7 +59,7 @@ fn a_node_joins_a_cluster_of_its_kind_only() {
     let refused = |agreed| Cluster::join(&etcd, Keys::under("a/"), agreed, [1; 20]).unwrap_err().to_string();
     assert_eq!(
         refused(Agreed { takeover_ms: 500, ..AGREED }),
-        "the cluster has takeover 1000, and this node 500"
+        "the cluster has cluster-takeover 1000, and this node 500"
     );
     assert_eq!(refused(Agreed { databases: 1, ..AGREED }), "the cluster has databases 16, and this node 1");
     for (text, expected) in [
@@ -76,6 +79,31 @@ fn a_node_joins_a_cluster_of_its_kind_only() {
     *etcd.next.lock() = Next::Unanswered;
     assert!(matches!(Cluster::join(&etcd, Keys::under("d/"), AGREED, [2; 20]), Err(JoinError::Etcd(_))));
     assert_eq!(Cluster::join(&etcd, Keys::under("d/"), AGREED, [3; 20]).unwrap().id, [2; 20]);
+}
+
+#[test]
+fn a_node_joins_a_cluster_of_as_many_groups_only() {
+    let part = |group, groups| Part { group, groups };
+    let etcd = Near::default();
+    let join = |prefix, part| {
+        Cluster::join(&etcd, Keys::of(prefix, part), Agreed { part, ..AGREED }, [1; 20])
+            .map_err(|error| error.to_string())
+    };
+    let refused =
+        |theirs, ours| Err(format!("the cluster has cluster-groups {theirs}, and this node {ours}"));
+    for group in 0..8 {
+        join("a/", part(group, 8)).unwrap();
+    }
+    join("b/", part(0, 1)).unwrap();
+    assert_eq!(join("a/", part(0, 1)), refused(8, 1));
+    assert_eq!(join("a/", part(0, 4)), refused(8, 4));
+    assert_eq!(join("b/", part(0, 8)), refused(1, 8));
+    for prefix in ["a/0/1/", "b/0/"] {
+        let said = join(prefix, part(0, 1)).unwrap_err();
+        assert!(said.contains("none may be the beginning of another"), "{said}");
+    }
+    let groups = |prefix| cluster::groups_under(&etcd, prefix).unwrap();
+    assert_eq!((groups("a/"), groups("b/"), groups("c/")), (8, 1, 1));
 }
 
 #[test]
@@ -419,6 +447,44 @@ fn older_files_are_removed_once_the_copy_has_begun_in_etcd() {
     term.sync().unwrap();
     term.remove_before(3).unwrap();
     assert!(*etcd.forgotten.lock() as usize > commits, "what the removal before has left");
+}
+
+/// How many bytes a file grows by after so many were copied to it, before the next one begins. One of so many groups.
+fn growth(groups: u16, copied: usize) -> usize {
+    let etcd = Arc::new(Near::default());
+    let part = Part { group: 0, groups };
+    let cluster = Cluster::join(&*etcd, Keys::of("a/", part), Agreed { part, ..AGREED }, [1; 20]).unwrap();
+    let member = Member { id: "first".to_owned(), addresses: Vec::new() };
+    let term = term_of(&etcd, Standby::new(cluster, member, Memory::default()));
+    term.begin(1).unwrap();
+    term.write(&vec![0; copied]).unwrap();
+    term.sync().unwrap();
+    term.remove_before(1).unwrap();
+    let mut grown = 0;
+    while !term.has_grown() {
+        term.write(&[0; 16 << 10]).unwrap();
+        term.sync().unwrap();
+        grown += 16 << 10;
+    }
+    grown
+}
+
+#[test]
+fn logs_of_groups_share_what_one_log_grows_by_unless_they_have_many_keys() {
+    const MIB: usize = 1 << 20;
+    for (groups, copied, expected) in [
+        (1, 0, 8 * MIB),
+        (1, 20 * MIB, 8 * MIB),
+        (64, 0, MIB / 8),
+        (64, 3 * MIB, 3 * MIB),
+        (64, 20 * MIB, 8 * MIB),
+    ] {
+        let grown = growth(groups, copied);
+        assert!(
+            (expected - expected / 20..expected + MIB / 16).contains(&grown),
+            "{groups}, {copied}: {grown}"
+        );
+    }
 }
 
 #[test]

@@ -263,21 +263,50 @@ def sorts_what_is_waited_for_first(page):
     shows(page, "lock:invoice", "lock:stock", r"bin:\xff\x00")
 
 
+# Headings that are more than one level below the one before.
+SKIPPED = """[...document.querySelectorAll('h1, h2, h3')].filter((h) => h.checkVisibility()).map((h) => Number(h.tagName[1]))
+    .filter((level, at, levels) => level > (levels[at - 1] ?? 0) + 1)"""
+# What stands within the roles of the list, and may not. What has no role and takes no focus is looked through.
+STRAYS = """(() => {
+    const allowed = { grid: ['rowgroup', 'row'], rowgroup: ['row'], row: ['gridcell', 'columnheader'], tablist: ['tab'] };
+    const owned = (element) => [...element.children].flatMap((child) =>
+        child.role || child.hasAttribute('tabindex') ? [child] : owned(child));
+    return [...document.querySelectorAll('[role]')].filter((element) => element.role in allowed).flatMap((element) =>
+        owned(element).filter((child) => !allowed[element.role].includes(child.role)).map((child) => `${element.role}: ${child.outerHTML}`));
+})()"""
+
+
+def fits_a_phone(page, view):
+    """A view without a part that is wider than the screen of a phone, and with headings in their order."""
+    page.resize(390, 844)
+    wide = page.evaluate(f"""[document.documentElement, ...document.querySelectorAll('#view-{view}, #view-{view} .scrolls')]
+        .map((element) => element.scrollWidth - element.clientWidth)""")
+    check(f"at 390 pixels {view} is no wider than the screen", max(wide) <= 0, wide)
+    page.resize(1280, 800)
+    skipped = page.evaluate(SKIPPED)
+    check(f"no level of the headings of {view} is left out", skipped == [], skipped)
+
+
 def shows_other_views(page):
     page.evaluate("document.getElementById('tab-locks').focus()")
     page.press("ArrowRight")
     page.until("document.getElementById('contention').textContent.includes('lock:stock')", "contention is shown")
     check("contention names the lock that was waited for", True)
+    columns = page.evaluate("[...document.querySelectorAll('#contention tr:first-child td')].map((cell) => cell.dataset.column)")
+    check("each cell has the name of its column", columns[1:3] == ["Waiting", "Longest wait"] and len(columns) == 10, columns)
+    fits_a_phone(page, "contention")
     client.set("lock:endless", "x", nx=True)
     page.press("ArrowRight")
     page.until("document.getElementById('lint').textContent.includes('no-lease')", "the finding is shown")
     check("lint names the lock without a lease", "lock:endless" in text_of(page, "lint"))
+    fits_a_phone(page, "lint")
     other.ping()
     page.press("ArrowRight")
     page.until("document.getElementById('clients').textContent.includes('billing-2')", "clients are shown")
     known = {entry["id"] for entry in client.client_list()}
     shown = {entry["id"] for entry in json.load(urllib.request.urlopen(f"{PAGE}api/clients"))["clients"]}
     check("HTTP itself is no client", shown <= {int(id) for id in known}, (shown, known))
+    fits_a_phone(page, "clients")
     page.press("ArrowRight")
     client.delete("lock:endless")
     shows(page, "lock:invoice", "lock:stock", r"bin:\xff\x00")
@@ -288,6 +317,8 @@ def is_labelled(page):
         !(element.labels?.length || element.textContent.trim() || element.ariaLabel)).map((element) => element.outerHTML)""")
     check("every control has a name", unnamed == [], unnamed)
     order = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].filter((h) => h.checkVisibility()).map((h) => h.tagName)")
+    strays = page.evaluate(STRAYS)
+    check("rows and cells are all that the list has", strays == [], strays)
     check("landmarks and headings are there", order[0] == "H1" and page.evaluate("!!document.querySelector('main, nav, header')"))
 
 

@@ -248,6 +248,14 @@ fn a_lock_is_broken_with_its_token_alone_and_only_where_changes_are_allowed() {
         assert_eq!(reply.status, 400, "{wrong}");
         assert!(value(&reply)["error"].is_string());
     }
+    for (wrong, said) in [
+        (r#"{"key":"lock:a","token":1,"token":2}"#, ": 'token' is given twice"),
+        (r#"{"key":"lock:a","key_base64":"bG9jazph","token":1}"#, "key: is given twice, also as key_base64"),
+    ] {
+        let reply = post(&open, "/api/break", "", wrong);
+        let error = value(&reply)["error"].clone();
+        assert!(reply.status == 400 && error.as_str().is_some_and(|error| error.contains(said)), "{error}");
+    }
     let refused = json!({ "broken": false, "free": false });
     assert_eq!(value(&post(&open, "/api/break", "", &body(2))), refused);
     assert!(open.keys().get("lock:a").is_some());
@@ -341,7 +349,7 @@ fn what_a_route_does_not_know_is_a_bad_request() {
     let server = server(&[]);
     for path in [
         "locks?keys=a", "locks?count=1001", "locks?count=1&count=2", "locks?cursor=x", "lock", "lint?reset",
-        "graph?a",
+        "graph?a", "groups?a", "events?a", "lock?key=a&key_base64=YQ%3D%3D",
     ] {
         let reply = get(server.http_addr(), &format!("/api/{path}"));
         assert_eq!(reply.status, 400, "{path}");
@@ -350,6 +358,100 @@ fn what_a_route_does_not_know_is_a_bad_request() {
             "{path}"
         );
     }
+}
+
+#[test]
+fn what_a_path_without_parameters_says_names_no_empty_list() {
+    let server = server(&[("http-admin", "yes")]);
+    for path in ["contention", "graph", "groups", "lint", "clients", "events"] {
+        let said = value(&get(server.http_addr(), &format!("/api/{path}?x=1")));
+        assert_eq!(said, json!({ "error": "parameter 'x': this path has no parameters" }), "{path}");
+    }
+    let said = value(&get(server.http_addr(), "/api/lock?x=1"));
+    assert_eq!(said, json!({ "error": "parameter 'x': must be one of key, key_base64" }));
+}
+
+#[test]
+fn a_percent_sign_that_is_no_escape_is_a_bad_request() {
+    let server = server(&[("http-admin", "yes")]);
+    let _holder = holder(&server, &["lock:%ZZ"]);
+    let expected = json!({ "error": "the target must have two hexadecimal digits after each %" });
+    for path in ["lock?key=lock:%ZZ", "lock?key=%", "locks?match=%4", "locks?%G1=a"] {
+        let reply = get(server.http_addr(), &format!("/api/{path}"));
+        assert_eq!((reply.status, value(&reply)), (400, expected.clone()), "{path}");
+    }
+    let body = json!({ "action": "take", "owner": "me" }).to_string();
+    let reply = post(&server, "/api/locks/lock:%ZZ", "", &body);
+    assert_eq!((reply.status, value(&reply)), (400, expected));
+    let found = told(&server, "/api/lock?key=lock:%25ZZ");
+    assert_eq!(found["who"]["holders"][0]["owner"], "owner:lock:%ZZ");
+}
+
+#[test]
+fn a_header_that_says_who_asks_is_there_once() {
+    let server = server(&[("http-admin", "yes")]);
+    let _holder = holder(&server, &["lock:a"]);
+    let own = "Origin: http://localhost\r\n";
+    let evil = "Origin: http://evil.example\r\n";
+    let site = "Sec-Fetch-Site: same-origin\r\n";
+    let login = "Authorization: Bearer a\r\n";
+    for headers in [
+        format!("{own}{evil}"),
+        format!("{evil}{own}"),
+        format!("{own}{own}"),
+        format!("{site}Sec-Fetch-Site: cross-site\r\n"),
+        format!("{login}{login}"),
+    ] {
+        let body = json!({ "key": "lock:a", "token": 1 }).to_string();
+        let replies = [
+            HttpClient::to(server.http_addr()).ask("GET", "/api/locks", &headers),
+            HttpClient::to(server.http_addr()).ask("GET", "/metrics", &headers),
+            post(&server, "/api/break", &headers, &body),
+            post(
+                &server,
+                "/api/locks/lock:b",
+                &headers,
+                &json!({ "action": "take", "owner": "me" }).to_string(),
+            ),
+        ];
+        for reply in replies {
+            assert!(
+                reply.status == 400 && reply.body.contains("Origin and Sec-Fetch-Site once"),
+                "{reply:?}"
+            );
+        }
+    }
+    assert_eq!(
+        told(&server, "/api/locks")["locks"].as_array().map(Vec::len),
+        Some(1),
+        "nothing has happened"
+    );
+    let once = HttpClient::to(server.http_addr()).ask("GET", "/api/locks", &format!("{own}{site}{login}"));
+    assert_eq!(once.status, 200);
+}
+
+#[test]
+fn the_first_waits_are_told_however_long_all_are() {
+    let server = server(&[]);
+    let mut holders = holder(&server, &[]);
+    for number in 0..100 {
+        let owner = format!("{number:01024}");
+        let words = format!("LOCK.ACQUIRE pool {owner} LEASE 600000 JUSTTOKEN PERMITS 1 OF 100\r\n");
+        assert!(holders.ask(words.as_bytes()).starts_with(':'));
+    }
+    // Each wait has 100 KiB of holders.
+    let waiters: Vec<Peer> = (0..200).map(|_| Peer::to(server.addr())).collect();
+    for (number, waiter) in waiters.iter().enumerate() {
+        let words = format!("LOCK.ACQUIRE pool waiter-{number} WAIT 600000 PERMITS 1 OF 100\r\n");
+        waiter.send(words.as_bytes());
+    }
+    wait_until("all wait", || told(&server, "/api/lock?key=pool")["waiting"] == 200);
+    let graph = told(&server, "/api/graph");
+    assert_eq!(graph["total"], 200);
+    let waits = graph["waits"].as_array().expect("a list");
+    assert!((150..200).contains(&waits.len()), "{} of 16 MiB", waits.len());
+    assert_eq!(waits[0]["waits-for"], "pool");
+    assert_eq!(waits[0]["held-by"].as_array().map(Vec::len), Some(100));
 }
 
 #[test]

@@ -479,6 +479,31 @@ fn what_is_wrong_is_said_and_nothing_is_taken() {
         let error = value(&reply)["error"].clone();
         assert!(error.as_str().is_some_and(|error| error.starts_with(said)), "{body}: {error}");
     }
+    for (body, said) in [
+        (
+            r#"{"action":"take","owner":"me","owner":"you"}"#,
+            "the body must be a JSON object: 'owner' is given twice",
+        ),
+        (
+            r#"{"action":"take","owner":"me","lease_ms":5,"lease_ms":null}"#,
+            "the body must be a JSON object: 'lease_ms' ",
+        ),
+        (
+            r#"{"action":"take","owner":"me","meta":{"a":"b","a":"c"}}"#,
+            "the body must be a JSON object: 'a' is given twice",
+        ),
+        (
+            r#"{"action":"take","owner":"me","owner_base64":"bWU="}"#,
+            "owner: is given twice, also as owner_base64",
+        ),
+    ] {
+        let reply = post(&server, "/api/locks/lock:a", "", body);
+        let error = value(&reply)["error"].clone();
+        assert!(
+            reply.status == 400 && error.as_str().is_some_and(|error| error.starts_with(said)),
+            "{body}: {error}"
+        );
+    }
     for garbage in ["", "{", "action=take&owner=me", "\u{0}\u{ff}", "[[[[[[[["] {
         assert_eq!(post(&server, "/api/locks/lock:a", "", garbage).status, 400, "{garbage}");
     }

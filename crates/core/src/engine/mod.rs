@@ -204,7 +204,7 @@ impl Engine {
                 session.client.cut("spoke HTTP");
                 Flow::Close
             }
-            Err((refusal, command)) => self.reject(session, refusal, command, out),
+            Err((refusal, command)) => self.reject(session, refusal, (command, request), out),
         };
         if out.len() >= REPLY_BYTES_MAX {
             return too_long(session, out, start);
@@ -228,14 +228,14 @@ impl Engine {
         &self,
         session: &mut Session,
         refusal: Refusal,
-        command: Option<&'static Command>,
+        (command, request): (Option<&'static Command>, Request<'_>),
         out: &mut Vec<u8>,
     ) -> Flow {
         session.reads = session.reads.after_next();
         if let Some(command) = command {
             self.shared.stats.commands[usize::from(command.index)].rejected.add(1);
         }
-        let refusal = self.abort(session, refusal, command);
+        let refusal = self.abort(session, refusal, (command, request));
         self.refuse(session, &refusal, out);
         Flow::Next
     }
@@ -546,18 +546,18 @@ impl Engine {
             }
         }
         if command.row.flags.has(Flags::OFFLOAD) && !session.may_block {
-            return self.offload(session, command, batch, out);
+            return self.offload(session, (command, request), batch, out);
         }
         let shared = &*self.shared;
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         // The view is used in place, because moving it would cost every request.
-        let Some(view) = &mut view else { return self.retry_later(session, command, batch, out) };
+        let Some(view) = &mut view else { return self.retry_later(session, (command, request), batch, out) };
         let is_long = command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, view);
         if is_long {
             if !session.may_block {
-                return self.offload(session, command, batch, out);
+                return self.offload(session, (command, request), batch, out);
             }
             view.announce_long_call();
         }
@@ -565,7 +565,7 @@ impl Engine {
             && let Err(refusal) = self.check_locked(session, &[(command, request)], view)
         {
             view.finish(&shared.registries);
-            return self.reject(session, refusal, Some(command), out);
+            return self.reject(session, refusal, (Some(command), request), out);
         }
         view.on_behalf_of(session.client.id);
         let mut lock_waiter = None;
@@ -573,7 +573,7 @@ impl Engine {
             self.perform(session, command, request, view, batch, out)
         });
         let flow = match result {
-            Err(Refusal::Occupied) => self.retry_later(session, command, batch, out),
+            Err(Refusal::Occupied) => self.retry_later(session, (command, request), batch, out),
             Err(Refusal::StartAgain) => {
                 // What it has found to be expired is gone for others, too.
                 view.finish(&shared.registries);
@@ -596,7 +596,7 @@ impl Engine {
                 });
                 Flow::Wait
             }
-            Ok(Outcome::Offload) => self.offload(session, command, batch, out),
+            Ok(Outcome::Offload) => self.offload(session, (command, request), batch, out),
         };
         view.finish(&shared.registries);
         if let Some(waiter) = lock_waiter {
@@ -683,13 +683,13 @@ impl Engine {
     fn retry_later(
         &self,
         session: &mut Session,
-        command: &'static Command,
+        (command, request): transaction::Step<'_>,
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
         let now = self.shared.clock.now().lock;
         if let Some(busy) = commands::busy_now(&self.shared, now) {
-            return self.reject(session, busy, Some(command), out);
+            return self.reject(session, busy, (Some(command), request), out);
         }
         batch.commands -= 1;
         let is_waiting = self.shared.keyspace.long_call.wait(&session.client);
@@ -701,12 +701,12 @@ impl Engine {
     fn offload(
         &self,
         session: &mut Session,
-        command: &'static Command,
+        (command, request): transaction::Step<'_>,
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
         if let Some(busy) = commands::busy_now(&self.shared, self.shared.clock.now().lock) {
-            return self.reject(session, busy, Some(command), out);
+            return self.reject(session, busy, (Some(command), request), out);
         }
         batch.commands -= 1;
         Flow::Offload

@@ -73,21 +73,27 @@ impl Engine {
         &self,
         session: &mut Session,
         refusal: Refusal,
-        command: Option<&'static Command>,
+        (command, request): (Option<&'static Command>, Request<'_>),
     ) -> Refusal {
         if let Some(transaction) = &mut session.transaction {
             transaction.is_aborted = true;
         }
-        if command.is_none_or(|command| command.row.name != EXEC) {
-            return refusal;
-        }
+        let Some(exec) = command.filter(|command| command.row.name == EXEC) else { return refusal };
         crate::commands::discard_all(session, &self.shared);
         if matches!(refusal, Refusal::CrossSlot | Refusal::Rerouted(_)) {
             return refusal;
         }
+        self.show(session, (exec, request));
         let text = refusal.text();
         let reason = text.strip_prefix("ERR ").unwrap_or(&text);
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
+    }
+
+    /// Shows EXEC to monitors, also one that executes nothing: they have seen MULTI.
+    fn show(&self, session: &Session, (command, request): Step<'_>) {
+        if self.shared.monitors.is_any() {
+            commands::show(session, &self.shared, command, request, commands::Source::Client);
+        }
     }
 
     /// Executes EXEC.
@@ -104,11 +110,12 @@ impl Engine {
         let is_long = self.is_offloaded(&transaction, &steps);
         if is_long && !session.may_block {
             session.transaction = Some(transaction);
-            return self.offload(session, command, batch, out);
+            return self.offload(session, (command, request), batch, out);
         }
         if transaction.is_aborted {
             crate::commands::discard_all(session, &self.shared);
             self.count((command.index, 1));
+            self.show(session, (command, request));
             let text = "EXECABORT Transaction discarded because of previous errors.";
             self.refuse(session, &Refusal::said(text), out);
             return Flow::Next;
@@ -121,7 +128,7 @@ impl Engine {
         let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let Some(mut view) = view else {
             (session.watching, session.transaction) = (watching, Some(transaction));
-            return self.retry_later(session, command, batch, out);
+            return self.retry_later(session, (command, request), batch, out);
         };
         if is_long {
             view.announce_long_call();
@@ -142,9 +149,7 @@ impl Engine {
             })
         };
         self.count((command.index, 1));
-        if shared.monitors.is_any() {
-            commands::show(session, shared, command, request, commands::Source::Client);
-        }
+        self.show(session, (command, request));
         session.reads = session.reads.after_next();
         session.client.transaction.show_queued(None, 0);
         session.client.transaction.show_watching(None);

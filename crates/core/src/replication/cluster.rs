@@ -37,6 +37,14 @@ impl Keys {
         Self { prefix: prefix.to_owned() }
     }
 
+    /// The keys of this part of the cluster under a prefix: those of several groups have their numbers behind it.
+    pub fn of(prefix: &str, part: Part) -> Self {
+        match part.groups {
+            1 => Self::under(prefix),
+            _ => Self::under(&format!("{prefix}{}/", part.group)),
+        }
+    }
+
     /// What the nodes agree on.
     pub fn cluster(&self) -> Bytes {
         self.named("cluster")
@@ -197,7 +205,7 @@ impl Cluster {
         let all = [keys.cluster(), keys.epoch(), keys.head()];
         let then = vec![read(keys.cluster())];
         if first(&etcd.transact(&Transaction { then, ..Transaction::default() })?, 0).is_none() {
-            find_overlap(etcd, &keys)?;
+            find_overlap(etcd, &keys, agreed.part)?;
         }
         let answer = etcd.transact(&Transaction {
             conditions: all.clone().map(absent).to_vec(),
@@ -237,9 +245,9 @@ impl Cluster {
         agreed: Agreed,
     ) -> Result<Self, JoinError> {
         for (name, theirs, ours) in [
-            ("takeover", theirs.takeover_ms, agreed.takeover_ms),
+            ("cluster-takeover", theirs.takeover_ms, agreed.takeover_ms),
             ("databases", theirs.databases.into(), agreed.databases.into()),
-            ("groups", theirs.part.groups.into(), agreed.part.groups.into()),
+            (GROUPS, theirs.part.groups.into(), agreed.part.groups.into()),
             ("group", theirs.part.group.into(), agreed.part.group.into()),
         ] {
             if theirs != ours {
@@ -302,15 +310,42 @@ impl Cluster {
     }
 }
 
+/// The name of the setting for [`Part::groups`].
+const GROUPS: &str = "cluster-groups";
+
+/// How many groups share the keys of the cluster under this prefix; 1 if there is none.
+///
+/// # Errors
+/// etcd has not answered, or has refused.
+pub fn groups_under(etcd: &dyn Etcd, prefix: &str) -> Result<u16, EtcdError> {
+    // Of several groups, whatever their number, the first one is at the same key.
+    let first_of = |groups| Keys::of(prefix, Part { group: 0, groups }).cluster();
+    let then = [1, 2].map(|groups| Operation::Read { key: first_of(groups), end: None, limit: 1 });
+    let answer = etcd.transact(&Transaction { then: then.into(), ..Transaction::default() })?;
+    let agreed = [0, 1].into_iter().find_map(|read| Cluster::parse(&first(&answer, read)?.value).ok());
+    Ok(agreed.map_or(1, |(_, agreed)| agreed.part.groups))
+}
+
 /// Looks for a cluster whose prefix is the beginning of this one, or begins with it.
 ///
 /// # Errors
 /// There is one; or etcd has not answered.
-pub(super) fn find_overlap(etcd: &dyn Etcd, keys: &Keys) -> Result<(), JoinError> {
+pub(super) fn find_overlap(etcd: &dyn Etcd, keys: &Keys, part: Part) -> Result<(), JoinError> {
     // Another node may have founded this one meanwhile.
     let own = keys.cluster();
     let is_cluster = |found: &&KeyValue| found.key != own && found.value.starts_with(FIRST_LINE.as_bytes());
+    let shared = keys.prefix.strip_suffix(&Keys::of("", part).prefix).unwrap_or(&keys.prefix);
     let overlap = |found: &KeyValue| {
+        let theirs = Cluster::parse(&found.value).map(|(_, agreed)| agreed.part);
+        if let Ok(theirs) = theirs
+            && Keys::of(shared, theirs).cluster() == found.key
+        {
+            return JoinError::Differs {
+                name: GROUPS,
+                theirs: theirs.groups.into(),
+                ours: part.groups.into(),
+            };
+        }
         let other = String::from_utf8_lossy(&found.key);
         let other = other.strip_suffix("cluster").unwrap_or(&other);
         JoinError::Foreign(format!(

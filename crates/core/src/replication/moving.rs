@@ -161,7 +161,7 @@ impl Arrival {
         let answer = etcd.transact(&Transaction { then, ..Transaction::default() })?;
         let found = std::array::from_fn(|read| first(&answer, read));
         check_free(found)?;
-        find_overlap(&**etcd, keys)?;
+        find_overlap(&**etcd, keys, agreed.part)?;
         let revision = |found: Option<&KeyValue>| found.map_or(0, |found| found.mod_revision);
         let unchanged = |(key, found)| Compare::ModRevision { key, revision: revision(found) };
         let mut change = vec![Operation::Put { key: keys.cluster(), value: arriving(&id) }];

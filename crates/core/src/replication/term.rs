@@ -34,8 +34,8 @@ pub const BUFFERED_BYTES_MAX: usize = 64 << 20;
 const BEHIND_BYTES: usize = 4 << 20;
 /// Bytes that an entry takes in etcd besides those of the journal: its key, the head, and the indexes of both.
 const ENTRY_OVERHEAD_BYTES: u64 = 512;
-/// By how many bytes the newest file grows in etcd before the live keys are copied to the next one: what a node that takes
-/// over reads in a fraction of a second. An hour of heartbeats.
+/// By how many bytes the newest files of all groups grow in etcd before the live keys are copied to the next ones: what a
+/// node that takes over reads in a fraction of a second. Of one group, an hour of heartbeats.
 const GROWTH_BYTES: u64 = 8 << 20;
 /// Bytes of entries that one read asks for, about.
 const READ_BYTES: usize = 4 << 20;
@@ -465,7 +465,9 @@ impl Storage for Term {
 
     fn has_grown(&self) -> bool {
         let state = self.0.state.lock();
-        state.stored > state.copied + GROWTH_BYTES
+        // The part of a group with many keys is larger: each copy writes all of them.
+        let part = GROWTH_BYTES / u64::from(self.0.cluster.agreed.part.groups);
+        state.stored > state.copied + state.copied.clamp(part, GROWTH_BYTES)
     }
 
     fn is_behind(&self) -> bool {

@@ -15,9 +15,9 @@ use redlatch_client::Trust;
 use redlatch_core::commands::Shared;
 use redlatch_core::journal::item;
 use redlatch_core::replication::balance::Balance;
-use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part};
+use redlatch_core::replication::cluster::{Agreed, Cluster, JoinError, Keys, Member, Part, groups_under};
 use redlatch_core::replication::etcd::{Etcd, EtcdError};
-use redlatch_core::replication::restored::{self, Memory};
+use redlatch_core::replication::restored::{self, AcceptError, Memory};
 use redlatch_core::replication::standby::{self, Sight, SightError};
 use redlatch_core::replication::term::Term;
 use redlatch_core::state::acl::password::Digest;
@@ -74,7 +74,7 @@ const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// What a node says of a log that was restored from an older state.
 const RESTORED: &str = "etcd was restored from an older state: locks that were granted since may still be held, and no node \
-                        leads until 'redlatch cluster accept-restored' accepts that";
+                        leads until 'redlatch cluster accept-restored' with the settings of a node accepts that";
 
 /// Called with the server of each term, before it is known to lead.
 pub type OnLead = Box<dyn Fn(&Server) + Send + Sync>;
@@ -505,6 +505,7 @@ impl Inner {
                 (before, Some(_)) if *before != leader.trouble => {
                     tracing::error!(
                         head = sight.head,
+                        accept = acceptance(&self.common.settings),
                         "etcd was restored from an older state: no node leads"
                     );
                 }
@@ -740,25 +741,35 @@ fn check_trust(endpoints: &[Endpoint], authorities: &str) -> Result<(), String> 
 /// # Errors
 /// A sentence about a setting, or about what is in etcd.
 pub async fn accept_restored(settings: &Settings, quarantine: Option<Duration>) -> Result<bool, String> {
-    let groups = settings.get(settings::CLUSTER_GROUPS);
+    let (etcd, prefix) = (client(settings)?, settings.get(settings::CLUSTER_PREFIX));
     let quarantine_ms = quarantine.map(|quarantine| quarantine.as_millis() as u64);
-    let mut was_found = false;
-    for group in 0..groups {
-        let (etcd, keys) = (client(settings)?, keys(settings, Part { group, groups }));
-        let accepted = spawn_blocking(move || restored::accept(&etcd, &keys, quarantine_ms)).await;
-        let accepted = accepted.map_err(|error| error.to_string())?;
-        was_found |= accepted.map_err(|error| error.to_string())?.is_some();
-    }
-    Ok(was_found)
+    let accept = move || {
+        let (groups, mut was_found) = (groups_under(&etcd, &prefix)?, false);
+        for group in 0..groups {
+            let keys = Keys::of(&prefix, Part { group, groups });
+            was_found |= restored::accept(&etcd, &keys, quarantine_ms)?.is_some();
+        }
+        Ok(was_found)
+    };
+    let accepted = spawn_blocking(accept).await.map_err(|error| error.to_string())?;
+    accepted.map_err(|error: AcceptError| error.to_string())
 }
 
-/// The names of the keys of a log. Those of several groups have their numbers behind the prefix.
-pub(super) fn keys(settings: &Settings, part: Part) -> Keys {
-    let prefix = settings.get(settings::CLUSTER_PREFIX);
-    match part.groups {
-        1 => Keys::under(&prefix),
-        _ => Keys::under(&format!("{prefix}{}/", part.group)),
+/// The command line that accepts a restored log, with what tells of this etcd. It has no password.
+fn acceptance(settings: &Settings) -> String {
+    let mut line = "redlatch cluster accept-restored".to_owned();
+    for (name, value) in settings.fitting(&[b"cluster-etcd*", b"cluster-prefix"]) {
+        let is_default = Settings::row(name).is_some_and(|row| row.default == value);
+        if !is_default && settings::shown(name, &value) == value {
+            line += &format!(" --{name} {value}");
+        }
     }
+    line
+}
+
+/// The names of the keys of a log.
+pub(super) fn keys(settings: &Settings, part: Part) -> Keys {
+    Keys::of(&settings.get::<String>(settings::CLUSTER_PREFIX), part)
 }
 
 /// Bytes of a prefix at most: it is in every request.

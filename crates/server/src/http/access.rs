@@ -71,7 +71,8 @@ fn is_own_host(host: &str, names: &[String]) -> bool {
 /// Checks that the request may have a route with this access. Returns its user; none for an open route.
 ///
 /// # Errors
-/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Permissions`], [`Refusal::Delayed`].
+/// [`Refusal::Admin`], [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Permissions`], [`Refusal::Delayed`],
+/// [`Refusal::Repeated`].
 pub(super) fn check_access<B>(
     context: &HttpContext,
     access: Access,
@@ -122,13 +123,17 @@ fn tell_failed_login(context: &HttpContext, path: &str, peer: &str) {
 /// Checks that the request may see what readers see. Returns its user.
 ///
 /// # Errors
-/// [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Permissions`].
+/// [`Refusal::CrossSite`], [`Refusal::Authentication`], [`Refusal::Permissions`], [`Refusal::Repeated`].
 pub(super) fn check_reader<B>(shared: &Shared, request: &Request<B>) -> Result<Bytes, Refusal> {
     check_user(shared, request, true)
 }
 
 /// Checks that the request comes from a user, with all permissions if it must have them. Returns the user.
 fn check_user<B>(shared: &Shared, request: &Request<B>, must_be_unlimited: bool) -> Result<Bytes, Refusal> {
+    let is_repeated = |name| request.headers().get_all(name).iter().nth(1).is_some();
+    if is_repeated(AUTHORIZATION) || is_repeated(ORIGIN) || is_repeated(SITE) {
+        return Err(Refusal::Repeated);
+    }
     // Also where nothing changes: an answer that the other site cannot read costs the server its time.
     if is_cross_site(request) && origin_of_page(request.headers(), shared.cluster.as_deref()).is_none() {
         return Err(Refusal::CrossSite);
@@ -136,9 +141,10 @@ fn check_user<B>(shared: &Shared, request: &Request<B>, must_be_unlimited: bool)
     user_of(shared, shown(request), must_be_unlimited)
 }
 
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Whether a page of another site has sent the request. Browsers tell the origin of every request that is no GET.
 fn is_cross_site<B>(request: &Request<B>) -> bool {
-    const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
     let headers = request.headers();
     let is_foreign_site = headers.get(SITE).is_some_and(|site| site != "same-origin" && site != "none");
     let is_foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::contention::{CONTENDED_MAX, contended};
 use super::json::{self, bytes_of};
 use super::parameters::Parameters;
-use super::questions::{ApiError, ask, ask_for, recorded, response};
+use super::questions::{ApiError, ask, ask_for, recorded, reply_to, response};
 use super::responses::Body;
 use super::sampler::{BYTES_MAX, list_locks, step_of_list, unix_ms};
 use super::{HttpContext, groups};
@@ -62,15 +62,14 @@ async fn page_of_locks(context: &HttpContext, request: &Request<Bytes>) -> Resul
     Ok(json!({ "cursor": next, "locks": locks }))
 }
 
-/// The first [`LIST_MAX`] elements of a list, and how many there are.
+/// The first elements of the list that a command replies, at most [`LIST_MAX`] and [`BYTES_MAX`]; and how many there are.
 ///
 /// # Errors
-/// It is no list.
-fn first(list: Value) -> Result<(Value, usize), ApiError> {
-    let Value::Array(mut items) = list else { return Err(ApiError::unexpected()) };
-    let total = items.len();
-    items.truncate(LIST_MAX as usize);
-    Ok((items.into(), total))
+/// [`ApiError::Unavailable`]
+async fn first(context: &HttpContext, words: &[&[u8]]) -> Result<(Value, usize), ApiError> {
+    let reply = reply_to(context, &Requester::default(), words).await?;
+    let first = json::first(&reply, LIST_MAX as usize, BYTES_MAX).ok_or_else(ApiError::unexpected);
+    first.map(|(items, total)| (items.into(), total))
 }
 
 /// `GET /api/lock`: all about one lock.
@@ -82,7 +81,7 @@ async fn one_lock(context: &HttpContext, request: &Request<Bytes>) -> Result<Val
     let key = Parameters::of(request, &["key", "key_base64"])?.key()?;
 
     let who = ask(context, &[b"LOCK.WHO", &key]).await?;
-    let waiters = ask(context, &[b"LOCK.WAITERS", &key]).await?;
+    let (waiters, waiting) = first(context, &[b"LOCK.WAITERS", &key]).await?;
     let explain = ask(context, &[b"LOCK.EXPLAIN", &key]).await?;
     let history = if key.len() <= KEY_BYTES_REMEMBERED {
         ask(context, &[b"LOCK.HISTORY", b"MATCH", &exactly(&key), b"COUNT", ENDS]).await?
@@ -92,7 +91,6 @@ async fn one_lock(context: &HttpContext, request: &Request<Bytes>) -> Result<Val
 
     let mut object = Map::from_iter([("now".to_owned(), unix_ms(context).into())]);
     json::insert(&mut object, "key", &key);
-    let (waiters, waiting) = first(waiters)?;
     let parts = [
         ("who", who),
         ("waiters", waiters),
@@ -141,14 +139,14 @@ pub(super) async fn graph(context: Arc<HttpContext>, request: Request<Bytes>) ->
 
 async fn waits(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
-    let reply = ask(context, &[b"LOCK.GRAPH"]).await?;
-    let (waits, total) = first(reply)?;
+    let (waits, total) = first(context, &[b"LOCK.GRAPH"]).await?;
     Ok(json!({ "waits": waits, "total": total }))
 }
 
 /// `GET /api/groups`: the groups of slots, and where the others are.
-pub(super) fn groups(context: &HttpContext) -> Response<Body> {
-    response(Ok(groups::groups(context.server.engine.shared().cluster.as_deref())))
+pub(super) fn groups(context: &HttpContext, request: &Request<Bytes>) -> Response<Body> {
+    let groups = || groups::groups(context.server.engine.shared().cluster.as_deref());
+    response(Parameters::of(request, &[]).map(|_| groups()))
 }
 
 /// `GET /api/lint`: what clients do wrong.
@@ -206,11 +204,12 @@ pub(super) async fn break_lock(context: Arc<HttpContext>, request: Request<Bytes
 
 async fn broken(context: &HttpContext, request: &Request<Bytes>) -> Result<Value, ApiError> {
     Parameters::of(request, &[])?;
-    let wrong = || {
-        let text = "the body must be JSON with key (or key_base64), token, and perhaps a reason of 256 bytes";
-        ApiError::Request(text.into())
-    };
-    let body: Value = serde_json::from_slice(request.body()).map_err(|_| wrong())?;
+    const FORM: &str =
+        "the body must be JSON with key (or key_base64), token, and perhaps a reason of 256 bytes";
+    let wrong = || ApiError::Request(FORM.into());
+    let read = json::read(request.body());
+    let body = read.map_err(|error| ApiError::Request(format!("{FORM}: {error}")))?;
+    json::check_once(&body, "key").map_err(ApiError::Request)?;
     let key = bytes_of(&body, "key").ok_or_else(wrong)?;
     let token = body.get("token").and_then(Value::as_u64).filter(|token| *token > 0).ok_or_else(wrong)?;
     let token = i64::try_from(token).map_err(|_| wrong())?.to_string();

@@ -25,7 +25,8 @@ use tokio::time::{Instant, sleep_until};
 use super::HttpContext;
 use super::access::{is_authenticated, shown};
 use super::groups::groups;
-use super::questions::ApiError;
+use super::parameters::Parameters;
+use super::questions::{ApiError, response};
 use super::responses::{Body, whole};
 use super::sampler::{Moment, Sampler, unix_ms};
 use redlatch_core::state::settings;
@@ -85,6 +86,9 @@ impl HttpBody for Events {
 /// Answers a viewer, and takes samples from now on if it is the first. HEAD follows nothing.
 pub(super) fn follow(context: &Arc<HttpContext>, request: &Request<Bytes>) -> Response<Body> {
     const KIND: &str = "text/event-stream";
+    if let Err(error) = Parameters::of(request, &[]) {
+        return response(Err(error));
+    }
     if request.method() == Method::HEAD {
         return whole(StatusCode::OK, KIND, "");
     }

@@ -6,14 +6,13 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use hyper::Request;
-use percent_encoding::percent_decode_str;
 use redlatch_proto::limits::HTTP_WAIT_MS_MAX;
 use redlatch_proto::lock::{MILLIS_MAX, OWNER_BYTES_MAX, check_meta};
 use redlatch_proto::log_name::readable;
 use serde_json::{Map, Value};
 
-use super::json::bytes_of;
-use super::parameters::Parameters;
+use super::json::{self, bytes_of};
+use super::parameters::{Parameters, decoded};
 use super::questions::ApiError;
 
 /// What comes before the key.
@@ -66,7 +65,7 @@ impl HoldRequest {
     pub(super) fn read(request: &Request<Bytes>) -> Result<Self, ApiError> {
         Parameters::of(request, &[])?;
         let path = request.uri().path();
-        let key: Vec<u8> = percent_decode_str(path.strip_prefix(PATH).unwrap_or_default()).collect();
+        let key = decoded(path.strip_prefix(PATH).unwrap_or_default())?;
         if key.is_empty() {
             return Err(wrong(format!("the path must name a key: {PATH}KEY")));
         }
@@ -119,7 +118,7 @@ struct Fields(Value);
 impl Fields {
     fn read(body: &[u8]) -> Result<Self, ApiError> {
         let wrong_form = |why: String| wrong(format!("the body must be a JSON object{why}"));
-        let body = serde_json::from_slice(body).map_err(|error| wrong_form(format!(": {error}")))?;
+        let body = json::read(body).map_err(|error| wrong_form(format!(": {error}")))?;
         let Value::Object(mut fields) = body else { return Err(wrong_form(String::new())) };
         // Programs write null for what they leave out.
         fields.retain(|_, value| !value.is_null());
@@ -154,6 +153,7 @@ impl Fields {
     }
 
     fn owner(&self) -> Result<Vec<u8>, ApiError> {
+        json::check_once(&self.0, "owner").map_err(wrong)?;
         let owner = bytes_of(&self.0, "owner").filter(|owner| (1..=OWNER_BYTES_MAX).contains(&owner.len()));
         owner.ok_or_else(|| wrong(format!("owner: must be a text of 1 to {OWNER_BYTES_MAX} bytes")))
     }
@@ -312,7 +312,23 @@ mod tests {
             let said = read("/api/locks/a", body).expect_err("it is wrong");
             assert!(said.starts_with("the body must be a JSON object"), "{body}: {said}");
         }
+        for (body, name) in [
+            (r#"{"action":"take","owner":"me","owner":"me"}"#, "owner"),
+            (r#"{"action":"take","owner":"me","meta":{"a":"1","a":"2"}}"#, "a"),
+        ] {
+            let said = read("/api/locks/a", body).expect_err("it is wrong");
+            assert!(
+                said.starts_with(&format!("the body must be a JSON object: '{name}' is given twice")),
+                "{said}"
+            );
+        }
+        let body = json!({ "action": "take", "owner": "me", "owner_base64": "bWU=" });
+        assert_eq!(read("/api/locks/a", body), Err("owner: is given twice, also as owner_base64".to_owned()));
         let body = json!({ "action": "take", "owner": "me" });
+        for target in ["/api/locks/%ZZ", "/api/locks/a%", "/api/locks/a%4", "/api/locks/%%41"] {
+            let said = read(target, &body).expect_err("it is wrong");
+            assert_eq!(said, "the target must have two hexadecimal digits after each %", "{target}");
+        }
         assert_eq!(read("/api/locks/", &body), Err("the path must name a key: /api/locks/KEY".to_owned()));
         assert!(read("/api/locks/a?owner=me", &body).unwrap_err().starts_with("parameter 'owner'"));
     }

@@ -5,11 +5,14 @@
 //!         `held-by_base64`. Beside META, whose names are those of clients, is a list of fields and values, `meta_base64`.
 //! Source  RESP3, as this server writes it: a reply with other elements is refused.
 
+use std::{fmt, iter};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use redlatch_proto::log_name::text_or_escapes;
+use redlatch_proto::log_name::{readable, text_or_escapes};
 use redlatch_proto::number;
 use redlatch_proto::resp::Element;
 
@@ -20,6 +23,17 @@ const DEPTH_MAX: usize = 16;
 pub(super) fn value(mut reply: &[u8]) -> Option<Value> {
     let value = take(&mut reply, DEPTH_MAX)?;
     reply.is_empty().then_some(value)
+}
+
+/// The first elements of a reply that is a list, at most `count`, and none after these bytes; and how many there are.
+/// `None`: it is no list.
+pub(super) fn first(mut reply: &[u8], count: usize, bytes: usize) -> Option<(Vec<Value>, usize)> {
+    let Element::Aggregate(b'*' | b'~', total) = Element::take(&mut reply)? else { return None };
+    let (whole, mut items) = (reply.len(), Vec::new());
+    while items.len() < total.min(count) && whole - reply.len() < bytes {
+        items.push(take(&mut reply, DEPTH_MAX)?);
+    }
+    Some((items, total))
 }
 
 /// Takes the first value off the bytes, with at most `depth` aggregates within each other.
@@ -102,6 +116,86 @@ pub(super) fn insert(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) 
     }
 }
 
+/// Reads JSON in which no object has a name twice. Of two values, `serde_json` by itself takes the last.
+///
+/// # Errors
+/// It is no JSON; or a name is given twice.
+pub(super) fn read(text: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(text).map(|Unique(value)| value)
+}
+
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Self)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let items = iter::from_fn(|| items.next_element().transpose());
+        items.map(|item| item.map(|Unique(item)| item)).collect()
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if object.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("'{}' is given twice", readable(name.as_bytes()))));
+            }
+            let Unique(value) = fields.next_value()?;
+            object.insert(name, value);
+        }
+        Ok(object.into())
+    }
+}
+
+/// What is wrong with an object that has both a text and its bytes in base64.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn check_once(object: &Value, name: &str) -> Result<(), String> {
+    let encoded = format!("{name}_base64");
+    let is_given = |name: &str| object.get(name).is_some_and(|value| !value.is_null());
+    match is_given(name) && is_given(&encoded) {
+        true => Err(format!("{name}: is given twice, also as {encoded}")),
+        false => Ok(()),
+    }
+}
+
 /// The bytes of a field of an object, which may be in its neighbour. `None` if there is none, or if it is no text.
 pub(super) fn bytes_of(object: &Value, name: &str) -> Option<Vec<u8>> {
     match object.get(format!("{name}_base64")).and_then(Value::as_str) {
@@ -154,6 +248,33 @@ mod tests {
             "plain": ["a", "b"],
         });
         assert_eq!(value(reply), Some(expected));
+    }
+
+    #[test]
+    fn the_first_of_a_list_are_taken_and_all_are_counted() {
+        let list = b"*3\r\n$1\r\na\r\n*1\r\n:7\r\n+c\r\n";
+        let taken = |count, bytes| first(list, count, bytes).map(|(items, total)| (json!(items), total));
+        assert_eq!(taken(9, 99), Some((json!(["a", [7], "c"]), 3)));
+        assert_eq!(taken(2, 99), Some((json!(["a", [7]]), 3)));
+        assert_eq!(taken(9, 8), Some((json!(["a", [7]]), 3)), "the second begins within eight bytes");
+        assert_eq!(taken(9, 7), Some((json!(["a"]), 3)));
+        assert_eq!((first(b"+a\r\n", 9, 99), first(&list[..12], 9, 99)), (None, None));
+    }
+
+    #[test]
+    fn json_whose_names_differ_is_that_of_serde_and_a_name_twice_is_an_error() {
+        for text in
+            ["null", r#"{"a":{"b":[1,-2,1.5,true,null,"c\u0000"]},"A":1}"#, "[[],{}]", "18446744073709551615"]
+        {
+            assert_eq!(read(text.as_bytes()).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+        }
+        for text in [r#"{"a":1,"a":1}"#, r#"[{"b":{"a":1,"c":2,"\u0061":null}}]"#] {
+            assert!(
+                read(text.as_bytes()).unwrap_err().to_string().starts_with("'a' is given twice"),
+                "{text}"
+            );
+        }
+        assert!(read(&b"[".repeat(10_000)).is_err());
     }
 
     #[test]

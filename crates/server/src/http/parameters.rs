@@ -25,11 +25,14 @@ impl Parameters {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for pair in request.uri().query().unwrap_or("").split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decoded(name), decoded(value));
+            // A space is `+` or `%20`.
+            let (name, value) = (decoded(&name.replace('+', " "))?, decoded(&value.replace('+', " "))?);
             if !known.iter().any(|known| known.as_bytes() == name) {
-                let text =
-                    format!("parameter '{}': must be one of {}", name.escape_ascii(), known.join(", "));
-                return Err(ApiError::Request(text));
+                let rule = match known {
+                    [] => "this path has no parameters".to_owned(),
+                    known => format!("must be one of {}", known.join(", ")),
+                };
+                return Err(ApiError::Request(format!("parameter '{}': {rule}", name.escape_ascii())));
             }
             if found.iter().any(|(other, _)| *other == name) {
                 return Err(ApiError::Request(format!(
@@ -66,6 +69,9 @@ impl Parameters {
     /// [`ApiError::Request`] if there is none.
     pub(super) fn key(&self) -> Result<Vec<u8>, ApiError> {
         let missing = || ApiError::Request("parameter 'key' or 'key_base64': must name a key".into());
+        if self.bytes("key").and(self.bytes("key_base64")).is_some() {
+            return Err(ApiError::Request("parameter 'key': is given twice, also as 'key_base64'".into()));
+        }
         match self.bytes("key_base64") {
             Some(encoded) => STANDARD.decode(encoded).map_err(|_| missing()),
             None => self.bytes("key").map(<[u8]>::to_vec).ok_or_else(missing),
@@ -73,10 +79,16 @@ impl Parameters {
     }
 }
 
-/// A word of a target, in which a space is `+` or `%20`.
-fn decoded(word: &str) -> Vec<u8> {
-    let spaced = word.replace('+', " ");
-    percent_decode(spaced.as_bytes()).collect()
+/// The bytes of a part of a target.
+///
+/// # Errors
+/// [`ApiError::Request`] for a `%` that is no escape.
+pub(super) fn decoded(part: &str) -> Result<Vec<u8>, ApiError> {
+    let is_byte = |rest: &[u8]| rest.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    match part.split('%').skip(1).all(|rest| is_byte(rest.as_bytes())) {
+        true => Ok(percent_decode(part.as_bytes()).collect()),
+        false => Err(ApiError::Request("the target must have two hexadecimal digits after each %".into())),
+    }
 }
 
 #[cfg(test)]
@@ -101,13 +113,21 @@ mod tests {
 
     #[test]
     fn what_a_route_does_not_know_is_refused() {
-        for target in ["/?keys=a", "/?key=a&key=b", "/?=", "/?key=a&Key=b", "/?%ff=1"] {
+        for target in
+            ["/?keys=a", "/?key=a&key=b", "/?=", "/?key=a&Key=b", "/?%ff=1", "/?key=%ZZ", "/?%", "/?key=%4"]
+        {
             assert!(matches!(of(target), Err(ApiError::Request(_))), "{target}");
         }
+        let said = |known| {
+            let request = Request::builder().uri("/?x=1").body(()).unwrap();
+            Parameters::of(&request, known).unwrap_err().text().to_owned()
+        };
+        assert_eq!(said(&["key", "count"]), "parameter 'x': must be one of key, count");
+        assert_eq!(said(&[]), "parameter 'x': this path has no parameters");
         for target in ["/?count=8", "/?count=-1", "/?count=", "/?count=1e3", "/?count=%ff"] {
             assert!(of(target).unwrap().number("count", 1..=7).is_err(), "{target}");
         }
-        for target in ["/", "/?key_base64=%3F", "/?key_base64=%3F&key=a"] {
+        for target in ["/", "/?key_base64=%3F", "/?key_base64=YQ%3D%3D&key=a"] {
             assert!(of(target).unwrap().key().is_err(), "{target}");
         }
     }

@@ -54,6 +54,18 @@ pub(super) async fn ask_for(
     requester: &Requester,
     words: &[&[u8]],
 ) -> Result<Value, ApiError> {
+    match reply_to(context, requester, words).await? {
+        reply if reply.len() > BYTES_MAX => Err(unavailable("the answer is too long")),
+        reply => json::value(&reply).ok_or_else(ApiError::unexpected),
+    }
+}
+
+/// Like [`ask_for`], but the reply as it is, however long.
+pub(super) async fn reply_to(
+    context: &HttpContext,
+    requester: &Requester,
+    words: &[&[u8]],
+) -> Result<Vec<u8>, ApiError> {
     let answered = async {
         let mut permit: Option<OwnedSemaphorePermit> = None;
         loop {
@@ -70,10 +82,7 @@ pub(super) async fn ask_for(
             };
             // A worker that has ended does not answer.
             match asked.await.map_err(unavailable)? {
-                Ok(Asked::Answered(reply)) if reply.len() > BYTES_MAX => {
-                    return Err(unavailable("the answer is too long"));
-                }
-                Ok(Asked::Answered(reply)) => return json::value(&reply).ok_or_else(ApiError::unexpected),
+                Ok(Asked::Answered(reply)) => return Ok(reply),
                 Ok(Asked::Later) => sleep(RETRY).await,
                 Ok(Asked::Offload) => permit = Arc::clone(&context.blocking).acquire_owned().await.ok(),
                 Err(refusal) => return Err(unavailable(refusal.text())),

@@ -31,6 +31,8 @@ pub(super) enum Refusal {
     NoRoute,
     /// Its user does not have all permissions.
     Permissions,
+    /// It has a header twice that says who sends it.
+    Repeated,
     /// Its body did not arrive in time.
     SlowBody,
 }
@@ -60,6 +62,10 @@ impl Refusal {
             Self::NoHost => (StatusCode::BAD_REQUEST, "the request must have one Host header"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "there is no such path"),
             Self::Permissions => (StatusCode::FORBIDDEN, "this is for users with all permissions"),
+            Self::Repeated => (
+                StatusCode::BAD_REQUEST,
+                "the request must have Authorization, Origin and Sec-Fetch-Site once at most",
+            ),
             Self::SlowBody => (StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time"),
         };
         let mut response = text(status, line);

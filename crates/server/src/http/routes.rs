@@ -58,7 +58,7 @@ const ROUTES: &[Route] = &[
     asks("/api/contention", |c, r| Box::pin(api::contention(c, r))),
     asks("/api/events", |c, r| Box::pin(async move { events::follow(&c, &r) })),
     asks("/api/graph", |c, r| Box::pin(api::graph(c, r))),
-    asks("/api/groups", |c, _| Box::pin(async move { api::groups(&c) })),
+    asks("/api/groups", |c, r| Box::pin(async move { api::groups(&c, &r) })),
     asks("/api/lint", |c, r| Box::pin(api::lint(c, r))),
     asks("/api/lock", |c, r| Box::pin(api::lock(c, r))),
     asks("/api/locks", |c, r| Box::pin(api::locks(c, r))),

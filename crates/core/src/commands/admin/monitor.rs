@@ -1,8 +1,8 @@
 //! MONITOR: every command that the server executes, as a line to each client that asked for it.
 //!
-//! Rule    a command is shown after it was executed, a script before the commands that it calls. Commands for
-//!         operators are never shown, and passwords are redacted. Without monitors, a command costs one load and one
-//!         branch.
+//! Rule    a command is shown after it was executed, a script before the commands that it calls. Of what is refused before
+//!         it is executed, EXEC alone is shown. Commands for operators are never shown, and passwords are redacted. Without
+//!         monitors, a command costs one load and one branch.
 //! Locks   lines enter the outboxes while the shards are locked, so that all monitors see one order.
 //! Source  Redis 7.0 `replication.c`: `replicationFeedMonitors`; `server.c`: `call`.
 

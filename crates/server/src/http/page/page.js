@@ -534,10 +534,13 @@ function linkTo(key, source) {
   return button;
 }
 
-function tableRow(cells) {
-  return make("tr", "", cells.map((cell) => {
+/** A row for the table with this body. On a narrow screen each cell is below the name of its column. */
+function tableRow(body, cells) {
+  const heads = $(body).closest("table").tHead.rows[0].cells;
+  return make("tr", "", cells.map((cell, column) => {
     const isNumber = typeof cell === "object" && cell !== null && "n" in cell;
     const td = make("td", isNumber ? "n" : "");
+    td.dataset.column = heads[column].textContent;
     const content = isNumber ? cell.n : cell;
     td.append(typeof content === "string" ? readable(content) : content);
     if (typeof content === "string") td.title = readable(content);
@@ -559,7 +562,7 @@ async function showContention() {
     if (share === null) fair.append("–");
     else fair.append(bar, `${share} %`);
     const n = (text) => ({ n: text });
-    return tableRow([linkTo(key, key.source), n(number(key.waiters)), n(duration(key.waited)), n(number(key.polls)), n(number(key.holds)),
+    return tableRow("contention", [linkTo(key, key.source), n(number(key.waiters)), n(duration(key.waited)), n(number(key.polls)), n(number(key.holds)),
       n(duration(key.hold_p50)), n(duration(key.hold_p99)), n(number(key.lost)), n(number(key.clients)), fair]);
   }));
   $("view-contention").querySelector(".scrolls").hidden = !keys.length;
@@ -578,7 +581,7 @@ async function showLint() {
     ? findings.length ? plural(findings.length, "finding", "findings") : "The server looks for mistakes of lock clients, and has found none."
     : "The server does not look for mistakes: CONFIG SET lock-lint yes makes it.";
   $("lint").replaceChildren(...findings.map((finding) => make("li", "", [
-    make("h3", "", [finding.rule, make("span", "", `${plural(finding.count, "time", "times")}, last ${clock(finding.last)}`)]),
+    make("h2", "", [finding.rule, make("span", "", `${plural(finding.count, "time", "times")}, last ${clock(finding.last)}`)]),
     make("p", "", [make("span", "mono", finding.key)]),
     make("p", "who", clientText(finding.client)),
     make("p", "", finding.advice),
@@ -593,7 +596,7 @@ async function showClients() {
   const n = (text) => ({ n: text });
   $("clients").replaceChildren(...clients.map((client) => {
     const library = [client["lib-name"], client["lib-ver"]].filter(Boolean).join(" ");
-    return tableRow([n(client.id), client.name || "–", library || "–", client.addr || "in process", client.user, n(seconds(client.age)),
+    return tableRow("clients", [n(client.id), client.name || "–", library || "–", client.addr || "in process", client.user, n(seconds(client.age)),
       n(seconds(client.idle)), client.cmd, client["waits-for"] || "–"]);
   }));
 }
