@@ -37,7 +37,13 @@ function checkOf(connection) {
     return (...values) => promised.query("CALL redlatch_fence(?, ?)", values);
   }
   // node-postgres: Client, PoolClient.
-  if (can("query")) return (...values) => connection.query("SELECT redlatch_fence($1, $2)", values);
+  if (can("query")) {
+    return async (...values) => {
+      // Before version 8.21, pg does not tell whether there is a transaction. Outside of one, this fails.
+      if (!can("getTransactionStatus")) await connection.query("SAVEPOINT redlatch_fence; RELEASE SAVEPOINT redlatch_fence");
+      await connection.query("SELECT redlatch_fence($1, $2)", values);
+    };
+  }
   // better-sqlite3, node:sqlite.
   if (can("prepare") && can("exec")) {
     return (...values) => connection.prepare("INSERT OR REPLACE INTO redlatch_fence VALUES (?, ?)").run(...values);

@@ -142,7 +142,7 @@ function refuses(name, open) {
     };
     await write(newer);
     await expect(write(older)).rejects.toThrow(StaleToken);
-    await expect(newer.fenced(connection.fenced, name)).rejects.toThrow("outside of a transaction");
+    await expect(newer.fenced(connection.fenced, name)).rejects.toThrow(/outside of a transaction|only be used in transaction/);
     await connection.query(`DELETE FROM redlatch_fence WHERE lock_name = '${name}'`);
   };
 }
@@ -156,6 +156,14 @@ describe("PostgreSQL", () => {
   test("a client of pg", refuses("pg", async (skip) => {
     if (!running) return skip("there is no PostgreSQL");
     const client = new pg.Client(where());
+    await client.connect();
+    return { fenced: client, query: (sql) => client.query(sql), end: () => client.end() };
+  }));
+
+  test("a client of pg before 8.21", refuses("older pg", async (skip) => {
+    if (!running) return skip("there is no PostgreSQL");
+    const client = new pg.Client(where());
+    client.getTransactionStatus = undefined;
     await client.connect();
     return { fenced: client, query: (sql) => client.query(sql), end: () => client.end() };
   }));
