@@ -100,7 +100,8 @@ mod acquisitions {
         assert!(matches!(locks.lock("p").acquire().permits(3, 5).await, Err(Error::Held(_))));
         let two = locks.lock("p").acquire().permits(2, 5).await.unwrap();
 
-        let both = locks.lock_all(["x", "y"]).acquire().await.unwrap();
+        // A key that is named twice counts once.
+        let both = locks.lock_all(["x", "y", "x"]).acquire().await.unwrap();
         assert!(matches!(locks.lock("y").acquire().await, Err(Error::Held(_))));
         assert!(matches!(locks.lock_all(["x", "z"]).acquire().shared().await, Err(Error::Usage(_))));
         assert_eq!(locks.list("*").await.unwrap().len(), 4);
@@ -654,6 +655,11 @@ mod retries {
             lock().lease(Duration::MAX),
             lock().shared().reentrant(),
             lock().permits(1, 2).shared(),
+            lock().permits(0, 3),
+            lock().permits(4, 3),
+            lock().session(LEASE).lease(LEASE),
+            locks.lock("").acquire(),
+            locks.lock_all(["a", ""]).acquire(),
             locks.lock_all(Vec::<Vec<u8>>::new()).acquire(),
         ] {
             let refused = acquire.await.unwrap_err();

@@ -130,11 +130,15 @@ impl Adapter {
 fn acquire(locks: &Locks, words: &Words) -> Result<Acquire, Failure> {
     let lock = match words.get("keys").and_then(Value::as_array) {
         Some(keys) => locks.lock_all(keys.iter().filter_map(Value::as_str)),
-        None => locks.lock(text(words, "key")?),
+        // No key in place of one: Rust has no null.
+        None => locks.lock(words.get("key").and_then(Value::as_str).unwrap_or_default()),
     };
     let mut acquire = lock.acquire();
     for (name, value) in words {
         acquire = match (&**name, value) {
+            ("delay", _) if !words.contains_key("session") => {
+                return Err(Error::Usage("a delay is that of a session").into());
+            }
             ("id" | "do" | "hold" | "key" | "keys" | "delay", _) => acquire,
             ("lease", value) => acquire.lease(seconds(value)?),
             ("wait", value) => acquire.wait(seconds(value)?),

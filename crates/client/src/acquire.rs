@@ -1,5 +1,6 @@
 //! The builder of one acquisition, and its tries.
 
+use std::collections::HashSet;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::Duration;
@@ -26,6 +27,9 @@ pub struct Lock<'l> {
 
 impl<'l> Lock<'l> {
     pub(super) fn of(locks: &'l Locks, keys: Vec<Vec<u8>>) -> Self {
+        // Releasing a key twice would tell that it was lost.
+        let mut known = HashSet::new();
+        let keys = keys.into_iter().filter(|key| known.insert(key.clone())).collect();
         Self { locks, keys, owner: random_owner() }
     }
 
@@ -36,6 +40,7 @@ impl<'l> Lock<'l> {
             terms: Terms::new(self.keys.clone()),
             reentrant_owner: self.owner.clone(),
             has_own_owner: false,
+            has_lease: false,
             is_contradictory: false,
             is_told: false,
             renews: true,
@@ -59,6 +64,8 @@ pub struct Acquire {
     reentrant_owner: Vec<u8>,
     /// Whether the caller has named the owner.
     has_own_owner: bool,
+    /// Whether the caller has named the lease.
+    has_lease: bool,
     /// Whether two kinds were asked for.
     is_contradictory: bool,
     /// Whether the server tells that somebody waits for the lock.
@@ -70,7 +77,7 @@ pub struct Acquire {
 impl Acquire {
     /// How long the lock lasts if it is not renewed. Whole milliseconds, at least one. Default: 30 s.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease;
+        (self.terms.lease, self.has_lease) = (lease, true);
         self
     }
 
@@ -240,7 +247,15 @@ impl Acquire {
         let meta_bytes: usize = meta.iter().map(|(field, value)| field.len() + value.len()).sum();
         let is_plain = *kind == Kind::Exclusive && meta.is_empty();
         let faults = [
-            (keys.is_empty(), "a lock needs a key"),
+            (keys.is_empty() || keys.iter().any(Vec::is_empty), "a lock needs a key, which is not empty"),
+            (
+                self.has_lease && self.terms.session.is_some(),
+                "a session has no lease: it ends with its connection",
+            ),
+            (
+                matches!(kind, Kind::Permits { count, limit } if !(1..=*limit).contains(count)),
+                "permits are 1 at least, and at most as many as the semaphore has",
+            ),
             (keys.len() > 1 && !is_plain, "several keys are locked exclusively, and without meta"),
             (self.is_contradictory, "a lock is one of shared, permits and reentrant"),
             (!(1..=OWNER_BYTES_MAX).contains(&owner.len()), "an owner has 1 to 1,024 bytes"),

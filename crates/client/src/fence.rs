@@ -52,7 +52,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for FenceError<E> {}
 
 impl Guard {
     /// What a transaction that writes under the lock begins with: the database refuses it if a later holder
-    /// has written.
+    /// has written. Outside of a transaction, where each statement commits by itself, it protects nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

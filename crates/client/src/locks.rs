@@ -201,7 +201,7 @@ impl Locks {
         Lock::of(self, vec![key.into()])
     }
 
-    /// The locks of several keys, taken all or none.
+    /// The locks of several keys, taken all or none. A key that is named twice counts once.
     pub fn lock_all<K: Into<Vec<u8>>>(&self, keys: impl IntoIterator<Item = K>) -> Lock<'_> {
         Lock::of(self, keys.into_iter().map(Into::into).collect())
     }

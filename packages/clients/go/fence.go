@@ -12,13 +12,16 @@ type Transaction struct {
 	check func(ctx context.Context, name string, token int64) error
 }
 
-// Execer is a transaction of database/sql: a [*sql.Tx], or a [*sql.Conn] on which one has begun.
+// Execer is a transaction of database/sql: a [*sql.Tx]. A [*sql.DB] and a [*sql.Conn] are none: outside of a transaction
+// each statement commits by itself, and a fence protects nothing.
 type Execer interface {
+	Commit() error
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// PgxExecer is a transaction of pgx: a pgx.Tx, or a *pgx.Conn on which one has begun.
+// PgxExecer is a transaction of pgx: a pgx.Tx.
 type PgxExecer[T any] interface {
+	Commit(ctx context.Context) error
 	Exec(ctx context.Context, query string, args ...any) (T, error)
 }
 

@@ -93,8 +93,8 @@ func (locks *Locks) Lock(key string, options Options) *Lock {
 	return locks.All([]string{key}, options)
 }
 
-// All is the exclusive locks of several keys, taken all or none, with one token. In a cluster they must be of one
-// slot. Of the options, only Lease, Wait, Owner, NoRenewal and StopBefore may be set if there is more than one key.
+// All is the exclusive locks of several keys, taken all or none, with one token. A key that is named twice counts once.
+// In a cluster they must be of one slot. Of the options, only Lease, Wait, Owner, NoRenewal and StopBefore may be set if there is more than one key.
 func (locks *Locks) All(keys []string, options Options) *Lock {
 	asked, err := termsOf(keys, options)
 	return &Lock{locks, asked, err}

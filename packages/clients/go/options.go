@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -66,7 +67,7 @@ func termsOf(keys []string, options Options) (terms, error) {
 		lease = leaseDefault
 	}
 	checked := terms{
-		keys: keys, owner: options.Owner, hasOwnOwner: options.Owner != "", lease: lease.Truncate(time.Millisecond),
+		keys: distinct(keys), owner: options.Owner, hasOwnOwner: options.Owner != "", lease: lease.Truncate(time.Millisecond),
 		wait: options.Wait, isReentrant: options.Reentrant, isSession: options.Session, delay: options.Delay,
 		renews: !options.NoRenewal, stopBefore: options.StopBefore,
 	}
@@ -90,9 +91,11 @@ func termsOf(keys []string, options Options) (terms, error) {
 		return terms{}, invalid("a lock is one of shared, permits and reentrant")
 	case kinds == 1 && checked.kind[0] == "PERMITS" && (options.Permits < 1 || options.Of < options.Permits):
 		return terms{}, invalid("permits: %d of %d", options.Permits, options.Of)
-	case len(keys) == 0:
-		return terms{}, invalid("a lock needs a key")
-	case len(keys) > 1 && (kinds > 0 || len(options.Meta) > 0 || options.Session):
+	case len(keys) == 0 || slices.Contains(keys, ""):
+		return terms{}, invalid("a lock needs a key, which is not empty")
+	case options.Session && options.Lease != 0 || options.Delay != 0 && !options.Session:
+		return terms{}, invalid("a session has no lease: it ends with its connection, and Delay is of sessions only")
+	case len(checked.keys) > 1 && (kinds > 0 || len(options.Meta) > 0 || options.Session):
 		return terms{}, invalid("several keys are locked exclusively, with a lease, and without meta")
 	case lease < time.Millisecond || lease > leaseMax:
 		return terms{}, invalid("lease: %v, 1 ms to ten years", lease)
@@ -110,6 +113,17 @@ func termsOf(keys []string, options Options) (terms, error) {
 		checked.owner = randomOwner()
 	}
 	return checked, nil
+}
+
+// distinct is each key once, which is how often the server counts it.
+func distinct(keys []string) []string {
+	found := make([]string, 0, len(keys))
+	for _, key := range keys {
+		if !slices.Contains(found, key) {
+			found = append(found, key)
+		}
+	}
+	return found
 }
 
 // hasNewOwners: each acquisition has an owner of its own, and no other is granted a lock under it.

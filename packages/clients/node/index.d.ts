@@ -148,7 +148,7 @@ export class Held implements AsyncDisposable {
    * or `node:sqlite`. name: as all writers call it; default: the key.
    *
    * Rejects with `StaleToken`, after which the transaction must be rolled back; with `NotSupported` without a token; with
-   * `Unreachable` for an open hold; with a TypeError for other connections, and pools.
+   * `Unreachable` for an open hold; with a TypeError for other connections, pools, and a connection outside of a transaction.
    */
   fenced(connection: object, name?: string): Promise<void>;
   /** The end of `await using`: releases. Throws LockLost if the lock was lost, unless one of its methods has said so. */

@@ -81,13 +81,13 @@ class Postgres:
     TABLE = "CREATE TABLE stock (count bigint NOT NULL, token bigint NOT NULL); INSERT INTO stock VALUES (0, 0)"
     FENCE = "SELECT redlatch_fence(%s, %s)"
 
-    def __init__(self, socket):
+    def __init__(self, socket, user="postgres"):
         import psycopg
 
         self._errors = psycopg.errors
         # In transaction mode each transaction may have another connection of the pool, where nothing is prepared.
         self._connection = psycopg.connect(
-            host=socket, user="postgres", dbname="postgres", autocommit=True, prepare_threshold=None
+            host=socket, user=user, dbname="postgres", autocommit=True, prepare_threshold=None
         )
 
     @staticmethod
@@ -156,11 +156,11 @@ class MariaDb:
     )
     FENCE = "CALL redlatch_fence(%s, %s)"
 
-    def __init__(self, socket):
+    def __init__(self, socket, user="writer"):
         import pymysql
 
         self._errors = pymysql.err
-        self._connection = pymysql.connect(unix_socket=socket, user="writer", database="shop", autocommit=True)
+        self._connection = pymysql.connect(unix_socket=socket, user=user, database="shop", autocommit=True)
 
     @staticmethod
     @contextlib.contextmanager
@@ -178,8 +178,8 @@ class MariaDb:
             yield str(socket)
 
     @staticmethod
-    def install(socket, sql):
-        run([program("mariadb"), "--no-defaults", f"--socket={socket}", "shop"], sql)
+    def install(socket, sql, user="root"):
+        run([program("mariadb"), "--no-defaults", f"--socket={socket}", f"--user={user}", "shop"], sql)
 
     def ask(self, sql, values=()):
         with self._connection.cursor() as cursor:

@@ -46,6 +46,8 @@ def check_file(path):
     fenced_file.write(path, b"by the first again", 5)
     fenced_file.write(path, b"by the second", 6)
     raised(fenced_file.Stale, fenced_file.write, path, b"late", 5)
+    for value in ("", "-", "40x", "40", b"40", 0, -1, 6.5, True, 2**63, None):
+        raised(ValueError, fenced_file.write, path, b"no token", value)
     equal(path.read_bytes(), b"by the second")
 
 
@@ -62,8 +64,10 @@ def check_service(program, file):
     put(b"3", HTTP_FENCING_TOKEN="42")
     put(b"4", HTTP_FENCING_TOKEN="41")
     put(b"5")
-    put(b"6", HTTP_FENCING_TOKEN="-1")
-    equal(statuses, ["204", "204", "412", "428", "428"])
+    no_tokens = ["", "-", "40x", "b'40'", "-1", "0", str(2**63), "9" * 5_000, "\u0664\u0660"]
+    for value in no_tokens:
+        put(b"6", HTTP_FENCING_TOKEN=value)
+    equal(statuses, ["204", "204", "412", "428"] + ["428"] * len(no_tokens))
     with contextlib.closing(sqlite3.connect(file)) as database:
         equal(database.execute("SELECT price FROM article").fetchone(), ("3",))
 

@@ -10,6 +10,8 @@ class Stale(Exception):
 
 def write(path, data, token):
     """Replaces the file. Who reads it sees the old bytes or the new ones, never some of both."""
+    if type(token) is not int or not 0 < token < 2**63:
+        raise ValueError(f"{token!r} is no fencing token")
     with open(f"{path}.lock", "w") as only_one:
         fcntl.flock(only_one, fcntl.LOCK_EX)
         newest = read_token(path)

@@ -4,6 +4,7 @@ The token comes in a header, and is checked in the transaction of the write: a c
 request through that waits between the check and the write.
 """
 
+import re
 import sqlite3
 from contextlib import closing
 
@@ -16,7 +17,7 @@ class Service:
 
     def __call__(self, environ, start_response):
         token = environ.get("HTTP_FENCING_TOKEN", "")
-        if not token.isdecimal():
+        if not re.fullmatch("[1-9][0-9]{0,18}", token) or int(token) >= 2**63:
             status, text = "428 Precondition Required", "the header Fencing-Token has the token of the lock 'price'"
         else:
             status, text = self._put(int(token), environ["wsgi.input"].read(20))

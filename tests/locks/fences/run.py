@@ -27,6 +27,7 @@ import redis
 
 import databases
 import examples
+import refusals
 from databases import LOCK, Blocked, Stale
 
 LEASE_MS = 10
@@ -183,8 +184,10 @@ def main():
         for number, (title, kind) in enumerate(kinds.items()):
             with kind.started(pathlib.Path(name) / str(number)) as address:
                 bare = played(kind, address, redlatch, "none", options.rounds)
-                kind.install(address, databases.run([options.redlatch, "fence", "sql", kind.KIND]))
+                sql = databases.run([options.redlatch, "fence", "sql", kind.KIND])
+                kind.install(address, sql)
                 fenced = played(kind, address, redlatch, "fence", options.rounds)
+                refusals.check(kind, address, sql)
             counts = [fenced["stale"], fenced["refused"], fenced["waited"]], [bare["stale"], bare["lost"]]
             print(f"| {title} | {' | '.join(', '.join(map(str, some)) for some in counts)} |", flush=True)
             failures += [f"{title}: {fenced} with the fence"] if fenced["stale"] or fenced["lost"] else []

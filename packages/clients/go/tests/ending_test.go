@@ -116,6 +116,8 @@ func (database *watched) ExecContext(context.Context, string, ...any) (sql.Resul
 	return nil, nil
 }
 
+func (*watched) Commit() error { return nil }
+
 func TestAnOpenHoldEndsAsAHoldAndFencesNothing(t *testing.T) {
 	ctx := context.Background()
 	l := openLocks(t)

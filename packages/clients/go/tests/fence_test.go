@@ -6,10 +6,12 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 	"redlatch.dev/locks"
@@ -95,16 +97,30 @@ func TestSQLiteRefusesTheOlderHolder(t *testing.T) {
 	countIs(t, database, 2)
 }
 
-func TestAConnectionIsFencedLikeATransaction(t *testing.T) {
-	database := sqliteWithFence(t, "")
-	connection, err := database.Conn(context.Background())
+func TestSQLOutsideOfATransactionIsNotFenced(t *testing.T) {
+	fenced := reflect.TypeFor[locks.Execer]()
+	for kind, is := range map[reflect.Type]bool{
+		reflect.TypeFor[*sql.Tx](): true, reflect.TypeFor[*sql.Conn](): false, reflect.TypeFor[*sql.DB](): false,
+	} {
+		if kind.Implements(fenced) != is {
+			t.Errorf("%v: it compiles: %v", kind, !is)
+		}
+	}
+	fenced = reflect.TypeFor[locks.PgxExecer[pgconn.CommandTag]]()
+	if !reflect.TypeFor[pgx.Tx]().Implements(fenced) || reflect.TypeFor[*pgx.Conn]().Implements(fenced) {
+		t.Error("pgx")
+	}
+}
+
+// begun is a transaction that is rolled back.
+func begun(t *testing.T, database *sql.DB) *sql.Tx {
+	t.Helper()
+	transaction, err := database.BeginTx(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()
-	refuses(t, func(held *locks.Held) error {
-		return held.Fenced(context.Background(), locks.SQLite(connection), "the stock")
-	})
+	t.Cleanup(func() { _ = transaction.Rollback() })
+	return transaction
 }
 
 func TestOtherErrorsAreLeftAsTheyAre(t *testing.T) {
@@ -114,8 +130,8 @@ func TestOtherErrorsAreLeftAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer database.Close()
-	err = held.Fenced(context.Background(), locks.SQLite(database), "")
+	t.Cleanup(func() { _ = database.Close() })
+	err = held.Fenced(context.Background(), locks.SQLite(begun(t, database)), "")
 	if err == nil || errors.Is(err, locks.ErrStaleToken) {
 		t.Fatal(err)
 	}
@@ -126,7 +142,7 @@ func TestAServerWithoutTokensFencesNothing(t *testing.T) {
 	l := newLocksOn(t, process)
 	held := take(t, l, "stock", locks.Options{})
 	database := sqliteWithFence(t, "")
-	if err := held.Fenced(context.Background(), locks.SQLite(database), ""); !errors.Is(err, locks.ErrNotSupported) {
+	if err := held.Fenced(context.Background(), locks.SQLite(begun(t, database)), ""); !errors.Is(err, locks.ErrNotSupported) {
 		t.Fatal(err)
 	}
 }

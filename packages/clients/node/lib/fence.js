@@ -3,8 +3,8 @@
 import { NotSupported, StaleToken } from "./errors.js";
 
 /**
- * Sends it through a connection that is in a transaction. Throws StaleToken if the database refuses the token; other errors
- * of the database are left as they are.
+ * Sends it through a connection that is in a transaction. Throws StaleToken if the database refuses the token, and a TypeError
+ * if each statement of the connection commits by itself; other errors of the database are left as they are.
  */
 export async function fence(connection, name, token) {
   if (token === null) throw new NotSupported("a fencing token");
@@ -15,6 +15,14 @@ export async function fence(connection, name, token) {
     if (String(error?.message).includes("stale fencing token")) throw new StaleToken(error.message, { cause: error });
     throw error;
   }
+  if (isOutside(connection)) {
+    throw new TypeError("outside of a transaction, where each statement commits by itself, a fence protects nothing: begin one");
+  }
+}
+
+/** Whether the driver knows that there is no transaction. MySQL and MariaDB have refused the statement then. */
+function isOutside(connection) {
+  return connection.getTransactionStatus?.() === "I" || (connection.inTransaction ?? connection.isTransaction) === false;
 }
 
 /** What asks the database, by what the connection can do. */
@@ -29,7 +37,13 @@ function checkOf(connection) {
     return (...values) => promised.query("CALL redlatch_fence(?, ?)", values);
   }
   // node-postgres: Client, PoolClient.
-  if (can("query")) return (...values) => connection.query("SELECT redlatch_fence($1, $2)", values);
+  if (can("query")) {
+    return async (...values) => {
+      // Before version 8.21, pg does not tell whether there is a transaction. Outside of one, this fails.
+      if (!can("getTransactionStatus")) await connection.query("SAVEPOINT redlatch_fence; RELEASE SAVEPOINT redlatch_fence");
+      await connection.query("SELECT redlatch_fence($1, $2)", values);
+    };
+  }
   // better-sqlite3, node:sqlite.
   if (can("prepare") && can("exec")) {
     return (...values) => connection.prepare("INSERT OR REPLACE INTO redlatch_fence VALUES (?, ?)").run(...values);

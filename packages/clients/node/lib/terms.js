@@ -100,6 +100,9 @@ export function termsOf(keys, options, prefix = "") {
   const all = checked(options, Object.keys(DEFAULTS));
   const kinds = kindsOf(all);
   if (kinds.length > 1) throw new RangeError("a lock is one of shared, permits and reentrant");
+  if (all.session ? options.lease !== undefined : all.delay) {
+    throw new RangeError("a session has no lease: it ends with its connection, and `delay` is of sessions only");
+  }
   const of = {
     keys: keys.map((key) => prefixed(prefix, key)),
     hasOwnOwner: all.owner !== undefined && all.owner !== null,
@@ -122,9 +125,10 @@ export function mustEndBefore(terms, lease) {
   if (!(terms.margin(lease) < lease)) throw new RangeError(`stopBefore ${terms.margin(lease)}: less than the lease, ${lease}`);
 }
 
-/** Of several keys: exclusive locks, all or none. */
+/** Of several keys: exclusive locks, all or none. The server counts a key once, too. */
 export function termsOfAll(keys, options, prefix) {
-  const named = [...keys];
+  if (typeof keys === "string" || Buffer.isBuffer(keys)) throw new TypeError("keys: a list of them");
+  const named = [...new Map([...keys].map((key) => [Buffer.from(word("key", key)).toString("hex"), key])).values()];
   if (named.length === 0) throw new RangeError("a lock needs a key");
   return termsOf(named, checked(options, OPTIONS_OF_SEVERAL), prefix);
 }
@@ -140,15 +144,15 @@ function kindsOf({ shared, reentrant, permits }) {
   const kinds = [];
   if (shared) kinds.push(["SHARED"]);
   if (reentrant) kinds.push(["REENTRANT"]);
-  if (permits) kinds.push(["PERMITS", whole(permits[0]), "OF", whole(permits[1])]);
+  if (permits !== undefined && permits !== null) kinds.push(permitsOf(permits));
   return kinds;
 }
 
-function whole(number) {
-  if (!Number.isSafeInteger(number) || number < 1) {
-    throw new RangeError(`permits ${number}: [n, limit], whole numbers of 1 or more`);
+function permitsOf([count, limit]) {
+  if (!Number.isSafeInteger(count) || !Number.isSafeInteger(limit) || count < 1 || count > limit) {
+    throw new RangeError(`permits [${count}, ${limit}]: whole numbers, of which the first is 1 to the second`);
   }
-  return String(number);
+  return ["PERMITS", String(count), "OF", String(limit)];
 }
 
 function metaOf(meta) {
@@ -164,7 +168,7 @@ function metaOf(meta) {
 function ownerOf(owner) {
   if (owner === undefined || owner === null) return null;
   const size = Buffer.byteLength(word("owner", owner));
-  if (size === 0 || size > OWNER_BYTES_MAX) throw new RangeError(`owner: ${size} bytes, 1 to ${OWNER_BYTES_MAX}`);
+  if (size > OWNER_BYTES_MAX) throw new RangeError(`owner: ${size} bytes, at most ${OWNER_BYTES_MAX}`);
   return owner;
 }
 
@@ -176,6 +180,7 @@ function prefixed(prefix, key) {
 
 function word(name, value) {
   if (typeof value !== "string" && !Buffer.isBuffer(value)) throw new TypeError(`${name}: a string or a Buffer`);
+  if (value.length === 0) throw new RangeError(`${name}: not empty`);
   return value;
 }
 

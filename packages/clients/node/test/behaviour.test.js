@@ -462,6 +462,12 @@ describe("with the newest libraries", () => {
     expect(() => locks.lock("k", { leese: 1 })).toThrow("leese");
     expect(() => locks.all(["k"], { shared: true })).toThrow("shared");
     expect(() => locks.lock(7)).toThrow(TypeError);
+    expect(() => new Locks("redis://127.0.0.1:6379")).toThrow("no client");
+    expect(() => new Locks(null)).toThrow("no client");
+    for (const key of [null, undefined, ""]) expect(() => locks.lockedBy(key)).toThrow("key");
+    expect(() => locks.all("stock")).toThrow("keys");
+    expect(() => locks.lock("k", { owner: "" })).toThrow("owner");
+    for (const permits of [0, [1], [1.5, 3], ["1", "3"]]) expect(() => locks.lock("k", { permits })).toThrow(Error);
     expect(() => locks.lock("k", { lease: Infinity })).toThrow(RangeError);
     expect(() => locks.lock("k", { wait: Number.NaN })).toThrow(RangeError);
   });

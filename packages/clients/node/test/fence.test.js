@@ -69,10 +69,20 @@ describe.each(Object.entries(SQLITES))("%s", (_, open) => {
     expect(database.prepare("SELECT token FROM redlatch_fence WHERE lock_name = 'stock'").get().token).toBe(newer.token);
   });
 
+  test("outside of a transaction it is refused", async ({ redlatch, skip }) => {
+    const database = open(":memory:");
+    onTestFinished(() => database.close());
+    if ((database.inTransaction ?? database.isTransaction) === undefined) skip("this version does not tell");
+    database.exec(execFileSync(findBinary(), ["fence", "sql", "sqlite"], { encoding: "utf8" }));
+    const { newer } = await twoHolds(redlatch);
+    await expect(newer.fenced(database)).rejects.toThrow("outside of a transaction");
+  });
+
   test("other errors are left as they are", async ({ redlatch }) => {
     const without = open(":memory:");
     onTestFinished(() => without.close());
     const { newer } = await twoHolds(redlatch);
+    without.exec("BEGIN");
     await expect(newer.fenced(without)).rejects.toThrow("no such table");
   });
 });
@@ -132,6 +142,7 @@ function refuses(name, open) {
     };
     await write(newer);
     await expect(write(older)).rejects.toThrow(StaleToken);
+    await expect(newer.fenced(connection.fenced, name)).rejects.toThrow(/outside of a transaction|only be used in transaction/);
     await connection.query(`DELETE FROM redlatch_fence WHERE lock_name = '${name}'`);
   };
 }
@@ -145,6 +156,14 @@ describe("PostgreSQL", () => {
   test("a client of pg", refuses("pg", async (skip) => {
     if (!running) return skip("there is no PostgreSQL");
     const client = new pg.Client(where());
+    await client.connect();
+    return { fenced: client, query: (sql) => client.query(sql), end: () => client.end() };
+  }));
+
+  test("a client of pg before 8.21", refuses("older pg", async (skip) => {
+    if (!running) return skip("there is no PostgreSQL");
+    const client = new pg.Client(where());
+    client.getTransactionStatus = undefined;
     await client.connect();
     return { fenced: client, query: (sql) => client.query(sql), end: () => client.end() };
   }));

@@ -35,14 +35,32 @@ class Fence:
         if module == "sqlalchemy":
             from sqlalchemy import text
 
-            bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
+            is_session = hasattr(connection, "get_bind")
+            bind = connection.get_bind() if is_session else connection
+            if not type(connection).__module__.startswith("sqlalchemy.ext.asyncio"):
+                must_be_in_transaction((connection.connection() if is_session else connection).connection.driver_connection)
             statement = STATEMENTS[DIALECTS[bind.dialect.name]].format(":name", ":token")
             return connection.execute(text(statement), {"name": name, "token": self.token})
         if module not in DRIVERS:
             raise TypeError(f"{type(connection)!r}: no connection or cursor of {', '.join(DRIVERS)} or sqlalchemy")
+        must_be_in_transaction(getattr(connection, "connection", connection))
         database, marks = DRIVERS[module]
         cursor = connection if hasattr(connection, "execute") else connection.cursor()
         return cursor.execute(STATEMENTS[database].format(*marks), (name, self.token))
+
+
+def must_be_in_transaction(connection: Any) -> None:
+    """Raises `ValueError` for a connection that commits each statement by itself, as far as its driver tells. MySQL and MariaDB tell it
+    themselves, in what `redlatch fence sql` prints."""
+    module = type(connection).__module__.split(".")[0]
+    if module == "sqlite3":
+        # With an isolation level, the module begins a transaction by itself.
+        begins = connection.isolation_level is not None and getattr(connection, "autocommit", -1) == -1
+        protects = begins or connection.in_transaction
+    else:
+        protects = module not in ("psycopg", "psycopg2") or not connection.autocommit or connection.info.transaction_status
+    if not protects:
+        raise ValueError("outside of a transaction, where each statement commits by itself, a fence protects nothing: begin one first")
 
 
 @contextmanager

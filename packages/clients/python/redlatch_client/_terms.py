@@ -23,7 +23,7 @@ class Builder(Generic[L]):
         self,
         key: Key,
         *,
-        lease: float = LEASE_DEFAULT,
+        lease: Optional[float] = None,
         wait: float = 0.0,
         shared: bool = False,
         permits: Optional[tuple[int, int]] = None,
@@ -37,7 +37,7 @@ class Builder(Generic[L]):
     ) -> L:
         """The lock of a key. Nothing is sent before it is taken: by `with`, or by `acquire()`.
 
-        lease: seconds until the lock ends if it is neither renewed nor released.
+        lease: seconds until the lock ends if it is neither renewed nor released. Default: 30.
         wait: seconds to wait for a lock that is held, first come, first served; `math.inf` without a limit.
         shared: with other readers. permits: `(n, limit)`, n of a semaphore's. reentrant: this lock, or this owner, may take it again.
         session: it ends with its connection, and `delay` seconds after that, instead of with a lease.
@@ -47,7 +47,7 @@ class Builder(Generic[L]):
         stop_before: how many seconds before its deadline the hold is lost, if no renewal has succeeded by then: the time to stop. Default:
         a tenth of the lease, of a session a tenth of its `delay`, and one second at most.
 
-        Raises `ValueError` for options that no server would grant.
+        Raises `ValueError` or `TypeError` for arguments that no server would grant.
         """
         return self._lock(terms_of([key], lease, wait, shared, permits, reentrant, session, delay, meta, owner, stop_before), renew)
 
@@ -55,13 +55,16 @@ class Builder(Generic[L]):
         self,
         keys: Iterable[Key],
         *,
-        lease: float = LEASE_DEFAULT,
+        lease: Optional[float] = None,
         wait: float = 0.0,
         owner: Optional[Key] = None,
         renew: bool = True,
         stop_before: Optional[float] = None,
     ) -> L:
-        """The exclusive locks of several keys, taken all or none, with one token. Options as of `lock`."""
+        """The exclusive locks of several keys, taken all or none, with one token. A key that is named twice counts once. Options as of
+        `lock`."""
+        if isinstance(keys, (str, bytes)):
+            raise TypeError(f"keys: {keys!r}, a list of them")
         return self._lock(terms_of(keys, lease, wait, owner=owner, stop_before=stop_before), renew)
 
     def _lock(self, terms: Terms, renew: bool) -> L:
@@ -135,8 +138,8 @@ class Terms:
 
 
 def terms_of(
-    keys: Iterable[Union[str, bytes]],
-    lease: float = LEASE_DEFAULT,
+    keys: Iterable[Key],
+    lease: Optional[float] = None,
     wait: float = 0.0,
     shared: bool = False,
     permits: Optional[tuple[int, int]] = None,
@@ -144,17 +147,21 @@ def terms_of(
     session: bool = False,
     delay: float = 0.0,
     meta: Optional[Mapping[str, str]] = None,
-    owner: Union[str, bytes, None] = None,
+    owner: Optional[Key] = None,
     stop_before: Optional[float] = None,
 ) -> Terms:
-    """Raises `ValueError` for what no server would grant."""
+    """Raises `ValueError` or `TypeError` for what no server would grant."""
     kinds: list[tuple[Word, ...]] = []
     kinds += [("SHARED",)] if shared else []
     kinds += [("REENTRANT",)] if reentrant else []
-    kinds += [("PERMITS", permits[0], "OF", permits[1])] if permits else []
+    kinds += [permits_of(*permits)] if permits is not None else []
     if len(kinds) > 1:
         raise ValueError("a lock is one of shared, permits and reentrant")
-    named = tuple(key.encode() if isinstance(key, str) else key for key in keys)
+    if session and lease is not None or delay and not session:
+        raise ValueError("a session has no lease: it ends with its connection, and `delay` is of sessions only")
+    lease = LEASE_DEFAULT if lease is None else lease
+    # The server counts a key once, too.
+    named = tuple(dict.fromkeys(word_of("key", key) for key in keys))
     if not named or len(named) > 1 and (kinds or meta):
         raise ValueError("a lock needs a key; several are locked exclusively, and without meta")
     if not 0.001 <= lease <= LEASE_MAX or wait < 0 or delay < 0 or math.isnan(wait + delay):
@@ -163,7 +170,7 @@ def terms_of(
     size = sum(len(text.encode()) for text in pairs)
     if size > META_BYTES_MAX or len(pairs) > 2 * META_FIELDS_MAX:
         raise ValueError(f"meta: {size} bytes in {len(pairs) // 2} fields, at most {META_BYTES_MAX} in {META_FIELDS_MAX}")
-    name = owner.encode() if isinstance(owner, str) else owner
+    name = None if owner is None else word_of("owner", owner)
     if name is not None and len(name) > OWNER_BYTES_MAX:
         raise ValueError(f"owner: {len(name)} bytes, at most {OWNER_BYTES_MAX}")
     delay_ms = round(delay * 1000) if session else None
@@ -171,6 +178,21 @@ def terms_of(
     terms = Terms(named, name or random_owner(), name is not None, round(lease * 1000), wait, kind, pairs, delay_ms, stop_before)
     must_end_before(terms, terms.lease)
     return terms
+
+
+def word_of(what: str, value: Key) -> bytes:
+    """Raises `TypeError` for what is neither text nor bytes, and `ValueError` for an empty one."""
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"{what}: {value!r}, a str or bytes")
+    if not value:
+        raise ValueError(f"{what}: not empty")
+    return value.encode() if isinstance(value, str) else value
+
+
+def permits_of(count: int, limit: int) -> tuple[Word, ...]:
+    if not (isinstance(count, int) and isinstance(limit, int) and 0 < count <= limit):
+        raise ValueError(f"permits: ({count!r}, {limit!r}), whole numbers, of which the first is 1 to the second")
+    return "PERMITS", count, "OF", limit
 
 
 def must_end_before(terms: Terms, lease: float) -> None:

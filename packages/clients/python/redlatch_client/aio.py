@@ -27,7 +27,7 @@ from . import _core
 from ._core import Ask, Budget, Hold, Holder, Listen, Pause, PoolFull, Reconnect, Server, Steps
 from ._fence import fence
 from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
-from ._terms import Builder, Key, Terms, budget_of, wants_open
+from ._terms import Builder, Key, Terms, budget_of, wants_open, word_of
 from .errors import LockError, LockLost, Unreachable, shown
 
 T = TypeVar("T")
@@ -68,8 +68,7 @@ class Locks(Builder["Lock"]):
 
     async def locked_by(self, key: Key) -> Optional[Holder]:
         """Who holds a key; None if nobody does. Raises `Unreachable` or `Refused`."""
-        named = key.encode() if isinstance(key, str) else key
-        return await self._run(_core.locked_by(named, self._server, Budget(self._budget)))
+        return await self._run(_core.locked_by(word_of("key", key), self._server, Budget(self._budget)))
 
     async def aclose(self) -> None:
         """Ends the tasks. Locks that are held are not renewed any more, and sessions end. The client stays open."""
@@ -381,7 +380,9 @@ class Connections:
     """Connections of a client's pool, or of the node that serves a key."""
 
     def __init__(self, client: Any) -> None:
-        self.client = client
+        if not isinstance(client, (redis.Redis, redis.RedisCluster)):
+            raise TypeError(f"{type(client).__name__}: no redis.asyncio.Redis, and no redis.asyncio.RedisCluster")
+        self.client: Any = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self._refreshing: Optional[asyncio.Future[Any]] = None
         #: That of the client, or of each node by its name.

@@ -31,7 +31,7 @@ from . import _core
 from ._core import Ask, Budget, Hold, Holder, Listen, Pause, PoolFull, Reconnect, Server, Steps
 from ._fence import fence
 from ._generated import ANSWER_MAX, BUDGET_DEFAULT, NOT_HELD
-from ._terms import Builder, Key, Terms, budget_of, wants_open
+from ._terms import Builder, Key, Terms, budget_of, wants_open, word_of
 from .errors import LockError, LockLost, Unreachable, shown
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Locks(Builder["Lock"]):
 
     def locked_by(self, key: Key) -> Optional[Holder]:
         """Who holds a key; None if nobody does. Raises `Unreachable` or `Refused`."""
-        return self._run(_core.locked_by(key.encode() if isinstance(key, str) else key, self._server, Budget(self._budget)))
+        return self._run(_core.locked_by(word_of("key", key), self._server, Budget(self._budget)))
 
     def close(self) -> None:
         """Ends the threads. Locks that are held are not renewed any more, and sessions end. The client stays open."""
@@ -233,8 +233,8 @@ class Held(Hold):
         connection: a connection or cursor of sqlite3, psycopg, psycopg2, PyMySQL or mysqlclient, or a connection or session of
         SQLAlchemy. The database has what `redlatch fence sql` prints. name: that of the lock there. Default: the key.
 
-        Raises `StaleToken`, `NotSupported` without a token, and `LockLost` in a process that has not taken the lock; other errors of the
-        database as they are.
+        Raises `StaleToken`, `NotSupported` without a token, `LockLost` in a process that has not taken the lock, and `ValueError` for a
+        connection that commits each statement by itself; other errors of the database as they are.
         """
         if self.open:
             raise Unreachable(f"{shown(self.key)} is not locked: {self._why_open}")
@@ -279,7 +279,9 @@ class Connections:
     """Connections of a client's pool, or of the pool of the node that serves a key."""
 
     def __init__(self, client: Any) -> None:
-        self.client = client
+        if not isinstance(client, (redis.Redis, redis.RedisCluster)):
+            raise TypeError(f"{type(client).__name__}: no redis.Redis, and no redis.RedisCluster")
+        self.client: Any = client
         self.is_cluster = isinstance(client, redis.RedisCluster)
         self._refreshing: Optional[Future[Any]] = None
         self._pid = os.getpid()

@@ -24,6 +24,7 @@ KINDS = {
     rc.NotSupported: "not-supported",
     rc.Refused: "refused",
     rc.Unreachable: "unreachable",
+    TypeError: "invalid",
     ValueError: "invalid",
 }
 OPTIONS = {"lease", "wait", "delay", "shared", "permits", "reentrant", "session", "meta", "owner", "renew", "stop_before"}

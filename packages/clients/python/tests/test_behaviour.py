@@ -379,6 +379,32 @@ def test_a_lease_counts_from_the_moment_in_which_a_place_was_found(namespace):
     pool.disconnect()
 
 
+@pytest.mark.parametrize("client", ["redis://127.0.0.1:6379", None, redis.ConnectionPool()])
+def test_what_is_no_client_is_refused_by_name(client):
+    with pytest.raises(TypeError, match="no redis.Redis"):
+        rc.Locks(client)
+    with pytest.raises(TypeError, match="no redis.asyncio.Redis"):
+        aio.Locks(client)
+
+
+def test_a_client_for_the_other_kind_of_program_is_refused_by_name(client):
+    with pytest.raises(TypeError, match="no redis.asyncio.Redis"):
+        aio.Locks(client)
+    with pytest.raises(TypeError, match="no redis.Redis"):
+        rc.Locks(redis.asyncio.Redis())
+
+
+def test_arguments_of_a_wrong_type_are_refused_by_name(locks):
+    for wrong in (lambda: locks.lock(7), lambda: locks.locked_by(None), lambda: locks.all("stock"), lambda: locks.all(["k", 7])):
+        with pytest.raises(TypeError, match="^key"):
+            wrong()
+    with pytest.raises(ValueError, match="owner"):
+        locks.lock("k", owner="")
+    for permits in [(1.0, 3), ("1", 3)]:
+        with pytest.raises(ValueError, match="permits"):
+            locks.lock("k", permits=permits)
+
+
 @pytest.mark.parametrize("budget", [0, -1, float("inf"), float("nan")])
 def test_a_budget_is_a_time_with_an_end(client, budget):
     with pytest.raises(ValueError):

@@ -120,6 +120,27 @@ def test_asyncio_has_the_same(server, database):
     assert database.execute("SELECT lock_name FROM redlatch_fence").fetchall() == [("stock",)]
 
 
+@pytest.mark.parametrize("of", ["connection", "cursor"])
+def test_sqlite_outside_of_a_transaction_is_refused(locks, database, of):
+    database.isolation_level = None
+    fenced = database if of == "connection" else database.cursor()
+    with locks.lock("stock") as held:
+        with pytest.raises(ValueError, match="outside of a transaction"):
+            held.fenced(fenced)
+        assert database.execute("SELECT count(*) FROM redlatch_fence").fetchone() == (0,)
+        database.execute("BEGIN")
+        held.fenced(fenced)
+
+
+@pytest.mark.parametrize("kind", ["connection", "session"])
+def test_sqlalchemy_outside_of_a_transaction_is_refused(locks, database, tmp_path, kind):
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/shop.db", isolation_level="AUTOCOMMIT")
+    with locks.lock("stock") as held, (engine.connect() if kind == "connection" else Session(engine)) as connection:
+        with pytest.raises(ValueError, match="outside of a transaction"):
+            held.fenced(connection)
+    engine.dispose()
+
+
 def test_other_errors_are_left_as_they_are(locks):
     with locks.lock("stock") as held, contextlib.closing(sqlite3.connect(":memory:")) as without_fence:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
@@ -184,6 +205,34 @@ def test_psycopg(locks, postgres, of):
             yield connection if of == "connection" else cursor, cursor.execute
 
     refuses(locks, "psycopg", begin)
+
+
+def test_psycopg_outside_of_a_transaction_is_refused(server, locks, postgres):
+    import psycopg
+
+    with psycopg.connect(**postgres, autocommit=True) as connection, locks.lock("stock") as held:
+        for fenced in connection, connection.cursor():
+            with pytest.raises(ValueError, match="outside of a transaction"):
+                held.fenced(fenced)
+        with connection.transaction():
+            held.fenced(connection, "begun")
+
+    async def write(held):
+        async with await psycopg.AsyncConnection.connect(**postgres, autocommit=True) as connection:
+            with pytest.raises(ValueError, match="outside of a transaction"):
+                await held.fenced(connection)
+
+    asyncio.run(fences(server, write))
+
+
+def test_pymysql_outside_of_a_transaction_is_refused(locks, mariadb):
+    import pymysql
+
+    with pymysql.connect(**mariadb, autocommit=True) as connection, locks.lock("stock") as held:
+        with pytest.raises(pymysql.err.OperationalError, match="outside of a transaction"):
+            held.fenced(connection)
+        connection.begin()
+        held.fenced(connection, "begun")
 
 
 @pytest.mark.parametrize("of", ["connection", "cursor"])

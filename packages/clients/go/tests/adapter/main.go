@@ -215,6 +215,8 @@ func (noDatabase) ExecContext(context.Context, string, ...any) (sql.Result, erro
 	return nil, errors.New("there is no database")
 }
 
+func (noDatabase) Commit() error { return nil }
+
 func clientOf(asked *request) redis.UniversalClient {
 	address := net.JoinHostPort(asked.Host, strconv.Itoa(asked.Port))
 	limit := secondsOf(asked.ReplyTimeout)

@@ -151,7 +151,10 @@ final class Adapter {
     private Object take(JsonObject asked) throws InterruptedException {
         Lock lock = asked.has("keys")
                 ? locks.all(asked.getAsJsonArray("keys").asList().stream().map(JsonElement::getAsString).toList())
-                : locks.lock(asked.get("key").getAsString());
+                : locks.lock(asked.get("key").isJsonNull() ? null : asked.get("key").getAsString());
+        if (asked.has("delay") && !asked.has("session")) {
+            throw new IllegalArgumentException("a delay is that of a session");
+        }
         for (String option : asked.keySet()) {
             lock = NO_OPTIONS.contains(option) ? lock : with(lock, option, asked);
         }

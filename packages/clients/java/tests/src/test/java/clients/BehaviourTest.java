@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.redlatch.client.Held;
+import dev.redlatch.client.JedisLocks;
+import dev.redlatch.client.LettuceLocks;
 import dev.redlatch.client.Lock;
 import dev.redlatch.client.LockHeld;
 import dev.redlatch.client.LockLost;
@@ -14,6 +16,8 @@ import dev.redlatch.client.NotSupported;
 import dev.redlatch.client.Unreachable;
 import dev.redlatch.junit.Redlatch;
 import dev.redlatch.junit.RedlatchServer;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.cluster.RedisClusterClient;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.NotSerializableException;
@@ -33,8 +37,12 @@ import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.providers.ConnectionProvider;
 import redis.clients.jedis.util.JedisClusterCRC16;
 
 /** What the scenarios do not say: many threads at once, interrupts, rights, the ends of blocks. */
@@ -86,6 +94,17 @@ class BehaviourTest {
             // The lookup ends by itself.
             ends.countDown();
             assertThrows(IllegalArgumentException.class, () -> client.locks.budget(Duration.ZERO));
+            assertThrows(IllegalArgumentException.class, () -> client.locks.lockedBy((String) null));
+        }
+    }
+
+    @Test
+    void aClientIsNotNull() {
+        List<Executable> wrong = List.of(() -> JedisLocks.over((UnifiedJedis) null), () -> JedisLocks.over((ConnectionProvider) null),
+                () -> LettuceLocks.over((RedisClient) null), () -> LettuceLocks.over((RedisClusterClient) null));
+        for (Executable each : wrong) {
+            String said = assertThrows(NullPointerException.class, each).getMessage();
+            assertTrue(said.equals("client") || said.equals("provider"), said);
         }
     }
 

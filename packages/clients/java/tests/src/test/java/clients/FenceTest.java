@@ -59,6 +59,7 @@ class FenceTest {
     void otherErrorsAreLeftAsTheyAre() throws Exception {
         try (Held held = locks.lock("stock").acquire();
                 Connection without = DriverManager.getConnection("jdbc:sqlite::memory:")) {
+            without.setAutoCommit(false);
             String said = assertThrows(SQLException.class, () -> held.fenced(without)).getMessage();
             assertTrue(said.contains("no such table"), said);
         }
@@ -104,6 +105,8 @@ class FenceTest {
         try (Connection connection = DriverManager.getConnection(url); Held newer = locks.lock("stock").acquire()) {
             install(connection, fence(kind));
             install(connection, table);
+            String outside = assertThrows(IllegalArgumentException.class, () -> newer.fenced(connection)).getMessage();
+            assertTrue(outside.contains("setAutoCommit(false)"), outside);
             connection.setAutoCommit(false);
             write(connection, newer);
             write(connection, newer);

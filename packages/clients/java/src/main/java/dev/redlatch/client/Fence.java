@@ -21,6 +21,9 @@ final class Fence {
         if (sql == null) {
             throw new IllegalArgumentException(product + " has no fence, only " + String.join(", ", STATEMENTS.keySet()));
         }
+        if (connection.getAutoCommit()) {
+            throw new IllegalArgumentException("a fence protects nothing where each statement commits by itself: setAutoCommit(false)");
+        }
         try (PreparedStatement statement = connection.prepareStatement(sql)) {
             statement.setString(1, name);
             statement.setLong(2, token);

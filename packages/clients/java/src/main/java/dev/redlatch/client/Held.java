@@ -271,6 +271,7 @@ public final class Held implements AutoCloseable {
      * @throws StaleToken a later holder has written: the transaction must be rolled back
      * @throws NotSupported there is no token: the server has no LOCK commands
      * @throws Unreachable it is an open hold: the database is not asked
+     * @throws IllegalArgumentException the connection commits each statement by itself, or its database has no fence
      * @throws SQLException the database refuses it for another reason
      */
     public void fenced(Connection connection) throws SQLException {
@@ -285,6 +286,7 @@ public final class Held implements AutoCloseable {
      * @throws StaleToken a later holder has written: the transaction must be rolled back
      * @throws NotSupported there is no token: the server has no LOCK commands
      * @throws Unreachable it is an open hold: the database is not asked
+     * @throws IllegalArgumentException the connection commits each statement by itself, or its database has no fence
      * @throws SQLException the database refuses it for another reason
      */
     public void fenced(Connection connection, String name) throws SQLException {

@@ -1,5 +1,6 @@
 package dev.redlatch.client;
 
+import java.util.Objects;
 import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.providers.ConnectionProvider;
 
@@ -17,7 +18,8 @@ public final class JedisLocks {
      */
     public static Locks over(UnifiedJedis client) {
         // There is no public method for it that all kinds of clients have.
-        return over((ConnectionProvider) JedisConnector.field(UnifiedJedis.class, "provider", client));
+        UnifiedJedis known = Objects.requireNonNull(client, "client");
+        return over((ConnectionProvider) JedisConnector.field(UnifiedJedis.class, "provider", known));
     }
 
     /**
@@ -28,6 +30,6 @@ public final class JedisLocks {
      * @throws IllegalArgumentException the provider has no pool
      */
     public static Locks over(ConnectionProvider provider) {
-        return new Locks(new JedisDriver(new JedisConnector(provider)));
+        return new Locks(new JedisDriver(new JedisConnector(Objects.requireNonNull(provider, "provider"))));
     }
 }

@@ -3,6 +3,7 @@ package dev.redlatch.client;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.cluster.RedisClusterClient;
+import java.util.Objects;
 
 /** Locks over a client of Lettuce, 6.x. */
 public final class LettuceLocks {
@@ -15,7 +16,7 @@ public final class LettuceLocks {
      * @return the locks; one for the whole program
      */
     public static Locks over(RedisClient client) {
-        return new Locks(new LettuceDriver(new LettuceConnector.OfServer(client, null)));
+        return over(client, null);
     }
 
     /**
@@ -26,7 +27,7 @@ public final class LettuceLocks {
      * @return the locks; one for the whole program
      */
     public static Locks over(RedisClient client, RedisURI uri) {
-        return new Locks(new LettuceDriver(new LettuceConnector.OfServer(client, uri)));
+        return new Locks(new LettuceDriver(new LettuceConnector.OfServer(Objects.requireNonNull(client, "client"), uri)));
     }
 
     /**
@@ -36,6 +37,6 @@ public final class LettuceLocks {
      * @return the locks; one for the whole program
      */
     public static Locks over(RedisClusterClient client) {
-        return new Locks(new LettuceDriver(new LettuceConnector.OfCluster(client)));
+        return new Locks(new LettuceDriver(new LettuceConnector.OfCluster(Objects.requireNonNull(client, "client"))));
     }
 }

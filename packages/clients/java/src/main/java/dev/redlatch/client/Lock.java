@@ -27,6 +27,7 @@ public final class Lock {
     public Lock lease(Duration lease) {
         Terms changed = terms.copy();
         changed.lease = Time.nanos(lease);
+        changed.hasLease = true;
         return new Lock(locks, changed);
     }
 
@@ -55,11 +56,14 @@ public final class Lock {
     /**
      * Some permits of a semaphore.
      *
-     * @param count how many are taken
+     * @param count how many are taken: 1 to the limit
      * @param limit how many there are
      * @return a lock with this option
      */
     public Lock permits(int count, int limit) {
+        if (count < 1 || count > limit) {
+            throw new IllegalArgumentException("permits: " + count + " of " + limit);
+        }
         return new Lock(locks, terms.of("PERMITS", Integer.toString(count), "OF", Integer.toString(limit)));
     }
 

@@ -33,22 +33,22 @@ public final class Locks implements AutoCloseable {
     /**
      * The lock of a key. Nothing is sent before it is taken.
      *
-     * @param key the key
+     * @param key the key, which is not empty
      * @return an exclusive lock with a lease of 30 s; its methods have all options
      */
     public Lock lock(String key) {
-        return new Lock(this, new Terms(List.of(Texts.bytes(key))));
+        return new Lock(this, new Terms(List.of(Terms.key(key))));
     }
 
     /**
      * The exclusive locks of several keys, taken all or none, with one token.
      *
-     * @param keys one at least; in a cluster they must be of one slot
+     * @param keys one at least; one that is named twice counts once; in a cluster they must be of one slot
      * @return a lock, whose options are {@code lease}, {@code waiting}, {@code owner}, {@code unrenewed} and {@code
      *     stopBefore}
      */
     public Lock all(Collection<String> keys) {
-        return new Lock(this, new Terms(keys.stream().map(Texts::bytes).collect(Collectors.toUnmodifiableList())));
+        return new Lock(this, new Terms(keys.stream().distinct().map(Terms::key).collect(Collectors.toUnmodifiableList())));
     }
 
     /**
@@ -97,7 +97,7 @@ public final class Locks implements AutoCloseable {
      * @throws Refused the server refuses the request
      */
     public Optional<Holder> lockedBy(String key) {
-        return lockedBy(Texts.bytes(key));
+        return lockedBy(Terms.key(key));
     }
 
     /**

@@ -16,6 +16,7 @@ final class Terms implements Cloneable {
     byte[] owner;
     boolean hasOwnOwner;
     long lease = Generated.LEASE_DEFAULT;
+    boolean hasLease;
     long wait;
     /** SHARED, REENTRANT, or PERMITS with its numbers; empty for an exclusive lock. */
     List<String> kind = List.of();
@@ -46,6 +47,9 @@ final class Terms implements Cloneable {
     Terms checked() {
         if (keys.size() > 1 && (!kind.isEmpty() || !meta.isEmpty() || isSession)) {
             throw new IllegalArgumentException("several keys are locked exclusively, with a lease and without meta");
+        }
+        if (isSession && hasLease) {
+            throw new IllegalArgumentException("a session has no lease: it ends with its connection");
         }
         if (Time.millis(lease) < 1 || lease > Generated.LEASE_MAX) {
             throw new IllegalArgumentException("a lease is 1 ms to " + TimeUnit.NANOSECONDS.toDays(Generated.LEASE_MAX) + " days");
@@ -150,6 +154,14 @@ final class Terms implements Cloneable {
             meta.forEach((name, value) -> ask.with(name).with(value));
         }
         return ask;
+    }
+
+    /** Throws IllegalArgumentException for a key that is null or empty. */
+    static byte[] key(String key) {
+        if (key == null || key.isEmpty()) {
+            throw new IllegalArgumentException("a key is not null, and not empty");
+        }
+        return Texts.bytes(key);
     }
 
     static byte[] randomOwner() {
