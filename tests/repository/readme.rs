@@ -41,11 +41,15 @@ const SECTIONS: &[Section] = &[
     ("docs/benchmarks.md", "race", || format!("\n{}", race::tables())),
     ("docs/clients.md", "clients", clients::table),
     ("docs/commands.md", "commands", commands),
+    #[cfg(feature = "cli")]
+    ("docs/errors.md", "statuses", interface::statuses),
     #[cfg(feature = "http")]
     ("docs/metrics.md", "metrics", metrics::table),
     ("docs/replication.md", "clusters", race::clusters),
     ("docs/scripts.md", "scripts", scripts),
     ("docs/settings.md", "settings", settings),
+    #[cfg(feature = "cli")]
+    ("docs/shell.md", "statuses", interface::statuses),
 ];
 
 /// A file that is generated as a whole, and what makes its text.

@@ -8,17 +8,15 @@ use std::time::Instant;
 
 use super::attempt::Attempt;
 use super::case::{AND, Case};
-use super::options::{COULD_NOT_RUN, ExploreOptions, INJECTED_VARIABLE};
+use super::options::{ExploreOptions, INJECTED_VARIABLE};
 use super::pairs::{self, Single, Trace};
 use super::point::Point;
 use super::program::{Ending, Runners};
 use super::report::{Finding, Report, Tried};
 use super::verdict::Baseline;
-use crate::common::exit::{self, Failure};
+use crate::common::exit::{self, DONE, Failure, NO, NOT_EXPLORED, SIGNALLED};
 use crate::common::{print, signals, warn};
 
-/// The exit code of a search that has found something.
-const FOUND: u8 = 1;
 /// How often a case with a problem is run in all, to say how often the problem comes.
 const RUNS_OF_A_FINDING: u32 = 3;
 
@@ -26,17 +24,15 @@ const RUNS_OF_A_FINDING: u32 = 3;
 pub(super) fn run(options: ExploreOptions) -> u8 {
     if std::env::var_os(INJECTED_VARIABLE).is_some() {
         // A test that keeps a finding is part of the tests that are explored.
-        warn(&format!(
-            "{INJECTED_VARIABLE} is set: this is a run of another search, in which nothing is explored"
-        ));
-        return 0;
+        warn(&format!("{INJECTED_VARIABLE} is set: another search started this run, so it explores nothing"));
+        return DONE;
     }
     exit::run(async move {
         // What runs when a signal comes is ended, as after any run.
         let mut signals = signals()?;
         tokio::select! {
             done = async { Search::begin(options).await?.go_on().await } => done,
-            ending = signals.leave() => Ok(128 + ending.number),
+            ending = signals.leave() => Ok(SIGNALLED + ending.number),
         }
     })
 }
@@ -59,7 +55,7 @@ impl Search {
         let attempt = Attempt::make(&options, &runners, None).await?;
         let points = Point::all(&attempt.events);
         if let Some(fault) = why_not_explored(&attempt, &points) {
-            return Err(Failure(COULD_NOT_RUN, fault));
+            return Err(Failure(NOT_EXPLORED, fault));
         }
         let mut cases = Case::all(&points, options.servers);
         if let Some(wanted) = &options.case {
@@ -78,7 +74,7 @@ impl Search {
             cases.len()
         ));
         for fault in baseline.faults() {
-            warn(&format!("without any failure, too, and left out: {fault}"));
+            warn(&format!("ignored, because it also occurs without an injected failure: {fault}"));
         }
         let order = pairs::order(&attempt.events);
         Ok(Arc::new(Self { options, runners, baseline, order, cases, begun }))
@@ -116,7 +112,7 @@ impl Search {
         tell(&report.end())?;
         let (met, found) = (report.met, report.found.len());
         warn(&format!("{met} failures met, {found} findings, {:.1} s", self.begun.elapsed().as_secs_f64()));
-        Ok(if found > 0 { FOUND } else { 0 })
+        Ok(if found > 0 { NO } else { DONE })
     }
 
     fn goes_on_with_pairs(&self) -> bool {
@@ -153,8 +149,8 @@ impl Search {
         }
         let untried = cases.count();
         if untried > 0 {
-            let go_on = last.map_or(String::new(), |case| format!("; to go on: --after '{case}'"));
-            warn(&format!("the budget is spent: {untried} cases were not tried{go_on}"));
+            let go_on = last.map_or(String::new(), |case| format!("; to resume: --after '{case}'"));
+            warn(&format!("the budget has ended: {untried} cases were not tried{go_on}"));
         }
         Ok(untried == 0)
     }
@@ -195,9 +191,11 @@ impl Search {
 fn why_not_explored(attempt: &Attempt, points: &[Point]) -> Option<String> {
     let output = attempt.output.trim_end();
     match attempt.ending {
-        Ending::Hung => Some(format!("the command hangs without any failure; its output:\n{output}")),
+        Ending::Hung => {
+            Some(format!("the command already hangs without an injected failure; its output:\n{output}"))
+        }
         Ending::Exited(_) | Ending::Killed | Ending::Failed => {
-            Some(format!("the command fails without any failure; its output:\n{output}"))
+            Some(format!("the command already fails without an injected failure; its output:\n{output}"))
         }
         Ending::Passed if attempt.events.is_empty() => {
             Some(format!("the command does not connect to the server of REDIS_URL; see --env\n{output}"))
@@ -227,9 +225,9 @@ impl Wanted {
 }
 
 fn is_no_case(wanted: &str) -> Failure {
-    Failure(COULD_NOT_RUN, format!("{wanted} is no case of this command"))
+    Failure(NOT_EXPLORED, format!("{wanted} is no case of this command"))
 }
 
 fn tell(text: &str) -> Result<(), Failure> {
-    print(text.as_bytes()).map(drop).map_err(|fault| Failure(COULD_NOT_RUN, fault))
+    print(text.as_bytes()).map(drop).map_err(|fault| Failure(NOT_EXPLORED, fault))
 }

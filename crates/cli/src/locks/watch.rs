@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::texts;
-use super::views::{connected, say, unanswered};
+use super::views::{connected, say};
 use crate::common::exit::{self, Failure};
 use crate::common::{Fault, ServerAddress};
 
@@ -64,7 +64,7 @@ async fn watch(
             }
             Err(error) => {
                 (connections, is_interrupted) = (Vec::new(), true);
-                retry.again(error).await.map_err(unanswered)?;
+                retry.again(error).await?;
             }
         }
     }
