@@ -230,13 +230,19 @@ fn status(words: &str, url: &str, meets: Meets) -> (Option<i32>, String) {
         command.args(["-c", "ulimit -n 4 && exec \"$0\" \"$@\""]).arg(program);
     }
     command.args(words.split_whitespace()).env("REDLATCH_URL", url);
-    let output = match meets {
+    let output: Stdio = match meets {
         FullOutput => File::create("/dev/full").unwrap().into(),
         NoReader => OwnedFd::from(UnixStream::pair().unwrap().0).into(),
         _ => Stdio::piped(),
     };
-    let Output { status, stderr, .. } =
-        command.stdout(output).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let Output { status, stderr, .. } = command
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 

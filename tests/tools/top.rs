@@ -216,7 +216,7 @@ mod terminals {
     fn a_server_that_cannot_be_shown_has_its_exit_status() {
         let guarded = Server::builder().set("requirepass", "secret").start_blocking().unwrap();
         let wrong = format!("redis://:wrong@{}", guarded.addr());
-        for (url, status) in [("unix:///no/such/socket", 69), (&wrong, 77), (&refusing(), 79)] {
+        for (url, status) in [("unix:///no/such/socket", 69), (&*wrong, 77), (&*refusing(), 79)] {
             assert_eq!(Screen::start(url).end().0, Some(status), "{url}");
         }
     }

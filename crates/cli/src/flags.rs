@@ -31,7 +31,7 @@ const SUBCOMMANDS: [&[Subcommand]; 5] =
 /// Words that begin the names of several subcommands, and what these are for.
 const GROUPS: [(&str, &str); 2] = [
     ("cluster", "Shows and changes the leader of a cluster, and moves locks to and from a cluster."),
-    ("fence", "Prints what a database needs to check fencing tokens."),
+    ("fence", "Prints SQL for a database that checks fencing tokens."),
 ];
 
 /// Reads the arguments behind the program's name.
@@ -267,8 +267,8 @@ mod tests {
         let banned =
             ["so many", "so long", "beside", "anew", "alone", "again and again", "those", "whoever", "what"];
         for text in texts(&command()) {
-            // A row of a list is a sentence, too.
-            let flowing = text.replace("\n  ", ". ").replace('\n', " ");
+            // A row of a list is a sentence, too, and so is a heading.
+            let flowing = text.replace("\n\n", ". ").replace("\n  ", ". ").replace('\n', " ");
             for sentence in flowing.split(". ") {
                 assert!(sentence.split_whitespace().count() <= 25, "{sentence}");
             }

@@ -84,7 +84,7 @@ fn accept(options: &AcceptOptions) -> Result<ExitCode, Fault> {
     runtime.shutdown_background();
     let found = match was_found {
         true => "Accepted.",
-        false => "Accepted, though no node has found that the log is older than what it knows.",
+        false => "Accepted, but no node has found that the log is too old.",
     };
     print(format!("{found} The next node that leads begins with a quarantine.\n").as_bytes())?;
     Ok(ExitCode::SUCCESS)
