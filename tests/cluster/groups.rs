@@ -389,7 +389,7 @@ fn the_program_asks_the_leaders_of_all_groups() {
         assert_eq!(words[2..4], ["ok", &format!("127.0.0.1:{port}")], "{status}");
     }
     let (code, _, told) = asked(any, &["cluster", "hand-over"]);
-    assert!(code == Some(1) && told.contains("share out its groups by themselves"), "{told}");
+    assert!(code == Some(64) && told.contains("distribute the groups by themselves"), "{told}");
 
     nodes[1].signal(Signal::SIGKILL);
     let lost = ports(&nodes[1], GROUPS);

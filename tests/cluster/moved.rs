@@ -136,7 +136,7 @@ fn locks_are_in_one_place_at_a_time() {
     assert!(moves("import", &dir, &etcd).0);
     starts_no(&["--dir", &dir], "its locks were moved to a cluster");
     let (is_done, said) = moves("import", &dir, &etcd);
-    assert!(is_done && said.contains("An earlier call has moved them"), "{said}");
+    assert!(is_done && said.contains("An earlier call has moved the locks"), "{said}");
     let elsewhere =
         ["import", "--dir", &dir, "--cluster-etcd", &etcd.endpoints(), "--cluster-prefix", "/other/"];
     let (is_done, said) = cluster(&elsewhere);
@@ -156,7 +156,7 @@ fn locks_are_in_one_place_at_a_time() {
     starts_no(&["--cluster-etcd", &etcd.endpoints()], "its locks were moved away");
     refused("export", &files.path("again"), "its locks were moved away");
     let (is_done, said) = moves("export", &back, &etcd);
-    assert!(is_done && said.contains("An earlier call has moved them"), "{said}");
+    assert!(is_done && said.contains("An earlier call has moved the locks"), "{said}");
     let alone = server(&back);
     assert_eq!(ask(alone.address(), &["SET", "lock", "another", "NX"]), OwnedFrame::Null);
     stop(alone);
@@ -185,7 +185,7 @@ fn what_a_journal_may_lack_is_waited_for_by_the_cluster() {
     assert!(!is_done && said.contains("is damaged") && said.contains("set startup-guard"), "{said}");
     let words = ["import", "--dir", &dir, "--cluster-etcd", &etcd.endpoints(), "--startup-guard", "600000"];
     let (is_done, said) = cluster(&words);
-    assert!(is_done && said.contains("Nothing is granted for another"), "{said}");
+    assert!(is_done && said.contains("No lock is granted for another"), "{said}");
     let leader = node(&etcd);
     let refused = ask(leader.address(), &["SET", "lock", "another"]);
     assert!(matches!(&refused, OwnedFrame::Error(text) if text.starts_with("QUARANTINE")), "{refused:?}");

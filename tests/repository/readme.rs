@@ -42,11 +42,15 @@ const SECTIONS: &[Section] = &[
     ("docs/clients.md", "clients", clients::table),
     ("docs/clients.md", "suites", clients::suites),
     ("docs/commands.md", "commands", commands),
+    #[cfg(feature = "cli")]
+    ("docs/errors.md", "statuses", interface::statuses),
     #[cfg(feature = "http")]
     ("docs/metrics.md", "metrics", metrics::table),
     ("docs/replication.md", "clusters", race::clusters),
     ("docs/scripts.md", "scripts", scripts),
     ("docs/settings.md", "settings", settings),
+    #[cfg(feature = "cli")]
+    ("docs/shell.md", "statuses", interface::statuses),
 ];
 
 /// A file that is generated as a whole, and what makes its text.

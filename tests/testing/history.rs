@@ -294,7 +294,7 @@ mod history {
     fn what_cannot_be_drawn_is_said_on_the_error_stream() {
         let silent = Server::builder().start_blocking().unwrap();
         for (words, code, says) in [
-            (&["timeline", &silent.url()][..], 69, "--enable-test-commands"),
+            (&["timeline", &silent.url()][..], 64, "--enable-test-commands"),
             (&["timeline", "ftp://x"], 64, "ftp://x"),
             (&["timeline"], 64, "URL"),
             (&["timeline", &silent.url(), "--format", "png"], 64, "png"),

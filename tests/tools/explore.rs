@@ -231,7 +231,7 @@ fn a_search_goes_on_behind_the_case_with_which_another_has_ended() {
     // Without time, none is tried; the search says how many there are.
     let output = explore_test(program, &["--budget", "1ms"]);
     let progress = String::from_utf8(output.stderr).unwrap();
-    assert!(progress.contains("the budget is spent: 20 cases were not tried\n"), "{progress}");
+    assert!(progress.contains("the budget has ended: 20 cases were not tried\n"), "{progress}");
 }
 
 #[test]
@@ -431,20 +431,20 @@ fn what_cannot_be_explored_is_told_in_a_line() {
         (
             &["--runner"],
             &["sh", "-c", "echo hello; read line"],
-            "redlatch: the command fails without any failure; its output:\nredlatch: the runner answers with \"hello\", ",
+            "redlatch: the command already fails without an injected failure; its output:\nredlatch: the runner answers with \"hello\", ",
         ),
         (
             &["--runner"],
             &["true"],
-            "redlatch: the command fails without any failure; its output:\nredlatch: the runner has ended\n",
+            "redlatch: the command already fails without an injected failure; its output:\nredlatch: the runner has ended\n",
         ),
-        (&[], &["false"], "redlatch: the command fails without any failure; its output:\n"),
+        (&[], &["false"], "redlatch: the command already fails without an injected failure; its output:\n"),
         (&[], &["true"], "redlatch: the command does not connect to the server of REDIS_URL; see --env\n"),
         (&[], &["/no/such/program"], "redlatch: /no/such/program: No such file or directory"),
         (
             &["--timeout", "200ms"],
             &["sleep", "600"],
-            "redlatch: the command hangs without any failure; its output:\n",
+            "redlatch: the command already hangs without an injected failure; its output:\n",
         ),
         (&["--env", "REDLATCH_URL"], &[env!("CARGO_BIN_EXE_redlatch"), "ls"], "redlatch: the command sends "),
     ];

@@ -259,7 +259,7 @@ mod reports {
         );
         let no_such = directory.path("none/plot.svg");
         let (code, _, said) = output(&[&common[..], &["--plot", &no_such]].concat());
-        assert!(code == Some(1) && said.contains("--plot"), "{said}");
+        assert!(code == Some(71) && said.contains("--plot"), "{said}");
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod reports {
         assert!(!text.contains("secret"), "{text}");
         let url = format!("redis://:wrong@{}", server.addr());
         let (code, _, said) = output(&["--url", &url, "--count", "5"]);
-        assert!(code == Some(69) && said.contains("WRONGPASS") && !said.contains("wrong@"), "{said}");
+        assert!(code == Some(77) && said.contains("WRONGPASS") && !said.contains("wrong@"), "{said}");
     }
 
     /// Every element is closed by its name, in order, and every text is escaped.

@@ -7,4 +7,5 @@ mod load;
 mod mcp;
 mod run;
 mod shell;
+mod statuses;
 mod top;

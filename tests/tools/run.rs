@@ -501,7 +501,7 @@ mod views {
         let refused = ended(run(&server.url(), &["--no-wait", "lock:a", "--", "true"])).2;
         assert!(refused.contains(&format!("redlatch break lock:a --token {token}")), "{refused}");
         let wrong = (token + 1).to_string();
-        assert_eq!(asked(&server, &["break", "lock:a", "--token", &wrong]).0, Some(1));
+        assert_eq!(asked(&server, &["break", "lock:a", "--token", &wrong]).0, Some(75));
         let broken = asked(&server, &["break", "lock:a", "--token", &token.to_string(), "--reason", "stuck"]);
         assert_eq!(broken.0, Some(0), "{broken:?}");
         let (code, said) = holder.end();
@@ -636,7 +636,7 @@ mod views {
             "plain is held\n  key:    plain\n  holder: an unknown owner: not a lock, but a string\n";
         assert!(code == Some(75) && said.contains(refused), "{said}");
         let (code, _, said) = ended(run(&server.url(), &["--no-wait", "list", "--", "true"]));
-        assert!(code == Some(75) && said.contains("WRONGTYPE"), "{said}");
+        assert!(code == Some(79) && said.contains("WRONGTYPE"), "{said}");
     }
 
     #[test]

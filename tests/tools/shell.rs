@@ -128,7 +128,7 @@ mod holding {
         assert_eq!(done(&server, "take lock:a --for 2m --wait 1h --as job-1"), "1 job-1\n");
         assert_eq!(left(&server), 120_000);
         let (code, _, said) = asked(&server, "take lock:a --for 1m --as job-1 --shared");
-        assert!(code == Some(75) && said.contains("holds this lock in another way: exclusive"), "{said}");
+        assert!(code == Some(79) && said.contains("holds this lock in another way: exclusive"), "{said}");
         assert_eq!(left(&server), 120_000, "it is held as it was");
     }
 
@@ -149,7 +149,7 @@ mod holding {
             done(&server, &format!("take {key} --for 10m --as three"));
         }
         let (code, _, said) = asked(&server, "take lock:q --for 1m --as one --permits 3 --of 2");
-        assert!(code == Some(75) && said.contains("more permits than the limit"), "{said}");
+        assert!(code == Some(79) && said.contains("more permits than the limit"), "{said}");
     }
 }
 
@@ -174,8 +174,8 @@ mod refusals {
         for part in [
             "\n  reason: release 4.1\n",
             "\n  ci: build 7\n",
-            ", for 600.0 s\n",
-            "\n  lease:  1200.0 s left, until 20",
+            ", for 10 min 0 s\n",
+            "\n  lease:  20 min 0 s left, until 20",
             "\n  token:  1\n",
             "\n  queue:  0 waiting\n",
             "To take it by force: redlatch break lock:a --token 1\n",
@@ -184,6 +184,11 @@ mod refusals {
         }
         let seen = asked(&server, "who lock:a").1;
         assert!(seen.contains("reason: release 4.1"), "{seen}");
+        assert!(seen.contains("\n  where:  its connection is gone\n"), "{seen}");
+        let listed = asked(&server, "ls").1;
+        assert!(listed.contains("  10 min 0 s  20 min 0 s        0  gone\n"), "{listed}");
+        let raw = done(&server, "who lock:a --json");
+        assert_eq!(json(&raw)["holders"][0]["held"], 600_000, "a program reads numbers");
     }
 
     #[test]
@@ -194,18 +199,18 @@ mod refusals {
         let limited = format!("redis://limited:secret@{}", server.address());
         for (words, code) in [
             ("take lock:a --for 1m --as me", 75),
-            ("renew lock:a --as me", 75),
+            ("renew lock:a --as me", 77),
             ("release lock:a --as me", 76),
         ] {
             for format in ["", " --json"] {
                 let (got, said, refused) = at(&limited, &format!("{words}{format}"));
                 assert_eq!(got, Some(code), "{words}: {said}{refused}");
-                let told = ["job-1", "secrets", "token", "1200"].iter().any(|word| refused.contains(word));
+                let told = ["job-1", "secrets", "token", "30 min"].iter().any(|word| refused.contains(word));
                 assert!(!told && !said.contains("job-1") && !said.contains("secrets"), "{said}{refused}");
             }
         }
         let (code, _, refused) = at(&limited, "take other --for 1m --as me");
-        assert!(code == Some(75) && refused.contains("NOPERM"), "{refused}");
+        assert!(code == Some(77) && refused.contains("NOPERM"), "{refused}");
     }
 
     #[test]
@@ -215,7 +220,7 @@ mod refusals {
         let (code, _, said) = asked(&server, "take plain --for 1m --as me");
         assert!(code == Some(75) && said.contains("an unknown owner: not a lock, but a string"), "{said}");
         let (code, _, said) = asked(&server, "take list --for 1m --as me");
-        assert!(code == Some(75) && said.contains("WRONGTYPE"), "{said}");
+        assert!(code == Some(79) && said.contains("WRONGTYPE"), "{said}");
         for key in ["plain", "list"] {
             assert_eq!(asked(&server, &format!("renew {key} --as me")).0, Some(76));
             assert_eq!(asked(&server, &format!("release {key} --as me")).0, Some(76));
@@ -445,7 +450,7 @@ mod other_servers {
             ("renew lock:a --as job-1 --for 1h --token 7", 64),
             ("release lock:a --as job-1 --token 7", 64),
             ("take lock:b --for 1h --as job-1 --shared", 64),
-            ("mine --as job-1", 1),
+            ("mine --as job-1", 64),
         ] {
             let (got, said, refused) = ask(words);
             assert_eq!(

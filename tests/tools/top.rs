@@ -33,6 +33,7 @@ mod terminals {
     use super::*;
     use crate::support::binary::{ask, signal};
     use crate::support::waits::{PATIENCE, wait_until};
+    use crate::tools::statuses::refusing;
 
     const ROWS: u16 = 20;
     const COLUMNS: u16 = 110;
@@ -209,6 +210,15 @@ mod terminals {
         let (code, last) = screen.end();
         assert_eq!(code, Some(0));
         assert!(!last.contains("no answer"), "it has waited for the answer: {last}");
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_shown_has_its_exit_status() {
+        let guarded = Server::builder().set("requirepass", "secret").start_blocking().unwrap();
+        let wrong = format!("redis://:wrong@{}", guarded.addr());
+        for (url, status) in [("unix:///no/such/socket", 69), (&*wrong, 77), (&*refusing(), 79)] {
+            assert_eq!(Screen::start(url).end().0, Some(status), "{url}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use redlatch_core::state::settings::REDIS_VERSION_DEFAULT;
 
-use super::common::exit::MISUSED;
+use super::common::exit::{self, MISUSED};
 use super::common::{Fault, Reader, Subcommand, Task};
 use super::server::{self, ServerArguments};
 use super::{explore, load, locks, mcp};
@@ -30,8 +30,8 @@ const SUBCOMMANDS: [&[Subcommand]; 5] =
 
 /// Words that begin the names of several subcommands, and what these are for.
 const GROUPS: [(&str, &str); 2] = [
-    ("cluster", "Says which node of a cluster leads, changes that, and moves locks to and from a cluster."),
-    ("fence", "Prints what a database needs to check fencing tokens."),
+    ("cluster", "Shows and changes the leader of a cluster, and moves locks to and from a cluster."),
+    ("fence", "Prints SQL for a database that checks fencing tokens."),
 ];
 
 /// Reads the arguments behind the program's name.
@@ -155,9 +155,11 @@ fn one_sentence(text: &str) -> Fault {
 
 /// The command line as clap knows it: the flags of the server, and the rows of all subcommands.
 fn command() -> Command {
-    let shells =
-        Arg::new("shell").required(true).help("The shell.").value_parser(value_parser!(clap_complete::Shell));
-    let page = Arg::new("page").value_name("SUBCOMMAND").help("The subcommand, as in redlatch man run.");
+    let shells = Arg::new("shell")
+        .required(true)
+        .help("Name of the shell.")
+        .value_parser(value_parser!(clap_complete::Shell));
+    let page = Arg::new("page").value_name("SUBCOMMAND").help("Name of the subcommand: redlatch man run.");
     let version = Arg::new("version")
         .short('v')
         .short_alias('V')
@@ -168,17 +170,21 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .disable_version_flag(true)
         .about("A lock server that speaks the Redis protocol.")
-        .after_help(AFTER_HELP)
+        .after_help(format!("{AFTER_HELP}\n\n{}", exit::meanings(|_| true)))
         .args_conflicts_with_subcommands(true)
         .arg(version)
         .subcommands(subcommands().filter(|row| !row.name.contains(' ')).map(|row| described(row, row.name)))
         .subcommands(GROUPS.map(group))
-        .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
-        .subcommand(Command::new("man").about("Prints the man page, or that of a subcommand.").arg(page))
+        .subcommand(Command::new("completions").about("Prints the completions for a shell.").arg(shells))
+        .subcommand(
+            Command::new("man").about("Prints the man page of redlatch or of a subcommand.").arg(page),
+        )
 }
 
 fn described(row: &Subcommand, word: &'static str) -> Command {
-    (row.arguments)(Command::new(word).about(row.about))
+    let command = (row.arguments)(Command::new(word).about(row.about));
+    let help = command.get_after_help().map(|help| format!("{help}\n\n")).unwrap_or_default();
+    command.after_help(help + &exit::meanings(|status| row.can_exit_with(status)))
 }
 
 fn group((name, about): (&'static str, &'static str)) -> Command {
@@ -190,11 +196,13 @@ fn group((name, about): (&'static str, &'static str)) -> Command {
 }
 
 const AFTER_HELP: &str = "\
-A flag wins over the environment, the environment over a file, a file over the default.
-Settings of redis.conf that do not apply here are accepted, and listed once in the log.";
+A flag overrides the environment, the environment overrides a file, a file overrides the default.
+redlatch accepts settings of redis.conf that it does not need, and lists them in the log once.";
 
 #[cfg(test)]
 mod tests {
+    use redlatch_core::state::settings_table::ROWS;
+
     use super::*;
 
     #[test]
@@ -243,6 +251,30 @@ mod tests {
                     assert!(bash.contains(&format!("--{long}")), "{name}: bash completes --{long}");
                 }
             }
+        }
+    }
+
+    /// The help texts of a command and of its subcommands, without those of settings.
+    fn texts(command: &Command) -> Vec<String> {
+        let is_setting = |arg: &&Arg| ROWS.iter().any(|row| row.name == arg.get_id().as_str());
+        let args = command.get_arguments().filter(|arg| !is_setting(arg)).filter_map(Arg::get_help);
+        let own = args.chain(command.get_about()).chain(command.get_after_help()).map(ToString::to_string);
+        own.chain(command.get_subcommands().flat_map(texts)).collect()
+    }
+
+    #[test]
+    fn help_is_in_short_sentences_with_nouns() {
+        let banned =
+            ["so many", "so long", "beside", "anew", "alone", "again and again", "those", "whoever", "what"];
+        for text in texts(&command()) {
+            // A row of a list is a sentence, too, and so is a heading.
+            let flowing = text.replace("\n\n", ". ").replace("\n  ", ". ").replace('\n', " ");
+            for sentence in flowing.split(". ") {
+                assert!(sentence.split_whitespace().count() <= 25, "{sentence}");
+            }
+            let words = format!(" {} ", text.to_lowercase().replace(|c: char| !c.is_alphabetic(), " "));
+            let found = banned.into_iter().find(|word| words.contains(&format!(" {word} ")));
+            assert_eq!(found, None, "{text}");
         }
     }
 }

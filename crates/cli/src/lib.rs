@@ -37,7 +37,7 @@ mod server;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use common::{Fault, print, warn};
+use common::{Fault, exit, warn};
 use flags::Action;
 
 /// Runs the binary with the arguments and the environment of this process; returns its exit code.
@@ -59,7 +59,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
             warn(&fault);
             Ok(code.into())
         }
-        Action::Print(text) => print(text.as_bytes()).map(|_| ExitCode::SUCCESS),
+        Action::Print(text) => Ok(exit::printed(&text).into()),
         Action::Run(task) => task(),
         Action::Serve(arguments) => {
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());

@@ -5,7 +5,6 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,15 +37,12 @@ pub(crate) struct Seeds {
     pub(crate) trust: Trust,
     /// The nodes that were named last, or the Sentinels. The next one to ask is the first.
     nodes: Mutex<VecDeque<Target>>,
-    /// Whether a connection was ever opened, and its login accepted.
-    is_reached: AtomicBool,
 }
 
 /// Streams that the caller makes.
 pub(crate) struct Made {
     open: Box<dyn Fn() -> Opened + Send + Sync>,
     login: Target,
-    is_reached: AtomicBool,
 }
 
 type Opened = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
@@ -63,7 +59,7 @@ impl fmt::Debug for Connector {
 impl Connector {
     pub(crate) fn to(target: Target, trust: Trust) -> Self {
         let nodes = Mutex::new(asked_first(&target));
-        Self::Url(Arc::new(Seeds { target, trust, nodes, is_reached: AtomicBool::new(false) }))
+        Self::Url(Arc::new(Seeds { target, trust, nodes }))
     }
 
     pub(crate) fn over<F, O, S>(open: F, login: Target) -> Self
@@ -76,15 +72,7 @@ impl Connector {
             let opening = open();
             Box::pin(async move { opening.await.map(|stream| Box::new(stream) as Box<dyn Stream>) })
         };
-        Self::Made(Arc::new(Made { open: Box::new(open), login, is_reached: AtomicBool::new(false) }))
-    }
-
-    /// Whether a connection was ever opened, and its login accepted.
-    pub(crate) fn is_reached(&self) -> bool {
-        match self {
-            Self::Url(seeds) => seeds.is_reached.load(Ordering::Relaxed),
-            Self::Made(made) => made.is_reached.load(Ordering::Relaxed),
-        }
+        Self::Made(Arc::new(Made { open: Box::new(open), login }))
     }
 
     /// Opens a connection and logs in: to any node of a cluster.
@@ -137,7 +125,6 @@ impl Made {
         let opened = opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let mut connection = Connection::over(opened?, ANSWER_MAX);
         connection.enter(&self.login).await?;
-        self.is_reached.store(true, Ordering::Relaxed);
         Ok(connection)
     }
 }
@@ -155,10 +142,7 @@ impl Seeds {
             match opened.unwrap_or_else(|_| Err(at(&target, io::Error::from(io::ErrorKind::TimedOut).into())))
             {
                 Err(Error::Unreachable(_)) if tried < count => tried += 1,
-                opened => {
-                    self.is_reached.fetch_or(opened.is_ok(), Ordering::Relaxed);
-                    return opened;
-                }
+                opened => return opened,
             }
         }
     }

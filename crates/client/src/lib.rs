@@ -70,8 +70,8 @@ pub mod wire {
     pub use crate::dialect::{GrantAnswer, Kind, RELEASE, Terms};
     pub use crate::locks::{Node, Nodes, no_node, random};
     pub use crate::received::Reply;
-    pub use crate::retry::{FULL, Retry, is_passing_refusal};
+    pub use crate::retry::{FULL, Retry};
     pub use crate::target::{Target, Transport};
-    pub use crate::texts::{breaking, lease, lines, owner, place, seconds, utc};
+    pub use crate::texts::{breaking, is_gone, lease, lines, owner, place, utc};
     pub use crate::tls::handshake;
 }

@@ -128,12 +128,6 @@ impl Locks {
         self
     }
 
-    /// Whether a connection was ever opened, and its login accepted.
-    #[doc(hidden)]
-    pub fn is_reached(&self) -> bool {
-        self.connector.is_reached()
-    }
-
     /// The locks of a server that `open` connects to, over any asynchronous stream.
     ///
     /// ```

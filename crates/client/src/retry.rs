@@ -149,11 +149,6 @@ impl Retry {
     }
 }
 
-/// Whether an error reply ends by itself.
-pub fn is_passing_refusal(error: &Error) -> bool {
-    cause(error) == Cause::Refusal
-}
-
 /// Whether the same request may be served in a moment.
 pub(crate) fn passes(error: &Error) -> bool {
     cause(error) != Cause::Lasting

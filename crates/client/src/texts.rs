@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use redlatch_proto::duration::duration;
 use redlatch_proto::log_name::readable;
 
 use super::views::{Client, Held, Holder};
@@ -25,11 +26,13 @@ pub fn lines(held: &Held) -> String {
             let [field, value] = [field, value].map(|text| readable(text));
             let _ = writeln!(text, "  {field}: {value}");
         }
-        if let Some(client) = &holder.client {
-            let _ = writeln!(text, "  where:  {}", place(client));
+        match &holder.client {
+            Some(client) => _ = writeln!(text, "  where:  {}", place(client)),
+            None if is_gone(holder) => text.push_str("  where:  its connection is gone\n"),
+            None => {}
         }
         if let Some(since) = holder.since_unix_ms {
-            let age = holder.held_ms.map(|held| format!(", for {}", seconds(held))).unwrap_or_default();
+            let age = holder.held_ms.map(|held| format!(", for {}", duration(held))).unwrap_or_default();
             let _ = writeln!(text, "  since:  {}{age}", utc(since));
         }
         let _ = writeln!(text, "  lease:  {}{}", lease(holder), until(holder));
@@ -64,6 +67,11 @@ pub fn place(client: &Client) -> String {
     readable(place.as_bytes())
 }
 
+/// Whether the server says that the connection of a holder is gone. A refusal and a plain Redis say nothing of it.
+pub fn is_gone(holder: &Holder) -> bool {
+    holder.client.is_none() && holder.since_unix_ms.is_some()
+}
+
 /// What is left of a lease.
 pub fn lease(holder: &Holder) -> String {
     let renewed = match holder.renewals {
@@ -72,7 +80,7 @@ pub fn lease(holder: &Holder) -> String {
         times => format!(", renewed {times} times"),
     };
     match (holder.left_ms, holder.session) {
-        (Some(left), _) => format!("{} left{renewed}", seconds(left)),
+        (Some(left), _) => format!("{} left{renewed}", duration(left)),
         (None, true) => "until its connection ends".to_owned(),
         (None, false) => "no lease: it ends when it is released".to_owned(),
     }
@@ -84,11 +92,6 @@ fn until(holder: &Holder) -> String {
         [holder.since_unix_ms, holder.held_ms, holder.left_ms].into_iter().collect::<Option<Vec<u64>>>();
     let end = parts.map(|parts| parts.into_iter().fold(0, u64::saturating_add));
     end.map(|end| format!(", until {}", utc(end))).unwrap_or_default()
-}
-
-/// Milliseconds as `1.5 s`.
-pub fn seconds(millis: u64) -> String {
-    format!("{}.{} s", millis / 1_000, millis % 1_000 / 100)
 }
 
 /// A moment as `2023-11-14 22:13:20 UTC`.

@@ -16,19 +16,15 @@ pub struct LogName<'n>(pub &'n [u8]);
 
 impl fmt::Display for LogName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        shown(self.0, NAME_BYTES_SHOWN, f)
-    }
-}
-
-/// Writes the first `most` bytes of a name, escaped.
-pub fn shown(name: &[u8], most: usize, out: &mut impl fmt::Write) -> fmt::Result {
-    for part in name[..name.len().min(most)].split_inclusive(|byte| *byte == b' ') {
-        match part.split_last() {
-            Some((b' ', before)) => write!(out, "{}\\x20", before.escape_ascii())?,
-            _ => write!(out, "{}", part.escape_ascii())?,
+        let Self(name) = self;
+        for part in name[..name.len().min(NAME_BYTES_SHOWN)].split_inclusive(|byte| *byte == b' ') {
+            match part.split_last() {
+                Some((b' ', before)) => write!(f, "{}\\x20", before.escape_ascii())?,
+                _ => write!(f, "{}", part.escape_ascii())?,
+            }
         }
+        if name.len() > NAME_BYTES_SHOWN { f.write_str("...") } else { Ok(()) }
     }
-    if name.len() > most { out.write_str("...") } else { Ok(()) }
 }
 
 /// A text as a terminal shows it: each character that a reader cannot see, and each byte that is no UTF-8, is an escape of

@@ -70,7 +70,7 @@ describe.each(Object.entries(FRAMEWORKS))("%s", (_, { one, nothing, complaint, k
     for (const [words, line] of [[one("throws"), "so it is"], [nothing, complaint]]) {
       const done = explore(words);
       expect(done).toMatchObject({ status: 2, stdout: "" });
-      expect(done.stderr).toContain("the command fails without any failure");
+      expect(done.stderr).toContain("the command already fails without an injected failure");
       expect(done.stderr).toContain(line);
     }
   });

@@ -170,6 +170,17 @@ fn items(frame: &OwnedFrame) -> &[OwnedFrame] {
     }
 }
 
+/// The exit statuses and their meanings, as `--help` prints them, in rows.
+pub(super) fn statuses() -> String {
+    let help = redlatch().arg("--help").output().expect("the program runs").stdout;
+    let help = String::from_utf8(help).expect("text");
+    let (_, statuses) = help.split_once("\nExit statuses:\n").expect("a list of exit statuses");
+    let rows = statuses.lines().filter_map(|line| line.trim_start().split_once(' '));
+    let rows: Vec<String> =
+        rows.map(|(status, meaning)| format!("| {status} | {} |", meaning.trim_start())).collect();
+    format!("| status | meaning |\n|---|---|\n{}", rows.join("\n"))
+}
+
 /// The flags of the program: settings, and those of `--help` that are no settings.
 fn flags() -> BTreeSet<String> {
     let help = redlatch().arg("--help").output().expect("the program runs").stdout;

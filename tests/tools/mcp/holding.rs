@@ -32,8 +32,8 @@ fn two_agents_exclude_each_other_and_a_refusal_says_who_why_and_until_when() {
     let holder = format!("  holder: {owner}");
     assert_eq!(lines[..3], ["not taken: db is held", "  key:    db", &holder]);
     for part in [
-        "\n  agent: claude-code 1.0\n", "\n  reason: a new index\n", "\n  ci: 7\n", ", for 60.0 s\n",
-        "\n  lease:  540.0 s left, until 20", "\n  token:  1\n", "\n  queue:  0 waiting",
+        "\n  agent: claude-code 1.0\n", "\n  reason: a new index\n", "\n  ci: 7\n", ", for 1 min 0 s\n",
+        "\n  lease:  9 min 0 s left, until 20", "\n  token:  1\n", "\n  queue:  0 waiting",
     ] {
         assert!(refused.text.contains(part), "{part:?}: {}", refused.text);
     }

@@ -152,7 +152,7 @@ fn run_and_wait_outlast_a_long_script_and_run_outlasts_a_full_memory() {
         [&["run", "--no-wait", "lock:a", "--", "true"][..], &["wait", "lock:a", "--timeout", "0"]]
     {
         let (code, _, said) = ended(socket.command(arguments));
-        assert_eq!((code, said.contains("BUSY")), (Some(75), true), "{arguments:?}: {said}");
+        assert_eq!((code, said.contains("BUSY")), (Some(79), true), "{arguments:?}: {said}");
     }
     let mut runs = Lines::start(socket.command(&[&["run"], RAN].concat()));
     let mut waits = Lines::start(socket.command(&["wait", "lock:a"]));
@@ -165,7 +165,7 @@ fn run_and_wait_outlast_a_long_script_and_run_outlasts_a_full_memory() {
 
     assert_eq!(socket.ask("CONFIG SET maxmemory 1"), "+OK\r\n");
     let (code, _, said) = ended(socket.command(&["run", "--no-wait", "lock:a", "--", "true"]));
-    assert_eq!((code, said.contains("OOM")), (Some(75), true), "{said}");
+    assert_eq!((code, said.contains("OOM")), (Some(79), true), "{said}");
     let mut runs = Lines::start(socket.command(&[&["run", "--wait", "1h"], RAN].concat()));
     runs.wait_for_retry("OOM");
     assert_eq!(socket.ask("CONFIG SET maxmemory 0"), "+OK\r\n");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use redlatch_proto::duration::duration;
+
 use super::process::Fault;
 
 /// Reads a time: `10s`, `500ms`, `2m`, `1h`; a bare number is in seconds.
@@ -21,6 +23,11 @@ pub(crate) fn read(text: &str) -> Result<Duration, Fault> {
     let number = number.parse::<u64>().ok().filter(|number| *number <= MAX_MS / millis);
     let number = number.ok_or_else(|| format!("{EXPECTED}, and at most 365 days"))?;
     Ok(Duration::from_millis(number * millis))
+}
+
+/// A time as people read it.
+pub(crate) fn written(time: Duration) -> String {
+    duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// What a time looks like.

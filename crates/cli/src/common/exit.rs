@@ -1,66 +1,100 @@
-//! How a subcommand ends: exit codes, those of sysexits.h where it has one, and failures with their codes.
+//! How a subcommand ends: the exit statuses, which are those of sysexits.h where it has one, and failures with theirs.
+//!
+//! Rule    a status has one meaning in the whole program. `--help` prints [`STATUSES`], and docs/ has its rows.
 
 use redlatch_client::Error;
 use redlatch_proto::log_name::readable;
 
-use super::process::{Fault, runtime, warn};
+use super::process::{Fault, print, runtime, warn};
 
-/// The answer is no, or something has failed that has no code of its own.
-pub(crate) const FAILED: u8 = 1;
-/// Arguments, or a URL, that cannot be used.
+pub(crate) const DONE: u8 = 0;
+pub(crate) const NO: u8 = 1;
+pub(crate) const NOT_EXPLORED: u8 = 2;
 pub(crate) const MISUSED: u8 = 64;
-/// A server cannot be asked.
 pub(crate) const NO_SERVER: u8 = 69;
-/// The server ends because the disk cannot be trusted.
+pub(crate) const OVERLAP: u8 = 70;
+pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const DISK_FAILED: u8 = 74;
-pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// A lock is held no longer.
+pub(crate) const HELD: u8 = 75;
 pub(crate) const LOST: u8 = 76;
+pub(crate) const NOT_PERMITTED: u8 = 77;
+pub(crate) const REFUSED: u8 = 79;
+pub(crate) const NOT_RUN: u8 = 126;
+pub(crate) const NOT_FOUND: u8 = 127;
+/// The number of the signal is added.
+pub(crate) const SIGNALLED: u8 = 128;
 
-/// Why a subcommand has failed, and the exit code for it.
+/// Each status, and its meaning.
+pub(crate) const STATUSES: [(u8, &str); 15] = [
+    (DONE, "done, or yes"),
+    (NO, "no: the lock is free; the server, its settings, a move, a load or a test fails"),
+    (NOT_EXPLORED, "explore could not run the search"),
+    (MISUSED, "wrong arguments, or the server has no commands for them"),
+    (NO_SERVER, "unreachable: the server, one of its nodes or the client of mcp does not answer"),
+    (OVERLAP, "load has seen two owners of one lock at the same time"),
+    (SYSTEM, "the operating system refuses output, a file, a thread or a signal handler"),
+    (DISK_FAILED, "the server cannot trust its disk"),
+    (HELD, "held: another owner has the lock, also at the end of a wait"),
+    (LOST, "lost: the owner does not hold the lock, or no longer"),
+    (NOT_PERMITTED, "not permitted: the server refuses the login, or the user lacks a right"),
+    (REFUSED, "refused: the server answers with another error, for example BUSY or OOM"),
+    (NOT_RUN, "run could not start the command"),
+    (NOT_FOUND, "run did not find the command"),
+    (SIGNALLED, "a signal ended the command; its number is added, so SIGTERM gives 143"),
+];
+
+/// The statuses of a subcommand that asks a server.
+pub(crate) const OF_ASKING: &[u8] = &[DONE, MISUSED, NO_SERVER, SYSTEM, NOT_PERMITTED, REFUSED];
+
+/// The statuses that `has` picks with their meanings, as a part of a help text.
+pub(crate) fn meanings(has: impl Fn(u8) -> bool) -> String {
+    let rows = STATUSES.iter().filter(|(code, _)| has(*code));
+    let lines: String = rows.map(|(code, meaning)| format!("\n  {code:<3}  {meaning}")).collect();
+    format!("Exit statuses:{lines}")
+}
+
+/// Why a subcommand has failed, and its exit status.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) u8, pub(crate) Fault);
 
 impl Failure {
-    /// With the code [`MISUSED`].
+    /// With the status [`MISUSED`].
     pub(crate) fn misused(fault: impl ToString) -> Self {
         Self(MISUSED, fault.to_string())
     }
 
-    /// With the code [`NO_SERVER`].
+    /// With the status [`NO_SERVER`].
     pub(crate) fn no_server(fault: impl ToString) -> Self {
         Self(NO_SERVER, fault.to_string())
-    }
-
-    /// Why a lock was not taken, renewed or released. `is_reached`: whether the server has ever answered; one that refuses
-    /// the login serves nobody here.
-    pub(crate) fn of_lock(error: &Error, is_reached: bool) -> Self {
-        let code = match error {
-            Error::Unsupported(_) | Error::Url(_) | Error::Usage(_) => MISUSED,
-            Error::Broken(_) | Error::Unreachable(_) => NO_SERVER,
-            _ if !is_reached => NO_SERVER,
-            _ => NOT_ACQUIRED,
-        };
-        Self(code, readable(error.to_string().as_bytes()))
     }
 }
 
 impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
-        Self(FAILED, fault)
+        Self(SYSTEM, fault)
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Url(_) => Self::misused(error),
-            _ => Self::no_server(error),
-        }
+        let status = match &error {
+            Error::Held(_) => HELD,
+            Error::Lost { .. } => LOST,
+            Error::Unsupported(_) | Error::Url(_) | Error::Usage(_) => MISUSED,
+            Error::Refused(text) if is_denial(text) => NOT_PERMITTED,
+            Error::Deadlock(_) | Error::Refused(_) => REFUSED,
+            _ => NO_SERVER,
+        };
+        Self(status, readable(error.to_string().as_bytes()))
     }
 }
 
-/// Does the work of a subcommand on a runtime of its own; returns the exit code.
+/// Whether an error reply refuses the login, or a request for which the user lacks a right.
+fn is_denial(text: &str) -> bool {
+    matches!(text.split(' ').next(), Some("DENIED" | "NOAUTH" | "NOPERM" | "WRONGPASS"))
+}
+
+/// Does the work of a subcommand on its own runtime; returns the exit status.
 pub(crate) fn run(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
     code(runtime().map_err(Failure::from).and_then(|runtime| {
         let done = runtime.block_on(work);
@@ -69,10 +103,15 @@ pub(crate) fn run(work: impl Future<Output = Result<u8, Failure>>) -> u8 {
     }))
 }
 
-/// The exit code of what was done. A failure is told on the error stream.
+/// The exit status of what was done. Prints a failure to the error stream.
 pub(crate) fn code(done: Result<u8, Failure>) -> u8 {
     done.unwrap_or_else(|Failure(code, fault)| {
         warn(&fault);
         code
     })
+}
+
+/// Prints a text; returns the exit status.
+pub(crate) fn printed(text: &str) -> u8 {
+    code(print(text.as_bytes()).map(|_| DONE).map_err(Failure::from))
 }

@@ -52,16 +52,16 @@ pub(crate) fn with_trust(command: Command) -> Command {
     let file = |id: &'static str, flag: &'static str, help: &'static str| {
         Arg::new(id).long(flag).value_name("FILE").help(help)
     };
-    let authorities = "Authorities that may have signed the certificate of a rediss:// server, in PEM.";
+    let authorities = "Certificates of the authorities to trust for a rediss:// server, in PEM.";
     command
         .arg(file("cacert", "cacert", authorities))
-        .arg(file("cert", "cert", "Certificate to show to that server, in PEM.").requires("key-file"))
-        .arg(file("key-file", "key", "Its key, in PEM.").requires("cert"))
+        .arg(file("cert", "cert", "Certificate of the client, in PEM.").requires("key-file"))
+        .arg(file("key-file", "key", "Key of the client's certificate, in PEM.").requires("cert"))
         .arg(
             Arg::new("insecure")
                 .long("insecure")
                 .action(ArgAction::SetTrue)
-                .help("Trusts any server behind a rediss:// address."),
+                .help("Trusts any rediss:// server, without a check of its certificate."),
         )
 }
 

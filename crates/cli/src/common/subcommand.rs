@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use super::exit::MISUSED;
+use super::exit::{MISUSED, OF_ASKING};
 use super::process::Fault;
 
 /// The work of a subcommand whose arguments have been read.
@@ -19,8 +19,10 @@ pub(crate) struct Subcommand {
     /// Adds its arguments.
     pub(crate) arguments: fn(Command) -> Command,
     pub(crate) reader: Reader,
-    /// The exit code for arguments that cannot be used.
+    /// The exit status for wrong arguments.
     pub(crate) misused: u8,
+    /// The exit statuses, which the help lists.
+    statuses: [&'static [u8]; 2],
 }
 
 /// How the arguments of a subcommand are read.
@@ -39,7 +41,14 @@ impl Subcommand {
         arguments: fn(Command) -> Command,
         read: fn(&ArgMatches) -> Result<Task, Fault>,
     ) -> Self {
-        Self { name, about, arguments, reader: Reader::Clap(read), misused: MISUSED }
+        Self {
+            name,
+            about,
+            arguments,
+            reader: Reader::Clap(read),
+            misused: MISUSED,
+            statuses: [OF_ASKING, &[]],
+        }
     }
 
     /// A subcommand with the arguments of a server.
@@ -49,11 +58,32 @@ impl Subcommand {
         arguments: fn(Command) -> Command,
         read: fn(&[String]) -> Result<Task, Fault>,
     ) -> Self {
-        Self { name, about, arguments, reader: Reader::Server(read), misused: MISUSED }
+        Self {
+            name,
+            about,
+            arguments,
+            reader: Reader::Server(read),
+            misused: MISUSED,
+            statuses: [OF_ASKING, &[]],
+        }
     }
 
     pub(crate) const fn misused(self, code: u8) -> Self {
         Self { misused: code, ..self }
+    }
+
+    /// With these exit statuses, in addition to those of a subcommand that asks a server.
+    pub(crate) const fn also(self, statuses: &'static [u8]) -> Self {
+        Self { statuses: [OF_ASKING, statuses], ..self }
+    }
+
+    /// With these exit statuses only.
+    pub(crate) const fn only(self, statuses: &'static [u8]) -> Self {
+        Self { statuses: [statuses, &[]], ..self }
+    }
+
+    pub(crate) fn can_exit_with(&self, status: u8) -> bool {
+        self.statuses.iter().any(|statuses| statuses.contains(&status))
     }
 }
 

@@ -13,10 +13,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{interval, sleep_until};
 
 use super::case::Case;
-use super::options::{COULD_NOT_RUN, ExploreOptions, INJECTED_VARIABLE};
+use super::options::{ExploreOptions, INJECTED_VARIABLE};
 use super::program::{Ending, Program, Runners, Variables};
 use super::servers::Servers;
-use crate::common::exit::Failure;
+use crate::common::exit::{Failure, NOT_EXPLORED};
 use crate::server::SERVER_VARIABLE;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Attempt {
         runners: &Runners,
         case: &Case,
     ) -> Result<Self, Failure> {
-        let could_not = |fault: String| Failure(COULD_NOT_RUN, fault);
+        let could_not = |fault: String| Failure(NOT_EXPLORED, fault);
         let server = options.servers.start().await;
         let server = server.map_err(|error| could_not(format!("the server cannot start: {error}")))?;
         if options.is_clock_auto {

@@ -9,14 +9,16 @@ use super::problem::Problem;
 use super::search;
 use super::servers::Servers;
 use crate::common::arguments::command_to_run;
+use crate::common::exit::{DONE, MISUSED, NO, NOT_EXPLORED, SIGNALLED, SYSTEM};
 use crate::common::{Fault, Subcommand, Task, duration, task};
 
 pub(super) const EXPLORE: Subcommand = Subcommand::new(
     "explore",
-    "Runs a test again and again, with another failure of the server at another lock command each time.",
+    "Runs a test many times, each time with a different failure at a different lock command.",
     arguments,
     read,
-);
+)
+.only(&[DONE, NO, NOT_EXPLORED, MISUSED, SYSTEM, SIGNALLED]);
 
 fn arguments(command: Command) -> Command {
     let option = |name: &'static str, value: &'static str, help: &'static str| {
@@ -33,14 +35,13 @@ fn arguments(command: Command) -> Command {
             _ => Format::Text,
         });
     command
-        .after_help("Exits with 0 if nothing is found, with 1 if something is, with 2 if it could not run.")
         .arg(
-            option("env", "NAME", "A variable in which the command finds the URL of its server.")
+            option("env", "NAME", "Environment variable with the URL of the server, for the command. May be repeated.")
                 .action(ArgAction::Append)
                 .default_value(URL_VARIABLE),
         )
         .arg(
-            option("nodes", "N", "How many servers there are; REDIS_URLS has their URLs, with commas.")
+            option("nodes", "N", "Number of servers. REDIS_URLS has their URLs, with commas between them.")
                 .value_parser(value_parser!(u16).range(1..=64))
                 .default_value("1"),
         )
@@ -49,12 +50,12 @@ fn arguments(command: Command) -> Command {
                 .long("cluster")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("nodes")
-                .help("The server is a Redis Cluster of three masters, with a replica of each."),
+                .help("The server is a Redis Cluster: three masters, each with a replica."),
         )
-        .arg(time("timeout", TIMEOUT, "How long one run may take."))
-        .arg(time("budget", "10m", "How long all runs may take."))
+        .arg(time("timeout", TIMEOUT, "Longest time of one run. A longer run counts as hung."))
+        .arg(time("budget", "10m", "Longest time of all runs."))
         .arg(
-            option("jobs", "N", "How many cases are tried at a time, each with a server of its own.")
+            option("jobs", "N", "Number of cases to run in parallel, each with its own server.")
                 .value_parser(value_parser!(u16).range(1..=64))
                 .default_value("1"),
         )
@@ -62,7 +63,7 @@ fn arguments(command: Command) -> Command {
             option(
                 "expect",
                 "KIND",
-                "A kind of failure that the command must survive: then it is a finding if it fails.",
+                "The command must survive this kind of failure. If it fails, this is a finding. May be repeated.",
             )
             .action(ArgAction::Append)
             .value_parser(PossibleValuesParser::new(Kind::ALL.map(Kind::name))),
@@ -77,24 +78,24 @@ fn arguments(command: Command) -> Command {
                 .long("pairs")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("case")
-                .help("After each failure alone, pairs of them: at two lock commands of one run."),
+                .help("After the single failures, injects two failures at two lock commands of one run."),
         )
         .arg(
             Arg::new("runner")
                 .long("runner")
                 .action(ArgAction::SetTrue)
-                .help("The command is a runner: it stays, and runs the test for each line that it reads."),
+                .help("The command is a runner: one process that runs the test for each line on its standard input."),
         )
-        .arg(option("case", "CASE", "This case alone, as a finding names it."))
+        .arg(option("case", "CASE", "Runs only this case, as a finding names it."))
         .arg(
-            option("after", "CASE", "Go on behind this case, as a search says whose budget is spent.")
+            option("after", "CASE", "Resumes after this case. A search prints it when its budget ends.")
                 .conflicts_with("case"),
         )
         .arg(
             option(
                 "clock",
                 "CLOCK",
-                "real, or auto: it goes to the next deadline whenever all clients are silent.",
+                "real, or auto: when all clients are silent, the clock moves to the next deadline.",
             )
             .value_parser(PossibleValuesParser::new(["real", "auto"]))
             .default_value("real"),
@@ -103,7 +104,7 @@ fn arguments(command: Command) -> Command {
             option(
                 "format",
                 "FORMAT",
-                "How findings are written: text, JSON, one in a line, the XML of JUnit, or a page.",
+                "Format of the findings: text, lines of JSON, the XML of JUnit, or an HTML page.",
             )
             .value_parser(format)
             .default_value("text"),

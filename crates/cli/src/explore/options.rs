@@ -48,5 +48,3 @@ pub(super) const URL_VARIABLE: &str = "REDIS_URL";
 pub(super) const INJECTED_VARIABLE: &str = "REDLATCH_INJECTED";
 /// How long one run may take unless it is told otherwise.
 pub(super) const TIMEOUT: &str = "60s";
-/// The exit code of a search that could not begin.
-pub(super) const COULD_NOT_RUN: u8 = 2;

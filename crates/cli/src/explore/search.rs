@@ -11,17 +11,15 @@ use redlatch_testing::{Event, EventKind};
 
 use super::attempt::Attempt;
 use super::case::{AND, Case};
-use super::options::{COULD_NOT_RUN, ExploreOptions, INJECTED_VARIABLE};
+use super::options::{ExploreOptions, INJECTED_VARIABLE};
 use super::pairs::{self, Single, Trace};
 use super::point::{Deed, Point};
 use super::program::{Ending, Runners};
 use super::report::{Finding, Report, Tried};
 use super::verdict::Baseline;
-use crate::common::exit::{self, Failure};
+use crate::common::exit::{self, DONE, Failure, NO, NOT_EXPLORED, SIGNALLED};
 use crate::common::{print, signals, warn};
 
-/// The exit code of a search that has found something.
-const FOUND: u8 = 1;
 /// How often a case with a problem is run in all, to say how often the problem comes.
 const RUNS_OF_A_FINDING: u32 = 3;
 
@@ -29,17 +27,15 @@ const RUNS_OF_A_FINDING: u32 = 3;
 pub(super) fn run(options: ExploreOptions) -> u8 {
     if std::env::var_os(INJECTED_VARIABLE).is_some() {
         // A test that keeps a finding is part of the tests that are explored.
-        warn(&format!(
-            "{INJECTED_VARIABLE} is set: this is a run of another search, in which nothing is explored"
-        ));
-        return 0;
+        warn(&format!("{INJECTED_VARIABLE} is set: another search started this run, so it explores nothing"));
+        return DONE;
     }
     exit::run(async move {
         // What runs when a signal comes is ended, as after any run.
         let mut signals = signals()?;
         tokio::select! {
             done = async { Search::begin(options).await?.go_on().await } => done,
-            ending = signals.leave() => Ok(128 + ending.number),
+            ending = signals.leave() => Ok(SIGNALLED + ending.number),
         }
     })
 }
@@ -64,7 +60,7 @@ impl Search {
         let attempt = Attempt::make(&options, &runners, &Case::default()).await?;
         let points = Point::all(&attempt.events);
         if let Some(fault) = why_not_explored(&attempt, &points) {
-            return Err(Failure(COULD_NOT_RUN, fault));
+            return Err(Failure(NOT_EXPLORED, fault));
         }
         let mut cases = Case::all(&points, options.servers);
         if let Some(wanted) = &options.case {
@@ -127,7 +123,7 @@ impl Search {
         }
         let (sum, seconds) = (report.sum(), self.begun.elapsed().as_secs_f64());
         warn(&format!("{sum}, {seconds:.1} s"));
-        Ok(if report.found() > 0 { FOUND } else { 0 })
+        Ok(if report.found() > 0 { NO } else { DONE })
     }
 
     fn goes_on_with_pairs(&self) -> bool {
@@ -164,8 +160,8 @@ impl Search {
         }
         let untried = cases.count();
         if untried > 0 {
-            let go_on = last.map_or(String::new(), |case| format!("; to go on: --after '{case}'"));
-            warn(&format!("the budget is spent: {untried} cases were not tried{go_on}"));
+            let go_on = last.map_or(String::new(), |case| format!("; to resume: --after '{case}'"));
+            warn(&format!("the budget has ended: {untried} cases were not tried{go_on}"));
         }
         Ok(untried == 0)
     }
@@ -210,9 +206,11 @@ impl Search {
 fn why_not_explored(attempt: &Attempt, points: &[Point]) -> Option<String> {
     let output = attempt.output.trim_end();
     match attempt.ending {
-        Ending::Hung => Some(format!("the command hangs without any failure; its output:\n{output}")),
+        Ending::Hung => {
+            Some(format!("the command already hangs without an injected failure; its output:\n{output}"))
+        }
         Ending::Exited(_) | Ending::Killed | Ending::Failed => {
-            Some(format!("the command fails without any failure; its output:\n{output}"))
+            Some(format!("the command already fails without an injected failure; its output:\n{output}"))
         }
         Ending::Passed if attempt.events.is_empty() => {
             Some(format!("the command does not connect to the server of REDIS_URL; see --env\n{output}"))
@@ -253,9 +251,9 @@ impl Wanted {
 }
 
 fn is_no_case(wanted: &str) -> Failure {
-    Failure(COULD_NOT_RUN, format!("{wanted} is no case of this command"))
+    Failure(NOT_EXPLORED, format!("{wanted} is no case of this command"))
 }
 
 fn tell(text: &str) -> Result<(), Failure> {
-    print(text.as_bytes()).map(drop).map_err(|fault| Failure(COULD_NOT_RUN, fault))
+    print(text.as_bytes()).map(drop).map_err(|fault| Failure(NOT_EXPLORED, fault))
 }

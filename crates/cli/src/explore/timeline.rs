@@ -3,14 +3,19 @@
 use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use redlatch_client::Error;
 use redlatch_client::wire::{Connection, Reply, connect};
 use redlatch_testing::{Event, Extent, Field, Timeline, check};
 
 use crate::common::exit::{self, Failure};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, print, task, with_trust};
 
-pub(super) const TIMELINE: Subcommand =
-    Subcommand::new("timeline", "Draws what clients did to locks, a lane for each client.", arguments, read);
+pub(super) const TIMELINE: Subcommand = Subcommand::new(
+    "timeline",
+    "Draws the lock commands of all clients over time, in a lane for each client.",
+    arguments,
+    read,
+);
 
 /// How the picture is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,25 +29,27 @@ fn arguments(command: Command) -> Command {
         "html" => Format::Html,
         _ => Format::Text,
     });
-    let timeline =
-        command
-            .arg(
-                Arg::new("url")
-                    .required(true)
-                    .value_name("URL")
-                    .help("The URL of a server with --enable-test-commands."),
-            )
-            .arg(
-                Arg::new("format")
-                    .long("format")
-                    .value_name("FORMAT")
-                    .value_parser(format)
-                    .default_value("text")
-                    .help("How it is written."),
-            )
-            .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help(
-                "Every step, and not only the last ones that fit a screen [env: REDLATCH_TIMELINE=all]",
-            ));
+    let timeline = command
+        .arg(
+            Arg::new("url")
+                .required(true)
+                .value_name("URL")
+                .help("URL of a server with --enable-test-commands."),
+        )
+        .arg(
+            Arg::new("format")
+                .long("format")
+                .value_name("FORMAT")
+                .value_parser(format)
+                .default_value("text")
+                .help("Format of the picture."),
+        )
+        .arg(
+            Arg::new("all")
+                .long("all")
+                .action(ArgAction::SetTrue)
+                .help("All steps, not only the last screen of them. [env: REDLATCH_TIMELINE=all]"),
+        );
     with_trust(timeline)
 }
 
@@ -98,10 +105,10 @@ async fn ask(connection: &mut Connection, words: &[&str]) -> Result<Reply, Failu
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     match connection.ask(&words).await? {
         Reply::Error(text) if text.starts_with("ERR unknown command") => {
-            let hint = "the server has no test backend; --enable-test-commands yes opens it";
-            Err(Failure::no_server(hint))
+            let hint = "the server has no TEST commands: start it with --enable-test-commands yes";
+            Err(Failure::misused(hint))
         }
-        Reply::Error(text) => Err(Failure::no_server(format!("the server refuses: {text}"))),
+        Reply::Error(text) => Err(Error::Refused(text).into()),
         reply => Ok(reply),
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use redlatch_client::Error;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
@@ -15,7 +16,7 @@ use super::live::Live;
 use super::plan::Plan;
 use super::report::Report;
 use super::runner::{self, Failure as LoadFailure};
-use crate::common::exit::{self, FAILED, Failure, MISUSED};
+use crate::common::exit::{self, DONE, Failure, MISUSED, NO, OVERLAP};
 use crate::common::{Fault, descriptors, print, signals, warn};
 
 /// What `redlatch load` was asked for.
@@ -43,6 +44,7 @@ pub(super) fn run(options: &LoadOptions) -> u8 {
             Ok(report) => Ok(show(options, &report)?),
             Err(LoadFailure::Misfit(fault)) => Err(Failure::misused(fault)),
             Err(LoadFailure::NoServer(fault)) => Err(Failure::no_server(fault)),
+            Err(LoadFailure::Refused(text)) => Err(Error::Refused(text).into()),
         }
     })
 }
@@ -91,8 +93,8 @@ fn show(options: &LoadOptions, report: &Report) -> Result<u8, Fault> {
     }
     Ok(match (report.overlaps(), report.acquired()) {
         (1.., _) => OVERLAP,
-        (0, 0) => FAILED,
-        (0, 1..) => 0,
+        (0, 0) => NO,
+        (0, 1..) => DONE,
     })
 }
 
@@ -136,7 +138,5 @@ impl Progress {
     }
 }
 
-/// The exit code if a lock had two owners at once: an error in the software, as sysexits.h calls it.
-const OVERLAP: u8 = 70;
 /// Descriptors of a thread beside its clients': its own connections, its runtime, its timer.
 const PER_THREAD: usize = 24;

@@ -9,14 +9,16 @@ use redlatch_client::wire::random;
 
 use super::command::{self, LoadOptions};
 use super::plan::{Dialect, Hold, Keys, Node, Plan, rate, time};
+use crate::common::exit::{NO, OVERLAP};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, task, with_url};
 
 pub(super) const LOAD: Subcommand = Subcommand::new(
     "load",
-    "Takes and releases locks as many clients would, and measures it.",
+    "Takes and releases locks as many clients do, and measures the times.",
     arguments,
     read,
-);
+)
+.also(&[NO, OVERLAP]);
 
 fn arguments(command: Command) -> Command {
     let flag = |name: &'static str, value: &'static str, help: &'static str| {
@@ -30,16 +32,16 @@ fn arguments(command: Command) -> Command {
     let command = command
         .after_help(LOAD_HELP)
         .arg(
-            flag("dialect", "NAME", "How a client takes a lock and waits for it.")
+            flag("dialect", "NAME", "How clients take a lock and wait for it.")
                 .value_parser(dialects)
                 .default_value("string"),
         )
-        .arg(number("clients", "How many clients, each with a connection. [default: 50]"))
+        .arg(number("clients", "Number of clients, each with its own connection. [default: 50]"))
         .arg(
             flag(
                 "keys",
                 "KEYS",
-                "The locks: KEY, uniform:COUNT, or zipf:EXPONENT:COUNT. [default: uniform:1000]",
+                "Keys of the locks: KEY, uniform:COUNT, or zipf:EXPONENT:COUNT. [default: uniform:1000]",
             )
             .value_parser(Keys::parse),
         )
@@ -47,42 +49,45 @@ fn arguments(command: Command) -> Command {
             flag(
                 "hold",
                 "HOLD",
-                "How long a lock is kept: const:TIME, exp:MEAN, or uniform:TIME:TIME. [default: 0]",
+                "How long a client holds a lock: const:TIME, exp:MEAN, or uniform:TIME:TIME. [default: 0]",
             )
             .value_parser(Hold::parse),
         )
-        .arg(moment("lease", "The lease of a lock, which is not extended. [default: 30s]"))
-        .arg(moment("wait", "How long a client waits for a lock before it gives up. [default: no limit]"))
-        .arg(moment("poll", "The mean pause of a client that asks again and again. [default: 20ms]"))
+        .arg(moment("lease", "Lease of a lock. The load does not renew it. [default: 30s]"))
+        .arg(moment("wait", "Longest wait of a client for a lock. [default: no limit]"))
+        .arg(moment("poll", "Mean pause between two tries of a client that polls. [default: 20ms]"))
         .arg(
             flag(
                 "rate",
                 "RATE",
-                "Acquisitions begun in a second, in an open loop, as 5000/s. [default: closed loop]",
+                "Acquisitions that begin in a second, in an open loop: 5000/s. [default: closed loop]",
             )
             .value_parser(rate),
         )
-        .arg(moment("duration", "How long. [default: 10s]"))
+        .arg(moment("duration", "Length of the load. [default: 10s]"))
         .arg(
-            flag("count", "N", "Ends after so many acquisitions. [default: no limit]")
+            flag("count", "N", "Ends the load after N acquisitions. [default: no limit]")
                 .value_parser(value_parser!(u64).range(1..)),
         )
         .arg(
-            flag("nodes", "URL,URL", "The servers of the dialect redlock.")
+            flag("nodes", "URL,URL", "Servers for --dialect redlock.")
                 .value_delimiter(',')
                 .conflicts_with("url"),
         )
-        .arg(number("threads", "Threads that the clients are shared out to. [default: 1]"))
+        .arg(number("threads", "Number of threads, which share the clients. [default: 1]"))
         .arg(
-            flag("seed", "N", "The seed of keys, holds and pauses. [default: random]")
+            flag("seed", "N", "Seed for keys, holds and pauses. [default: random]")
                 .value_parser(value_parser!(u64)),
         )
         .arg(
-            flag("format", "FORMAT", "How the report is written to the standard output.")
+            flag("format", "FORMAT", "Format of the report on standard output.")
                 .value_parser(formats)
                 .default_value("text"),
         )
-        .arg(flag("plot", "FILE", "Also draws the report as SVG.").value_parser(value_parser!(PathBuf)));
+        .arg(
+            flag("plot", "FILE", "Writes the report as a picture in SVG to this file, too.")
+                .value_parser(value_parser!(PathBuf)),
+        );
     with_url(command)
 }
 
@@ -124,16 +129,15 @@ fn read(matches: &ArgMatches) -> Result<Task, Fault> {
 
 const LOAD_HELP: &str = "\
 Dialects:
-  string    SET NX PX, asked again and again; released by a script
-  redlock   the same on more than half of --nodes
-  redisson  a hash, taken and released by scripts; who waits subscribes to a channel
-  native    LOCK.ACQUIRE with WAIT and LOCK.RELEASE: the server keeps the queue
-  list      BLPOP and RPUSH of one element; the load deletes and makes the lists of its keys
+  string    SET NX PX with polling; a script releases the lock
+  redlock   like string, on more than half of --nodes
+  redisson  a hash and scripts; a client that waits subscribes to a channel
+  native    LOCK.ACQUIRE with WAIT, and LOCK.RELEASE: the server keeps the queue
+  list      BLPOP and RPUSH of one element; the load deletes and creates the lists of its keys
 
-A TIME is 100us, 5ms, 1.5s, 2m or 1h; a bare number is in seconds. Keys are named load:0, load:1, ... unless KEY names one.
+A TIME is 100us, 5ms, 1.5s, 2m or 1h. A number without a unit is in seconds. The keys are load:0, load:1, ..., or KEY.
 
-Without --rate each client begins when it has released its last lock. With it, acquisitions begin at fixed times whether or
-not a client is free, and latency counts from these times.
+Without --rate, each client begins again when it has released its lock. With --rate, acquisitions begin at fixed times,
+even if no client is free. The latency counts from these times.
 
-Exit codes: 0; 1 if nothing could be done or a file could not be written; 64 for bad options; 69 if no server could be
-asked; 70 if a lock had two owners at once. SIGINT, SIGTERM and SIGHUP end the load with the report so far.";
+SIGINT, SIGTERM and SIGHUP end the load. It then prints its report up to that moment.";

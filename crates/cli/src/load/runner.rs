@@ -25,8 +25,10 @@ use super::session::Session;
 pub enum Failure {
     /// The plan does not fit together, or not to the server.
     Misfit(String),
-    /// A server cannot be reached, or refuses the login.
+    /// A server cannot be reached.
     NoServer(String),
+    /// A server refuses the login; its text.
+    Refused(String),
 }
 
 /// Opens all connections, calls `on_start`, and runs the load until it is done or [`Live::stop`] is called. Blocks.
@@ -136,6 +138,7 @@ impl Common {
     async fn open(&self, thread: usize) -> Result<(Vec<(usize, Session)>, Option<String>), Failure> {
         let refused = |error: redlatch_client::Error| match error {
             redlatch_client::Error::Unsupported(_) => Failure::Misfit(error.to_string()),
+            redlatch_client::Error::Refused(text) => Failure::Refused(text),
             error => Failure::NoServer(error.to_string()),
         };
         let mut own = Session::open(&self.plan).await.map_err(refused)?;

@@ -2,17 +2,22 @@
 
 use std::ffi::OsString;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::terms::{LockKind, check_owner};
 use crate::common::Fault;
 
 pub(super) fn key() -> Arg {
-    Arg::new("key").value_name("KEY").required(true).value_parser(value_parser!(OsString)).help("The lock.")
+    let parser = OsStringValueParser::new().try_map(|key| match key.is_empty() {
+        true => Err("the key is empty: is a variable not set?"),
+        false => Ok(key),
+    });
+    Arg::new("key").value_name("KEY").required(true).value_parser(parser).help("Key of the lock.")
 }
 
 pub(super) fn json() -> Arg {
-    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.")
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Prints JSON.")
 }
 
 /// The owner of locks that outlive their processes.
@@ -22,7 +27,7 @@ pub(crate) fn owner() -> Arg {
         .value_name("NAME")
         .required(true)
         .value_parser(value_parser!(OsString))
-        .help("The owner: a name that nobody else uses.")
+        .help("Name of the owner. Nobody else may use it.")
 }
 
 /// Adds the flags for the kind of a lock.
@@ -31,22 +36,26 @@ pub(super) fn with_kind(command: Command) -> Command {
         .long("shared")
         .action(ArgAction::SetTrue)
         .conflicts_with("permits")
-        .help("Shares the lock with other readers.");
+        .help("Shares the lock with other holders that use --shared.");
     command
         .arg(shared)
-        .arg(number("permits", "Takes so many permits of a semaphore.").requires("of"))
-        .arg(number("of", "How many permits the semaphore has.").requires("permits"))
+        .arg(number("permits", "Takes N permits of a semaphore.").requires("of"))
+        .arg(number("of", "The semaphore has N permits in all.").requires("permits"))
 }
 
-/// Adds the flag for what a holder tells about itself.
+/// Adds the flag for the notes of a holder.
 pub(super) fn with_meta(command: Command) -> Command {
     let meta = Arg::new("meta")
         .long("meta")
         .value_name("FIELD=VALUE")
         .action(ArgAction::Append)
-        .help("What those who ask for the holder see. May be repeated.");
+        .help("A note of the holder, for everybody that looks at the lock. May be repeated.");
     command.arg(meta)
 }
+
+/// The help of `--wait`.
+pub(super) const WAIT_HELP: &str =
+    "Longest wait for a lock that is held, or for a server that does not answer.";
 
 fn number(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(1..)).help(help)

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::terms::Terms;
 use super::texts;
-use crate::common::exit::{self, Failure, LOST, NOT_ACQUIRED};
+use crate::common::exit::{self, DONE, Failure, HELD, LOST};
 use crate::common::{ServerAddress, print, warn};
 
 #[derive(Debug)]
@@ -100,9 +100,9 @@ impl HoldOptions {
     fn say(&self, answer: &Answer) -> Result<u8, Failure> {
         let Self { json, request, .. } = self;
         let code = match answer {
-            Answer::Held(_) => NOT_ACQUIRED,
+            Answer::Held(_) => HELD,
             Answer::Lost(_) => LOST,
-            Answer::Released | Answer::Taken(_) => 0,
+            Answer::Released | Answer::Taken(_) => DONE,
         };
         if matches!(answer, Answer::Taken(hold) if !hold.is_native) && request.what() == "taken" {
             warn(texts::PLAIN);
@@ -147,8 +147,7 @@ impl HoldRequest {
                 Err(error) => error,
                 Ok(answer) => return Ok(answer),
             };
-            let again = retry.again(error).await;
-            again.map_err(|error| Failure::of_lock(&error, locks.is_reached()))?;
+            retry.again(error).await?;
         }
     }
 

@@ -5,55 +5,60 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use redlatch_proto::lock::check_meta;
 
-use super::arguments::{bytes_of, json, key, kind_of, meta_of, owner, owner_of, with_kind, with_meta};
+use super::arguments::{
+    WAIT_HELP, bytes_of, json, key, kind_of, meta_of, owner, owner_of, with_kind, with_meta,
+};
 use super::hold::{self, HoldOptions, HoldRequest, Step};
 use super::terms::{self, Terms};
 use crate::common::arguments::time;
+use crate::common::exit::{HELD, LOST};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, duration, task, with_url};
 
 pub(super) const TAKE: Subcommand =
     Subcommand::new("take", "Takes a lock that outlives this process.", take_arguments, |matches| {
         let step = take(matches)?;
         request(matches, step)
-    });
+    })
+    .also(&[HELD]);
 pub(super) const RENEW: Subcommand = Subcommand::new(
     "renew",
-    "Begins the lease of a lock anew that take has taken; exits with 76 if it is held no longer.",
+    "Renews a lock of redlatch take.",
     |command| {
-        let term = term("for", "The new length of the lease. [default: that which the lock has]");
+        let term = term("for", "New length of the lease. [default: its present length]");
         with_answer(command.arg(key()).arg(owner()).arg(term).arg(token()))
     },
     |matches| {
         let step = Step::Renew { token: token_of(matches), lease: lease(matches)? };
         request(matches, step)
     },
-);
+)
+.also(&[LOST]);
 pub(super) const RELEASE: Subcommand = Subcommand::new(
     "release",
-    "Gives a lock back that take has taken; exits with 76 if it is held no longer.",
+    "Releases a lock of redlatch take.",
     |command| with_answer(command.arg(key()).arg(owner()).arg(token())),
     |matches| request(matches, Step::Release { token: token_of(matches) }),
-);
+)
+.also(&[LOST]);
 
 fn take_arguments(command: Command) -> Command {
-    let wait =
-        time("wait", "How long to wait for a lock that is held, or for a server that does not serve.", "0");
+    let wait = time("wait", WAIT_HELP, "0");
     let take = command
         .arg(key())
         .arg(owner())
-        .arg(term("for", "How long the lock lasts if it is not renewed.").required(true))
+        .arg(term("for", "Lease: how long the lock lasts without a renewal.").required(true))
         .arg(wait)
-        .arg(Arg::new("why").long("why").value_name("TEXT").help("As --meta reason=TEXT."));
+        .arg(Arg::new("why").long("why").value_name("TEXT").help("Same as --meta reason=TEXT."));
     with_answer(with_meta(with_kind(take)))
 }
 
 fn with_answer(command: Command) -> Command {
-    with_url(command.arg(json()).after_help(HELP))
+    with_url(command.arg(json()).after_help("See docs/shell.md."))
 }
 
 fn token() -> Arg {
     let token = value_parser!(u64).range(1..);
-    let help = "Only the hold with this token, not a later one of the same owner.";
+    let help = "Only if the owner still has this token, and has not taken the lock again.";
     Arg::new("token").long("token").value_name("TOKEN").value_parser(token).help(help)
 }
 
@@ -87,7 +92,3 @@ fn lease(matches: &ArgMatches) -> Result<Option<Duration>, Fault> {
     let lease = matches.get_one::<Duration>("for").copied();
     lease.map(terms::check_lease).transpose().map_err(|fault| format!("--for {fault}"))
 }
-
-const HELP: &str = "\
-Exit codes: 0; 64 for bad options; 69 if no server could be asked; 75 if the lock was not taken, or the server refuses;
-76 if NAME does not hold the lock, or not with this token. See docs/shell.md.";

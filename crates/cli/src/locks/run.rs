@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::terms::Terms;
 use super::texts;
-use crate::common::exit::{Failure, LOST, MISUSED, NOT_ACQUIRED};
+use crate::common::exit::{DONE, Failure, HELD, LOST, MISUSED, NOT_FOUND, NOT_RUN, SYSTEM};
 use crate::common::{ServerAddress, runtime, warn};
 
 /// What `redlatch run` was asked for.
@@ -50,15 +50,11 @@ pub(super) enum OnLost {
     Warn,
 }
 
-/// Exit codes that no other subcommand has.
-const NOT_RUN: u8 = 126;
-const NOT_FOUND: u8 = 127;
-
 /// Runs the command; returns the exit code.
 pub(super) fn run(options: RunOptions) -> u8 {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(fault) => return refuse(NOT_ACQUIRED, &fault),
+        Err(fault) => return refuse(SYSTEM, &fault),
     };
     let code = runtime.block_on(supervise(options));
     runtime.shutdown_background();
@@ -73,7 +69,7 @@ fn refuse(code: u8, fault: &str) -> u8 {
 async fn supervise(options: RunOptions) -> u8 {
     let mut signals = match CommandSignals::catch() {
         Ok(signals) => signals,
-        Err(error) => return refuse(NOT_ACQUIRED, &format!("cannot catch signals: {error}")),
+        Err(error) => return refuse(SYSTEM, &format!("cannot catch signals: {error}")),
     };
     let server = match options.server.clone().find() {
         Ok(found) => found,
@@ -114,12 +110,10 @@ async fn locked(options: &RunOptions, server: &(Target, Trust), owner: &str) -> 
     let locks = Locks::at(target.clone(), trust.clone()).telling(texts::tell_retry);
     let acquire = terms.acquire(&locks, owner.as_bytes(), options.wait).stop_before(margin(options));
     acquire.await.map_err(|error| match error {
-        Error::Held(_) if options.if_held == IfHeld::Skip => 0,
-        Error::Held(held) => {
-            refuse(NOT_ACQUIRED, &texts::refusal("not run", &terms.keys[0], held.as_deref()))
-        }
+        Error::Held(_) if options.if_held == IfHeld::Skip => DONE,
+        Error::Held(held) => refuse(HELD, &texts::refusal("not run", &terms.keys[0], held.as_deref())),
         error => {
-            let Failure(code, fault) = Failure::of_lock(&error, locks.is_reached());
+            let Failure(code, fault) = error.into();
             refuse(code, &fault)
         }
     })

@@ -4,56 +4,51 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use redlatch_proto::lock::LEASE_DEFAULT;
 
-use super::arguments::{kind_of, meta_of, with_kind, with_meta};
+use super::arguments::{WAIT_HELP, key, kind_of, meta_of, with_kind, with_meta};
 use super::run::{self, IfHeld, OnLost, RunOptions};
 use super::terms::Terms;
 use crate::common::arguments::{command_to_run, time};
+use crate::common::exit::{HELD, LOST, NOT_FOUND, NOT_RUN, SIGNALLED};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, task, with_url};
 
-pub(super) const RUN: Subcommand = Subcommand::new("run", "Runs a command under a lock.", arguments, read);
+pub(super) const RUN: Subcommand = Subcommand::new("run", "Runs a command under a lock.", arguments, read)
+    .also(&[HELD, LOST, NOT_RUN, NOT_FOUND, SIGNALLED]);
 
 fn arguments(command: Command) -> Command {
     let run = command
         .after_help(RUN_HELP)
-        .arg(
-            Arg::new("key")
-                .value_name("KEY")
-                .required(true)
-                .num_args(1..)
-                .value_parser(value_parser!(OsString))
-                .help("The lock. Several are taken all or none."),
-        )
+        .arg(key().num_args(1..).help("Key of the lock. Of several keys, all locks or none are taken."))
         .arg(command_to_run())
-        .arg(time(
-            "wait",
-            "How long to wait for a lock that is held, or for a server that does not serve.",
-            "no limit; 0 with --if-held skip and fail",
-        ))
+        .arg(time("wait", WAIT_HELP, "no limit; 0 with --if-held skip and fail"))
         .arg(
             Arg::new("no-wait")
                 .long("no-wait")
                 .action(ArgAction::SetTrue)
                 .conflicts_with("wait")
-                .help("As --wait 0."),
+                .help("Same as --wait 0."),
         )
-        .arg(time("lease", "How long the lock lasts if it is not renewed.", "30s"))
+        .arg(time("lease", "Lease: how long the lock lasts without a renewal.", "30s"))
         .arg(one_of(
             "if-held",
             &["wait", "skip", "fail"],
-            "What to do while the lock is held: wait, exit with 0, or exit with 75.",
+            "If another owner has the lock: wait, exit with 0, or exit with 75.",
             "wait",
         ))
         .arg(one_of(
             "on-lost",
             &["term", "kill", "warn"],
-            "What the command gets when the lock is lost: SIGTERM and later SIGKILL, SIGKILL, or nothing.",
+            "If the lock is lost, the command gets: SIGTERM and later SIGKILL, SIGKILL, or nothing.",
             "term",
         ))
-        .arg(time("kill-grace", "The time between SIGTERM and SIGKILL.", "5s"))
-        .arg(time("min-hold", "The lock stays held for at least so long after it was taken.", "0"));
+        .arg(time("kill-grace", "Time between SIGTERM and SIGKILL.", "5s"))
+        .arg(time(
+            "min-hold",
+            "Least time for which the lock stays held, even if the command ends before.",
+            "0",
+        ));
     with_url(with_meta(with_kind(run)))
 }
 
@@ -106,21 +101,19 @@ fn read(matches: &ArgMatches) -> Result<Task, Fault> {
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
 const RUN_HELP: &str = "\
-The exit status is that of the command: 128 and the signal's number if a signal ended it. Own codes:
-  64   the options do not fit together
-  69   no server could be asked
-  75   the lock was not taken; the command did not run
-  76   the lock was lost, and the command was ended for it
-  126  the command could not be run
-  127  there is no such command
+The environment of the command has:
+  REDLATCH_KEY       the key; newlines separate several keys
+  REDLATCH_OWNER     the owner
+  REDLATCH_TOKEN     the fencing token; not set if the server has no LOCK commands
+  REDLATCH_DEADLINE  the end of the lease without a renewal, as Unix time in milliseconds
 
-The environment of the command has REDLATCH_KEY (several keys are separated by newlines), REDLATCH_OWNER, REDLATCH_TOKEN (the
-fencing token; a server without LOCK commands has none) and REDLATCH_DEADLINE (Unix time in milliseconds at which the lock
-ends unless it is renewed, which redlatch does at each third of the lease).
+redlatch renews the lock at each third of the lease.
 
-A server that restarts, or answers BUSY or OOM, is asked again until --wait has passed. Without --wait it is asked without a
-limit, once it has answered at all; a server that has never answered is given up at once.
+If the server restarts, or answers BUSY or OOM, redlatch retries until --wait has passed. Without --wait, redlatch retries
+without a limit. If the server has never answered, redlatch gives up after a few tries.
 
-When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most a third of the lease, and
-a little more. SIGKILL follows after --kill-grace. So with a lease of three times --kill-grace the command has ended
-before the server grants the lock to anybody else.";
+If renewals fail, SIGTERM reaches the command before the lock ends. SIGTERM comes earlier by more than --kill-grace, or by
+more than a third of the lease if that is shorter. SIGKILL follows after --kill-grace. With a lease of at least three times
+--kill-grace, the command has ended before the server grants the lock to another owner.
+
+If the command ran and ended without a signal, redlatch returns the exit status of the command.";

@@ -24,10 +24,12 @@ pub(super) enum Fit {
 }
 
 /// The least width that a column is cut to.
-const CUT_MIN: usize = 12;
+const CUT_MIN: usize = 6;
+/// The width of a terminal that does not know its own.
+const WIDTH_DEFAULT: usize = 80;
 /// Spaces between two columns.
 const GAP: usize = 2;
-/// What stands for the middle of a text.
+/// What stands for the part of a text that is left out.
 const MIDDLE: char = '\u{2026}';
 
 /// The width of the terminal that the output goes to; `None` if it goes elsewhere.
@@ -36,13 +38,13 @@ pub(super) fn terminal_width() -> Option<usize> {
     if !output.is_terminal() {
         return None;
     }
-    let (Width(columns), _) = terminal_size_of(&output)?;
-    // A terminal that does not know its size has none.
-    (columns > 0).then_some(usize::from(columns))
+    // A terminal that does not know its size says 0.
+    let columns = terminal_size_of(&output).map_or(0, |(Width(columns), _)| usize::from(columns));
+    Some(if columns > 0 { columns } else { WIDTH_DEFAULT })
 }
 
 /// The lines of a table. Each row has a text for each column. With a `width`, columns that may be cut share what the others
-/// leave.
+/// leave, and no line is longer.
 pub(super) fn table<const N: usize>(
     columns: [Column; N],
     rows: &[[String; N]],
@@ -58,8 +60,8 @@ pub(super) fn table<const N: usize>(
         shrink(&columns, &mut widths, width);
     }
     let titles = columns.map(|column| column.title.to_owned());
-    let lines = std::iter::once(&titles).chain(rows).map(|row| line(&columns, &widths, row) + "\n");
-    lines.collect()
+    let lines = std::iter::once(&titles).chain(rows).map(|row| line(&columns, &widths, row));
+    lines.map(|line| cut_end(line, width.unwrap_or(usize::MAX)) + "\n").collect()
 }
 
 /// Takes from the widest column that may be cut until the table fits, or all such columns are at their least width.
@@ -97,6 +99,14 @@ fn cut(text: &str, width: usize) -> String {
     let end: Vec<char> = within(text.chars().rev(), kept / 2).collect();
     let start = within(text.chars(), kept - kept / 2);
     start.chain([MIDDLE]).chain(end.into_iter().rev()).collect()
+}
+
+/// The beginning of a line that takes no more than `width` columns.
+fn cut_end(line: String, width: usize) -> String {
+    if line.width() <= width {
+        return line;
+    }
+    within(line.chars(), width.saturating_sub(1)).chain([MIDDLE]).collect()
 }
 
 /// The first characters that fit into `width` columns.
@@ -148,8 +158,10 @@ mod tests {
             assert!(lines.iter().all(|line| line.width() == width), "{text}");
             assert!(lines[1].starts_with("lock:or") && lines[1].contains("8812  shared"), "{text}");
         }
-        let narrow = table(COLUMNS, &keys, Some(1));
-        assert!(narrow.lines().all(|line| line.width() == CUT_MIN + 15), "{narrow}");
+        for width in [1, 2, 10, 20] {
+            let narrow = table(COLUMNS, &keys, Some(width));
+            assert!(narrow.lines().all(|line| line.width() <= width), "{narrow}");
+        }
         assert!(table(COLUMNS, &keys, None).contains("customer-0007:invoice"));
     }
 }

@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-pub(crate) use redlatch_client::wire::{breaking, lease, lines, owner, place, seconds, utc};
+pub(crate) use redlatch_client::wire::{breaking, is_gone, lease, lines, owner, place, utc};
 use redlatch_client::{Error, Held, Holder};
+pub(crate) use redlatch_proto::duration::duration;
 use redlatch_proto::log_name::{push_json, text_or_escapes};
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ pub(crate) fn line(held: &Held) -> String {
         let client =
             holder.client.as_ref().map(|client| format!(" at {}", place(client))).unwrap_or_default();
         let term = match (held.kind.is_empty(), holder.held_ms) {
-            (true, Some(held)) => format!("for {}", seconds(held)),
+            (true, Some(held)) => format!("for {}", duration(held)),
             _ => lease(holder),
         };
         format!("{}{client}{token}, {term}", owner(held, holder))
@@ -53,10 +54,14 @@ pub(crate) fn table(found: &[Held], width: Option<usize>) -> String {
             kind(held, holder),
             owner(held, holder),
             holder.token.map_or_else(none, |token| token.to_string()),
-            holder.held_ms.map_or_else(none, seconds),
-            holder.left_ms.map_or(lease, seconds),
+            holder.held_ms.map_or_else(none, duration),
+            holder.left_ms.map_or(lease, duration),
             held.waiters.to_string(),
-            holder.client.as_ref().map_or_else(none, place),
+            match &holder.client {
+                Some(client) => place(client),
+                None if is_gone(holder) => "gone".to_owned(),
+                None => none(),
+            },
         ]
     };
     let rows: Vec<_> =
@@ -96,7 +101,7 @@ pub(crate) fn groups(found: &[Value], width: Option<usize>) -> String {
             text("state"),
             text("leader"),
             number("current_epoch").to_string(),
-            seconds(number("leads_for_ms")),
+            duration(number("leads_for_ms")),
             commit.map_or_else(|| "-".to_owned(), |micros| format!("{:.1} ms", micros as f64 / 1_000.0)),
             standbys.join(" "),
         ]
@@ -133,9 +138,9 @@ pub(crate) fn tell_retry(error: &Error) {
     warn(&format!("{}; trying again", readable(error.to_string().as_bytes())));
 }
 
-/// What is said of a server that has no LOCK commands.
+/// The warning for a server without LOCK commands.
 pub(crate) const PLAIN: &str =
-    "the server has no LOCK commands: the lock is a plain key, polled for and without a token";
+    "the server has no LOCK commands: the lock is a plain key without a token, and a wait polls";
 
 /// A lock as JSON, with the names of LOCK.WHO.
 pub(crate) fn value(held: &Held) -> Value {

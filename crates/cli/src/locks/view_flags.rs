@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 use super::arguments::{bytes_of, json, key, owner, owner_of};
 use super::views::{self, Question, View, Wanted};
 use super::watch;
 use crate::common::arguments::time;
+use crate::common::exit::{HELD, NO};
 use crate::common::{Fault, ServerAddress, Subcommand, Task, task, with_url};
 
 pub(super) const LS: Subcommand = Subcommand::new(
@@ -18,39 +20,43 @@ pub(super) const LS: Subcommand = Subcommand::new(
 );
 pub(super) const WHO: Subcommand = Subcommand::new(
     "who",
-    "Says who holds a lock; exits with 1 if nobody does.",
+    "Prints the holder of a lock, and how many clients wait for it.",
     |command| view(command.arg(key())),
     |matches| ask(matches, Question::Who(bytes_of(matches, "key"))),
-);
+)
+.also(&[NO]);
 pub(super) const MINE: Subcommand = Subcommand::new(
     "mine",
-    "Lists the locks that an owner holds; exits with 1 if there are none.",
+    "Lists the locks of one owner.",
     |command| view(command.arg(owner())),
     |matches| ask(matches, Question::List(Wanted::OfOwner(owner_of(matches)?))),
-);
+)
+.also(&[NO]);
 pub(super) const WAIT: Subcommand = Subcommand::new(
     "wait",
-    "Returns when a lock is free; exits with 75 if it is held for longer than --timeout.",
-    |command| view(command.arg(key()).arg(time("timeout", "How long to wait.", "no limit"))),
+    "Waits until a lock is free, at most for --timeout.",
+    |command| view(command.arg(key()).arg(time("timeout", "Longest wait.", "no limit"))),
     |matches| {
         let timeout = matches.get_one::<Duration>("timeout").copied();
         ask(matches, Question::Wait(bytes_of(matches, "key"), timeout))
     },
-);
+)
+.also(&[HELD]);
 pub(super) const BREAK: Subcommand = Subcommand::new(
     "break",
-    "Takes a lock from its holder; exits with 1 if the token is no longer the current one.",
+    "Takes a lock from its holder, if the holder has this token.",
     |command| view(command.arg(key()).arg(token_to_break()).arg(reason())),
     |matches| {
         let token = *matches.get_one::<u64>("token").expect("a required argument");
         let reason = matches.get_one::<String>("reason").cloned();
         ask(matches, Question::Break { key: bytes_of(matches, "key"), token, reason })
     },
-);
+)
+.also(&[NO, HELD]);
 pub(super) const WATCH: Subcommand = Subcommand::new(
     "watch",
-    "Looks at all locks again and again, and writes what was taken and freed since the last look.",
-    |command| view(command.arg(pattern()).arg(time("interval", "The time between two looks.", "1s"))),
+    "Looks at the locks in an interval, and prints a line for each lock taken or freed.",
+    |command| view(command.arg(pattern()).arg(time("interval", "Time between two looks.", "1s"))),
     |matches| {
         let interval = matches.get_one::<Duration>("interval").copied().unwrap_or(Duration::from_secs(1));
         let (server, json) = (ServerAddress::read(matches), matches.get_flag("json"));
@@ -59,18 +65,18 @@ pub(super) const WATCH: Subcommand = Subcommand::new(
     },
 );
 pub(super) const CLUSTER_STATUS: Subcommand =
-    Subcommand::new("cluster status", "Says which node leads, and since when.", view, |matches| {
+    Subcommand::new("cluster status", "Prints which node leads, and since when.", view, |matches| {
         ask(matches, Question::Cluster)
     });
 pub(super) const CLUSTER_HAND_OVER: Subcommand = Subcommand::new(
     "cluster hand-over",
-    "Has another node lead. The one that leads goes on as a standby.",
+    "Makes another node the leader. The present leader becomes a standby.",
     view,
     |matches| ask(matches, Question::HandOver),
 );
 
 fn token_to_break() -> Arg {
-    let help = "The token of the hold to break, as redlatch who says it.";
+    let help = "Token of the holder, as redlatch who prints it.";
     Arg::new("token")
         .long("token")
         .value_name("TOKEN")
@@ -80,16 +86,20 @@ fn token_to_break() -> Arg {
 }
 
 fn reason() -> Arg {
-    Arg::new("reason").long("reason").value_name("TEXT").help("Why, for the server's log.")
+    Arg::new("reason")
+        .long("reason")
+        .value_name("TEXT")
+        .help("Why you break it. The holder, LOCK.HISTORY and the log show it.")
 }
 
 /// A subcommand that asks a server.
 fn view(command: Command) -> Command {
-    with_url(command.arg(json()).after_help(VIEW_CODES))
+    with_url(command.arg(json()))
 }
 
 fn pattern() -> Arg {
-    Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN.")
+    let parser = NonEmptyStringValueParser::new();
+    Arg::new("pattern").value_name("PATTERN").value_parser(parser).help("Only keys that match, as in SCAN.")
 }
 
 fn pattern_of(matches: &ArgMatches) -> String {
@@ -100,6 +110,3 @@ fn ask(matches: &ArgMatches, question: Question) -> Result<Task, Fault> {
     let view = View { server: ServerAddress::read(matches), json: matches.get_flag("json"), question };
     Ok(task(move || views::show(view)))
 }
-
-const VIEW_CODES: &str =
-    "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if a server could not be asked.";

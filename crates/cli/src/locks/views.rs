@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use redlatch_client::wire::{Connection, Node, Nodes, Reply, Retry, Target, is_passing_refusal, no_node};
+use redlatch_client::wire::{Connection, Node, Nodes, Reply, Retry, Target, no_node};
 use redlatch_client::{Error, Held, Locks, Trust};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::table::terminal_width;
 use super::texts;
-use crate::common::exit::{self, FAILED, Failure, NO_SERVER, NOT_ACQUIRED};
+use crate::common::exit::{self, DONE, Failure, HELD, NO, NO_SERVER};
 use crate::common::{Fault, ServerAddress, print, warn};
 
 #[derive(Debug)]
@@ -46,15 +46,6 @@ pub(crate) enum Wanted {
     OfOwner(Vec<u8>),
 }
 
-/// Why a question has no answer. A server that refuses to answer has the code of the answer no.
-pub(crate) fn unanswered(error: Error) -> Failure {
-    match error {
-        Error::Broken(_) | Error::Unreachable(_) => Failure::no_server(error),
-        Error::Url(_) | Error::Usage(_) => Failure::misused(error),
-        _ => Failure(FAILED, texts::readable(error.to_string().as_bytes())),
-    }
-}
-
 /// Answers the question; returns the exit code.
 pub(super) fn show(view: View) -> u8 {
     exit::run(answer(view))
@@ -85,11 +76,7 @@ pub(crate) async fn reach(target: &Target, trust: &Trust, retry: &mut Retry) -> 
                 retry.connected();
                 return Ok(locks);
             }
-            Err(error) => retry.again(error).await.map_err(|error| match error {
-                // A server that refuses the login serves nobody here.
-                Error::Refused(_) => Failure::no_server(error),
-                error => unanswered(error),
-            })?,
+            Err(error) => retry.again(error).await?,
         }
     }
 }
@@ -102,11 +89,11 @@ async fn answer(view: View) -> Result<u8, Failure> {
     let (locks, retry) = connected(view.server, limit).await?;
     match view.question {
         Question::Break { key, token, reason } => {
-            let is_broken = locks.break_lock(&key, token, reason.as_deref()).await.map_err(unanswered)?;
+            let is_broken = locks.break_lock(&key, token, reason.as_deref()).await?;
             // The first is there only if the lock was not broken.
             let is_free = match is_broken {
                 true => None,
-                false => Some(locks.who(&key).await.map_err(unanswered)?.is_none()),
+                false => Some(locks.who(&key).await?.is_none()),
             };
             let name = texts::readable(&key);
             let (text, mut value) = match is_free {
@@ -121,7 +108,11 @@ async fn answer(view: View) -> Result<u8, Failure> {
             };
             texts::insert(&mut value, "key", &key);
             say(view.json, &value, &text)?;
-            Ok(if is_broken { 0 } else { FAILED })
+            Ok(match is_free {
+                None => DONE,
+                Some(true) => NO,
+                Some(false) => HELD,
+            })
         }
         Question::Cluster => {
             let text = cluster_info(&mut locks.open().await?).await?;
@@ -135,11 +126,11 @@ async fn answer(view: View) -> Result<u8, Failure> {
         Question::List(wanted) => list(&locks, &wanted, view.json).await,
         Question::Wait(key, _) => wait(&locks, &key, retry, view.json).await,
         Question::Who(key) => {
-            let held = locks.who(&key).await.map_err(unanswered)?;
+            let held = locks.who(&key).await?;
             let text =
                 held.as_ref().map_or_else(|| format!("{} is free\n", texts::readable(&key)), texts::lines);
             say(view.json, &held.as_ref().map_or(Value::Null, texts::value), &text)?;
-            Ok(if held.is_some() { 0 } else { FAILED })
+            Ok(if held.is_some() { DONE } else { NO })
         }
     }
 }
@@ -151,8 +142,8 @@ async fn list(locks: &Locks, wanted: &Wanted, json: bool) -> Result<u8, Failure>
     say(json, &found.iter().map(texts::value).collect(), &text)?;
     Ok(match wanted {
         _ if !is_whole => NO_SERVER,
-        Wanted::OfOwner(_) if found.is_empty() => FAILED,
-        _ => 0,
+        Wanted::OfOwner(_) if found.is_empty() => NO,
+        _ => DONE,
     })
 }
 
@@ -161,7 +152,7 @@ async fn list(locks: &Locks, wanted: &Wanted, json: bool) -> Result<u8, Failure>
 /// # Errors
 /// There is one server, and it does not answer.
 pub(crate) async fn listed(locks: &Locks, wanted: &Wanted) -> Result<(Vec<Held>, bool), Failure> {
-    let nodes = locks.nodes().await.map_err(unanswered)?;
+    let nodes = locks.nodes().await?;
     let of_node = |mut node: Node| {
         let wanted = wanted.clone();
         async move {
@@ -196,10 +187,10 @@ where
     for (address, answer) in asked {
         match answer.await.map_err(|error| error.to_string())? {
             Ok(answer) => answers.push(answer),
-            Err(error) if is_one => return Err(unanswered(error)),
+            Err(error) if is_one => return Err(error.into()),
             Err(error) => {
                 is_whole = false;
-                let Failure(_, fault) = unanswered(error);
+                let Failure(_, fault) = error.into();
                 warn(&format!("{address}: {fault}"));
             }
         }
@@ -215,14 +206,14 @@ async fn cluster_info(connection: &mut Connection) -> Result<String, Failure> {
             let shown = lines.filter(|line| !line.is_empty()).map(texts::readable);
             Ok(shown.map(|line| line + "\n").collect())
         }
-        Reply::Error(error) => Err(Failure(FAILED, texts::readable(error.as_bytes()))),
-        _ => Err(Failure(FAILED, "the server says nothing of a cluster".to_owned())),
+        Reply::Error(error) => Err(Error::Refused(error).into()),
+        _ => Err(Failure::no_server("CLUSTER INFO: not a text")),
     }
 }
 
 /// Writes a line for each group of slots that has a leader; returns the exit code.
 async fn groups(locks: &Locks, json: bool) -> Result<u8, Failure> {
-    let nodes = locks.nodes().await.map_err(unanswered)?;
+    let nodes = locks.nodes().await?;
     let asked = |mut node: Node| async move {
         let info = node.open().await?.call(&[b"CLUSTER", b"INFO"]).await?;
         let info = info.text().map(|text| String::from_utf8_lossy(text).into_owned());
@@ -244,14 +235,13 @@ async fn groups(locks: &Locks, json: bool) -> Result<u8, Failure> {
 async fn hand_over(locks: &Locks, json: bool) -> Result<u8, Failure> {
     let info = cluster_value(&cluster_info(&mut locks.open().await?).await?);
     if info["groups"].as_u64() > Some(1) {
-        let fault =
-            "the nodes of a cluster share out its groups by themselves: to empty one, end it by SIGTERM";
-        return Err(Failure(FAILED, fault.to_owned()));
+        let fault = "the nodes distribute the groups by themselves: to empty a node, end it with SIGTERM";
+        return Err(Failure::misused(fault));
     }
     let (name, leader) =
         (info["name"].as_str().unwrap_or_default(), info["leader"].as_str().unwrap_or_default());
     match locks.open().await?.call(&[b"SENTINEL", b"FAILOVER", name.as_bytes()]).await? {
-        Reply::Error(error) => Err(Failure(FAILED, texts::readable(error.as_bytes()))),
+        Reply::Error(error) => Err(Error::Refused(error).into()),
         _ => {
             say(json, &json!({ "hands_over": leader }), &format!("{leader} hands over\n"))?;
             Ok(0)
@@ -280,7 +270,7 @@ async fn wait(locks: &Locks, key: &[u8], retry: Retry, json: bool) -> Result<u8,
     let (is_free, held) = waited(locks, key, retry).await?;
     let (value, text) = waited_as(key, is_free, held.as_ref());
     say(json, &value, &text)?;
-    Ok(if is_free { 0 } else { NOT_ACQUIRED })
+    Ok(if is_free { DONE } else { HELD })
 }
 
 /// Returns when nobody holds the key, or the time for tries is over: whether it is free, and who holds it.
@@ -310,10 +300,7 @@ pub(crate) async fn waited(
             }
             Err(error) => {
                 connection = None;
-                retry.again(error).await.map_err(|error| match is_passing_refusal(&error) {
-                    true => Failure(NOT_ACQUIRED, texts::readable(error.to_string().as_bytes())),
-                    false => unanswered(error),
-                })?;
+                retry.again(error).await?;
             }
         }
     }

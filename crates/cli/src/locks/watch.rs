@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::texts;
-use super::views::{connected, say, unanswered};
+use super::views::{connected, say};
 use crate::common::exit::{self, Failure};
 use crate::common::{Fault, ServerAddress};
 
@@ -64,7 +64,7 @@ async fn watch(
             }
             Err(error) => {
                 (connections, is_interrupted) = (Vec::new(), true);
-                retry.again(error).await.map_err(unanswered)?;
+                retry.again(error).await?;
             }
         }
     }
@@ -125,7 +125,7 @@ fn missed(since_unix_ms: u64, json: bool) -> Result<bool, Fault> {
     let now = texts::unix_ms_now();
     let value = json!({ "event": "missed", "since": since_unix_ms, "time": now });
     let since = texts::utc(since_unix_ms);
-    let text = format!("{}  missed  what was taken and freed since {since}\n", texts::utc(now));
+    let text = format!("{}  missed  all changes since {since}\n", texts::utc(now));
     say(json, &value, &text)
 }
 

@@ -25,7 +25,7 @@ use super::arguments::Arguments;
 use super::holds::{Holds, Id};
 use super::tools::{Call, Tool};
 use crate::common::Fault;
-use crate::common::exit::{FAILED, Failure, MISUSED};
+use crate::common::exit::{Failure, HELD, MISUSED, NO};
 use crate::locks::hold::{self, Answer, HoldRequest, Step, Taker};
 use crate::locks::terms::{LockKind, Terms, check_lease, check_owner};
 use crate::locks::texts;
@@ -246,7 +246,7 @@ impl Agent {
     async fn who(&self, arguments: &Arguments) -> Result<Outcome, Failure> {
         let key = key(arguments);
         let locks = self.reach().await?;
-        let held = locks.who(&key).await.map_err(views::unanswered)?;
+        let held = locks.who(&key).await?;
         // A server without LOCK commands, or one that this user may not ask, does not tell.
         let mut queue = locks.waiters(&key).await.unwrap_or_default();
         queue.truncate(LISTED_MAX);
@@ -283,7 +283,7 @@ impl Agent {
         let key = key(arguments);
         let owner = self.owner(arguments, context)?;
         let locks = self.reach().await?;
-        let sentences = hold::explained(&locks, &key, &owner).await.map_err(views::unanswered)?;
+        let sentences = hold::explained(&locks, &key, &owner).await?;
         let mut value = json!({ "sentences": sentences });
         texts::insert(&mut value, "key", &key);
         Ok(Outcome::yes(sentences.join("\n"), value))
@@ -370,7 +370,7 @@ fn taken_by_another_call((key, owner): &Id) -> Failure {
     let fault = format!(
         "{owner} is taking {key} already, by another call: if you are another agent, say who you are by 'agent'"
     );
-    Failure(FAILED, fault)
+    Failure(HELD, fault)
 }
 
 /// What the owner held before its request.
@@ -450,7 +450,7 @@ fn outcome(request: &HoldRequest, answer: &Answer) -> Outcome {
             let mut text = format!("{key} is {}\n  owner:  {owner}", request.what());
             if let Some(left) = hold.remaining() {
                 let end = texts::utc(texts::unix_ms_in(left));
-                text += &format!("\n  lease:  {} left, until {end}", texts::seconds(texts::millis(left)));
+                text += &format!("\n  lease:  {} left, until {end}", texts::duration(texts::millis(left)));
             }
             text += &hold.token.map(|token| format!("\n  token:  {token}")).unwrap_or_default();
             (text, false)
@@ -469,7 +469,7 @@ fn waiter(waiting: &Waiting) -> String {
         .owner
         .as_ref()
         .map_or_else(|| "a client that polls".to_owned(), |owner| texts::readable(owner));
-    format!("{owner}, for {}", texts::seconds(waiting.waited_ms))
+    format!("{owner}, for {}", texts::duration(waiting.waited_ms))
 }
 
 fn waiter_value(waiting: &Waiting) -> Value {
@@ -533,7 +533,7 @@ fn cut(text: &str) -> String {
 }
 
 fn cancelled() -> Failure {
-    Failure(FAILED, "the call was cancelled".to_owned())
+    Failure(NO, "the call was cancelled".to_owned())
 }
 
 /// The lease of a lock for which none is chosen.

@@ -15,20 +15,21 @@ use crate::common::{Fault, Subcommand, exit, print, warn};
 
 pub(super) const CHECK_CONFIG: Subcommand = Subcommand::of_server(
     "check-config",
-    "Says whether the server would start with these settings, and names every fault.",
+    "Checks the settings without a start of the server, and prints all faults.",
     arguments,
     |words| {
         let arguments = ServerArguments::read(words)?;
         Ok(Box::new(move || check(&arguments)))
     },
 )
-.misused(exit::FAILED);
+.misused(exit::NO)
+.only(&[exit::DONE, exit::NO]);
 
 fn arguments(command: Command) -> Command {
     let command = command
         .after_help(
-            "Reads flags, environment and file as the server does, the ACL file and the certificates as well. Binds \
-             nothing and opens no directory. Exits with 0 or 1.",
+            "Reads flags, environment and files as the server does, with the ACL file and the certificates. Binds no \
+             address and opens no directory.",
         );
     with_settings(command)
 }

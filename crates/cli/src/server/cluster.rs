@@ -12,32 +12,37 @@ use redlatch_server::process::{self, Moved};
 use super::arguments::{ServerArguments, with_settings};
 use super::configuration::Sources;
 use crate::common::arguments::time;
-use crate::common::{Fault, Subcommand, Task, duration, print, runtime};
+use crate::common::{Fault, Subcommand, Task, duration, exit, print, runtime};
 
 pub(super) const ACCEPT_RESTORED: Subcommand = Subcommand::of_server(
     "cluster accept-restored",
-    "Lets nodes lead again after etcd was restored from a snapshot.",
+    "Lets nodes lead again after a restore of etcd from a snapshot.",
     |command| {
-        let (help, default) = ("How long nothing is granted.", "for the longest lease that is known");
+        let (help, default) = ("How long the cluster grants no lock.", "the longest known lease");
         with_settings(command.arg(time("quarantine", help, default)).after_help(ACCEPT_HELP))
     },
     |words| {
         let options = AcceptOptions::of(ServerArguments::read(words)?)?;
         Ok(Box::new(move || accept(&options)))
     },
-);
+)
+.only(MOVES);
 pub(super) const IMPORT: Subcommand = Subcommand::of_server(
     "cluster import",
-    "Moves the locks of a stopped server's journal to a cluster that is not there yet.",
+    "Moves the locks of a stopped server to a new cluster.",
     |command| with_settings(command.after_help(IMPORT_HELP)),
     |words| read_move(Way::In, words),
-);
+)
+.only(MOVES);
 pub(super) const EXPORT: Subcommand = Subcommand::of_server(
     "cluster export",
-    "Moves the locks of a cluster whose nodes are stopped to the journal of one server.",
+    "Moves the locks of a stopped cluster to the journal of one server.",
     |command| with_settings(command.after_help(EXPORT_HELP)),
     |words| read_move(Way::Out, words),
-);
+)
+.only(MOVES);
+
+const MOVES: &[u8] = &[exit::DONE, exit::NO, exit::MISUSED];
 
 fn read_move(way: Way, words: &[String]) -> Result<Task, Fault> {
     let arguments = ServerArguments::read(words)?;
@@ -79,7 +84,7 @@ fn accept(options: &AcceptOptions) -> Result<ExitCode, Fault> {
     runtime.shutdown_background();
     let found = match was_found {
         true => "Accepted.",
-        false => "Accepted, though no node has found that the log is older than what it knows.",
+        false => "Accepted, but no node has found that the log is too old.",
     };
     print(format!("{found} The next node that leads begins with a quarantine.\n").as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -106,11 +111,11 @@ fn move_locks(way: Way, arguments: &ServerArguments) -> Result<ExitCode, Fault> 
     let (moved, next) = match way {
         Way::In => (
             runtime.block_on(process::import(builder, settings)),
-            "Start the nodes. No server starts on the directory any more.",
+            "Start the nodes. From now on, no server starts on the directory.",
         ),
         Way::Out => (
             runtime.block_on(process::export(builder, settings)),
-            "Start one server on the directory. No node joins the cluster any more.",
+            "Start one server on the directory. From now on, no node joins the cluster.",
         ),
     };
     let moved = moved?;
@@ -122,26 +127,24 @@ fn move_locks(way: Way, arguments: &ServerArguments) -> Result<ExitCode, Fault> 
 /// What a move that has succeeded says.
 fn said(moved: Option<Moved>, next: &str) -> String {
     let Some(Moved { keys, quarantine }) = moved else {
-        return format!("An earlier call has moved them. {next}\n");
+        return format!("An earlier call has moved the locks. {next}\n");
     };
-    let mut text = format!("Moved with functions, tokens and lock time: {keys} keys. {next}\n");
+    let mut text = format!("Moved {keys} keys, with functions, tokens and lock time. {next}\n");
     if let Some((left, why)) = quarantine {
-        text += &format!("Nothing is granted for another {} ms, because {why}.\n", left.as_millis());
+        text += &format!("No lock is granted for another {}, because {why}.\n", duration::written(left));
     }
     text
 }
 
 const ACCEPT_HELP: &str = "\
-Reads the settings of a node, and asks the same etcd. What was written after the snapshot is lost, and locks that were granted
-after it are not known: the next node that leads grants nothing until they have ended. See docs/replication.md. Exits with 0
-or 1; 64 for bad options.";
+Reads the settings of a node, and connects to its etcd. Changes after the snapshot are lost, and locks that were granted
+after it are unknown. So the next leader grants no lock until these locks have ended. See docs/replication.md.";
 
 const IMPORT_HELP: &str = "\
-Reads the settings of a node; --dir is that of the server. Keys, locks with their leases, tokens and functions go to the
-cluster; a quarantine that the server would begin with is the cluster's. Afterwards no server starts on the directory. See
-docs/replication-operate.md. Exits with 0 or 1; 64 for bad options.";
+Reads the settings of a node; --dir is the directory of the server. Moves keys, locks with their leases, tokens and functions
+to the cluster. If the server would begin with a quarantine, the cluster begins with it. Afterwards, no server starts on the
+directory. See docs/replication-operate.md.";
 
 const EXPORT_HELP: &str = "\
-Reads the settings of a node; --dir is where the server will keep its journal, and has none. Keys, locks with their leases,
-tokens and functions go there. Afterwards no node joins the cluster. See docs/replication-operate.md. Exits with 0
-or 1; 64 for bad options.";
+Reads the settings of a node; --dir is a directory without a journal, for the new server. Moves keys, locks with their leases,
+tokens and functions to it. Afterwards, no node joins the cluster. See docs/replication-operate.md.";

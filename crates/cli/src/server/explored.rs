@@ -37,7 +37,7 @@ pub(super) fn serve(
     configuration.builder(&settings)?;
     let port = settings.get(settings::PORT);
     if port == "0" {
-        return Err("port '0': where a command is explored, its clients come to a port".to_owned());
+        return Err("port '0': under redlatch explore, the clients need a port".to_owned());
     }
     // `auto` is any free one.
     let port = port.parse().unwrap_or(0);

@@ -124,16 +124,16 @@ pub(super) fn flags() -> [Arg; 3] {
     [
         flag(
             "ready-json",
-            "Prints one line of JSON once connections are accepted; the log goes to logfile only.",
+            "Prints one line of JSON when the server accepts connections. The log goes only to logfile.",
         )
         .action(ArgAction::SetTrue),
         flag(
             "exit-with-parent",
-            "Ends when the process that started it ends; does not start if that is not PID.",
+            "Ends when its parent process ends. With PID, refuses to start under another parent.",
         )
         .value_name("PID")
         .num_args(0..=1),
-        flag("max-lifetime", "Ends after this time at the latest: 500ms, 10s, 30m, 2h.").value_name("TIME"),
+        flag("max-lifetime", "Ends after this time: 500ms, 10s, 30m or 2h.").value_name("TIME"),
     ]
 }
 

@@ -19,14 +19,15 @@ const STEP_MAX: Duration = Duration::from_secs(2);
 const MORE_MAX: Duration = Duration::from_millis(250);
 
 pub(super) const HEALTH: Subcommand =
-    Subcommand::new("health", "Asks a running server for a PONG; exits with 0 or 1.", arguments, |matches| {
+    Subcommand::new("health", "Checks that a server answers PING.", arguments, |matches| {
         let server = ServerAddress::read(matches);
         Ok(Box::new(move || {
             print(check(server)?.as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }))
     })
-    .misused(exit::FAILED);
+    .misused(exit::NO)
+    .only(&[exit::DONE, exit::NO]);
 
 fn arguments(command: Command) -> Command {
     let url =
@@ -101,7 +102,8 @@ fn quarantine(info: &str) -> Option<String> {
     };
     field("quarantine_active").filter(|active| *active == "1")?;
     let (left_ms, reason) = (field("quarantine_left_ms")?, field("quarantine_reason")?);
-    Some(format!("no lock is granted or extended for another {left_ms} ms ({reason})"))
+    let left = redlatch_proto::duration::duration(left_ms.parse().ok()?);
+    Some(format!("no lock is granted or extended for another {left} ({reason})"))
 }
 
 #[cfg(test)]
@@ -115,7 +117,7 @@ mod tests {
                 "# Persistence\r\nquarantine_active:{active}\r\nquarantine_left_ms:4182\r\nquarantine_reason:another boot\r\n"
             )
         };
-        let text = "no lock is granted or extended for another 4182 ms (another boot)";
+        let text = "no lock is granted or extended for another 4.1 s (another boot)";
         assert_eq!(quarantine(&info(1)).as_deref(), Some(text));
         assert_eq!(quarantine(&info(0)), None);
         assert_eq!(quarantine("# Persistence\r\nloading:0\r\n"), None);

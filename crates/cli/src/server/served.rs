@@ -140,7 +140,7 @@ impl Served {
         match self {
             Self::Alone(server) => server.has_failed().then_some(exit::DISK_FAILED),
             // A node that does not lead any more goes on.
-            Self::Node(node) => node.has_failed().then_some(exit::FAILED),
+            Self::Node(node) => node.has_failed().then_some(exit::NO),
         }
     }
 

@@ -3,22 +3,22 @@
 //! Owns    the SQL, a file for each kind of database; docs/fencing.md says how to use it.
 //! Knows   nothing of servers: it prints, and the operator runs what is printed.
 
-use std::process::ExitCode;
-
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command};
 
-use crate::common::{Subcommand, print};
+use crate::common::exit::{self, DONE, MISUSED, SYSTEM};
+use crate::common::{Subcommand, task};
 
 pub(super) const SQL: Subcommand = Subcommand::new(
     "fence sql",
-    "Prints the SQL that lets transactions check fencing tokens: a table, and what refuses a stale token.",
+    "Prints SQL for a database that checks fencing tokens: a table, and a check that refuses stale tokens.",
     arguments,
     |matches| {
         let sql = sql(matches.get_one::<String>("database").expect("a required argument"));
-        Ok(Box::new(|| print(sql.as_bytes()).map(|_| ExitCode::SUCCESS)))
+        Ok(task(|| exit::printed(sql)))
     },
-);
+)
+.only(&[DONE, MISUSED, SYSTEM]);
 
 /// A kind of database: its name, another name, and its SQL.
 const DATABASES: [(&str, &str, &str); 3] = [
@@ -33,7 +33,7 @@ fn arguments(command: Command) -> Command {
         .value_name("DATABASE")
         .required(true)
         .value_parser(PossibleValuesParser::new(kinds))
-        .help("The kind of database; mysql is MariaDB, too.");
+        .help("Kind of database; mysql also for MariaDB.");
     command
         .arg(database)
         .after_help("For example: redlatch fence sql postgres | psql shop. See docs/fencing.md.")

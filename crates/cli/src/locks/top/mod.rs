@@ -19,7 +19,7 @@ use crate::common::{ServerAddress, Subcommand, duration, task, with_url};
 
 pub(super) const TOP: Subcommand = Subcommand::new(
     "top",
-    "Shows the locks of a running server on the terminal, and what changes.",
+    "Shows the locks of a server on the terminal, and their changes.",
     arguments,
     |matches| {
         let interval = matches.get_one::<Duration>("interval").copied().unwrap_or(Duration::from_secs(1));
@@ -36,7 +36,7 @@ fn arguments(command: Command) -> Command {
         .long("interval")
         .value_name("TIME")
         .value_parser(duration::read)
-        .help("How often to ask. At least 100ms. [default: 1s]");
+        .help("Time between two looks, at least 100ms. [default: 1s]");
     with_url(command.after_help(TOP_HELP).arg(interval))
 }
 
@@ -44,5 +44,9 @@ fn arguments(command: Command) -> Command {
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 const TOP_HELP: &str = "\
-Keys: q ends, p pauses, s sorts by another column, / filters by a part of the key (Enter keeps it, Escape clears it), the
-arrows and PageUp and PageDown move through the list.";
+Keys:
+  q                         ends
+  p                         pauses
+  s                         sorts by the next column
+  /                         filters by a part of the key: Enter keeps the filter, Escape clears it
+  arrows, PageUp, PageDown  move through the list";

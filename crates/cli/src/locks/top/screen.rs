@@ -22,15 +22,14 @@ use crate::common::{Fault, ServerAddress, signals};
 pub(super) fn show(server: ServerAddress, interval: Duration) -> u8 {
     exit::run(async {
         if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-            return Err(Failure::misused("top takes a terminal; redlatch ls and redlatch watch do not"));
+            return Err(Failure::misused(
+                "top needs a terminal; without one, use redlatch ls or redlatch watch",
+            ));
         }
         let (target, trust) = server.find().map_err(Failure::misused)?;
         // A server that is not there at the start is an error; later it is waited for.
         let (address, locks) = (target.address.clone(), Locks::at(target, trust));
-        let source = Source::open(&locks).await.map_err(|error| match error {
-            Error::Unsupported(_) => Failure::misused(error),
-            error => Failure::no_server(error),
-        })?;
+        let source = Source::open(&locks).await?;
         let mut terminal =
             ratatui::try_init().map_err(|error| format!("cannot use the terminal: {error}"))?;
         let mut screen = Screen { state: State::new(&address), source: Some(source), locks };

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, List, Paragraph, Row as TableRow, Table};
 
 use super::state::{Row, Sort, State, client};
-use crate::locks::texts::{owner, readable};
+use crate::locks::texts::{duration, owner, readable};
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, locks, foot, keys] = Layout::vertical([
@@ -37,14 +37,17 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
     if let Some(failure) = &state.failure {
         first.push(Span::styled(format!("  {failure}"), alarm));
     } else {
-        first.push(Span::raw(format!("  up {}", span(info.uptime_secs * 1_000))));
+        first.push(Span::raw(format!("  up {}", duration(info.uptime_secs * 1_000))));
     }
     if info.quarantine_left_ms > 0 {
-        let left = span(info.quarantine_left_ms);
+        let left = duration(info.quarantine_left_ms);
         first.push(Span::styled(format!("  quarantine: nothing is granted for {left}"), alarm));
     }
     if let Some((client, age_ms)) = &info.script {
-        first.push(Span::styled(format!("  a script of client {client} runs for {}", span(*age_ms)), alarm));
+        first.push(Span::styled(
+            format!("  a script of client {client} runs for {}", duration(*age_ms)),
+            alarm,
+        ));
     }
     let lines = vec![
         Line::from(first),
@@ -88,8 +91,8 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, state: &State) {
         Constraint::Fill(3),
         Constraint::Fill(2),
         Constraint::Fill(2),
-        Constraint::Length(8),
-        Constraint::Length(10),
+        Constraint::Length(DURATION_WIDTH),
+        Constraint::Length(DURATION_WIDTH),
         Constraint::Length(7),
         Constraint::Length(12),
     ];
@@ -106,7 +109,7 @@ fn table_row(row: &Row) -> TableRow<'static> {
         0 | 1 => String::new(),
         count => format!(" and {} more", count - 1),
     };
-    let time = |millis: Option<u64>| millis.map_or("-".to_owned(), span);
+    let time = |millis: Option<u64>| millis.map_or("-".to_owned(), duration);
     let lease = match first {
         Some(holder) if holder.session => "session".to_owned(),
         Some(holder) => time(holder.left_ms),
@@ -137,17 +140,6 @@ fn draw_keys(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(Paragraph::new(text).style(Style::new().add_modifier(Modifier::REVERSED)), area);
 }
 
-/// A time in two units at most.
-fn span(millis: u64) -> String {
-    let seconds = millis / 1_000;
-    match seconds {
-        0..60 => format!("{seconds}.{} s", millis % 1_000 / 100),
-        60..3_600 => format!("{} m {} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {} m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
-    }
-}
-
 /// Bytes in their largest unit, as INFO writes them.
 fn size(bytes: u64) -> String {
     let units = [(1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
@@ -157,6 +149,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// Columns for `23 h 59 min`.
+const DURATION_WIDTH: u16 = 11;
 /// Lines for losses and clients, with their title.
 const FOOT_LINES: u16 = 7;
 
@@ -288,7 +282,7 @@ mod tests {
         let info = Info { script: Some(("7 worker".into(), 61_000)), ..sample().info };
         let script = NodeSample { info, locks: Vec::new(), is_pass_over: false, ..sample() };
         state.sample(of_one(script), Duration::from_secs(1));
-        assert!(shown(&state, 110, 18).contains("  a script of client 7 worker runs for 1 m 1 s"));
+        assert!(shown(&state, 110, 18).contains("  a script of client 7 worker runs for 1 min 1 s"));
         assert_eq!(state.known(), 3);
     }
 
@@ -321,14 +315,14 @@ mod tests {
 
     /// `~` is a horizontal line.
     const SNAPSHOT: &str = "
-redlatch 0.1.0 at 127.0.0.1:6379  up 1 h 2 m
+redlatch 0.1.0 at 127.0.0.1:6379  up 1 h 2 min
 12345 commands/s   clients 210, of which 12 wait   memory 1.20M
 held 3   waiting 9   granted 250/s   refused 0/s   expired 0/s
 locks: 3, by waiting~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-key                           holder              client              held     lease left waiting longest wait
-lock:b\\x1b[2J                 worker-2            redis-py 10.0.0.5:5 1.5 s    28.5 s     7       -
-lock:a                        worker-1            redis-py 10.0.0.5:5 0.5 s    29.5 s     2       4.1 s
-stock                         worker-3            redis-py 10.0.0.5:5 29.0 s   1.0 s      0       -
+key                         holder             client             held        lease left  waiting longest wait
+lock:b\\x1b[2J               worker-2           redis-py 10.0.0.5: 1.5 s       28.5 s      7       -
+lock:a                      worker-1           redis-py 10.0.0.5: 500 ms      29.5 s      2       4.1 s
+stock                       worker-3           redis-py 10.0.0.5: 29 s        1 s         0       -
 
 
 lost locks, the last first~~~~~~~~~~~~~~~~~~~~~~~~~~~~~clients by locks held~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use redlatch_proto::clock::{LockTime, Now};
+use redlatch_proto::duration::duration;
 use redlatch_proto::error::Refusal;
+use redlatch_proto::log_name::readable;
 
 use super::{SINCE, fair};
 use crate::commands::row::{Flags, Group, Row, key, text};
@@ -83,7 +85,7 @@ impl Teller<'_> {
         let owner = holder.owner.as_deref();
         let who = match owner {
             Some(owner) if self.is_you(owner) => "you".to_owned(),
-            Some(owner) => owner.escape_ascii().to_string(),
+            Some(owner) => readable(owner),
             None => "a value that names no owner".to_owned(),
         };
         let how = match kind {
@@ -205,8 +207,8 @@ impl Teller<'_> {
             None => breaker.peer.to_string(),
         };
         let from = if client.is_empty() { String::new() } else { format!(" from {client}") };
-        let said = breaker.text.as_ref().map(|text| format!(": {}", text.escape_ascii()));
-        format!("{}{from}{}", breaker.user.escape_ascii(), said.unwrap_or_default())
+        let said = breaker.text.as_ref().map(|text| format!(": {}", readable(text)));
+        format!("{}{from}{}", readable(&breaker.user), said.unwrap_or_default())
     }
 
     fn is_you(&self, owner: &[u8]) -> bool {
@@ -244,7 +246,7 @@ impl Teller<'_> {
 }
 
 fn excerpt(owner: &Excerpt) -> String {
-    format!("{}{}", owner.bytes().escape_ascii(), if owner.is_whole() { "" } else { "..." })
+    format!("{}{}", readable(owner.bytes()), if owner.is_whole() { "" } else { "..." })
 }
 
 fn times(count: u32) -> String {
@@ -263,30 +265,12 @@ fn ordinal(place: usize) -> String {
     WORDS.get(place).map_or_else(number, |word| (*word).to_owned())
 }
 
-/// Milliseconds as people say them: `41 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
-pub(super) fn duration(millis: u64) -> String {
-    let secs = millis / 1000;
-    match secs {
-        0 => format!("{millis} ms"),
-        1..60 if millis % 1000 < 100 => format!("{secs} s"),
-        1..60 => format!("{secs}.{} s", millis % 1000 / 100),
-        60..3600 => format!("{} min {} s", secs / 60, secs % 60),
-        _ => format!("{} h {} min", secs / 3600, secs / 60 % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_and_places_are_worded_for_people() {
-        let said = [0, 41, 999, 1_000, 4_260, 30_000, 59_999, 60_000, 200_000, 7_500_000].map(duration);
-        let expected = [
-            "0 ms", "41 ms", "999 ms", "1 s", "4.2 s", "30 s", "59.9 s", "1 min 0 s", "3 min 20 s",
-            "2 h 5 min",
-        ];
-        assert_eq!(said, expected);
+    fn places_and_counts_are_worded_for_people() {
         assert_eq!([0, 2, 9, 10].map(ordinal), ["first", "third", "tenth", "number 11"]);
         assert_eq!([0, 1, 2, 3].map(times), ["0 times", "once", "twice", "3 times"]);
     }

@@ -92,9 +92,10 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_broken = call.view.locks().break_hold(name, token, breaker);
     if is_broken {
         let (client, user) = (&call.session.client, LogName(call.session.account.name()));
-        let (id, peer, key, said) =
-            (client.id, &client.address.peer, LogName(name), LogName(reason.unwrap_or_default()));
-        tracing::info!(client = id, %user, peer, %key, token, reason = %said, "A lock is broken");
+        let (id, peer, key) = (client.id, &client.address.peer, LogName(name));
+        // A text in quotes, whose blanks make no field.
+        let said = String::from_utf8_lossy(reason.unwrap_or_default());
+        tracing::info!(client = id, %user, peer, %key, token, reason = &*said, "A lock is broken");
         call.audit("break", |line| {
             line.text("key", name);
             line.number("token", token);

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use redlatch_proto::clock::LockTime;
-use redlatch_proto::log_name::shown;
+use redlatch_proto::log_name::readable;
 use redlatch_proto::resp::Reply;
 
 use super::reader::Reader;
@@ -208,10 +208,8 @@ const NAME_BYTES_SHOWN: usize = 128;
 /// `a (held by X) -> b (held by Y) -> a`. A lock that the reader may not see has no name: `another lock`.
 fn describe(circle: &Circle, reader: &Reader) -> String {
     let show = |bytes: &Bytes| {
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = shown(bytes, NAME_BYTES_SHOWN, &mut text);
-        text
+        let more = if bytes.len() > NAME_BYTES_SHOWN { "..." } else { "" };
+        readable(&bytes[..bytes.len().min(NAME_BYTES_SHOWN)]) + more
     };
     let links = circle.links.iter().take(LINKS_SHOWN).map(|(key, awaited)| {
         let how = if awaited.is_holder { "held" } else { "awaited" };

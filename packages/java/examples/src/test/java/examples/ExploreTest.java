@@ -78,7 +78,7 @@ class ExploreTest {
         for (Map.Entry<String, String> test : selected.entrySet()) {
             Run run = explore(test.getKey());
             assertEquals(2, run.status, run.error);
-            assertTrue(run.error.contains("the command fails without any failure"), run.error);
+            assertTrue(run.error.contains("the command already fails without an injected failure"), run.error);
             assertTrue(run.error.contains(test.getValue()), run.error);
         }
     }
