@@ -123,6 +123,43 @@ fn rows() -> Vec<Row> {
                 n => words(&format!("SET key-{n} value PX 30000")),
             })
         },
+        Row {
+            requests: 500,
+            end: Some(&["FUNCTION", "FLUSH"]),
+            ..Row::of("libraries of functions", Kind::Libraries, |n| {
+                let text = format!(
+                    "#!lua name=l{n}\n--{}\nredis.register_function('f{n}', function() end)",
+                    "x".repeat(2_000)
+                );
+                ["FUNCTION", "LOAD", &text].map(str::to_owned).into()
+            })
+        },
+        Row {
+            requests: 100,
+            end: Some(&["FUNCTION", "FLUSH"]),
+            ..Row::of("values of libraries", Kind::Lua, |n| {
+                let values = "local t = {} for i = 1, 1000 do t[i] = {i} end";
+                let text = format!(
+                    "#!lua name=l{n}\n{values} redis.register_function('f{n}', function() return t[1] end)"
+                );
+                ["FUNCTION", "LOAD", &text].map(str::to_owned).into()
+            })
+        },
+        Row {
+            requests: 500,
+            end: Some(&["SCRIPT", "FLUSH"]),
+            ..Row::of("scripts that Lua runs", Kind::Lua, |n| {
+                let text = format!("local t = {{}} for i = 1, 10 do t[i] = i * {n} end return #t");
+                ["SCRIPT", "LOAD", &text].map(str::to_owned).into()
+            })
+        },
+        Row {
+            requests: 1_000,
+            end: Some(&["ACL", "DELUSER", "worker"]),
+            ..Row::of("rules of a user", Kind::Users, |n| {
+                words(&format!("ACL SETUSER worker ~orders:{n}:* &channel:{n} >password-{n}"))
+            })
+        },
         // The keys of the locks are there before: they are in pages that the allocator does not see one by one.
         Row {
             before: |n| Some(words(&format!("LOCK.ACQUIRE key-{n} owner-{n}"))),
@@ -166,6 +203,15 @@ fn rows() -> Vec<Row> {
             })
         },
     ]
+}
+
+#[test]
+fn each_kind_has_a_row() {
+    // Ends of locks come with every row that has locks. Namespaces are those of a whole server: `hostile::memory`.
+    let is_apart = |kind: &Kind| matches!(kind, Kind::LockHistory | Kind::Namespaces);
+    let has_row = |kind: &Kind| rows().iter().any(|row| row.kind == Some(*kind));
+    let missing: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !is_apart(kind) && !has_row(kind)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Bytes of keys, values and scripts, and of what is held for clients.

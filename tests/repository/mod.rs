@@ -9,4 +9,5 @@ mod files;
 mod race;
 #[cfg(feature = "cli")]
 mod readme;
+mod stores;
 mod tidy;

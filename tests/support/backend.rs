@@ -26,6 +26,7 @@ pub(crate) fn testing(clock: Arc<StillClock>) -> Testing {
         recorder: Arc::default(),
         host: Arc::new(Process { clock, mode: Mutex::new(Mode::Running) }),
         holds: Holds::default(),
+        ledger: Arc::default(),
     }
 }
 

@@ -162,20 +162,19 @@ impl Budget {
         }
         let little = LITTLE_BYTES.min(self.memory_max() / 4);
         if lua.used_memory() > self.resident.load(Relaxed).saturating_add(little) {
-            // What closures of Rust held is released by the first collection and freed by the second.
-            for _ in 0..2 {
-                // Scripts have no finalisers, and so none that could fail.
-                let _ = lua.gc_collect();
-            }
-            self.living.store(lua.used_memory(), Relaxed);
-            self.resident.store(lua.used_memory(), Relaxed);
+            self.collect(lua);
         }
     }
 
-    /// Compiled scripts or libraries have been forgotten: collects what they held.
-    pub(super) fn let_go(&self, lua: &Lua) {
-        self.resident.store(0, Relaxed);
-        self.end(lua);
+    /// Frees what nothing refers to: a script has left much, or compiled scripts or libraries have been forgotten.
+    pub(super) fn collect(&self, lua: &Lua) {
+        // What closures of Rust held is released by the first collection and freed by the second.
+        for _ in 0..2 {
+            // Scripts have no finalisers, and so none that could fail.
+            let _ = lua.gc_collect();
+        }
+        self.living.store(lua.used_memory(), Relaxed);
+        self.resident.store(lua.used_memory(), Relaxed);
     }
 
     /// Whether the script has to end.

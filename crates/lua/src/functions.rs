@@ -91,6 +91,11 @@ impl Functions {
         })
     }
 
+    /// Whether no library is loaded.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// The function of that name in the library `id`.
     pub(super) fn callback(&self, id: u32, name: &str) -> Result<mlua::Function> {
         self.callbacks.raw_get::<Table>(id)?.raw_get(name)
@@ -166,13 +171,13 @@ impl LuaInterpreter {
     }
 
     pub(super) fn forget_libraries(&mut self, libraries: &[u32]) {
-        let Some(loaded) = &mut self.libraries else { return };
+        let Some(loaded) = self.libraries.as_mut().filter(|_| !libraries.is_empty()) else { return };
         for id in libraries {
             // To take something out of a table needs no memory, and so cannot fail.
             let _ = loaded.callbacks.raw_set(*id, Value::Nil);
             loaded.held.remove(id);
         }
-        self.budget.let_go(&self.lua);
+        self.budget.collect(&self.lua);
     }
 }
 

@@ -41,7 +41,7 @@ pub use allowed::{ALLOWED, Row, Runs};
 use budget::Budget;
 use fault::{Fault, Stop};
 use functions::Functions;
-use redis::Server;
+use redis::{REPLY_BYTES_KEPT, Server};
 use sandbox::{Sandbox, compiled};
 
 /// Scripts that the interpreter keeps compiled, and the bytes of their texts.
@@ -86,7 +86,7 @@ impl Interpreter for LuaInterpreter {
     }
 
     fn is_replaceable(&self) -> bool {
-        self.libraries.is_none()
+        self.libraries.as_ref().is_none_or(Functions::is_empty)
     }
 
     fn set_memory_max(&mut self, bytes: usize) {
@@ -103,7 +103,7 @@ impl Interpreter for LuaInterpreter {
         // To empty a table takes no memory.
         let _ = self.sandbox.scripts.clear();
         self.compiled_bytes = 0;
-        self.budget.let_go(&self.lua);
+        self.budget.collect(&self.lua);
     }
 
     fn run(
@@ -185,6 +185,8 @@ impl LuaInterpreter {
         let mut buffer = std::mem::take(&mut self.reply);
         let result = self.perform(body, inputs, commands, &mut buffer, reply);
         self.sandbox.shared.write_log(commands);
+        buffer.clear();
+        buffer.shrink_to(REPLY_BYTES_KEPT);
         self.reply = buffer;
         let result = match result {
             Ok(true) => Ok(()),

@@ -236,7 +236,7 @@ fn with_words<'v, R>(
 /// Steps that a call costs, beside its answer.
 const STEPS_PER_CALL: usize = 2000;
 /// Bytes of the buffer for replies that are kept from one call to the next.
-const REPLY_BYTES_KEPT: usize = 64 * 1024;
+pub(super) const REPLY_BYTES_KEPT: usize = 64 * 1024;
 
 /// Who answers the calls of one script.
 pub(super) struct Server<'a> {

@@ -4,10 +4,12 @@
 //! Rule    every fault counts every request that fits its conditions, also one at which another fault acts.
 //! Rule    without faults, a request costs one load and one branch.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use redlatch_core::state::clients::Client;
+use redlatch_core::state::ledger::{Charge, Kind, Ledger};
 use redlatch_proto::error::Refusal;
 
 use super::rule::{Action, Asked, Rule};
@@ -16,11 +18,13 @@ use super::rule::{Action, Asked, Rule};
 pub const FAULTS_MAX: usize = 1000;
 
 /// The faults of a namespace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Faults {
     list: Mutex<List>,
     /// The number of faults.
     len: AtomicUsize,
+    /// Their memory.
+    charge: Charge,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +55,25 @@ pub struct Hit {
     pub action: Action,
 }
 
+impl Default for Faults {
+    fn default() -> Self {
+        Self::new(&Arc::default())
+    }
+}
+
 impl Faults {
+    /// No fault yet. Their memory is charged to `ledger`.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        let (list, len) = Default::default();
+        Self { list, len, charge: ledger.open(Kind::Namespaces) }
+    }
+
+    /// The list has changed.
+    fn note(&self, List { faults, .. }: &List) {
+        self.len.store(faults.len(), Relaxed);
+        self.charge.set(faults.iter().map(|fault| size_of::<Fault>() + fault.rule.to_string().len()).sum());
+    }
+
     /// Adds a fault behind the others. Returns its number.
     ///
     /// # Errors
@@ -66,7 +88,7 @@ impl Faults {
         list.last_id += 1;
         let id = list.last_id;
         list.faults.push(Fault { id, rule, met: 0, hits: 0 });
-        self.len.store(list.faults.len(), Relaxed);
+        self.note(&list);
         Ok(id)
     }
 
@@ -75,15 +97,16 @@ impl Faults {
         let mut list = self.list.lock();
         let before = list.faults.len();
         list.faults.retain(|fault| fault.id != id);
-        self.len.store(list.faults.len(), Relaxed);
+        self.note(&list);
         list.faults.len() < before
     }
 
     /// Removes all faults. Returns how many there were.
     pub fn clear(&self) -> usize {
         let mut list = self.list.lock();
-        self.len.store(0, Relaxed);
-        std::mem::take(&mut list.faults).len()
+        let faults = std::mem::take(&mut list.faults);
+        self.note(&list);
+        faults.len()
     }
 
     /// All faults, in the order in which they were added.

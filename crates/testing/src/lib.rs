@@ -54,6 +54,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use redlatch_core::commands::{Extension, Shared};
 use redlatch_core::state::clients::{Client, ClientId};
+use redlatch_core::state::ledger::Ledger;
 use redlatch_proto::clock::{LockTime, Now};
 use redlatch_proto::resp::Request;
 
@@ -73,6 +74,8 @@ pub struct Testing {
     pub host: Arc<dyn Host>,
     /// The clients that faults hold up.
     pub holds: Holds,
+    /// The sum of the bytes of all namespaces.
+    pub ledger: Arc<Ledger>,
 }
 
 /// Until when faults hold clients of a node up.
@@ -94,6 +97,8 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 pub const NAME_BYTES_MAX: usize = 128;
 /// Namespaces of one server.
 pub const NAMESPACES_MAX: usize = 4096;
+/// Bytes of a node of a namespace without keys and clients: the growth of the process per node, measured with a thousand.
+const NODE_BYTES: usize = 64 * 1024;
 
 /// What a password that names a namespace begins with.
 const NAMESPACE: &[u8] = b"namespace:";
@@ -112,6 +117,10 @@ impl Extension for Testing {
 
     fn is_own_password(&self, password: &[u8]) -> bool {
         password.strip_prefix(NAMESPACE) == Some(self.namespace.as_bytes())
+    }
+
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     fn has_taken_over(&self, now: Now, node: u16, master: u16) {

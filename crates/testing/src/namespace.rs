@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use redlatch_core::commands::{Peers, Shared};
 use redlatch_core::keyspace::{Due, ShardSet, View};
 use redlatch_core::state::clients::{Client, ClientId};
+use redlatch_core::state::ledger::{Charge, Kind, Ledger};
 use redlatch_proto::clock::{Clock, LockTime};
 use redlatch_proto::error::Refusal;
 use tokio::task::AbortHandle;
@@ -52,6 +53,8 @@ struct NodeStatus {
     state: Mutex<NodeState>,
     /// Patterns of the clients that it does not answer.
     partitions: RwLock<Vec<Bytes>>,
+    /// The memory of the patterns.
+    charge: Charge,
     /// Whether the other nodes and it do not hear each other.
     is_isolated: AtomicBool,
     /// The number of the last client that it had when it crashed; zero: it never has. These clients are reset.
@@ -173,8 +176,10 @@ impl Activity {
 }
 
 impl NodeStatus {
-    fn new() -> Self {
+    /// Of a node that is up. Its memory is charged to `ledger`.
+    fn new(ledger: &Arc<Ledger>) -> Self {
         Self {
+            charge: ledger.open(Kind::Namespaces),
             is_restricted: AtomicBool::new(false),
             state: Mutex::new(NodeState::Up),
             partitions: RwLock::new(Vec::new()),
@@ -208,7 +213,9 @@ impl NodeStatus {
     fn note_restriction(&self) {
         // The state stays locked, so that of two changes at once the later one is noted last.
         let state = self.state.lock();
-        let is_restricted = *state != NodeState::Up || !self.partitions.read().is_empty();
+        let partitions = self.partitions.read();
+        let is_restricted = *state != NodeState::Up || !partitions.is_empty();
+        self.charge.set(partitions.iter().map(|pattern| size_of::<Bytes>() + pattern.len()).sum());
         self.is_restricted.store(is_restricted, SeqCst);
     }
 }
@@ -236,7 +243,7 @@ impl Namespace {
                     node,
                     clock: Arc::new(NodeClock::new(Arc::clone(&clock))),
                     steps: Arc::default(),
-                    status: Arc::new(NodeStatus::new()),
+                    status: Arc::new(NodeStatus::new(&namespaces.ledger)),
                     activity: Arc::clone(&activity),
                 };
                 match make(membership.clone()) {

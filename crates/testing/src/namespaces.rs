@@ -2,6 +2,7 @@
 //!
 //! Owns    the registry of namespaces, and [`Maker`]: how the server makes an engine for a node of one.
 //! Rule    a namespace is made when the first client enters it. One without keys and clients goes after ten minutes.
+//! Bounds  [`NAMESPACES_MAX`] namespaces, and `maxmemory` for all together: above it no other is made.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,15 +16,17 @@ use parking_lot::Mutex;
 use redlatch_core::commands::Peers;
 use redlatch_core::engine::Engine;
 use redlatch_core::keyspace::LockObserver;
+use redlatch_core::state::ledger::{Charge, Kind, Ledger};
 use redlatch_core::state::wait::Pending;
 use redlatch_proto::clock::{Clock, WallTime};
+use redlatch_proto::error::Refusal;
 use tokio::runtime::Handle;
 
 use crate::clock::{NodeClock, TestClock};
 use crate::namespace::{Membership, Namespace, Node};
 use crate::{
-    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Holds, Host, NAMESPACES_MAX, NamespaceFacts,
-    NodeChange, NodeFacts, Recorder, Testing, checked_name,
+    ClockChange, ClockFacts, DEFAULT_NAMESPACE, Faults, Holds, Host, NAMESPACES_MAX, NODE_BYTES,
+    NamespaceFacts, NodeChange, NodeFacts, Recorder, Testing, checked_name,
 };
 
 /// How long a namespace without keys and clients stays.
@@ -76,6 +79,7 @@ pub struct Place {
     name: Arc<str>,
     faults: Arc<Faults>,
     recorder: Arc<Recorder>,
+    ledger: Arc<Ledger>,
 }
 
 impl Place {
@@ -104,6 +108,7 @@ impl Place {
             recorder: Arc::clone(&self.recorder),
             host: Arc::new(NamespaceHost(self.membership.clone())),
             holds: Holds::default(),
+            ledger: Arc::clone(&self.ledger),
         }
     }
 }
@@ -117,11 +122,15 @@ pub struct Namespaces {
     by_name: Mutex<BTreeMap<Arc<str>, Entry>>,
     /// The ports of the nodes.
     ports: Vec<AtomicU64>,
+    /// The sum of the bytes of all namespaces.
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 #[derive(Debug)]
 struct Entry {
     namespace: Arc<Namespace>,
+    /// What its nodes take without keys and clients.
+    _charge: Charge,
     /// Since when it has had neither keys nor clients, as of the last look.
     empty_since: Option<Instant>,
 }
@@ -134,10 +143,12 @@ impl Namespaces {
     pub fn new(maker: Box<dyn Maker>, start: Option<WallTime>) -> Result<Arc<Self>, MakeError> {
         let ports = (0..maker.nodes()).map(|_| AtomicU64::new(0)).collect();
         let runtime = Handle::current();
-        let namespaces = Arc::new(Self { maker, runtime, by_name: Mutex::default(), ports });
+        let (by_name, ledger) = Default::default();
+        let namespaces = Arc::new(Self { maker, runtime, by_name, ports, ledger });
         let clock = start.map_or_else(TestClock::running, TestClock::frozen);
         let default = namespaces.make(DEFAULT_NAMESPACE, clock)?;
-        namespaces.by_name.lock().insert(Arc::from(DEFAULT_NAMESPACE), Entry::new(default));
+        let entry = Entry::new(default, &Arc::default());
+        namespaces.by_name.lock().insert(Arc::from(DEFAULT_NAMESPACE), entry);
         namespaces.runtime.spawn(sweep_often(Arc::downgrade(&namespaces)));
         Ok(namespaces)
     }
@@ -156,7 +167,7 @@ impl Namespaces {
     /// The namespace of this name, which is made if there is none.
     ///
     /// # Errors
-    /// The name is not allowed, or there are too many namespaces: an error reply.
+    /// The name is not allowed, there are too many namespaces, or memory is short: an error reply.
     pub fn enter(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Namespace>, String> {
         let name = checked_name(name)?;
         let mut by_name = self.by_name.lock();
@@ -169,14 +180,18 @@ impl Namespaces {
                 "ERR there are {NAMESPACES_MAX} namespaces, which is the limit; TEST.NAMESPACE DROP removes one"
             ));
         }
+        let default = by_name.get(DEFAULT_NAMESPACE).and_then(|entry| entry.namespace.nodes().first());
+        if default.is_some_and(|node| node.shared().is_short_of_memory()) {
+            return Err(Refusal::OutOfMemory.text().into_owned());
+        }
         let namespace = self.make(name, TestClock::running()).map_err(|error| format!("ERR {error}"))?;
-        by_name.insert(Arc::from(name), Entry::new(Arc::clone(&namespace)));
+        by_name.insert(Arc::from(name), Entry::new(Arc::clone(&namespace), &self.ledger));
         Ok(namespace)
     }
 
     fn make(self: &Arc<Self>, name: &str, clock: TestClock) -> Result<Arc<Namespace>, MakeError> {
         let (name, clock): (Arc<str>, _) = (Arc::from(name), Arc::new(clock));
-        let (faults, recorder) = (Arc::default(), Arc::default());
+        let (faults, recorder) = (Arc::new(Faults::new(&self.ledger)), Arc::new(Recorder::new(&self.ledger)));
         let peers = self.maker.peers(Arc::new(NodeClock::new(Arc::clone(&clock))))?;
         let namespace = Namespace::new((self, Arc::clone(&name)), clock, peers.len(), |membership| {
             self.maker.make(Place {
@@ -185,6 +200,7 @@ impl Namespaces {
                 name: Arc::clone(&name),
                 faults: Arc::clone(&faults),
                 recorder: Arc::clone(&recorder),
+                ledger: Arc::clone(&self.ledger),
             })
         })?;
         if let Some(peers) = &peers[0] {
@@ -232,8 +248,11 @@ impl Namespaces {
 }
 
 impl Entry {
-    fn new(namespace: Arc<Namespace>) -> Self {
-        Self { namespace, empty_since: None }
+    /// What its nodes take is charged to `ledger`.
+    fn new(namespace: Arc<Namespace>, ledger: &Arc<Ledger>) -> Self {
+        let charge = ledger.open(Kind::Namespaces);
+        charge.set(NODE_BYTES * namespace.nodes().len());
+        Self { namespace, _charge: charge, empty_since: None }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns    the events, and the requests that are not answered yet.
 //! Time    comes in as an argument, see [`Moment`]; for grants and expiries, the clock of the node is read.
 //! Locks   one mutex, under which nothing else is locked. The observer of a node takes it while shards are locked.
-//! Bounds  [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes; the oldest go first.
+//! Bounds  [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes; the oldest go first. Above `maxmemory` no history grows.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -15,6 +15,7 @@ use redlatch_core::keyspace::{LockObserver, View};
 use redlatch_core::locks::{EndReason, HolderRequest, LockChange, LockEvent, RequestEvent, RequestOutcome};
 use redlatch_core::scripts::{Known, digest};
 use redlatch_core::state::clients::{Client, ClientId};
+use redlatch_core::state::ledger::{Charge, Kind, Ledger};
 use redlatch_core::state::registries::Registries;
 use redlatch_core::types::glob;
 use redlatch_core::types::lock::LockKind;
@@ -65,7 +66,10 @@ pub struct Filter {
 
 struct History {
     events: VecDeque<Event>,
-    bytes: usize,
+    /// The bytes of the events.
+    charge: Charge,
+    /// Whether an event takes the place of older ones, because memory is short.
+    is_full: bool,
     last_id: u64,
     /// The latest time of the system that is known.
     real_micros: u64,
@@ -90,13 +94,7 @@ struct Open {
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self(Mutex::new(History {
-            events: VecDeque::new(),
-            bytes: 0,
-            last_id: 0,
-            real_micros: 0,
-            clients: BTreeMap::new(),
-        }))
+        Self::new(&Arc::default())
     }
 }
 
@@ -107,9 +105,26 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
+    /// An empty history, whose memory is charged to `ledger`.
+    pub fn new(ledger: &Arc<Ledger>) -> Self {
+        Self(Mutex::new(History {
+            events: VecDeque::new(),
+            charge: ledger.open(Kind::Namespaces),
+            is_full: false,
+            last_id: 0,
+            real_micros: 0,
+            clients: BTreeMap::new(),
+        }))
+    }
+
     /// Records what happens to the locks of one node.
     pub fn observer(self: &Arc<Self>, node: u16, clock: Arc<dyn Clock>) -> Box<dyn LockObserver> {
         Box::new(NodeObserver { recorder: Arc::clone(self), node, clock })
+    }
+
+    /// Whether memory is short: the history does not grow then.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.0.lock().is_full = is_full;
     }
 
     /// A client has gone.
@@ -257,10 +272,11 @@ impl History {
         if let Some((name, library)) = client.and_then(|client| self.names_of(moment.node, client)) {
             (event.name, event.library) = (name, library);
         }
-        self.bytes += event.bytes();
+        let bytes_max = if self.is_full { self.charge.bytes().min(BYTES_MAX) } else { BYTES_MAX };
+        self.charge.add(event.bytes());
         self.events.push_back(event);
-        while self.events.len() > EVENTS_MAX || self.bytes > BYTES_MAX {
-            self.bytes -= self.events.pop_front().map_or(self.bytes, |oldest| oldest.bytes());
+        while self.events.len() > EVENTS_MAX || self.charge.bytes() > bytes_max {
+            self.charge.sub(self.events.pop_front().map_or(self.charge.bytes(), |oldest| oldest.bytes()));
         }
         self.last_id
     }

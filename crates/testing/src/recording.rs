@@ -29,6 +29,7 @@ pub(crate) fn crashed(shared: &Shared) {
 
 /// Notes a request, before it is carried out.
 pub(crate) fn request(shared: &Shared, testing: &Testing, session: &Session, request: Request<'_>) {
+    testing.recorder.set_full(shared.is_short_of_memory());
     note_request(testing, &session.client, (shared.clock.now(), wall_micros()), request);
 }
 

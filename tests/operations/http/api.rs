@@ -223,6 +223,10 @@ fn lint_and_clients_are_told() {
     assert_eq!(client.ask(b"SET lock:endless me NX\r\n"), "+OK");
     let lint = told(&server, "/api/lint");
     assert_eq!((&lint["enabled"], &lint["findings"][0]["rule"]), (&json!(true), &json!("no-lease")));
+    assert_eq!(client.ask(b"CONFIG SET lock-lint no\r\n"), "+OK");
+    let lint = told(&server, "/api/lint");
+    let rules = [&lint["findings"][0]["rule"], &lint["findings"][1]["rule"]];
+    assert_eq!((&lint["enabled"], rules), (&json!(false), [&json!("off"), &json!("no-lease")]));
     let clients = told(&server, "/api/clients");
     assert_eq!((&clients["total"], &clients["clients"][0]["name"]), (&json!(1), &json!("worker")));
     assert!(clients["clients"][0]["id"].is_number(), "{clients}");

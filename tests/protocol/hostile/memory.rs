@@ -124,6 +124,82 @@ fn waits(fixture: &mut Fixture, clients: u64) -> bool {
     panic!("a request neither waits nor is answered")
 }
 
+/// Sends requests of increasing numbers, each of which a client of its own may send, until one is refused. Returns how many
+/// were not.
+fn until_refused(fixture: &Fixture, request: impl Fn(usize) -> String) -> usize {
+    for n in 0..10_000 {
+        let mut peer = fixture.peer();
+        let answers: Vec<String> =
+            request(n).lines().map(|line| peer.ask(format!("{line}\r\n").as_bytes())).collect();
+        if answers.iter().any(|answer| answer == OOM) {
+            return n;
+        }
+        assert!(!answers.iter().any(|answer| answer.starts_with('-')), "{answers:?}");
+    }
+    panic!("never refused")
+}
+
+#[test]
+fn libraries_end_at_maxmemory_and_their_memory_comes_back() {
+    costs_at_most(64, |look| {
+        let mut fixture = Fixture::with(&[("maxmemory", "16mb")]);
+        let library = |n: usize, code: &str| {
+            format!(
+                "FUNCTION LOAD \"#!lua name=l{n}\\n{code} redis.register_function('f{n}', function() return t end)\""
+            )
+        };
+        let text = format!("-- {}\\n", "x".repeat(60_000));
+        let values = "local t = {} for i = 1, 1000 do t[i] = {i} end";
+        for (code, field) in [(text.as_str(), "used_memory_libraries"), (values, "used_memory_lua")] {
+            let loaded = until_refused(&fixture, |n| library(n, code));
+            look();
+            assert!((50..300).contains(&loaded), "{field}: {loaded} were loaded");
+            assert!(fixture.info(field) > 10 * MIB as u64, "{field}");
+            assert_eq!(fixture.bystander.ask(b"FUNCTION FLUSH\r\n"), "+OK");
+            assert_eq!(fixture.info(field), 0);
+        }
+        fixture.goes_on();
+    });
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn namespaces_end_at_maxmemory_together() {
+    costs_at_most(64, |look| {
+        let mut fixture = Fixture::with(&[("maxmemory", "16mb"), ("enable-test-commands", "yes")]);
+        let value = "v".repeat(60_000);
+        let ways: [&dyn Fn(usize) -> String; 2] = [&|n| format!("AUTH namespace:{n}"), &|n| {
+            format!("AUTH namespace:{}\nSET key:{n} {value}", n % 9)
+        }];
+        for (way, request) in ways.iter().enumerate() {
+            let sent = until_refused(&fixture, request);
+            look();
+            assert!((50..500).contains(&sent), "way {way}: {sent} requests were taken");
+            assert!(fixture.info("used_memory_namespaces") > 15 * MIB as u64, "way {way}");
+            for n in 0..sent {
+                fixture.bystander.ask(format!("TEST.NAMESPACE DROP {n}\r\n").as_bytes());
+            }
+            fixture.until("used_memory", |bytes| bytes < 4 * MIB as u64);
+        }
+
+        // A history does not grow any more. The requests that fill it only read, and are answered.
+        let (mut peer, word) = (fixture.peer(), "w".repeat(4_000));
+        for n in 0..4_000 {
+            if n % 400 == 0 {
+                assert_eq!(peer.ask(format!("AUTH namespace:{}\r\n", n / 400 % 4).as_bytes()), "+OK");
+            }
+            assert_eq!(peer.ask(format!("SISMEMBER {word} {word}\r\n").as_bytes()), ":0");
+        }
+        look();
+        let held = fixture.info("used_memory_namespaces");
+        assert!((15 * MIB as u64..17 * MIB as u64).contains(&held), "{held} bytes");
+        drop(peer);
+        (0..4).for_each(|n| drop(fixture.bystander.ask(format!("TEST.NAMESPACE DROP {n}\r\n").as_bytes())));
+        fixture.until("used_memory", |bytes| bytes < 4 * MIB as u64);
+        fixture.goes_on();
+    });
+}
+
 #[test]
 fn whatever_clients_hold_ends_at_maxmemory_and_comes_back_when_they_leave() {
     costs_at_most(64, |look| {

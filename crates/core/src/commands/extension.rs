@@ -4,10 +4,12 @@
 //! Rule    a server without one is asked nothing. No ordinary request asks.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use redlatch_proto::clock::Now;
 
 use crate::state::clients::Client;
+use crate::state::ledger::Ledger;
 
 /// What is added to one server.
 pub trait Extension: Any + Send + Sync {
@@ -16,6 +18,9 @@ pub trait Extension: Any + Send + Sync {
 
     /// Whether a password names the place that the client is in: it needs no other.
     fn is_own_password(&self, password: &[u8]) -> bool;
+
+    /// The sum of the bytes of all servers of the process, and of what tests make it hold.
+    fn ledger(&self) -> &Arc<Ledger>;
 
     /// A node has taken over from its master.
     fn has_taken_over(&self, now: Now, node: u16, master: u16);

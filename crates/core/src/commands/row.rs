@@ -142,7 +142,7 @@ impl Flags {
     /// Takes constant or logarithmic time.
     pub const FAST: Self = Self(1 << 2);
     /// May use more memory: refused above `maxmemory`.
-    pub(crate) const DENYOOM: Self = Self(1 << 3);
+    pub const DENYOOM: Self = Self(1 << 3);
     pub const ADMIN: Self = Self(1 << 4);
     /// May be sent before authentication.
     pub(crate) const NO_AUTH: Self = Self(1 << 5);

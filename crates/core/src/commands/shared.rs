@@ -26,6 +26,7 @@ use crate::state::acl::{self, Account, Acl, Terms};
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 use crate::state::latency::Spike;
+use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::state::login_delays::Origin;
 use crate::state::metrics::CommandStats;
 use crate::state::monitors::Monitors;
@@ -69,6 +70,8 @@ pub struct Shared {
     pub log: Option<Arc<Log>>,
     /// The test backend, unless it is off.
     pub extension: Option<Arc<dyn Extension>>,
+    /// What this server adds to the bytes of all namespaces of the test backend.
+    namespace: Charge,
     /// The cluster that the server leads, if it does.
     pub cluster: Option<Arc<ClusterFacts>>,
     /// The other nodes, if this is one of a cluster with several, which share out the slots.
@@ -94,12 +97,12 @@ impl Shared {
         keyspace.observe_locks(Box::new(Linter(Arc::clone(&locks.lint))));
         keyspace.observe_locks(Box::new(WaitLog(Arc::clone(&locks.watch))));
         keyspace.observe_locks(Box::new(Spans::default()));
-        let acl = Acl::new(settings.get(settings::REQUIREPASS).as_bytes(), terms(table(), &settings));
-        let ledger = keyspace.ledger();
+        let (password, ledger) = (settings.get(settings::REQUIREPASS), keyspace.ledger());
+        let acl = Acl::new(password.as_bytes(), terms(table(), &settings), ledger);
         Self {
             commands: table(),
             registries: Registries::new(seed, ledger),
-            scripts: Scripts::new(ScriptCache::new(seed, ledger)),
+            scripts: Scripts::new(ScriptCache::new(seed, ledger), ledger),
             keyspace,
             cluster_enabled: settings.get(settings::CLUSTER_ENABLED),
             settings,
@@ -115,6 +118,7 @@ impl Shared {
             expires_actively: AtomicBool::new(true),
             log: None,
             extension: None,
+            namespace: Arc::<Ledger>::default().open(Kind::Namespaces),
             cluster: None,
             peers: None,
             random,
@@ -132,7 +136,7 @@ impl Shared {
     /// Has scripts that are not native run by an interpreter that is created so. Default: none, they are refused.
     #[must_use]
     pub fn with_interpreter(mut self, create: Option<NewInterpreter>) -> Self {
-        self.scripts.interpreter = InterpreterSlot::new(create);
+        self.scripts.interpreter = InterpreterSlot::new(create, self.keyspace.ledger());
         self
     }
 
@@ -216,14 +220,14 @@ impl Shared {
         self.commands = commands;
         self.stats.commands.resize_with(commands.total(), CommandStats::default);
         let password = self.settings.get(settings::REQUIREPASS);
-        self.access.acl = Acl::new(password.as_bytes(), self.acl_terms());
+        self.access.acl = Acl::new(password.as_bytes(), self.acl_terms(), self.keyspace.ledger());
         self
     }
 
     /// Gives it the test backend. Default: none.
     #[must_use]
     pub fn with_extension(self, extension: Arc<dyn Extension>) -> Self {
-        Self { extension: Some(extension), ..self }
+        Self { namespace: extension.ledger().open(Kind::Namespaces), extension: Some(extension), ..self }
     }
 
     /// Makes it the server that leads this cluster. Default: it is a server by itself.
@@ -370,7 +374,8 @@ impl Shared {
     /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.
     pub fn forget(&self, keeps_keys: bool) {
         self.scripts.cache.flush();
-        self.scripts.libraries.flush();
+        let libraries: Vec<u32> = self.scripts.libraries.flush().iter().map(|library| library.id).collect();
+        self.scripts.interpreter.forget(&libraries);
         if !keeps_keys {
             let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
             view.whole().clear_all();
@@ -409,9 +414,31 @@ impl Shared {
 
     /// True if more memory is in use than `maxmemory` allows. The caller has no shard locked.
     #[inline]
-    pub(crate) fn is_short_of_memory(&self) -> bool {
+    pub fn is_short_of_memory(&self) -> bool {
         let limit = self.settings.get(settings::MAXMEMORY);
-        limit > 0 && self.keyspace.used_bytes().saturating_add(self.other_bytes()) > limit
+        limit > 0 && self.used_bytes() > limit
+    }
+
+    /// Bytes in use in all namespaces, within a kibibyte for each shard. The caller has no shard locked.
+    #[inline]
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.with_namespaces(self.keyspace.used_bytes().saturating_add(self.other_bytes()))
+    }
+
+    /// Bytes in use in all namespaces, of which this server uses `own`. Those of another one are as of its last request or
+    /// sweep.
+    #[inline]
+    pub(crate) fn with_namespaces(&self, own: u64) -> u64 {
+        if self.extension.is_none() {
+            return own;
+        }
+        self.namespace.set(own as usize);
+        own.saturating_add(self.namespace.others())
+    }
+
+    /// Bytes that are held for clients, of a kind.
+    pub(crate) fn held(&self, kind: Kind) -> u64 {
+        if kind == Kind::Namespaces { self.namespace.others() } else { self.keyspace.ledger().bytes(kind) }
     }
 
     /// The events that a call publishes.

@@ -302,6 +302,10 @@ impl Engine {
             }
         });
         self.shared.stats.metrics.client_bytes.store(client_bytes, Relaxed);
+        if self.shared.extension.is_some() {
+            // Shows other namespaces what this one uses.
+            self.shared.used_bytes();
+        }
     }
 
     /// Removes expired keys, a bounded number in one call.

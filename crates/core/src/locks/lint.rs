@@ -5,7 +5,7 @@
 //! Rule    what clients do is seen by `keyspace::locks::linter`.
 //! Locks   one mutex, under which nothing else is locked.
 //! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; [`CLIENTS_MAX`] clients are followed, each for
-//!         [`HELD_MAX`] locks at a time.
+//!         [`HELD_MAX`] locks at a time. A finding keeps [`KEY_BYTES_MAX`] bytes of its key; of other locks hashes are kept.
 
 // Statistics saturate: an overflow would end the request of everybody who asks for them.
 #![deny(clippy::arithmetic_side_effects)]
@@ -26,6 +26,8 @@ const PAIRS_MAX: usize = 10_000;
 const CLIENTS_MAX: usize = 10_000;
 /// Locks of one client whose order is followed.
 const HELD_MAX: usize = 16;
+/// Bytes of the key of a finding that are kept.
+const KEY_BYTES_MAX: usize = 1024;
 
 /// A mistake. LOCK.LINT sees most of them in live traffic, TEST.CHECK most of them in the history of a test.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -134,14 +136,15 @@ struct Findings {
     found: BTreeMap<(Rule, Bytes, ClientId), Finding>,
     /// The locks of each client, in the order in which it took them.
     held: BTreeMap<ClientId, Vec<Held>>,
-    /// Pairs of locks: the second was taken while the first was held.
-    pairs: BTreeSet<(Bytes, Bytes)>,
+    /// Pairs of locks, by their hashes: the second was taken while the first was held.
+    pairs: BTreeSet<(u64, u64)>,
 }
 
 /// A lock that a client has taken.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) key: Bytes,
+    /// The hash of its key; see `View::key_hash`.
+    pub(crate) key: u64,
     /// Locks that were taken at once have one token, and no order among themselves.
     pub(crate) token: u64,
     /// The end of the lease.
@@ -153,7 +156,7 @@ impl LockLint {
     pub fn note(&self, rule: Rule, key: &[u8], client: &Client, now: LockTime) {
         let names = client.names.lock().clone();
         let mut findings = self.0.lock();
-        let place = (rule, Bytes::copy_from_slice(key), client.id);
+        let place = (rule, Bytes::copy_from_slice(&key[..key.len().min(KEY_BYTES_MAX)]), client.id);
         if findings.found.len() >= FINDINGS_MAX && !findings.found.contains_key(&place) {
             return;
         }
@@ -175,15 +178,15 @@ impl LockLint {
             pairs.clear();
         }
         let earlier = || held.iter().filter(|other| other.token != lock.token);
-        let is_opposite = earlier().any(|other| pairs.contains(&(lock.key.clone(), other.key.clone())));
-        pairs.extend(earlier().map(|other| (other.key.clone(), lock.key.clone())));
+        let is_opposite = earlier().any(|other| pairs.contains(&(lock.key, other.key)));
+        pairs.extend(earlier().map(|other| (other.key, lock.key)));
         held.push(lock);
         held.drain(..held.len().saturating_sub(HELD_MAX));
         is_opposite
     }
 
     /// A client does not hold a lock any more.
-    pub(crate) fn released(&self, client: ClientId, key: &[u8]) {
+    pub(crate) fn released(&self, client: ClientId, key: u64) {
         let findings = &mut *self.0.lock();
         if let Some(held) = findings.held.get_mut(&client) {
             held.retain(|other| other.key != key);
@@ -232,17 +235,23 @@ mod tests {
         assert_eq!(lint.all().len(), 1);
         lint.reset(|_| true);
         assert!(lint.all().is_empty());
+        lint.note(Rule::Late, &[b'k'; 1_000_000], &client, at(5));
+        assert_eq!(lint.all()[0].0.1.len(), KEY_BYTES_MAX);
+    }
+
+    fn hash(key: &str) -> u64 {
+        key.bytes().map(u64::from).sum()
     }
 
     /// A client has taken a lock, with this token. Returns whether another one has taken it in the opposite order.
     fn taken(
         lint: &LockLint,
         client: ClientId,
-        (key, token): (&'static str, u64),
+        (key, token): (&str, u64),
         until: Option<u64>,
         now: u64,
     ) -> bool {
-        let lock = Held { key: Bytes::from_static(key.as_bytes()), token, until: until.map(at) };
+        let lock = Held { key: hash(key), token, until: until.map(at) };
         lint.taken(client, lock, at(now))
     }
 
@@ -253,9 +262,9 @@ mod tests {
         assert!(!taken(&lint, 1, ("b", 2), None, 2));
         assert!(!taken(&lint, 2, ("b", 3), Some(9), 3));
         assert!(!taken(&lint, 2, ("a", 4), None, 10), "its lease of b has ended");
-        lint.released(2, b"a");
+        lint.released(2, hash("a"));
         assert!(!taken(&lint, 2, ("b", 5), None, 11));
-        lint.released(2, b"b");
+        lint.released(2, hash("b"));
         assert!(!taken(&lint, 2, ("a", 6), None, 12), "it has released b");
         assert!(!taken(&lint, 3, ("b", 7), None, 13));
         assert!(taken(&lint, 3, ("a", 8), None, 14));
@@ -276,12 +285,12 @@ mod tests {
     #[test]
     fn the_locks_that_are_followed_are_bounded() {
         let lint = LockLint::default();
-        let lock = |key: String, token| Held { key: key.into(), token, until: None };
+        let lock = |key, token| Held { key, token, until: None };
         for n in 0..PAIRS_MAX as u64 {
-            lint.taken(1, lock(n.to_string(), n), at(1));
+            lint.taken(1, lock(n, n), at(1));
         }
         for client in 0..=CLIENTS_MAX as u64 {
-            lint.taken(client, lock("a".to_owned(), 1), at(2));
+            lint.taken(client, lock(u64::MAX, 1), at(2));
         }
         let findings = lint.0.lock();
         assert!(findings.held.values().all(|held| held.len() <= HELD_MAX));

@@ -141,6 +141,8 @@ pub(crate) struct ErrorCodes(Mutex<BTreeMap<Box<str>, u64>>);
 
 /// Codes counted separately. A bound, because scripts can return any code.
 const CODES_MAX: usize = 128;
+/// Bytes of a code. A longer one is not counted.
+const CODE_BYTES_MAX: usize = 64;
 
 impl ErrorCodes {
     /// Counts an error reply of that text.
@@ -149,7 +151,7 @@ impl ErrorCodes {
         let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(code) {
             *count = count.saturating_add(1);
-        } else if counts.len() < CODES_MAX {
+        } else if counts.len() < CODES_MAX && code.len() <= CODE_BYTES_MAX {
             counts.insert(code.into(), 1);
         }
     }

@@ -12,10 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// What memory is held for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
+    /// Libraries of functions: their texts and the names of their functions.
+    Libraries,
     /// Ends of locks, for LOCK.HISTORY and LOCK.EXPLAIN.
     LockHistory,
     /// Sessions of locks, and which locks they have.
     LockSessions,
+    /// The interpreter, with what it has compiled and what its libraries hold.
+    Lua,
+    /// Other namespaces of the test backend, and the histories and faults of all.
+    Namespaces,
     /// Parsed scripts, beside their texts.
     Scripts,
     /// Channels, patterns and shard channels, with their subscribers.
@@ -24,6 +30,8 @@ pub enum Kind {
     Tracking,
     /// The requests since MULTI.
     Transactions,
+    /// The rules of ACL users.
+    Users,
     /// Requests that wait, and the queues of their keys.
     Waits,
     /// Keys that clients WATCH.
@@ -32,13 +40,17 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
+        Self::Libraries,
         Self::LockHistory,
         Self::LockSessions,
+        Self::Lua,
+        Self::Namespaces,
         Self::Scripts,
         Self::Subscriptions,
         Self::Tracking,
         Self::Transactions,
+        Self::Users,
         Self::Waits,
         Self::Watches,
     ];
@@ -46,12 +58,16 @@ impl Kind {
     /// Its field in MEMORY STATS.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Libraries => "libraries",
             Self::LockHistory => "lock.history",
             Self::LockSessions => "lock.sessions",
+            Self::Lua => "lua",
+            Self::Namespaces => "namespaces",
             Self::Scripts => "scripts.parsed",
             Self::Subscriptions => "subscriptions",
             Self::Tracking => "tracking",
             Self::Transactions => "transactions",
+            Self::Users => "users",
             Self::Waits => "waits",
             Self::Watches => "watches",
         }
@@ -111,6 +127,11 @@ impl Charge {
     /// Bytes that the resource holds.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
+    }
+
+    /// Bytes that the other resources of its kind hold.
+    pub fn others(&self) -> u64 {
+        self.ledger.bytes(self.kind).saturating_sub(self.bytes() as u64)
     }
 }
 

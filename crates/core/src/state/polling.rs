@@ -64,23 +64,27 @@ impl Pollers {
 }
 
 impl Polling {
-    /// The client was refused the lock of that hash. Refusals in one instant count once. Returns true once: when it has
-    /// polled for `long_ms` milliseconds; 0: never.
+    /// The client was refused the lock of that hash. Refusals in one millisecond have no interval between them. Returns true
+    /// once: when it has polled for `long_ms` milliseconds; 0: never.
     pub fn note(&self, key: u64, now: LockTime, long_ms: u64) -> bool {
         let mut is_long = false;
         let last = LockTime::from_millis(self.last_ms.load(Relaxed));
         let refusals = self.refusals.load(Relaxed);
+        let is_first_interval = self.is_of_one_instant();
         if refusals == 0 || self.key.load(Relaxed) != key || self.has_given_up(now) {
             self.key.store(key, Relaxed);
             self.first_ms.store(now.as_millis(), Relaxed);
             self.mean_ms.store(0, Relaxed);
             self.refusals.store(1, Relaxed);
             self.is_reported.store(false, Relaxed);
-        } else if last != now {
-            let interval = bounded(now.millis_since(last));
-            let mean = if refusals == 1 { interval } else { self.mean_ms.load(Relaxed).midpoint(interval) };
-            self.mean_ms.store(mean, Relaxed);
+        } else {
             self.refusals.store(refusals.saturating_add(1), Relaxed);
+        }
+        if last != now && self.refusals.load(Relaxed) > 1 {
+            let interval = bounded(now.millis_since(last));
+            let mean =
+                if is_first_interval { interval } else { self.mean_ms.load(Relaxed).midpoint(interval) };
+            self.mean_ms.store(mean, Relaxed);
             let polled_ms = now.millis_since(LockTime::from_millis(self.first_ms.load(Relaxed)));
             is_long = long_ms > 0 && polled_ms >= long_ms && !self.is_reported.swap(true, Relaxed);
         }
@@ -121,22 +125,30 @@ impl Polling {
         self.current(now).filter(|(polled, _)| *polled == key).map(|(_, polls)| polls)
     }
 
-    /// The hash of the lock that the client polls, and how, if it polls one: it was refused twice, and not long ago.
+    /// The hash of the lock that the client polls, and how, if it polls one: it was refused in two milliseconds, and not long
+    /// ago.
     pub fn current(&self, now: LockTime) -> Option<(u64, Polls)> {
         let refusals = self.refusals.load(Relaxed);
-        if refusals < 2 || self.has_given_up(now) {
+        if refusals < 2 || self.is_of_one_instant() || self.has_given_up(now) {
             return None;
         }
         let since = LockTime::from_millis(self.first_ms.load(Relaxed));
         Some((self.key.load(Relaxed), Polls { since, mean_ms: self.mean_ms.load(Relaxed), refusals }))
     }
 
+    /// Whether all refusals came in one millisecond.
+    fn is_of_one_instant(&self) -> bool {
+        self.first_ms.load(Relaxed) == self.last_ms.load(Relaxed)
+    }
+
     /// Whether it has not asked for several of its own intervals. The second refusal may come later.
     fn has_given_up(&self, now: LockTime) -> bool {
         let quiet = now.millis_since(LockTime::from_millis(self.last_ms.load(Relaxed)));
-        let allowed = match self.refusals.load(Relaxed) {
-            1 => INTERVAL_MS_MAX,
-            _ => INTERVALS_MISSED.saturating_mul(self.mean_ms.load(Relaxed).into()).saturating_add(SLACK_MS),
+        let allowed = match self.is_of_one_instant() {
+            true => INTERVAL_MS_MAX,
+            false => {
+                INTERVALS_MISSED.saturating_mul(self.mean_ms.load(Relaxed).into()).saturating_add(SLACK_MS)
+            }
         };
         quiet > allowed
     }
@@ -207,9 +219,17 @@ mod tests {
     }
 
     #[test]
-    fn refusals_in_one_instant_count_once() {
-        assert_eq!(refused(&[100, 100, 100]).polls(7, at(100)), None);
-        assert_eq!(refused(&[100, 100, 150, 150]).polls(7, at(150)).map(|polls| polls.refusals), Some(2));
+    fn each_refusal_of_one_millisecond_counts_and_makes_no_interval() {
+        assert_eq!(refused(&[100, 100, 100]).polls(7, at(100)), None, "asked at once, and not again");
+        let polls = refused(&[100, 100, 150, 150, 150])
+            .polls(7, at(150))
+            .map(|polls| (polls.refusals, polls.mean_ms));
+        assert_eq!(polls, Some((5, 50)));
+        let fast: Vec<u64> = (0..1_000).map(|n| 100 + n / 50).collect();
+        assert_eq!(
+            refused(&fast).polls(7, at(119)).map(|polls| (polls.refusals, polls.mean_ms)),
+            Some((1_000, 1))
+        );
     }
 
     #[test]

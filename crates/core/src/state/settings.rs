@@ -83,6 +83,9 @@ pub enum SettingError {
     Immutable(&'static str),
 }
 
+/// Bytes of the longest value.
+const VALUE_BYTES_MAX: usize = 16 * 1024;
+
 /// Bytes of the longest host name, as in Redis.
 const HOST_BYTES_MAX: usize = 255;
 
@@ -306,6 +309,10 @@ impl Kind {
             Err(SettingError::Value { name, value: value.to_owned(), expected, reply })
         };
         match self {
+            _ if value.len() > VALUE_BYTES_MAX => refuse(
+                format!("must be at most {VALUE_BYTES_MAX} bytes"),
+                format!("argument must be at most {VALUE_BYTES_MAX} bytes"),
+            ),
             Self::Text => Ok(value.to_owned()),
             Self::Flag => match value.to_ascii_lowercase().as_str() {
                 flag @ ("yes" | "no") => Ok(flag.to_owned()),

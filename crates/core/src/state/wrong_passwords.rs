@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn pairs_and_passwords_are_bounded_and_the_oldest_go_first() {
-        let acl = Acl::new(b"secret", Terms { catalog: &Nothing, all_channels: false });
+        let acl = Acl::new(b"secret", Terms { catalog: &Nothing, all_channels: false }, &Arc::default());
         let (known, at) = (WrongPasswords::new([7; 20]), LockTime::from_millis);
         for n in 0..=KEPT_MAX as u64 {
             known.note(login("10.0.0.7:1", b"default", &n.to_le_bytes()), &acl, at(1));

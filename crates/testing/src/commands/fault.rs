@@ -1,7 +1,7 @@
 //! TEST.FAULT: the faults of a namespace.
 
 use bytes::Bytes;
-use redlatch_core::commands::row::{Group, Row, block, double, integer, one_of, pattern, text, token};
+use redlatch_core::commands::row::{Flags, Group, Row, block, double, integer, one_of, pattern, text, token};
 use redlatch_core::commands::{Args, Call, Outcome, help};
 use redlatch_proto::error::Refusal;
 use redlatch_proto::number;
@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(super) const ROWS: &[Row] = &[
-    row("ADD", add).summary("Adds a fault and returns its number.").args(&[
+    row("ADD", add).summary("Adds a fault and returns its number.").flags(TEST.with(Flags::DENYOOM)).args(&[
         text("command").after("COMMAND").maybe(),
         pattern("pattern").after("KEY").maybe(),
         text("sha1-or-purpose").after("SCRIPT").maybe(),

@@ -1,6 +1,6 @@
 //! TEST.NODE: the nodes of a namespace.
 
-use redlatch_core::commands::row::{Arg, Group, Row, integer, one_of, pattern, token};
+use redlatch_core::commands::row::{Arg, Flags, Group, Row, integer, one_of, pattern, token};
 use redlatch_core::commands::{Call, Outcome, help};
 use redlatch_proto::error::Refusal;
 
@@ -20,6 +20,7 @@ pub(super) const ROWS: &[Row] = &[
         .summary(
             "Lets a node answer none of the clients whose name, library or address matches, or hear no other node.",
         )
+        .flags(TEST.with(Flags::DENYOOM))
         .args(&[NODE, one_of("peers", &[pattern("pattern").after("CLIENT"), token("nodes", "NODES")])]),
     row("PAUSE", pause).summary("Lets a node read and answer nothing until RESUME.").args(&[NODE]),
     row("REPLICATION", replication)

@@ -78,7 +78,7 @@ impl<'s> Snapshot<'s> {
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = client_bytes(shared, &clients);
         let (scripts, held) = (shared.scripts.cache.bytes() as u64, shared.keyspace.ledger().total());
-        let used_bytes = total([counts.bytes as u64, buffer_bytes, scripts, held]);
+        let used_bytes = shared.with_namespaces(total([counts.bytes as u64, buffer_bytes, scripts, held]));
         let traffic = shared.stats.metrics.traffic();
         Self {
             shared,
@@ -103,7 +103,7 @@ impl<'s> Snapshot<'s> {
 
     /// Bytes that are held for clients, of a kind.
     pub(in crate::commands) fn held(&self, kind: ledger::Kind) -> u64 {
-        self.shared.keyspace.ledger().bytes(kind)
+        self.shared.held(kind)
     }
 
     /// A number that the journal knows; zero without one.

@@ -121,12 +121,22 @@ const MEMORY: &[Metric] = &[
     fact("allocator_resident", |seen| show(seen.resident_bytes)),
     fact("total_system_memory", |seen| show(seen.process.machine_bytes)),
     fact("total_system_memory_human", |seen| human(seen.process.machine_bytes)),
+    gauge(
+        "used_memory_libraries",
+        "Bytes of libraries of functions, beside what they hold in Lua.",
+        |seen| show(seen.held(Held::Libraries)),
+    ),
     gauge("used_memory_lock_history", "Bytes of ends of locks that are remembered.", |seen| {
         show(seen.held(Held::LockHistory))
     }),
     gauge("used_memory_lock_sessions", "Bytes of sessions of locks.", |seen| {
         show(seen.held(Held::LockSessions))
     }),
+    gauge(
+        "used_memory_namespaces",
+        "Bytes of other namespaces, and of histories and faults of all.",
+        |seen| show(seen.held(Held::Namespaces)),
+    ),
     gauge("used_memory_scripts_parsed", "Bytes of parsed scripts beside their texts.", |seen| {
         show(seen.held(Held::Scripts))
     }),
@@ -139,11 +149,14 @@ const MEMORY: &[Metric] = &[
     gauge("used_memory_transactions", "Bytes of requests that wait for EXEC.", |seen| {
         show(seen.held(Held::Transactions))
     }),
+    gauge("used_memory_users", "Bytes of ACL users and their rules.", |seen| show(seen.held(Held::Users))),
     gauge("used_memory_waits", "Bytes of requests that wait for keys, and of their queues.", |seen| {
         show(seen.held(Held::Waits))
     }),
     gauge("used_memory_watches", "Bytes of keys that clients watch.", |seen| show(seen.held(Held::Watches))),
-    fact("used_memory_lua", |seen| show(seen.shared.scripts.interpreter.memory())),
+    gauge("used_memory_lua", "Bytes of the interpreter of scripts, as of the end of the last one.", |seen| {
+        show(seen.held(Held::Lua))
+    }),
     fact("used_memory_lua_human", |seen| human(seen.shared.scripts.interpreter.memory() as u64)),
     gauge("used_memory_scripts", "Bytes of the texts of loaded scripts.", |seen| {
         show(seen.shared.scripts.cache.size().1)

@@ -282,7 +282,6 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let shared = call.shared;
     let held = call.view.whole().counts().bytes as u64;
-    let ledger = shared.keyspace.ledger();
     let process = shared.instance.process();
     let mut keys = 0_u64;
     for database in 0..shared.keyspace.databases() {
@@ -290,7 +289,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let buffers = metrics::client_bytes(shared, &shared.registries.clients.all());
     let scripts = shared.scripts.cache.bytes() as u64;
-    let allocated = total([held, buffers, scripts, ledger.total()]);
+    let allocated = shared.with_namespaces(total([held, buffers, scripts, shared.keyspace.ledger().total()]));
     let facts = [
         ("peak.allocated", shared.stats.metrics.peak_bytes.raise_to(allocated)),
         ("total.allocated", allocated),
@@ -303,7 +302,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         ("allocator.resident", process.resident_bytes),
         ("scripts", scripts),
     ];
-    let kinds = Kind::ALL.map(|kind| (kind.name(), ledger.bytes(kind)));
+    let kinds = Kind::ALL.map(|kind| (kind.name(), shared.held(kind)));
     call.reply.map(facts.len().saturating_add(kinds.len()));
     for (name, value) in facts.into_iter().chain(kinds) {
         call.reply.bulk(name.as_bytes());

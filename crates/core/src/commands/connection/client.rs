@@ -124,12 +124,21 @@ fn set_name(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// CLIENT SETNAME and HELLO SETNAME.
 ///
 /// # Errors
-/// `name` has characters other than printable ASCII.
+/// `name` is too long or has characters other than printable ASCII.
 pub(in crate::commands) fn rename(session: &Session, name: &[u8]) -> Result<(), Refusal> {
-    let name = printable(name)
+    let name = printable(short(name)?)
         .ok_or(Refusal::said("ERR Client names cannot contain spaces, newlines or special characters."))?;
     session.client.names.lock().name = name;
     Ok(())
+}
+
+/// Bytes of a name, which logs and histories copy. Redis has no such bound.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// The word, if it is short enough for a name.
+fn short(word: &[u8]) -> Result<&[u8], Refusal> {
+    let long = || Refusal::said(format!("ERR a client's name has at most {NAME_BYTES_MAX} bytes"));
+    (word.len() <= NAME_BYTES_MAX).then_some(word).ok_or_else(long)
 }
 
 /// The word as text, if it is printable ASCII without spaces, which separate the fields of CLIENT LIST.
@@ -144,7 +153,7 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !is_name && !attribute.eq_ignore_ascii_case(b"LIB-VER") {
         return Err(Refusal::quoting("ERR Unrecognized option '", attribute, "'"));
     }
-    let value = printable(value).ok_or_else(|| {
+    let value = printable(short(value)?).ok_or_else(|| {
         Refusal::quoting("ERR ", attribute, " cannot contain spaces, newlines or special characters.")
     })?;
 

@@ -9,11 +9,18 @@ use super::reader::Reader;
 use super::replies::{answer_client, number};
 use crate::commands::row::{Flags, Group, Row, token};
 use crate::commands::{Call, Outcome};
+use crate::locks::lint::Finding;
+use crate::state::clients::{ClientId, Names};
+use crate::state::settings;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Lock, "LOCK.LINT", SINCE, lint)
     .summary("Returns what clients do wrong with locks, with advice; RESET forgets it.")
     .flags(Flags::NOSCRIPT.with(Flags::DANGEROUS).with(Flags::LINEAR))
     .args(&[token("reset", "RESET").maybe()])];
+
+/// The rule of the entry that comes first while `lock-lint` is off.
+const OFF: &str = "off";
+const OFF_ADVICE: &str = "nothing is looked for while lock-lint is no: CONFIG SET lock-lint yes";
 
 fn lint(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let resets = call.args.take("RESET");
@@ -30,22 +37,36 @@ fn lint(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let mut all = lint.all();
     all.retain(|((_, key, _), _)| reader.may_see(key));
-    call.reply.array(all.len());
+    let is_off = !call.shared.settings.get(settings::LOCK_LINT);
+    call.reply.array(all.len().saturating_add(usize::from(is_off)));
+    if is_off {
+        let nobody = Finding { peer: String::new(), names: Names::default(), count: 0, last: call.now.lock };
+        answer(call, (OFF, b"", 0), OFF_ADVICE, &nobody);
+    }
     for ((rule, key, id), finding) in all {
-        let last = Now { lock: finding.last, ..call.now }.wall().as_millis();
-        call.reply.map(6);
-        pair(&mut call.reply, "rule", rule.name());
-        call.reply.bulk(b"key");
-        call.reply.bulk(&key);
-        call.reply.bulk(b"client");
-        answer_client(&mut call.reply, id, &finding.peer, &finding.names);
-        call.reply.bulk(b"count");
-        call.reply.integer(number(finding.count));
-        call.reply.bulk(b"last");
-        call.reply.integer(number(last));
-        pair(&mut call.reply, "advice", rule.advice());
+        answer(call, (rule.name(), &key, id), rule.advice(), &finding);
     }
     Ok(Outcome::Replied)
+}
+
+fn answer(
+    call: &mut Call<'_, '_>,
+    (rule, key, client): (&str, &[u8], ClientId),
+    advice: &str,
+    finding: &Finding,
+) {
+    let last = Now { lock: finding.last, ..call.now }.wall().as_millis();
+    call.reply.map(6);
+    pair(&mut call.reply, "rule", rule);
+    call.reply.bulk(b"key");
+    call.reply.bulk(key);
+    call.reply.bulk(b"client");
+    answer_client(&mut call.reply, client, &finding.peer, &finding.names);
+    call.reply.bulk(b"count");
+    call.reply.integer(number(finding.count));
+    call.reply.bulk(b"last");
+    call.reply.integer(number(last));
+    pair(&mut call.reply, "advice", advice);
 }
 
 fn pair(reply: &mut Reply<'_>, name: &str, value: &str) {

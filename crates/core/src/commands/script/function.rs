@@ -169,7 +169,8 @@ fn enter<'k>(
     let entered = if loaded.functions.is_empty() {
         Err(Refusal::said("ERR No functions registered"))
     } else {
-        let library = Library::new(header.name.clone(), loaded.id, loaded.functions, text);
+        let ledger = shared.keyspace.ledger();
+        let library = Library::new(header.name.clone(), loaded.id, loaded.functions, text, ledger);
         shared.scripts.libraries.enter(library)
     };
     // What has been replaced goes; or what could not take its place.

@@ -1,10 +1,12 @@
 //! The interpreter of a server, for scripts that are not native. A server without one refuses such scripts here.
 //!
-//! Owns    the interpreter, which is created for the first such script.
+//! Owns    the interpreter, which is created for the first such script, and the charge for its memory.
 //! Locks   shards first, the interpreter second. The script thread finds it free, because all that use it for longer run
 //!         there. Any other thread that finds it taken is refused.
 
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use redlatch_proto::error::Refusal;
 use redlatch_proto::resp::{OwnedRequest, Reply, Request};
 
@@ -13,8 +15,9 @@ use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
 use crate::commands::table;
 use crate::scripts::Inputs;
-use crate::scripts::interpreter::{Host, Interpreter, NewInterpreter, Source};
+use crate::scripts::interpreter::{Failure, Host, Interpreter, NewInterpreter, Source};
 use crate::scripts::library::Loaded;
+use crate::state::ledger::{Charge, Kind, Ledger};
 use crate::state::settings::{self, Settings};
 
 /// A script, and its arguments.
@@ -42,10 +45,12 @@ const WORDS_SHOWN: usize = 32;
 const WORD_BYTES_SHOWN: usize = 128;
 
 /// The place of the interpreter, which is empty until the first script that needs one, and always in a server without Lua.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct InterpreterSlot {
     create: Option<NewInterpreter>,
     created: Mutex<Option<Box<dyn Interpreter>>>,
+    /// What the interpreter held when it was last used.
+    charge: Charge,
 }
 
 fn knows(words: &[&[u8]]) -> bool {
@@ -57,9 +62,9 @@ fn source(script: &Script) -> Source<'_> {
 }
 
 impl InterpreterSlot {
-    /// A slot whose interpreter is created so.
-    pub(in crate::commands) fn new(create: Option<NewInterpreter>) -> Self {
-        Self { create, created: Mutex::default() }
+    /// A slot whose interpreter is created so. Its memory is charged to `ledger`.
+    pub(in crate::commands) fn new(create: Option<NewInterpreter>, ledger: &Arc<Ledger>) -> Self {
+        Self { create, created: Mutex::default(), charge: ledger.open(Kind::Lua) }
     }
 
     /// Whether the server runs scripts that are not native.
@@ -67,25 +72,30 @@ impl InterpreterSlot {
         self.create.is_some()
     }
 
-    /// Bytes that the interpreter holds; zero while a script runs.
+    /// Bytes that the interpreter holds; while a script runs, those before it.
     pub fn memory(&self) -> usize {
-        let created = self.created.try_lock();
-        created.as_deref().and_then(Option::as_ref).map_or(0, |interpreter| interpreter.memory())
+        self.charge.bytes()
     }
 
     /// Drops the interpreter, so that its memory goes back to the allocator in whole. One that has libraries stays, and one
     /// that runs a script.
     pub(in crate::commands) fn purge(&self) {
         if let Some(mut slot) = self.created.try_lock() {
-            slot.take_if(|interpreter| interpreter.is_replaceable());
+            self.drop_unused(&mut slot);
         }
     }
 
-    /// Forgets what it has compiled.
+    /// Forgets what it has compiled. An interpreter without libraries goes as a whole.
     pub(in crate::commands) fn flush(&self) {
-        if let Some(interpreter) = self.created.lock().as_mut() {
-            interpreter.flush();
-        }
+        let mut slot = self.created.lock();
+        slot.iter_mut().for_each(|interpreter| interpreter.flush());
+        self.drop_unused(&mut slot);
+    }
+
+    /// Drops an interpreter without libraries, and charges what is left.
+    fn drop_unused(&self, slot: &mut Option<Box<dyn Interpreter>>) {
+        slot.take_if(|interpreter| interpreter.is_replaceable());
+        self.charge.set(slot.as_ref().map_or(0, |interpreter| interpreter.memory()));
     }
 
     /// Compiles a script.
@@ -98,8 +108,12 @@ impl InterpreterSlot {
         settings: &Settings,
         may_block: bool,
     ) -> Result<(), Refusal> {
-        let mut interpreter = self.ready(settings, may_block, || not_native(script))?;
-        interpreter.compile(source(script)).map_err(Refusal::Quoted)
+        self.with(
+            settings,
+            may_block,
+            || not_native(script),
+            |interpreter| interpreter.compile(source(script)),
+        )
     }
 
     /// Runs a script, and writes what it returns.
@@ -113,10 +127,10 @@ impl InterpreterSlot {
         reply: &mut Reply<'_>,
     ) -> Result<(), Refusal> {
         let absent = || not_native(run.script);
-        let mut interpreter = self.ready(context.settings(), context.may_block(), absent)?;
-        let watchdog = context.watch(run.script.hex(), None);
-        let result = interpreter.run(source(run.script), run.inputs, context, watchdog, reply);
-        result.map_err(Refusal::Quoted)
+        self.with(context.settings(), context.may_block(), absent, |interpreter| {
+            let watchdog = context.watch(run.script.hex(), None);
+            interpreter.run(source(run.script), run.inputs, context, watchdog, reply)
+        })
     }
 
     /// Runs the code of a library and returns the functions that it registers.
@@ -129,14 +143,14 @@ impl InterpreterSlot {
         context: &mut ScriptContext<'_, '_>,
     ) -> Result<Loaded, Refusal> {
         let absent = || Refusal::said("ERR Engine 'lua' not found");
-        let mut interpreter = self.ready(context.settings(), context.may_block(), absent)?;
-        interpreter.load(body, context).map_err(Refusal::Quoted)
+        let (settings, may_block) = (context.settings(), context.may_block());
+        self.with(settings, may_block, absent, |interpreter| interpreter.load(body, context))
     }
 
     pub(in crate::commands) fn forget(&self, libraries: &[u32]) {
-        if let Some(interpreter) = self.created.lock().as_mut() {
-            interpreter.forget(libraries);
-        }
+        let mut slot = self.created.lock();
+        slot.iter_mut().for_each(|interpreter| interpreter.forget(libraries));
+        self.drop_unused(&mut slot);
     }
 
     /// Calls a function, and writes what it returns.
@@ -150,37 +164,40 @@ impl InterpreterSlot {
         reply: &mut Reply<'_>,
     ) -> Result<(), Refusal> {
         let absent = || Refusal::said("ERR Function not found");
-        let mut interpreter = self.ready(context.settings(), context.may_block(), absent)?;
-        let request = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
-        let watchdog = context.watch(call.name, Some(request));
-        let result = interpreter.call((call.library, call.name), call.inputs, context, watchdog, reply);
-        result.map_err(Refusal::Quoted)
+        self.with(context.settings(), context.may_block(), absent, |interpreter| {
+            let request = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
+            let watchdog = context.watch(call.name, Some(request));
+            interpreter.call((call.library, call.name), call.inputs, context, watchdog, reply)
+        })
     }
 
-    /// The interpreter, created if need be. It is free where scripts run; EXEC on a worker, whose script was native when it
-    /// was queued, may find it taken.
+    /// Uses the interpreter, which is created if need be, and charges what it holds afterwards. It is free where scripts run;
+    /// EXEC on a worker, whose script was native when it was queued, may find it taken.
     ///
     /// # Errors
-    /// `absent` in a server without one.
-    fn ready(
+    /// `absent` in a server without one; the error of `act`.
+    fn with<R>(
         &self,
         settings: &Settings,
         may_block: bool,
         absent: impl FnOnce() -> Refusal,
-    ) -> Result<MappedMutexGuard<'_, Box<dyn Interpreter>>, Refusal> {
+        act: impl FnOnce(&mut dyn Interpreter) -> Result<R, Failure>,
+    ) -> Result<R, Refusal> {
         let create = self.create.ok_or_else(absent)?;
         let slot = if may_block { Some(self.created.lock()) } else { self.created.try_lock() };
         let mut slot = slot.ok_or_else(|| busy(false))?;
-        match slot.as_mut() {
-            Some(interpreter) => interpreter.set_memory_max(settings.get(settings::SCRIPT_MEMORY_LIMIT)),
-            None => {
+        let memory_max = settings.get(settings::SCRIPT_MEMORY_LIMIT);
+        let interpreter = match &mut *slot {
+            Some(interpreter) => interpreter,
+            none => {
                 let host = Host { version: settings.redis_version(), knows };
-                *slot =
-                    Some(create(settings.get(settings::SCRIPT_MEMORY_LIMIT), host).map_err(Refusal::Quoted)?);
+                none.insert(create(memory_max, host).map_err(Refusal::Quoted)?)
             }
-        }
-        MutexGuard::try_map(slot, Option::as_mut)
-            .map_err(|_| Refusal::said("ERR the interpreter did not start"))
+        };
+        interpreter.set_memory_max(memory_max);
+        let result = act(&mut **interpreter);
+        self.charge.set(interpreter.memory());
+        result.map_err(Refusal::Quoted)
     }
 }
 

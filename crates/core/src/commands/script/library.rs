@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use redlatch_proto::error::Refusal;
 
 use crate::scripts::library::Function;
+use crate::state::ledger::{Charge, Kind, Ledger};
+use crate::types::heap;
 
 /// A library that has been loaded.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(in crate::commands) struct Library {
     pub(in crate::commands) text: Box<[u8]>,
     /// Whether one of its functions has asked for a key that its request did not declare: they lock every shard from then on.
     pub(in crate::commands) asks_further: AtomicBool,
+    /// Its memory outside of the interpreter.
+    _charge: Charge,
 }
 
 /// A function and its library.
@@ -54,9 +58,18 @@ struct Registry {
 }
 
 impl Library {
-    /// A library that the interpreter has loaded.
-    pub(in crate::commands) fn new(name: String, id: u32, functions: Vec<Function>, text: &[u8]) -> Self {
-        Self { name, id, functions, text: text.into(), asks_further: AtomicBool::new(false) }
+    /// A library that the interpreter has loaded. Its memory is charged to `ledger`.
+    pub(in crate::commands) fn new(
+        name: String,
+        id: u32,
+        functions: Vec<Function>,
+        text: &[u8],
+        ledger: &Arc<Ledger>,
+    ) -> Self {
+        let charge = ledger.open(Kind::Libraries);
+        charge.set(size_of::<Self>() + 2 * name.len() + text.len());
+        functions.iter().for_each(|function| charge.add(function_bytes(function)));
+        Self { name, id, functions, text: text.into(), asks_further: AtomicBool::new(false), _charge: charge }
     }
 }
 
@@ -133,6 +146,13 @@ impl Libraries {
     }
 }
 
+/// Bytes of a function in its library and in the registry.
+fn function_bytes(function: &Function) -> usize {
+    let described = function.description.as_ref().map_or(0, Vec::capacity);
+    let places = size_of::<Function>() + heap::in_tree::<(Vec<u8>, Callable)>();
+    places + 2 * function.name.len() + described + size_of_val(&*function.flags)
+}
+
 /// The texts in a dump. A text that is cut short is left out.
 pub(in crate::commands) fn texts(mut dump: Bytes) -> Vec<Bytes> {
     let mut texts = Vec::new();
@@ -167,7 +187,7 @@ mod tests {
         let libraries = Libraries::default();
         assert!(libraries.dump().is_empty());
         for (name, text) in [("b", &b"#!lua name=b\n\0"[..]), ("a", b"#!lua name=a\n")] {
-            libraries.enter(Library::new(name.to_owned(), 0, Vec::new(), text)).unwrap();
+            libraries.enter(Library::new(name.to_owned(), 0, Vec::new(), text, &Arc::default())).unwrap();
         }
         let dump = libraries.dump();
         assert_eq!(texts(dump.clone()), [&b"#!lua name=a\n"[..], b"#!lua name=b\n\0"]);
@@ -178,7 +198,8 @@ mod tests {
 
     fn library(name: &str, functions: &[&str]) -> Library {
         let one = |name: &&str| Function { name: (*name).to_owned(), description: None, flags: Vec::new() };
-        Library::new(name.to_owned(), 0, functions.iter().map(one).collect(), b"#!lua")
+        let functions = functions.iter().map(one).collect();
+        Library::new(name.to_owned(), 0, functions, b"#!lua", &Arc::default())
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::state::acl::Acl;
 use crate::state::acl::file::Store;
 use crate::state::audit::Audit;
 use crate::state::latency::Latency;
+use crate::state::ledger::Ledger;
 use crate::state::log_limiter::LogLimiter;
 use crate::state::login_delays::LoginDelays;
 use crate::state::metrics::{CommandStats, Metrics};
@@ -36,11 +37,11 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    pub(super) fn new(cache: ScriptCache) -> Self {
+    pub(super) fn new(cache: ScriptCache, ledger: &Arc<Ledger>) -> Self {
         Self {
             cache,
             libraries: Libraries::default(),
-            interpreter: InterpreterSlot::default(),
+            interpreter: InterpreterSlot::new(None, ledger),
             running: Arc::default(),
         }
     }

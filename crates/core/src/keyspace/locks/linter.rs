@@ -29,7 +29,7 @@ impl LockObserver for Linter {
         match &event.change {
             LockChange::Granted => noting.granted(event, view),
             LockChange::Renewed(before) => noting.renewed(event, before),
-            LockChange::Ended(reason, _) => noting.ended(event, *reason),
+            LockChange::Ended(reason, _) => noting.ended(event, *reason, view.key_hash(&event.key)),
         }
     }
 
@@ -75,7 +75,7 @@ impl Noting<'_> {
             self.note(Rule::SharedValue, key, *client);
         }
         let until = event.lease_ms.map(|millis| self.now + millis);
-        let lock = Held { key: key.clone(), token: *token, until };
+        let lock = Held { key: view.key_hash(key), token: *token, until };
         if self.lint.taken(*client, lock, self.now) {
             self.note(Rule::OppositeOrders, key, *client);
         }
@@ -98,8 +98,8 @@ impl Noting<'_> {
         }
     }
 
-    fn ended(&self, event: &LockEvent, reason: EndReason) {
-        self.lint.released(event.client, &event.key);
+    fn ended(&self, event: &LockEvent, reason: EndReason, hash: u64) {
+        self.lint.released(event.client, hash);
         let is_foreign = event.author != 0 && event.author != event.client;
         match reason {
             // A script may have compared the value.

@@ -29,6 +29,8 @@ use rules::RuleError;
 pub use selector::{Access, Asked, Catalog, Denied};
 pub use user::{Terms, User};
 
+use super::ledger::{Charge, Kind, Ledger};
+
 /// The user of connections that have not authenticated as another one.
 pub const DEFAULT: &[u8] = b"default";
 
@@ -38,12 +40,15 @@ pub struct Account {
     name: Bytes,
     is_unlimited: AtomicBool,
     user: RwLock<Arc<User>>,
+    charge: Charge,
 }
 
 impl Account {
-    fn new(name: &[u8], user: User, catalog: &dyn Catalog) -> Self {
+    fn new(name: &[u8], user: User, catalog: &dyn Catalog, ledger: &Arc<Ledger>) -> Self {
         let is_unlimited = AtomicBool::new(user.is_unlimited(catalog));
-        Self { name: Bytes::copy_from_slice(name), is_unlimited, user: RwLock::new(Arc::new(user)) }
+        let (name, charge) = (Bytes::copy_from_slice(name), ledger.open(Kind::Users));
+        charge.set(size_of::<Self>() + name.len() + user.bytes());
+        Self { name, is_unlimited, user: RwLock::new(Arc::new(user)), charge }
     }
 
     pub fn name(&self) -> &Bytes {
@@ -66,6 +71,7 @@ impl Account {
         if !is_unlimited {
             self.is_unlimited.store(false, SeqCst);
         }
+        self.charge.set(size_of::<Self>() + self.name.len() + user.bytes());
         *self.user.write() = Arc::new(user);
         self.is_unlimited.store(is_unlimited, SeqCst);
     }
@@ -81,6 +87,7 @@ pub struct Acl {
     is_open: AtomicBool,
     /// ACL LOG.
     pub log: Log,
+    ledger: Arc<Ledger>,
 }
 
 /// Why a user was not created or changed.
@@ -96,16 +103,19 @@ pub enum SetError {
 }
 
 impl Acl {
-    /// One user, the default user, with all permissions and with this password if there is one.
-    pub fn new(password: &[u8], terms: Terms<'_>) -> Self {
-        let default = Arc::new(Account::new(DEFAULT, User::default(password, terms), terms.catalog));
-        let trusted = Arc::new(Account::new(DEFAULT, User::default(b"", terms), terms.catalog));
+    /// One user, the default user, with all permissions and with this password if there is one. The memory of users is charged
+    /// to `ledger`.
+    pub fn new(password: &[u8], terms: Terms<'_>, ledger: &Arc<Ledger>) -> Self {
+        let [default, trusted] = [password, b""].map(|password| {
+            Arc::new(Account::new(DEFAULT, User::default(password, terms), terms.catalog, ledger))
+        });
         let acl = Self {
             accounts: RwLock::new(BTreeMap::from([(default.name.clone(), Arc::clone(&default))])),
             default,
             trusted,
             is_open: AtomicBool::new(false),
             log: Log::default(),
+            ledger: Arc::clone(ledger),
         };
         acl.update_is_open();
         acl
@@ -129,7 +139,7 @@ impl Acl {
             return Arc::clone(&self.trusted);
         }
         let (is_unlimited, user) = (AtomicBool::new(true), RwLock::new(self.trusted.user()));
-        Arc::new(Account { name: name.clone(), is_unlimited, user })
+        Arc::new(Account { name: name.clone(), is_unlimited, user, charge: self.ledger.open(Kind::Users) })
     }
 
     /// The account of that name.
@@ -176,7 +186,7 @@ impl Acl {
                 account
             }
             None => {
-                let account = Arc::new(Account::new(name, user, terms.catalog));
+                let account = Arc::new(Account::new(name, user, terms.catalog, &self.ledger));
                 accounts.insert(account.name.clone(), Arc::clone(&account));
                 account
             }
@@ -229,7 +239,7 @@ impl Acl {
             if let Some(account) = accounts.get(&name[..]) {
                 account.become_user(user, terms.catalog);
             } else {
-                let account = Arc::new(Account::new(&name, user, terms.catalog));
+                let account = Arc::new(Account::new(&name, user, terms.catalog, &self.ledger));
                 accounts.insert(account.name.clone(), account);
             }
         }

@@ -30,7 +30,7 @@ impl Catalog for Few {
 const TERMS: Terms<'static> = Terms { catalog: &Few, all_channels: false };
 
 fn acl() -> Acl {
-    Acl::new(b"", TERMS)
+    Acl::new(b"", TERMS, &Arc::default())
 }
 
 fn set(acl: &Acl, name: &str, rules: &str) -> Result<Arc<Account>, SetError> {

@@ -22,6 +22,9 @@ pub struct User {
     more: Vec<Selector>,
 }
 
+/// Bytes of a rule beside its text.
+const RULE_BYTES: usize = 3 * size_of::<bytes::Bytes>();
+
 /// What the meaning of rules depends on.
 #[derive(Clone, Copy)]
 pub struct Terms<'c> {
@@ -51,6 +54,13 @@ impl User {
         }
         user.use_password(password);
         user
+    }
+
+    /// Bytes of memory: its texts, and a place for each rule.
+    pub(super) fn bytes(&self) -> usize {
+        let rules: usize = self.selectors().map(Selector::size).sum();
+        let places = self.more.len() * size_of::<Selector>() + rules * RULE_BYTES;
+        size_of::<Self>() + places + self.describe().len()
     }
 
     /// Sets its only password; an empty one: it needs none.

@@ -576,7 +576,7 @@ async function showContention() {
 
 async function showLint() {
   const all = (await askAll("/api/lint")).map(({ answer }) => answer);
-  const [enabled, findings] = [all.some((one) => one.enabled), all.flatMap((one) => one.findings)];
+  const [enabled, findings] = [all.some((one) => one.enabled), all.flatMap((one) => one.findings).filter((one) => one.rule !== "off")];
   $("lint-note").textContent = enabled
     ? findings.length ? plural(findings.length, "finding", "findings") : "The server looks for mistakes of lock clients, and has found none."
     : "The server does not look for mistakes: CONFIG SET lock-lint yes makes it.";
