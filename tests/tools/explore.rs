@@ -431,12 +431,14 @@ fn what_cannot_be_explored_is_told_in_a_line() {
         (
             &["--runner"],
             &["sh", "-c", "echo hello; read line"],
-            "redlatch: the command already fails without an injected failure; its output:\nredlatch: the runner answers with \"hello\", ",
+            "redlatch: the command already fails without an injected failure; its output:\n\
+             redlatch: the runner answers with \"hello\", ",
         ),
         (
             &["--runner"],
             &["true"],
-            "redlatch: the command already fails without an injected failure; its output:\nredlatch: the runner has ended\n",
+            "redlatch: the command already fails without an injected failure; its output:\n\
+             redlatch: the runner has ended\n",
         ),
         (&[], &["false"], "redlatch: the command already fails without an injected failure; its output:\n"),
         (&[], &["true"], "redlatch: the command does not connect to the server of REDIS_URL; see --env\n"),

@@ -504,7 +504,8 @@ fn duration(millis: u64) -> String {
         1..60 if millis % 1_000 < 100 => format!("{seconds} s"),
         1..60 => format!("{seconds}.{} s", millis % 1_000 / 100),
         60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
     }
 }
 
