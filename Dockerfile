@@ -1,4 +1,4 @@
-# An image of redlatch: one static binary under two names, and its licences.
+# An image of redlatch: one static binary under three names, and its licences.
 #
 #   docker build -t redlatch .
 #   docker run -p 127.0.0.1:6379:6379 -v redlatch:/var/lib/redlatch redlatch
@@ -20,6 +20,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && mkdir -m 700 /journal \
     && cp target/release/redlatch /image/usr/local/bin/ \
     && ln -s redlatch /image/usr/local/bin/redis-server \
+    && ln -s redlatch /image/usr/local/bin/redis-cli \
     && cp LICENSE-APACHE LICENSE-MIT /image/usr/share/licenses/redlatch/
 
 FROM scratch
@@ -29,11 +30,13 @@ USER 65532:65532
 # The journal: with it, locks outlive the container. A new volume takes the owner over from the directory of the image.
 COPY --from=build --chown=65532:65532 /journal /var/lib/redlatch
 VOLUME /var/lib/redlatch
+# The log has the lines of Redis, which tests with containers wait for.
 # As in the image of Redis, protected mode is off: clients that come through a published port come from another machine.
 # Set a password, or publish the port to 127.0.0.1 only.
 ENV PATH=/usr/local/bin \
     REDLATCH_DIR=/var/lib/redlatch \
     REDLATCH_BIND=0.0.0.0 \
+    REDLATCH_LOG_FORMAT=redis \
     REDLATCH_PROTECTED_MODE=no
 EXPOSE 6379
 # A clean stop: nothing is lost, and nobody waits after the next start.

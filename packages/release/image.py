@@ -66,7 +66,8 @@ def layer(release: Release, program: Program) -> bytes:
     with tempfile.TemporaryDirectory() as parent:
         root = pathlib.Path(parent)
         copy_program(program.path, root / "usr/local/bin/redlatch")
-        (root / "usr/local/bin/redis-server").symlink_to("redlatch")
+        for name in ("redis-cli", "redis-server"):
+            (root / "usr/local/bin" / name).symlink_to("redlatch")
         copy_licences(root / "usr/share/licenses/redlatch")
         (root / JOURNAL).mkdir(parents=True)
         return tar_of(root, "", release.seconds, {JOURNAL: (user(instructions()), 0o700)})

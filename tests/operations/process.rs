@@ -121,13 +121,12 @@ mod settings {
     #[test]
     fn settings_that_do_not_apply_are_listed_once() {
         let mut command = redlatch();
-        command.args([
-            "--port", "auto", "--save", "", "--pidfile", "", "--daemonize", "yes", "--save", "60", "1",
-        ]);
+        command
+            .args(["--port", "auto", "--save", "", "--io-threads", "4", "--hz", "20", "--save", "60", "1"]);
         let server = Running::start(&mut command);
-        let line = server.said.lines().find(|line| line.contains("pidfile")).expect("they are listed");
-        assert!(line.contains("save pidfile daemonize"), "{line}");
-        assert_eq!(server.said.matches("pidfile").count(), 1);
+        let line = server.said.lines().find(|line| line.contains("io-threads")).expect("they are listed");
+        assert!(line.contains("save io-threads hz"), "{line}");
+        assert_eq!(server.said.matches("io-threads").count(), 1);
         assert_eq!(server.ask("PING"), "+PONG\r\n");
     }
 
@@ -323,6 +322,8 @@ mod settings {
         assert!(refusal(&redlatch().arg(&file).output().unwrap()).contains("line 2"));
         let said = refusal(&redlatch().env("REDLATCH_MAXCLIENTS", "0").output().unwrap());
         assert!(said.contains("REDLATCH_MAXCLIENTS"), "{said}");
+        let said = refusal(&redlatch().env("REDLATCH_REQUIRE_PASS", "secret").output().unwrap());
+        assert!(said.ends_with("REDLATCH_REQUIRE_PASS: did you mean REDLATCH_REQUIREPASS?"), "{said}");
     }
 }
 

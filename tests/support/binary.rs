@@ -11,21 +11,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The program that is built with the tests. TEST_PROGRAM names another one in its place, behind the emulator that runs it.
+/// The program that is built with the tests, without the REDLATCH variables of the test's environment. TEST_PROGRAM names
+/// another one in its place, behind the emulator that runs it.
 pub(crate) fn program() -> Command {
     let named = std::env::var("TEST_PROGRAM").unwrap_or_default();
     let mut words = named.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or(env!("CARGO_BIN_EXE_redlatch")));
     command.args(words);
-    command
-}
-
-/// The binary, without the REDLATCH variables of the test's environment.
-pub(crate) fn redlatch() -> Command {
-    let mut command = program();
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH_")) {
         command.env_remove(name);
     }
+    command
+}
+
+/// The program without a standard input.
+pub(crate) fn redlatch() -> Command {
+    let mut command = program();
     command.stdin(Stdio::null());
     command
 }

@@ -35,6 +35,7 @@ mod mcp;
 mod server;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use common::{Fault, exit, warn};
@@ -54,6 +55,10 @@ pub fn main() -> ExitCode {
 
 fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     let (program, rest) = arguments.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
+    let name = program.and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == "redis-cli" || name == "valkey-cli") {
+        return server::redis_cli(rest);
+    }
     match flags::read(rest)? {
         Action::Misused(code, fault) => {
             warn(&fault);

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use redlatch_proto::certificates::in_words;
 use redlatch_proto::log_name::readable;
 
 use super::lost::Lost;
@@ -67,7 +68,7 @@ impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         Self::Unreachable(match error.kind() {
             io::ErrorKind::UnexpectedEof => "the server has closed the connection".to_owned(),
-            _ => error.to_string(),
+            _ => in_words(error.to_string()),
         })
     }
 }

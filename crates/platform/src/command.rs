@@ -11,6 +11,18 @@ pub use unix::{Changes, Child, CommandSignals, Group, Passed, PassedSignal};
 #[cfg(windows)]
 pub use windows::{Changes, Child, CommandSignals, Group, Passed, PassedSignal};
 
+/// Has a command run in the background, where the keys of the terminal do not reach it, and under the name `program`, on
+/// systems where another name than that of its file can be given.
+pub fn put_in_background(command: &mut std::process::Command, program: &str) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        command.arg0(program).process_group(0);
+    }
+    #[cfg(not(unix))]
+    let _ = (command, program);
+}
+
 /// Ends each process that was started with this variable, as what a command has started may be that has left its process
 /// group, until there is none. Gives up after a hundred looks. Only Linux tells the variables of processes.
 pub fn kill_all_with(name: &str, value: &str) {

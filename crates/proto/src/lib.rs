@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 #[warn(missing_docs)]
+pub mod certificates;
+#[warn(missing_docs)]
 pub mod clock;
 #[warn(missing_docs)]
 pub mod duration;

@@ -1,9 +1,10 @@
 //! The check of a configuration: what a start would refuse, without a socket or a directory being opened.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use redlatch_core::commands::Shared;
-use redlatch_core::state::settings::{self, Settings};
+use redlatch_core::state::settings::{self, Handle, Settings};
 
 use super::blueprint::Blueprint;
 use super::clock::SystemClock;
@@ -27,6 +28,7 @@ impl Builder {
             faults.extend(cluster::check(&settings).err().map(StartError::Unusable));
         }
         faults.extend(cluster_mode(&settings).err());
+        faults.extend(doubles(&settings).err());
         faults.extend(testing::check(&settings).err());
         // It resolves `appendonly`, which the check of the cluster reads as it was set.
         faults.extend(tests_and_journal(&settings).err());
@@ -77,6 +79,54 @@ pub(super) fn cluster_mode(settings: &Settings) -> Result<(), StartError> {
         return Err(StartError::Unusable(text));
     }
     Ok(())
+}
+
+/// What two settings cannot share: a port of one address, and a file or a socket.
+pub(super) fn doubles(settings: &Settings) -> Result<(), StartError> {
+    let [bind, http] = [listener::addresses(&settings.get(settings::BIND)), Ok(Http::addresses(settings))]
+        .map(Result::unwrap_or_default);
+    let (tcp, tls) = (settings::PORT, settings::TLS_PORT);
+    for (one, other, is_met) in [
+        (tls, tcp, true),
+        (settings::HTTP_PORT, tcp, meet(&bind, &http)),
+        (settings::HTTP_PORT, tls, meet(&bind, &http)),
+    ] {
+        let is_number = !matches!(&*settings.get(one), "0" | "auto");
+        differ(settings, one, other, is_number && is_met)?;
+    }
+    let files = [
+        (settings::UNIXSOCKET, settings::HTTP_UNIXSOCKET),
+        (settings::PORT_FILE, settings::TLS_PORT_FILE),
+        (settings::PORT_FILE, settings::HTTP_PORT_FILE),
+        (settings::TLS_PORT_FILE, settings::HTTP_PORT_FILE),
+        (settings::PIDFILE, settings::PORT_FILE),
+        (settings::PIDFILE, settings::LOGFILE),
+    ];
+    files.into_iter().try_for_each(|(one, other)| {
+        let path = settings.get(one);
+        differ(settings, other, one, !path.is_empty() && !path.starts_with("/dev/"))
+    })
+}
+
+/// Whether two sockets with one port would meet.
+fn meet(these: &[(IpAddr, bool)], those: &[(IpAddr, bool)]) -> bool {
+    let is_met =
+        |one: &IpAddr, other: &IpAddr| one == other || one.is_unspecified() || other.is_unspecified();
+    these.iter().any(|(one, _)| those.iter().any(|(other, _)| is_met(one, other)))
+}
+
+/// Refuses one value of two settings, if they `must` differ.
+fn differ(
+    settings: &Settings,
+    one: Handle<String>,
+    other: Handle<String>,
+    must: bool,
+) -> Result<(), StartError> {
+    let value = settings.get(one);
+    if !must || value != settings.get(other) {
+        return Ok(());
+    }
+    Err(StartError::Unusable(format!("{} '{value}': must differ from {}", one.name(), other.name())))
 }
 
 /// Test commands exclude a journal.

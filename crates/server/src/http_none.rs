@@ -1,6 +1,6 @@
 //! Stands in for `http` in a build without the feature: an HTTP port is refused at the start.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use redlatch_core::state::settings::{self, Settings};
@@ -26,6 +26,10 @@ impl Http {
             )),
             false => Ok(()),
         }
+    }
+
+    pub(super) fn addresses(_: &Settings) -> Vec<(IpAddr, bool)> {
+        Vec::new()
     }
 
     /// # Errors

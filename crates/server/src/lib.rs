@@ -346,6 +346,7 @@ impl Builder {
             return Err(StartError::Unusable(text.into()));
         }
         check::cluster_mode(&settings)?;
+        check::doubles(&settings)?;
         testing::check(&settings)?;
         let listeners = Listeners::open(&settings, settings.get(settings::NODES), inherited)?;
         let (contexts, tests) = if manual_start.is_none() && !testing::is_wanted(&settings) {

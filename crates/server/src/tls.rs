@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use redlatch_core::state::settings;
+use redlatch_proto::certificates::in_words;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Timeout;
 use tokio_rustls::rustls::crypto::ring;
@@ -25,7 +26,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
@@ -113,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerStream<S> {
                 Err(late) => Some(late.into()),
             };
             if let Some(error) = failed {
-                tracing::debug!(%error, "TLS handshake failed");
+                tracing::debug!(error = in_words(error.to_string()), "TLS handshake failed");
                 self.stage = Stage::Failed;
                 return Poll::Ready(Err(error));
             }
@@ -192,7 +193,9 @@ fn acceptor(read: ReadSetting<'_>) -> Result<TlsAcceptor, String> {
         None => builder.with_no_client_auth(),
     };
     let config = builder.with_single_cert(chain, key);
-    let config = config.map_err(|error| format!("tls-cert-file and tls-key-file do not fit: {error}"))?;
+    let reason = |error: Error| in_words(error.to_string());
+    let config =
+        config.map_err(|error| format!("tls-cert-file and tls-key-file do not fit: {}", reason(error)))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

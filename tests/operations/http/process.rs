@@ -57,7 +57,7 @@ fn a_port_in_use_and_a_bind_without_an_address_are_refused() {
     let text = refused(&["--port", "auto", "--http-port", &port]);
     assert!(text.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{text}");
     let text = refused(&["--port", "auto", "--http-port", "auto", "--http-bind", "locks.example.com"]);
-    assert!(text.contains("http-bind: must name at least one IP address"), "{text}");
+    assert!(text.contains("http-bind 'locks.example.com': must name at least one IP address"), "{text}");
 }
 
 #[test]

@@ -101,10 +101,10 @@ fn a_server_with_the_settings_of_units_images_and_manifests_keeps_its_locks() {
 fn the_settings_of_units_images_and_manifests_are_good() {
     let directory = Directory::new();
     for (file, count) in [
-        ("packages/deploy/compose.yaml", 2),
-        ("packages/deploy/kubernetes.yaml", 2),
-        ("packages/deploy/redlatch.service", 2),
-        ("Dockerfile", 3),
+        ("packages/deploy/compose.yaml", 3),
+        ("packages/deploy/kubernetes.yaml", 3),
+        ("packages/deploy/redlatch.service", 3),
+        ("Dockerfile", 4),
     ] {
         let mut settings = settings(file);
         assert_eq!(settings.len(), count, "{file}: {settings:?}");
@@ -119,6 +119,35 @@ fn the_settings_of_units_images_and_manifests_are_good() {
         let output = redlatch().arg("check-config").envs(settings.clone()).output().unwrap();
         assert!(output.status.success(), "{file}: {settings:?}: {output:?}");
         assert!(output.stderr.is_empty(), "{file}: {output:?}");
+    }
+}
+
+/// `REDLATCH_MAXMEMORY=400mb`, `maxmemory: 400mb`, `memory: 512Mi`, `mem_limit: 512m`: the megabytes.
+fn megabytes(text: &str, key: &str) -> Vec<u32> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let rests = lines.filter_map(|line| line.rsplit_once(key)).map(|(_, rest)| rest);
+    let digits = rests.map(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_digit()));
+    digits.map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn the_unit_and_the_manifests_limit_the_memory_of_the_server_below_that_of_its_container() {
+    for (file, key, limit) in [
+        ("redlatch.service", "REDLATCH_MAXMEMORY", None),
+        ("compose.yaml", "REDLATCH_MAXMEMORY", Some("mem_limit")),
+        ("compose-cluster.yaml", "REDLATCH_MAXMEMORY", Some("mem_limit")),
+        ("kubernetes.yaml", "REDLATCH_MAXMEMORY", Some("limits: {memory")),
+        ("kubernetes-cluster.yaml", "REDLATCH_MAXMEMORY", Some("limits: {memory")),
+        ("chart/values.yaml", "maxmemory", Some("limits: {memory")),
+    ] {
+        let text = read(&format!("packages/deploy/{file}"));
+        let [maxmemory] = megabytes(&text, key)[..] else { panic!("{file} sets no maxmemory, or two") };
+        assert!(maxmemory > 0, "{file}");
+        if let Some(limit) = limit {
+            // What is counted is within a fifth of what the process has.
+            let [limit] = megabytes(&text, limit)[..] else { panic!("{file} has no limit, or two") };
+            assert!(maxmemory + maxmemory / 5 < limit, "{file}: {maxmemory}, {limit}");
+        }
     }
 }
 

@@ -57,6 +57,21 @@ async fn config_set_takes_files_that_fit_and_refuses_all_others() {
 }
 
 #[tokio::test]
+async fn a_certificate_of_version_1_is_refused_with_the_way_to_a_better_one() {
+    let tls = TlsFixture::new();
+    let (certificate, _) = tls.directory.write_pair(&tls.authority, "old");
+    let pem = std::fs::read_to_string(&certificate).unwrap();
+    // The number of the version is 2 for version 3, and 0 for version 1, and the serial number follows. What comes before
+    // has one of two lengths.
+    let old = pem.replacen("gAwIBAgI", "gAwIBAAI", 1).replacen("ADAgECAh", "ADAgEAAh", 1);
+    assert_ne!(old, pem);
+    let old = tls.directory.write("old.crt", &old);
+    let refused = tls.builder().set("tls-cert-file", &old).start().await.unwrap_err().to_string();
+    let said = "tls-cert-file and tls-key-file do not fit: a certificate of X.509 version 1 cannot be used";
+    assert!(refused.starts_with(said) && refused.contains("-extfile"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_start_that_cannot_be_is_explained_in_one_sentence() {
     let tls = TlsFixture::new();
     let missing = tls.directory.path("missing");

@@ -114,9 +114,12 @@ fn flag(row: &'static Setting) -> Arg {
     }
 }
 
+/// What the names of variables of this program begin with.
+pub(super) const VARIABLE_PREFIX: &str = "REDLATCH_";
+
 /// The name of the variable that sets a setting: `REDLATCH_PORT_FILE` for `port-file`.
 pub(super) fn variable(setting: &str) -> String {
-    format!("REDLATCH_{}", setting.to_ascii_uppercase().replace('-', "_"))
+    format!("{VARIABLE_PREFIX}{}", setting.to_ascii_uppercase().replace('-', "_"))
 }
 
 #[cfg(test)]

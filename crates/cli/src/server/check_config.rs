@@ -52,6 +52,11 @@ fn check(arguments: &ServerArguments) -> Result<ExitCode, Fault> {
                 // A check that a unit runs before the server does not get the sockets of the server.
                 warn("warning: port '0': clients reach only sockets that systemd hands over to the server");
             }
+            if settings.get(settings::APPENDFSYNC) == "always" && !has_journal(&settings) {
+                let text =
+                    "warning: appendfsync 'always' syncs nothing without a journal: see dir and appendonly";
+                warn(&with_origin(text.to_owned(), sources.directives()));
+            }
             let files = [settings::LOGFILE, settings::AUDIT_LOG];
             let log_files =
                 files.into_iter().filter_map(|file| check_log_file(file.name(), &settings.get(file)).err());
@@ -74,6 +79,16 @@ fn check(arguments: &ServerArguments) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
+}
+
+/// Whether the server would have a journal, on the disk or in etcd.
+fn has_journal(settings: &Settings) -> bool {
+    let has_place =
+        [settings::DIR, settings::CLUSTER_ETCD].into_iter().any(|place| !settings.get(place).is_empty());
+    match &*settings.get(settings::APPENDONLY) {
+        "auto" => has_place,
+        appendonly => appendonly == "yes",
+    }
 }
 
 /// Checks that a log file may be opened, without creating it.

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use redlatch_core::state::directives;
 use redlatch_core::state::settings::{self, Settings};
-use redlatch_core::state::settings_table::ROWS;
 use redlatch_server::Builder;
 
-use super::arguments::{ServerArguments, variable};
+use super::arguments::ServerArguments;
 use super::file::{self, Directive, Found};
+use super::variables;
 use crate::common::Fault;
 
 /// The allocator of the binary: see `main.rs`.
@@ -48,7 +48,7 @@ impl Sources {
         if arguments.reads_stdin {
             read_stdin(&mut found);
         }
-        found.directives.extend(environment(|name| std::env::var(name).ok()));
+        variables::read(std::env::vars_os(), &mut found);
         found.directives.extend(arguments.directives.iter().cloned());
         Self { found, file: arguments.file.clone() }
     }
@@ -89,26 +89,13 @@ fn read_stdin(found: &mut Found) {
     }
 }
 
-fn environment(read: impl Fn(&str) -> Option<String>) -> Vec<Directive> {
-    let mut found = Vec::new();
-    for row in ROWS {
-        let name = variable(row.name);
-        // An empty variable counts as not set. Kubernetes sets REDLATCH_PORT=tcp://.. for a service called redlatch.
-        let value = read(&name).filter(|value| !value.is_empty() && !value.starts_with("tcp://"));
-        if let Some(value) = value {
-            found.push(Directive { name: row.name.to_owned(), words: vec![value], origin: name });
-        }
-    }
-    found
-}
-
 /// The settings of those directives that are allowed, and the faults of the others.
 fn check(directives: &[Directive]) -> (Configuration, Vec<Fault>) {
     let scratch = Settings::default();
     let mut configuration = Configuration::default();
     let read = directives.iter().map(|directive| configuration.take(directive, &scratch));
     let faults = read.filter_map(Result::err).collect();
-    configuration.find_acl_file_in(&scratch.get(settings::DIR));
+    configuration.find_files_in(&scratch.get(settings::DIR));
     (configuration, faults)
 }
 
@@ -176,12 +163,13 @@ impl Configuration {
         Ok(builder)
     }
 
-    /// Redis reads a relative `aclfile` from the directory `dir`.
-    fn find_acl_file_in(&mut self, directory: &str) {
-        let files = self.settings.iter_mut().filter(|(name, _)| *name == "aclfile");
-        let Some((_, file)) = files.last() else { return };
-        if !file.is_empty() && Path::new(file).is_relative() {
-            *file = Path::new(directory).join(&*file).to_string_lossy().into_owned();
+    /// In Redis, a relative `aclfile` or `pidfile` is in the directory `dir`.
+    fn find_files_in(&mut self, directory: &str) {
+        for (name, file) in &mut self.settings {
+            let is_in_dir = matches!(*name, "aclfile" | "pidfile");
+            if is_in_dir && !file.is_empty() && Path::new(&*file).is_relative() {
+                *file = Path::new(directory).join(&*file).to_string_lossy().into_owned();
+            }
         }
     }
 }
@@ -205,12 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_acl_file_is_in_the_directory_dir() {
+    fn a_relative_acl_or_pid_file_is_in_the_directory_dir() {
         let found = |directory: &str, file: &str| {
             let configuration = check(&[directive("aclfile", &[file]), directive("dir", &[directory])]).0;
             configuration.settings[0].1.clone()
         };
         assert_eq!(found("/var/lib/redis", "users.acl"), "/var/lib/redis/users.acl");
+        let pid = check(&[directive("dir", &["/run/redis"]), directive("pidfile", &["server.pid"])]).0;
+        assert_eq!(pid.settings[1].1, "/run/redis/server.pid");
         assert_eq!(found("/var/lib/redis", "/etc/users.acl"), "/etc/users.acl");
         assert_eq!(found("/var/lib/redis", ""), "");
         assert_eq!(found("", "users.acl"), "users.acl");
@@ -226,21 +216,5 @@ mod tests {
         }
         let refused = &check(&[directive("databases", &["0"])]).1[0];
         assert!(refused.starts_with("databases '0': must be between 1 and ") && refused.ends_with(" (test)"));
-    }
-
-    #[test]
-    fn a_variable_that_is_empty_or_from_kubernetes_counts_as_not_set() {
-        let read = |name: &str| match name {
-            "REDLATCH_PORT" => Some("tcp://10.0.0.1:6379".to_owned()),
-            "REDLATCH_PORT_FILE" => Some(String::new()),
-            "REDLATCH_REQUIREPASS" => Some("secret".to_owned()),
-            _ => None,
-        };
-        let found = environment(read);
-        assert_eq!(found.len(), 1);
-        assert_eq!(
-            (found[0].name.as_str(), found[0].origin.as_str()),
-            ("requirepass", "REDLATCH_REQUIREPASS")
-        );
     }
 }

@@ -11,8 +11,10 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::configuration::Configuration;
+use super::harness;
 use super::serve::{self, Process};
-use crate::common::{Fault, runtime, signals};
+use super::served::Listening;
+use crate::common::{Fault, print, runtime, signals};
 
 /// The variable of an explored run with the address of its first server.
 pub(crate) const SERVER_VARIABLE: &str = "REDLATCH_EXPLORED";
@@ -48,6 +50,10 @@ pub(super) fn serve(
         let listener = listener.map_err(|error| format!("port '{port}': {error}"))?;
         let tcp = listener.local_addr().map_err(|error| format!("port '{port}': {error}"))?;
         tracing::info!(%tcp, "Ready to accept connections");
+        if process.arguments.harness.is_ready_told {
+            let listening = Listening { tcp: vec![tcp], nodes: vec![tcp], ..Listening::default() };
+            print(harness::ready_line(&listening, "").as_bytes())?;
+        }
         tokio::select! {
             ended = accept(&listener, to) => ended.map_err(|error| format!("port '{port}': {error}"))?,
             _ = process.arguments.harness.reason_to_end() => {}

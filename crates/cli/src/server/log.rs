@@ -53,8 +53,8 @@ impl Output {
     }
 }
 
-/// Opens the log of this process; `level` and `format` as in the settings `loglevel` and `log-format`. `spans` gets the
-/// spans, if anybody wants them.
+/// Opens the log of this process; `level` and `format` as in the settings `loglevel` and `log-format`, but for `auto`.
+/// `spans` gets the spans, if anybody wants them.
 pub(super) fn open(level: &str, format: &str, output: Output, spans: Option<Spans>) -> SetLevel {
     let (filter, handle) = reload::Layer::new(EventFilter::of(level));
     let (writer, is_colored) = match output {

@@ -7,6 +7,7 @@ mod arguments;
 mod check_config;
 mod cluster;
 mod configuration;
+mod daemon;
 mod descriptors;
 #[cfg(feature = "testing")]
 mod explored;
@@ -20,16 +21,19 @@ mod otlp;
 #[cfg(not(feature = "otlp"))]
 #[path = "otlp_none.rs"]
 mod otlp;
+mod redis_cli;
 mod serve;
 mod served;
 mod start;
 mod systemd;
+mod variables;
 
 use crate::common::Subcommand;
 
 pub(crate) use arguments::{ServerArguments, with_flags};
 #[cfg(feature = "testing")]
 pub(crate) use explored::SERVER_VARIABLE;
+pub(crate) use redis_cli::run as redis_cli;
 pub(crate) use start::run;
 
 pub(crate) const SUBCOMMANDS: &[Subcommand] =

@@ -86,6 +86,7 @@ pub(super) fn serve(process: Process<'_>, configuration: Configuration) -> Resul
         }
     });
     let Some(server) = started.transpose()? else { return Ok(ExitCode::SUCCESS) };
+    write_pid(&settings.get(settings::PIDFILE));
     let listening = server.listening(&settings);
     let status = log_ready(&listening, &unix);
     supervisor.tell_ready(Some(&status));
@@ -124,11 +125,11 @@ fn end(
     if !is_hurried {
         server.join();
     }
-    let port_files = [settings::PORT_FILE, settings::TLS_PORT_FILE, settings::HTTP_PORT_FILE];
-    for port_file in port_files.map(|file| settings.get(file)) {
-        if !port_file.is_empty() {
+    let files = [settings::PORT_FILE, settings::TLS_PORT_FILE, settings::HTTP_PORT_FILE, settings::PIDFILE];
+    for file in files.map(|file| settings.get(file)) {
+        if !file.is_empty() {
             // A harness that waits for the file of the next server must not find this one's.
-            let _ = std::fs::remove_file(port_file);
+            let _ = std::fs::remove_file(file);
         }
     }
     if let Some(exporter) = exporter {
@@ -279,6 +280,16 @@ pub(super) fn log_start(program: &str, ignored: &[String]) {
             settings = protections.join(" "),
             "Ignored settings leave the server less protected than Redis"
         );
+    }
+}
+
+/// Writes the number of this process to a file, if there is a path. As in Redis, the server also runs without it.
+fn write_pid(path: &str) {
+    if path.is_empty() {
+        return;
+    }
+    if let Err(error) = std::fs::write(path, format!("{}\n", std::process::id())) {
+        tracing::warn!(path, %error, "The pidfile cannot be written");
     }
 }
 

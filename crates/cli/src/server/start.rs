@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::arguments::ServerArguments;
 use super::configuration::Sources;
-use super::{log, otlp, serve, systemd};
+use super::{daemon, log, otlp, serve, systemd};
 use crate::common::Fault;
 
 /// Serves until it is ended. `program` is the name that the process was started by.
@@ -15,6 +15,9 @@ use crate::common::Fault;
 /// The reason why the server does not start.
 pub(crate) fn run(program: &str, arguments: &ServerArguments) -> Result<ExitCode, Fault> {
     let sources = Sources::read(arguments);
+    if daemon::is_wanted(&sources, arguments) {
+        return daemon::start(program, arguments);
+    }
     // First: the numbers of inherited sockets are those that files of this process would have.
     let inherited = systemd::inherited();
     let output = log::Output::new(&sources.value("logfile"), arguments.harness.is_ready_told)?;
@@ -24,7 +27,11 @@ pub(crate) fn run(program: &str, arguments: &ServerArguments) -> Result<ExitCode
         Err(fault) => (None, Err(fault)),
     };
     let (file, format) = (output.file(), sources.value("log-format"));
-    let set_level = log::open(&sources.value("loglevel"), &format, output, spans);
+    let format = match format.as_str() {
+        "" | "auto" if serve::name_of_peer(program).is_some() => "redis",
+        format => format,
+    };
+    let set_level = log::open(&sources.value("loglevel"), format, output, spans);
     let served = sources.check().and_then(|settings| {
         let (exporter, log) = (exporter?, serve::Log { file, set_level });
         let process = serve::Process { program, arguments, inherited: inherited?, log, exporter };

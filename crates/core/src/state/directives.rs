@@ -4,7 +4,8 @@
 //!         Redis. A name that Redis does not know is a typing error and refused.
 //! Rule    CONFIG SET takes a directive of `IGNORED` and CONFIG GET gives it back; it has no effect. One of `FIXED` keeps
 //!         its value: Redis cannot change it either, or another value would promise what this server does not do.
-//! Source  the names that Redis 7.0 answers to `CONFIG GET *`, and those that redis.conf alone can have.
+//! Source  the names that Redis 7.0 and Valkey 9.1 answer to `CONFIG GET *`, those of Redis 8.6 from its documentation, and
+//!         those that redis.conf alone can have.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +13,17 @@ use parking_lot::RwLock;
 
 use super::settings::{Kind, SettingError};
 
-/// Whether Redis 7 has a directive of that name, in lower case, that means nothing here.
+/// Whether Redis or Valkey has a directive of that name, in lower case, that means nothing here.
 pub fn is_of_redis(name: &str) -> bool {
     FILE_ALONE.contains(&name) || ignored(name).is_some() || fixed(name).is_some()
 }
 
 /// Whether a server that ignores the directive is less protected than its operator expects.
 pub fn is_protection(name: &str) -> bool {
-    matches!(name, "rename-command" | "tls-ciphers" | "tls-ciphersuites")
+    matches!(
+        name,
+        "hide-user-data-from-log" | "rename-command" | "tls-ciphers" | "tls-ciphersuites" | "unixsocketgroup"
+    )
 }
 
 /// The name and the default of an ignored directive, whose name may be in any letter case.
@@ -80,6 +84,7 @@ const FILE_ALONE: &[&str] = &["enable-debug-assert", "loadmodule", "rename-comma
 const IGNORED: &[(&str, &str)] = &[
     ("active-defrag-cycle-max", "25"),
     ("active-defrag-cycle-min", "1"),
+    ("active-defrag-cycle-us", "500"),
     ("active-defrag-ignore-bytes", "104857600"),
     ("active-defrag-max-scan-fields", "1000"),
     ("active-defrag-threshold-lower", "10"),
@@ -88,35 +93,55 @@ const IGNORED: &[(&str, &str)] = &[
     ("activedefrag", "no"),
     ("activerehashing", "yes"),
     ("aof-disable-auto-gc", "no"),
+    ("aof-load-corrupt-tail-max-size", "0"),
     ("aof-load-truncated", "yes"),
     ("aof-rewrite-incremental-fsync", "yes"),
     ("aof-timestamp-enabled", "no"),
     ("aof-use-rdb-preamble", "yes"),
     ("auto-aof-rewrite-min-size", "67108864"),
     ("auto-aof-rewrite-percentage", "100"),
+    ("availability-zone", ""),
     ("bind-source-addr", ""),
     ("cluster-allow-pubsubshard-when-down", "yes"),
     ("cluster-allow-reads-when-down", "no"),
     ("cluster-allow-replica-migration", "yes"),
     ("cluster-announce-bus-port", "0"),
+    ("cluster-announce-human-nodename", ""),
+    ("cluster-blacklist-ttl", "60"),
+    ("cluster-compatibility-sample-ratio", "0"),
+    ("cluster-config-save-behavior", "sync"),
     ("cluster-link-sendbuf-limit", "0"),
+    ("cluster-manual-failover-timeout", "5000"),
     ("cluster-migration-barrier", "1"),
     ("cluster-replica-no-failover", "no"),
     ("cluster-replica-validity-factor", "10"),
     ("cluster-require-full-coverage", "yes"),
     ("cluster-slave-no-failover", "no"),
     ("cluster-slave-validity-factor", "10"),
+    ("cluster-slot-migration-handoff-max-lag-bytes", "1048576"),
+    ("cluster-slot-migration-log-max-len", "1000"),
+    ("cluster-slot-migration-write-pause-timeout", "10000"),
+    ("cluster-slot-stats-enabled", "no"),
+    ("commandlog-large-reply-max-len", "128"),
+    ("commandlog-large-request-max-len", "128"),
+    ("commandlog-reply-larger-than", "1048576"),
+    ("commandlog-request-larger-than", "1048576"),
     ("crash-log-enabled", "yes"),
     ("crash-memcheck-enabled", "yes"),
+    ("dual-channel-replication-enabled", "no"),
     ("dynamic-hz", "yes"),
+    ("extended-redis-compatibility", "no"),
     ("hash-max-listpack-entries", "512"),
     ("hash-max-listpack-value", "64"),
     ("hash-max-ziplist-entries", "512"),
     ("hash-max-ziplist-value", "64"),
+    ("hash-seed", ""),
+    ("hide-user-data-from-log", "yes"),
     ("hll-sparse-max-bytes", "3000"),
     ("hz", "10"),
     ("ignore-warnings", ""),
     ("jemalloc-bg-thread", "yes"),
+    ("key-memory-histograms", "no"),
     ("latency-tracking", "yes"),
     ("latency-tracking-info-percentiles", "50 99 99.9"),
     ("lazyfree-lazy-eviction", "no"),
@@ -129,19 +154,29 @@ const IGNORED: &[(&str, &str)] = &[
     ("list-compress-depth", "0"),
     ("list-max-listpack-size", "-2"),
     ("list-max-ziplist-size", "-2"),
+    ("locale-collate", ""),
+    ("log-timestamp-format", "legacy"),
+    ("lookahead", "16"),
     ("masterauth", ""),
     ("masteruser", ""),
+    ("max-new-connections-per-cycle", "10"),
+    ("max-new-tls-connections-per-cycle", "1"),
     ("maxmemory-eviction-tenacity", "10"),
     ("maxmemory-samples", "5"),
     ("min-replicas-max-lag", "10"),
     ("min-slaves-max-lag", "10"),
+    ("mptcp", "no"),
     ("no-appendfsync-on-rewrite", "no"),
     ("oom-score-adj", "no"),
     ("oom-score-adj-values", "0 200 800"),
+    ("prefetch-batch-max-size", "16"),
+    ("primaryauth", ""),
+    ("primaryuser", ""),
     ("proc-title-template", "{title} {listen-addr} {server-mode}"),
     ("propagation-error-behavior", "ignore"),
     ("rdb-del-sync-files", "no"),
     ("rdb-save-incremental-fsync", "yes"),
+    ("rdb-version-check", "strict"),
     ("rdbcompression", "yes"),
     ("repl-backlog-size", "1048576"),
     ("repl-backlog-ttl", "3600"),
@@ -150,12 +185,15 @@ const IGNORED: &[(&str, &str)] = &[
     ("repl-diskless-sync", "yes"),
     ("repl-diskless-sync-delay", "5"),
     ("repl-diskless-sync-max-replicas", "0"),
+    ("repl-mptcp", "no"),
     ("repl-ping-replica-period", "10"),
     ("repl-ping-slave-period", "10"),
+    ("repl-rdb-channel", "no"),
     ("repl-timeout", "60"),
     ("replica-announce-ip", ""),
     ("replica-announce-port", "0"),
     ("replica-announced", "yes"),
+    ("replica-full-sync-buffer-limit", "0"),
     ("replica-ignore-disk-write-errors", "no"),
     ("replica-ignore-maxmemory", "yes"),
     ("replica-lazy-flush", "no"),
@@ -165,6 +203,8 @@ const IGNORED: &[(&str, &str)] = &[
     ("sanitize-dump-payload", "no"),
     ("save", ""),
     ("set-max-intset-entries", "512"),
+    ("set-max-listpack-entries", "128"),
+    ("set-max-listpack-value", "64"),
     ("shutdown-on-sigint", "default"),
     ("shutdown-on-sigterm", "default"),
     ("slave-announce-ip", ""),
@@ -174,7 +214,10 @@ const IGNORED: &[(&str, &str)] = &[
     ("slave-priority", "100"),
     ("slave-read-only", "yes"),
     ("slave-serve-stale-data", "yes"),
+    ("slot-migration-max-failover-repl-bytes", "0"),
     ("stop-writes-on-bgsave-error", "yes"),
+    ("stream-idmp-duration", "100"),
+    ("stream-idmp-maxsize", "100"),
     ("stream-node-max-bytes", "4096"),
     ("stream-node-max-entries", "100"),
     ("zset-max-listpack-entries", "128"),
@@ -186,27 +229,39 @@ const IGNORED: &[(&str, &str)] = &[
 /// Directives that have one value.
 const FIXED: &[(&str, &str)] = &[
     ("always-show-logo", "no"),
+    ("aof-rewrite-cpulist", ""),
     ("aof_rewrite_cpulist", ""),
     ("appenddirname", ""),
     ("appendfilename", ""),
+    ("bgsave-cpulist", ""),
     ("bgsave_cpulist", ""),
+    ("bio-cpulist", ""),
     ("bio_cpulist", ""),
+    ("cluster-announce-client-ipv4", ""),
+    ("cluster-announce-client-ipv6", ""),
+    ("cluster-announce-client-port", "0"),
+    ("cluster-announce-client-tls-port", "0"),
     ("cluster-config-file", ""),
+    ("cluster-databases", "1"),
     ("cluster-port", "0"),
-    ("daemonize", "no"),
     ("dbfilename", ""),
     ("disable-thp", "yes"),
     ("enable-module-command", "no"),
     ("enable-protected-configs", "no"),
+    ("import-mode", "no"),
     ("io-threads", "1"),
     ("io-threads-do-reads", "no"),
     ("maxmemory-clients", "0"),
     ("maxmemory-policy", "noeviction"),
     ("min-replicas-to-write", "0"),
     ("min-slaves-to-write", "0"),
-    ("pidfile", ""),
     ("rdbchecksum", "yes"),
+    ("rdma-bind", ""),
+    ("rdma-completion-vector", "-1"),
+    ("rdma-port", "0"),
+    ("rdma-rx-size", "1048576"),
     ("replicaof", ""),
+    ("server-cpulist", ""),
     ("server_cpulist", ""),
     ("set-proc-title", "yes"),
     ("slaveof", ""),
@@ -215,6 +270,7 @@ const FIXED: &[(&str, &str)] = &[
     ("syslog-facility", "local0"),
     ("syslog-ident", ""),
     ("tcp-backlog", "511"),
+    ("tls-auto-reload-interval", "0"),
     ("tls-ciphers", ""),
     ("tls-ciphersuites", ""),
     ("tls-client-cert-file", ""),
@@ -228,6 +284,7 @@ const FIXED: &[(&str, &str)] = &[
     ("tls-session-cache-size", "20480"),
     ("tls-session-cache-timeout", "300"),
     ("tls-session-caching", "yes"),
+    ("unixsocketgroup", ""),
 ];
 
 #[cfg(test)]
@@ -247,10 +304,9 @@ mod tests {
 
     #[test]
     fn only_directives_of_redis_are_known() {
-        for name in [
-            "save", "appendfilename", "maxmemory-policy", "daemonize", "enable-debug-assert",
-            "replica-announce-ip",
-        ] {
+        for name in
+            ["save", "appendfilename", "maxmemory-policy", "enable-debug-assert", "replica-announce-ip"]
+        {
             assert!(is_of_redis(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

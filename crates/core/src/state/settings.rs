@@ -288,7 +288,12 @@ impl Settings {
     }
 }
 
-const ALIASES: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
+/// Other names of rows: an old one of Redis, and those of Valkey since 8.1.
+const ALIASES: &[(&str, &str)] = &[
+    ("commandlog-execution-slower-than", "slowlog-log-slower-than"),
+    ("commandlog-slow-execution-max-len", "slowlog-max-len"),
+    ("lua-time-limit", "busy-reply-threshold"),
+];
 
 fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
     let alias = ALIASES.iter().find(|(alias, _)| name.eq_ignore_ascii_case(alias));

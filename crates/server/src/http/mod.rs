@@ -84,12 +84,21 @@ impl Http {
     /// # Errors
     /// There is a port, and `http-bind` has no address.
     pub(super) fn check(settings: &Settings) -> Result<(), StartError> {
-        let (addresses, _) = addresses_and_names(&settings.get(settings::HTTP_BIND));
-        if settings.get(settings::HTTP_PORT) != "0" && addresses.is_empty() {
-            let text = "http-bind: must name at least one IP address to listen on";
-            return Err(StartError::Unusable(text.into()));
+        let bind = settings.get(settings::HTTP_BIND);
+        let is_on = settings.get(settings::HTTP_PORT) != "0";
+        // Names alone are for requests at the Unix socket, or at a socket of systemd. Else they are a mistake.
+        let has_socket = !settings.get(settings::HTTP_UNIXSOCKET).is_empty();
+        let may_be_names = has_socket || settings.get(settings::SUPERVISED) != "no" || bind.trim().is_empty();
+        if Self::addresses(settings).is_empty() && (is_on || !may_be_names) {
+            let text = format!("http-bind '{bind}': must name at least one IP address to listen on");
+            return Err(StartError::Unusable(text));
         }
         Ok(())
+    }
+
+    /// The addresses that `http-bind` names.
+    pub(super) fn addresses(settings: &Settings) -> Vec<(IpAddr, bool)> {
+        addresses_and_names(&settings.get(settings::HTTP_BIND)).0
     }
 
     /// Binds what `http-port`, `http-bind` and `http-unixsocket` ask for. With inherited sockets, the port is not bound.
@@ -100,6 +109,9 @@ impl Http {
         settings: &Settings,
         inherited: Vec<std::net::TcpListener>,
     ) -> Result<Self, StartError> {
+        if inherited.is_empty() {
+            Self::check(settings)?;
+        }
         let (_, names) = addresses_and_names(&settings.get(settings::HTTP_BIND));
         let is_inherited = !inherited.is_empty();
         let tcp = listeners(settings, inherited, 0)?;

@@ -76,7 +76,10 @@ fn user(line: &[u8], file: &str, number: usize, terms: Terms<'_>) -> Result<(Vec
     let mut words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let (keyword, name) = (words.next(), words.next());
     let (Some(b"user"), Some(name)) = (keyword, name) else {
-        let text = format!("{file}:{number} should start with user keyword followed by the username. ");
+        // Redis refuses them, too, and says so of no comment.
+        let comment = if line.starts_with(b"#") { "; an ACL file has no comments" } else { "" };
+        let text =
+            format!("{file}:{number} should start with user keyword followed by the username{comment}. ");
         return Err(text.into_bytes());
     };
     let rights = one(name, words, terms).map_err(|error| match error {

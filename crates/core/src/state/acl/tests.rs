@@ -204,6 +204,8 @@ fn a_file_is_taken_as_a_whole_and_every_wrong_line_is_named() {
         )
     );
     let keyword = "should start with user keyword followed by the username. ";
+    let comment = keyword.replace(". ", "; an ACL file has no comments. ");
+    assert_eq!(refused("# ours\nuser a on\n"), format!("f:1 {comment}{end}"));
     assert_eq!(refused("foo bar\n\nuser\n"), format!("f:1 {keyword}f:3 {keyword}{end}"));
     assert_eq!(refused("user a\r\nuser a"), format!("WARNING: Duplicate user 'a' found on line 2. {end}"));
     assert!(refused("user a (+get\n").starts_with("f:1: Unmatched parenthesis in selector definition. "));
