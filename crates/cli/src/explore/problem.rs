@@ -49,7 +49,9 @@ impl Problem {
     /// # Errors
     /// No problem has such an ID.
     pub(super) fn read_id(id: &str) -> Result<String, String> {
-        let is_kind = |name: &str| ProblemKind::all().any(|kind| kind.name() == name);
+        let others = [ProblemKind::Failed, ProblemKind::Hung, ProblemKind::Left];
+        let mut kinds = Rule::ALL.map(ProblemKind::Broken).into_iter().chain(others);
+        let mut is_kind = |name: &str| kinds.any(|kind| kind.name() == name);
         match id.split_once('/') {
             Some((kind, place)) if is_kind(kind) && !place.is_empty() => Ok(id.to_owned()),
             _ => Err("no finding has this ID; one is left/SET/orders".to_owned()),
@@ -58,10 +60,6 @@ impl Problem {
 }
 
 impl ProblemKind {
-    fn all() -> impl Iterator<Item = Self> {
-        Rule::ALL.map(Self::Broken).into_iter().chain([Self::Failed, Self::Hung, Self::Left])
-    }
-
     /// Its name, for people and in reports.
     pub(super) const fn name(self) -> &'static str {
         match self {

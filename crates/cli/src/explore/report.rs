@@ -55,7 +55,6 @@ pub(super) struct Report<'o> {
 /// What findings have in common, by the ID of their problem.
 struct Cause {
     id: String,
-    is_accepted: bool,
     /// The case whose finding is printed in full.
     first: String,
     /// The other cases.
@@ -68,7 +67,7 @@ impl Cause {
         match self.others.len() {
             0 => String::new(),
             count => {
-                format!("{} comes in {count} more cases, see --case: {}\n", self.id, self.others.join(" "))
+                format!("{} comes in {count} more cases, see --case: {}\n\n", self.id, self.others.join(" "))
             }
         }
     }
@@ -81,7 +80,7 @@ impl<'o> Report<'o> {
 
     /// How many causes were found that are not accepted.
     pub(super) fn found(&self) -> usize {
-        self.causes.iter().filter(|cause| !cause.is_accepted).count()
+        self.causes.iter().filter(|cause| !self.options.accepts.contains(&cause.id)).count()
     }
 
     /// The accepted IDs that have not come.
@@ -128,7 +127,6 @@ impl<'o> Report<'o> {
         match self.options.format {
             Format::Json => String::new(),
             Format::Text => {
-                let more = if more.is_empty() { more } else { more + "\n" };
                 more + &self.kept().map_or(String::new(), |(title, test)| format!("{title}:\n\n{test}"))
             }
             Format::Junit => format!(
@@ -139,7 +137,8 @@ impl<'o> Report<'o> {
             Format::Html => {
                 let (head, command) = (html_head("redlatch explore"), escaped(&self.command()));
                 let sum = self.sum();
-                let more = if more.is_empty() { more } else { format!("<pre>{}</pre>\n", escaped(&more)) };
+                let more =
+                    if more.is_empty() { more } else { format!("<pre>{}</pre>\n", escaped(more.trim_end())) };
                 let kept = self.kept().map_or(String::new(), |(title, test)| {
                     format!("<h2>{title}</h2>\n<pre>{}</pre>\n", escaped(&test))
                 });
@@ -173,16 +172,16 @@ impl<'o> Report<'o> {
 
     /// Notes a finding. Returns the first case of its cause, if that is another one.
     fn like(&mut self, case: &Case, finding: &Finding) -> Option<String> {
-        let (id, is_accepted, first) = (finding.problem.id(), self.is_accepted(finding), case.to_string());
+        let (id, first, counts) = (finding.problem.id(), case.to_string(), !self.is_accepted(finding));
         let known = self.causes.iter_mut().find(|cause| cause.id == id);
-        if !is_accepted && (known.is_none() || case.injections.len() == 1) {
+        if counts && (known.is_none() || case.injections.len() == 1) {
             self.kept.push(case.lasting_name());
         }
         if let Some(cause) = known {
             cause.others.push(first);
             return Some(cause.first.clone());
         }
-        self.causes.push(Cause { id, is_accepted, first, others: Vec::new() });
+        self.causes.push(Cause { id, first, others: Vec::new() });
         None
     }
 
