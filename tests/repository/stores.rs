@@ -1,7 +1,7 @@
 //! Each field that a server keeps is either counted in `used_memory`, or bounded, or holds no bytes of a client.
 //!
-//! Belongs here  the list of all these fields. It is compared with the structs in the sources, so that a new field fails until
-//!               it is listed. That the sums are true is shown by `allocations/held.rs`.
+//! Belongs here  the list of all these fields. It is compared with the structs in the sources, so that a new field fails
+//!               until it is listed. That the sums are true is shown by `allocations/held.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -103,8 +103,8 @@ pub enum SetError {
 }
 
 impl Acl {
-    /// One user, the default user, with all permissions and with this password if there is one. The memory of users is charged
-    /// to `ledger`.
+    /// One user, the default user, with all permissions and with this password if there is one. The memory of users is
+    /// charged to `ledger`.
     pub fn new(password: &[u8], terms: Terms<'_>, ledger: &Arc<Ledger>) -> Self {
         let [default, trusted] = [password, b""].map(|password| {
             Arc::new(Account::new(DEFAULT, User::default(password, terms), terms.catalog, ledger))
