@@ -146,10 +146,11 @@ fn rows() -> Vec<Row> {
             })
         },
         Row {
-            requests: 500,
+            requests: 900,
             end: Some(&["SCRIPT", "FLUSH"]),
             ..Row::of("scripts that Lua runs", Kind::Lua, |n| {
-                let text = format!("local t = {{}} for i = 1, 10 do t[i] = i * {n} end return #t");
+                let text =
+                    format!("for i = 1, 2 do if i == 2 then return '{n}{}' end end", "x".repeat(2_000));
                 ["SCRIPT", "LOAD", &text].map(str::to_owned).into()
             })
         },
