@@ -146,7 +146,7 @@ fn rows() -> Vec<Row> {
             })
         },
         Row {
-            requests: 500,
+            requests: 990,
             end: Some(&["SCRIPT", "FLUSH"]),
             ..Row::of("scripts that Lua runs", Kind::Lua, |n| {
                 let text = format!("local t = {{}} for i = 1, 10 do t[i] = i * {n} end return #t");
