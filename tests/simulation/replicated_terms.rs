@@ -453,17 +453,18 @@ fn older_files_are_removed_once_the_copy_has_begun_in_etcd() {
 fn growth(groups: u16, copied: usize) -> usize {
     let etcd = Arc::new(Near::default());
     let part = Part { group: 0, groups };
-    let cluster = Cluster::join(&*etcd, Keys::of("a/", part), Agreed { part, ..AGREED }, [1; 20]).unwrap();
+    let cluster = Cluster::join(&*etcd, Keys::of("a/", part), Agreed { part, ..AGREED }, [1; 20])
+        .expect("it is the first");
     let member = Member { id: "first".to_owned(), addresses: Vec::new() };
     let term = term_of(&etcd, Standby::new(cluster, member, Memory::default()));
-    term.begin(1).unwrap();
-    term.write(&vec![0; copied]).unwrap();
-    term.sync().unwrap();
-    term.remove_before(1).unwrap();
+    term.begin(1).expect("its first file");
+    term.write(&vec![0; copied]).expect("there is room");
+    term.sync().expect("etcd answers");
+    term.remove_before(1).expect("etcd answers");
     let mut grown = 0;
     while !term.has_grown() {
-        term.write(&[0; 16 << 10]).unwrap();
-        term.sync().unwrap();
+        term.write(&[0; 16 << 10]).expect("there is room");
+        term.sync().expect("etcd answers");
         grown += 16 << 10;
     }
     grown

@@ -44,5 +44,5 @@ pub(super) fn start(program: &str, arguments: &ServerArguments) -> Result<ExitCo
     // If the error stream is closed, the exit code still reports the failure.
     let _ = std::io::stderr().write_all(&ended.stderr);
     let code = ended.status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.unwrap_or(exit::FAILED).into())
+    Ok(code.unwrap_or(exit::NO).into())
 }

@@ -117,7 +117,7 @@ fn the_oldest_events_go_when_there_are_too_many_or_too_large_ones() {
     let request = &events[events.len() - 2];
     assert_eq!((request.args.len(), request.args[0].len()), (ARGS_MAX + 1, ARG_BYTES_MAX));
     assert_eq!(request.args[ARGS_MAX], "... (128 more arguments)");
-    assert_eq!(recorder.0.lock().bytes, events.iter().map(Event::bytes).sum::<usize>());
+    assert_eq!(recorder.0.lock().charge.bytes(), events.iter().map(Event::bytes).sum::<usize>());
 }
 
 #[test]

@@ -67,7 +67,8 @@ impl Library {
         ledger: &Arc<Ledger>,
     ) -> Self {
         let charge = ledger.open(Kind::Libraries);
-        charge.set(size_of::<Self>() + 2 * name.len() + text.len());
+        // Its name is also its key.
+        charge.set([size_of::<Self>(), name.len(), name.len(), text.len()].iter().sum());
         functions.iter().for_each(|function| charge.add(function_bytes(function)));
         Self { name, id, functions, text: text.into(), asks_further: AtomicBool::new(false), _charge: charge }
     }
@@ -149,8 +150,9 @@ impl Libraries {
 /// Bytes of a function in its library and in the registry.
 fn function_bytes(function: &Function) -> usize {
     let described = function.description.as_ref().map_or(0, Vec::capacity);
-    let places = size_of::<Function>() + heap::in_tree::<(Vec<u8>, Callable)>();
-    places + 2 * function.name.len() + described + size_of_val(&*function.flags)
+    let places = [size_of::<Function>(), heap::in_tree::<(Vec<u8>, Callable)>()];
+    let texts = [function.name.len(), function.name.len(), described, size_of_val(&*function.flags)];
+    places.iter().chain(&texts).sum()
 }
 
 /// The texts in a dump. A text that is cut short is left out.
