@@ -404,7 +404,7 @@ fn within_a_run_of_another_search_nothing_is_explored() {
     let search = redlatch().env("REDLATCH_INJECTED", "").args(["explore", "--", "false"]).output().unwrap();
     assert_eq!((search.status.code(), search.stdout.len()), (Some(0), 0));
     let told = String::from_utf8(search.stderr).unwrap();
-    assert!(told.contains("a run of another search"), "{told}");
+    assert!(told.contains("another search started this run"), "{told}");
     // A runner, which learns of its runs later, is part of one as well.
     let passes =
         "[ -n \"${REDLATCH_INJECTED+set}\" ] && while read -r line; do echo '{\"passed\": true}'; done";

@@ -215,7 +215,7 @@ async fn requests_that_only_look_are_answered_while_a_script_holds_every_key() {
         (&["HELLO", "2"], "*14"),
         (&["ACL", "WHOAMI"], "$7"),
         (&["CLIENT", "KILL", "ID", "999"], ":0"),
-        (&["MEMORY", "STATS"], "*36"),
+        (&["MEMORY", "STATS"], "*44"),
         (&["SUBSCRIBE", "news"], "*3"),
     ] {
         let mut client = Client::of(&server);

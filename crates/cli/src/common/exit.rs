@@ -27,7 +27,7 @@ pub(crate) const SIGNALLED: u8 = 128;
 /// Each status, and its meaning.
 pub(crate) const STATUSES: [(u8, &str); 15] = [
     (DONE, "done, or yes"),
-    (NO, "no: the lock is free; the server, its settings, a move, a load or a test fails"),
+    (NO, "no: the lock is free, or a server, setting, move, load or test fails"),
     (NOT_EXPLORED, "explore could not run the search"),
     (MISUSED, "wrong arguments, or the server has no commands for them"),
     (NO_SERVER, "unreachable: the server, one of its nodes or the client of mcp does not answer"),

@@ -194,7 +194,7 @@ rows! {
     SUPERVISED: String = at_start("supervised", "no", Kind::OneOf(&["no", "upstart", "systemd", "auto"]),
         "Whether systemd is told how the server is; auto: if systemd asks for it. upstart: as no.");
     DAEMONIZE: bool = at_start("daemonize", "no", Kind::Flag,
-        "Whether the server runs in the background: the program that was started returns when it is ready.");
+        "Whether the server runs in the background; the program returns when it is ready.");
     PIDFILE: String = at_start("pidfile", "", Kind::Text,
         "File to write the number of the process to once the server accepts connections.");
     LOGLEVEL: String = live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]),
@@ -202,7 +202,7 @@ rows! {
     LOGFILE: String = at_start("logfile", "", Kind::Text,
         "File that the log is appended to; empty: the standard output.");
     LOG_FORMAT: String = at_start("log-format", "auto", Kind::OneOf(&["auto", "text", "redis", "json"]),
-        "The form of the log's lines; auto: text, or redis if the program is started as redis-server or valkey-server.");
+        "Format of log lines; auto: text, or redis if started as redis-server or valkey-server.");
     AUDIT_LOG: String = at_start("audit-log", "", Kind::Text,
         "File for lines about logins, broken locks, users and settings; stderr: the error stream; empty: none.");
     OTLP_ENDPOINT: String = at_start("otlp-endpoint", "", Kind::Text,

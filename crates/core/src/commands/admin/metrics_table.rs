@@ -123,7 +123,7 @@ const MEMORY: &[Metric] = &[
     fact("total_system_memory_human", |seen| human(seen.process.machine_bytes)),
     gauge(
         "used_memory_libraries",
-        "Bytes of libraries of functions, beside what they hold in Lua.",
+        "Bytes of libraries of functions, without what they hold in Lua.",
         |seen| show(seen.held(Held::Libraries)),
     ),
     gauge("used_memory_lock_history", "Bytes of ends of locks that are remembered.", |seen| {
