@@ -247,7 +247,7 @@ fn an_export_from_several_groups_is_refused() {
     ask(alone.address(), &["SET", "lock", "me", "PX", "600000"]);
     stop(alone);
     let (is_done, said) = moves("import", &files.path("from"), &etcd);
-    assert!(!is_done && said.contains("another cluster has the prefix '/redlatch/"), "{said}");
+    assert!(!is_done && said.contains("the cluster has cluster-groups 2, and this node 1"), "{said}");
 }
 
 #[test]

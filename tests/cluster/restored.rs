@@ -145,24 +145,29 @@ fn start_after_restore(etcd: &mut Etcd, token: &str, settings: &[&str]) -> (Node
 fn the_command_that_the_log_has_accepts_the_logs_of_all_groups() {
     let mut etcd = Etcd::start_one(&[]);
     let prefix = ["--cluster-groups", "4", "--cluster-prefix", "/locks/"];
-    let mut node = Node::start(&etcd, &[&SETTINGS[..], &prefix].concat());
-    let mut each_group = |words: &str| [(); 4].map(|()| node.wait_for(words));
-    each_group("This node leads");
+    let settings = [&SETTINGS[..], &prefix].concat();
+    let mut node = Node::start(&etcd, &settings);
+    let lines = |node: &mut Node, words: &str| -> Vec<String> {
+        node.log().lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
+    };
+    let leads = "This node leads";
+    wait_until("each group is led", || lines(&mut node, leads).len() >= 4);
     let snapshot = etcd.save();
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.end(), Some(0));
     etcd.restore(&snapshot, "another-cluster");
-    let lines = each_group(&format!("{FOUND}: no node leads"));
-    for line in &lines {
-        let command = line.split("accept=\"redlatch cluster ").nth(1).and_then(|rest| rest.split('"').next());
-        assert_eq!(
-            command,
-            Some(&*format!("accept-restored --cluster-etcd {} --cluster-prefix /locks/", etcd.endpoints()))
-        );
-    }
-    let (_, command) = lines[0].split_once("redlatch cluster ").expect("a command");
-    let words: Vec<_> = command.split('"').next().into_iter().flat_map(str::split_whitespace).collect();
-    let (is_done, said) = cluster(&words);
+    node = Node::start(&etcd, &settings);
+    let found = format!("{FOUND}: no node leads");
+    wait_until("each group finds that", || lines(&mut node, &found).len() >= 4);
+    let command = "redlatch cluster accept-restored --cluster-etcd";
+    let expected = format!("accept=\"{command} {} --cluster-prefix /locks/\"", etcd.endpoints());
+    let lines_found = lines(&mut node, &found);
+    assert!(lines_found.iter().all(|line| line.contains(&expected)), "{lines_found:?}");
+    let led = lines(&mut node, leads).len();
+    let words = expected.split('"').nth(1).into_iter().flat_map(str::split_whitespace).skip(2);
+    let (is_done, said) = cluster(&words.collect::<Vec<_>>());
     assert!(is_done && said.starts_with("Accepted. "), "{said}");
-    each_group("This node leads");
+    wait_until("each group is led again", || lines(&mut node, leads).len() >= led + 4);
 }
 
 #[test]
