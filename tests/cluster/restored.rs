@@ -145,14 +145,18 @@ fn start_after_restore(etcd: &mut Etcd, token: &str, settings: &[&str]) -> (Node
 fn the_command_that_the_log_has_accepts_the_logs_of_all_groups() {
     let mut etcd = Etcd::start_one(&[]);
     let prefix = ["--cluster-groups", "4", "--cluster-prefix", "/locks/"];
-    let mut node = Node::start(&etcd, &[&SETTINGS[..], &prefix].concat());
+    let settings = [&SETTINGS[..], &prefix].concat();
+    let mut node = Node::start(&etcd, &settings);
     let lines = |node: &mut Node, words: &str| -> Vec<String> {
         node.log().lines().filter(|line| line.contains(words)).map(str::to_owned).collect()
     };
     let leads = "This node leads";
     wait_until("each group is led", || lines(&mut node, leads).len() >= 4);
     let snapshot = etcd.save();
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.end(), Some(0));
     etcd.restore(&snapshot, "another-cluster");
+    node = Node::start(&etcd, &settings);
     let found = format!("{FOUND}: no node leads");
     wait_until("each group finds that", || lines(&mut node, &found).len() >= 4);
     let command = "redlatch cluster accept-restored --cluster-etcd";
