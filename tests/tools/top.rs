@@ -318,9 +318,9 @@ mod terminals {
         parts.filter(|(_, words)| !words.is_empty()).collect()
     }
 
-    /// The text with one 0 in place of each row of digits.
+    /// The text with one 0 in place of each number: whole seconds have no decimal.
     fn without_numbers(text: &str) -> String {
-        let parts = text.split(|letter: char| letter.is_ascii_digit());
+        let parts = text.split(|letter: char| letter.is_ascii_digit() || letter == '.');
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("0")
     }
 
