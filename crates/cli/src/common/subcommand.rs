@@ -41,14 +41,7 @@ impl Subcommand {
         arguments: fn(Command) -> Command,
         read: fn(&ArgMatches) -> Result<Task, Fault>,
     ) -> Self {
-        Self {
-            name,
-            about,
-            arguments,
-            reader: Reader::Clap(read),
-            misused: MISUSED,
-            statuses: [OF_ASKING, &[]],
-        }
+        Self::read_by(Reader::Clap(read), name, about, arguments)
     }
 
     /// A subcommand with the arguments of a server.
@@ -58,14 +51,16 @@ impl Subcommand {
         arguments: fn(Command) -> Command,
         read: fn(&[String]) -> Result<Task, Fault>,
     ) -> Self {
-        Self {
-            name,
-            about,
-            arguments,
-            reader: Reader::Server(read),
-            misused: MISUSED,
-            statuses: [OF_ASKING, &[]],
-        }
+        Self::read_by(Reader::Server(read), name, about, arguments)
+    }
+
+    const fn read_by(
+        reader: Reader,
+        name: &'static str,
+        about: &'static str,
+        arguments: fn(Command) -> Command,
+    ) -> Self {
+        Self { name, about, arguments, reader, misused: MISUSED, statuses: [OF_ASKING, &[]] }
     }
 
     pub(crate) const fn misused(self, code: u8) -> Self {

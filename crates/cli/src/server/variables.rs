@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use redlatch_core::state::settings_table::ROWS;
+use strsim::levenshtein;
 
 use super::arguments::{VARIABLE_PREFIX, variable};
 use super::file::{Directive, Found};
@@ -74,24 +75,10 @@ fn nearest(rest: &str) -> String {
     let plain = |name: &str| name.replace('_', "");
     let near = ROWS.iter().map(|row| {
         let name = variable(row.name);
-        (distance(plain(rest).as_bytes(), plain(&name[VARIABLE_PREFIX.len()..]).as_bytes()), name)
+        (levenshtein(&plain(rest), &plain(&name[VARIABLE_PREFIX.len()..])), name)
     });
     let meant = near.min().filter(|(letters, _)| *letters <= MISSPELT_MAX);
     meant.map_or_else(String::new, |(_, name)| format!(": did you mean {name}?"))
-}
-
-/// How many bytes must be inserted, removed or replaced to make `right` of `left`: Levenshtein's distance.
-fn distance(left: &[u8], right: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, byte) in left.iter().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], index + 1);
-        for (at, other) in right.iter().enumerate() {
-            let replaced = corner + usize::from(byte != other);
-            corner = row[at + 1];
-            row[at + 1] = replaced.min(corner + 1).min(row[at] + 1);
-        }
-    }
-    row[right.len()]
 }
 
 #[cfg(test)]
