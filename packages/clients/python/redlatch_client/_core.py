@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 import os
 import random
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha1
 from time import monotonic
-from typing import Any, NoReturn, Optional, TypeVar, Union
+from typing import Any, NoReturn, Optional, Protocol, TypeVar, Union
 
 from redis import exceptions as redis_errors
 
@@ -122,6 +123,27 @@ class Holder:
         }
         width = max(len(name) for name in lines) + 1
         return "\n".join(f"  {name + ':':<{width}} {text}" for name, text in lines.items() if text is not None)
+
+
+class HasSocket(Protocol):
+    def fileno(self) -> int:
+        """Its socket; -1 while it has none."""
+
+
+#: The connections of sessions. A session ends with its connection, so only the process that opened it may keep it open.
+sessions: weakref.WeakSet[HasSocket] = weakref.WeakSet()
+
+
+def leave_sessions_to_parent() -> None:
+    # A closed descriptor could soon be that of another file, which redis-py would close.
+    with open(os.devnull, "rb") as nothing:
+        for session in sessions:
+            if session.fileno() >= 0:
+                os.dup2(nothing.fileno(), session.fileno(), inheritable=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=leave_sessions_to_parent)
 
 
 class Hold:

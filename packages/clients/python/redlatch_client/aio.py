@@ -570,6 +570,11 @@ class Session:
         self._key = key
         self._connection: Any = None
         self._give: Optional[Callable[[], Awaitable[None]]] = None
+        _core.sessions.add(self)
+
+    def fileno(self) -> int:
+        writer = self._connection._writer if self._give else None
+        return writer.get_extra_info("socket").fileno() if writer else -1
 
     async def reconnect(self, step: Reconnect) -> None:
         await self.close()

@@ -489,6 +489,11 @@ class Session:
         self._key = key
         self._connection: Any = None
         self._give: Optional[Callable[[], None]] = None
+        _core.sessions.add(self)
+
+    def fileno(self) -> int:
+        wire = socket_of(self._connection) if self._give else None
+        return wire.fileno() if wire else -1
 
     def reconnect(self, step: Reconnect) -> None:
         self.close()

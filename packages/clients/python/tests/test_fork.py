@@ -21,7 +21,8 @@ from redlatch_client import aio
 from redlatch_client.jobs import once
 from servers import await_until
 
-PATIENCE = 30
+#: Longer than that of `await_until`.
+PATIENCE = 90
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
 
@@ -309,16 +310,42 @@ def test_locks_of_asyncio_may_be_made_before_a_fork_and_used_after_it(namespace)
 
 
 @needs_fork
-def test_a_session_lasts_as_long_as_a_child_that_has_inherited_its_connection(locks, namespace):
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_a_session_ends_with_the_process_that_began_it_though_a_child_lives(locks, namespace, face):
     def begin():
-        locks.lock("k", session=True).acquire()
-        fork(lambda: (os.close(end), os.read(hold, 1)))
+        if face == "threads":
+            held = locks.lock("k", session=True).acquire()
+            leave_a_child()
+            held.raise_if_lost()
+        else:
+            asyncio.run(begin_in_task())
+
+    async def begin_in_task():
+        held = await aio.Locks(redis.asyncio.Redis(**namespace.kwargs)).lock("k", session=True).acquire()
+        leave_a_child()
+        held.raise_if_lost()
+
+    def leave_a_child():
+        child = fork(lambda: (os.close(end), os.read(hold, 1)))
+        os.write(told, b"%d" % child)
         os.kill(os.getpid(), signal.SIGKILL)
 
     hold, end = os.pipe()
-    os.waitpid(fork(begin), 0)
-    assert locks.locked_by("k") is not None
-    # The child of the killed process reads the end of the pipe, and ends.
-    os.close(end)
+    tells, told = os.pipe()
+    parent = fork(begin)
+    os.close(told)
+    os.waitpid(parent, 0)
+    child = int(os.read(tells, 20))
     await_until(lambda: locks.locked_by("k") is None)
-    os.close(hold)
+    # The child lives: it reads the end of the pipe only now.
+    os.kill(child, 0)
+    for pipe in hold, end, tells:
+        os.close(pipe)
+
+
+@needs_fork
+def test_a_child_does_not_end_the_session_of_its_parent(locks, namespace):
+    with locks.lock("k", session=True) as held:
+        in_child(lambda: held.release())
+        held.raise_if_lost()
+        assert locks.locked_by("k").token == held.token
