@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::repository::tidy::is_test;
+use crate::repository::tidy::{is_test, sources};
 
 fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -27,6 +27,53 @@ fn steps() -> BTreeSet<String> {
     let files = files.map(|file| file.expect("a step").file_name().display().to_string());
     assert_eq!(steps, files.collect(), "each step is a file that .ci/run names");
     steps
+}
+
+/// The tests that a bare `cargo test` leaves out, each by its file and name, and for what reason.
+fn ignored() -> Vec<(String, &'static str)> {
+    let mut tests = Vec::new();
+    for source in sources() {
+        let file = source.path.trim_start_matches("tests/").trim_end_matches(".rs").replace('/', "::");
+        let lines: Vec<&str> = source.text.lines().collect();
+        for pair in lines.windows(2) {
+            let [attribute, head] = pair else { continue };
+            let reason =
+                attribute.trim().strip_prefix("#[ignore = \"").and_then(|rest| rest.strip_suffix("\"]"));
+            let name = head.trim().strip_prefix("fn ").and_then(|rest| rest.split_once('('));
+            tests.extend(reason.zip(name).map(|(reason, (name, _))| (format!("{file}::{name}"), reason)));
+        }
+    }
+    tests
+}
+
+/// The words by which the steps of .ci/run choose tests among those that are ignored.
+fn filters() -> BTreeSet<String> {
+    let files = steps().into_iter().map(|step| read(&format!(".ci/steps/{step}")));
+    let text = files.collect::<String>().replace("\\\n", " ");
+    let commands = text.lines().filter(|line| line.contains("ignored"));
+    let options = commands.filter_map(|line| line.split_once(" -- ")).map(|(_, options)| options);
+    let mut filters = BTreeSet::new();
+    for option in options {
+        let words: Vec<&str> = option.split_whitespace().collect();
+        let chosen = words.iter().enumerate().filter(|(at, _)| *at == 0 || words[at - 1] != "--skip");
+        // A number is that of the threads.
+        let names =
+            chosen.map(|(_, word)| *word).filter(|word| word.len() > 2 && !word.starts_with(['-', '"']));
+        filters.extend(names.map(str::to_owned));
+    }
+    filters
+}
+
+#[test]
+fn every_test_that_a_bare_run_leaves_out_has_a_step() {
+    let (tests, filters) = (ignored(), filters());
+    assert!(tests.len() > 30, "{tests:?}");
+    let is_chosen = |name: &str| filters.iter().any(|filter| name.contains(filter));
+    assert!(!is_chosen("tools::of_no_step"), "{filters:?}");
+    let is_for_people = |reason: &str| reason.starts_with("rewrites ") || reason.starts_with("a program ");
+    let left = tests.iter().filter(|(name, reason)| !is_chosen(name) && !is_for_people(reason));
+    let left: Vec<&str> = left.map(|(name, _)| name.as_str()).collect();
+    assert!(left.is_empty(), "no step runs {left:?}");
 }
 
 /// The words between backticks.
