@@ -196,7 +196,7 @@ Monitors crates/core/src/state/monitors.rs
 
 Instance crates/core/src/commands/shared/parts.rs
   run_id: bounded by forty digits
-  none: started port tls_port probe
+  none: started port tls_port certificates_end probe
 
 Peers crates/core/src/commands/peers.rs
   all: bounded by the nodes

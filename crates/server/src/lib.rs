@@ -453,6 +453,7 @@ impl Listeners {
             }
             write_ports(&shared.settings.get(settings::TLS_PORT_FILE), &addresses)?;
             check_certificates(&shared.settings, Arc::clone(&tls));
+            let _ = shared.instance.certificates_end.set(tls.ends());
             tls_port = Some((addresses.into_iter().flatten().collect(), tls));
         }
         for unix in self.unix {

@@ -10,6 +10,9 @@ use super::testing::Membership;
 
 /// How often the wall clock is compared with the monotonic one.
 const WALL_CHECK: Duration = Duration::from_millis(500);
+/// A certificate that ends sooner is warned of: two weeks are enough to get another, and most are renewed a month before.
+const CERTIFICATE_MIN_SECS: u64 = 14 * SECS_A_DAY;
+const SECS_A_DAY: u64 = 86_400;
 /// Milliseconds between two sweeps over idle clients.
 const SWEEP_MS: u64 = 500;
 
@@ -17,11 +20,13 @@ const SWEEP_MS: u64 = 500;
 /// the clock does the due work.
 pub(super) async fn run(context: ServerContext) {
     let mut swept = context.clock().now().lock;
+    let mut told = (0, 0);
     loop {
         let now = context.clock().now().lock;
         if !context.is_frozen() && now.millis_since(swept) >= SWEEP_MS {
             context.engine.sweep();
             swept = now;
+            told = warn_of_certificate(&context, told);
         }
         let pause = match pause(&context) {
             Some(pause) => pause,
@@ -46,6 +51,21 @@ pub(super) async fn run(context: ServerContext) {
             return shut_down(&context);
         }
     }
+}
+
+/// Warns once a day, and of each new certificate, while it has ended or is about to. `told` is the end and the day of the
+/// last look.
+fn warn_of_certificate(context: &ServerContext, told: (u64, u64)) -> (u64, u64) {
+    let shared = context.engine.shared();
+    let (ends, now) = (shared.instance.certificates_end(), shared.clock.wall_micros() / 1_000_000);
+    let look = (ends, now / SECS_A_DAY);
+    if look != told && ends != 0 && ends < now + CERTIFICATE_MIN_SECS {
+        tracing::warn!(
+            left_secs = ends.saturating_sub(now),
+            "The server's certificate has expired, or is about to"
+        );
+    }
+    look
 }
 
 /// Carries out SHUTDOWN: it ends the server, or in a namespace only that.

@@ -13,6 +13,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, BufReader};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -32,18 +33,23 @@ use tokio_rustls::{Accept, TlsAcceptor};
 
 use super::ReadSetting;
 use super::peer::Peer;
-use certificate::NamedBy;
+use certificate::{NamedBy, not_after};
 
 /// How long a handshake may take, from the accepted connection on.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-pub(super) struct Tls(RwLock<Current>);
+pub(super) struct Tls {
+    current: RwLock<Current>,
+    /// Until when the certificates are valid: seconds of Unix, 0 if that is not known.
+    ends: Arc<AtomicU64>,
+}
 
 /// What new connections meet.
 struct Current {
     acceptor: TlsAcceptor,
     /// What names the user in the certificate of a client.
     named_by: Option<NamedBy>,
+    ends: u64,
 }
 
 impl Tls {
@@ -52,7 +58,8 @@ impl Tls {
     /// # Errors
     /// Which setting cannot be used, and why.
     pub(super) fn open(read: ReadSetting<'_>) -> Result<Self, String> {
-        Ok(Self(RwLock::new(Current::open(read)?)))
+        let current = Current::open(read)?;
+        Ok(Self { ends: Arc::new(AtomicU64::new(current.ends)), current: RwLock::new(current) })
     }
 
     /// Reads the settings and their files again, for new connections. After an error the old certificates stay in
@@ -62,13 +69,19 @@ impl Tls {
     /// As [`Tls::open`].
     pub(super) fn renew(&self, read: ReadSetting<'_>) -> Result<(), String> {
         let renewed = Current::open(read)?;
-        *self.0.write() = renewed;
+        self.ends.store(renewed.ends, Relaxed);
+        *self.current.write() = renewed;
         Ok(())
+    }
+
+    /// Until when the certificates in use are valid, also after [`Tls::renew`]: seconds of Unix, 0 if that is not known.
+    pub(super) fn ends(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.ends)
     }
 
     /// The server's side of a new connection. Reading from it performs the handshake.
     pub(super) fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> ServerStream<S> {
-        let current = self.0.read();
+        let current = self.current.read();
         let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_MAX, current.acceptor.accept(stream)));
         ServerStream { stage: Stage::Handshake(handshake), named_by: current.named_by }
     }
@@ -76,7 +89,10 @@ impl Tls {
 
 impl Current {
     fn open(read: ReadSetting<'_>) -> Result<Self, String> {
-        Ok(Self { acceptor: acceptor(read)?, named_by: NamedBy::of(&read(settings::TLS_AUTH_CLIENTS_USER)) })
+        let chain = certificates("tls-cert-file", &read(settings::TLS_CERT_FILE))?;
+        let ends = chain.iter().filter_map(not_after).min().unwrap_or(0);
+        let named_by = NamedBy::of(&read(settings::TLS_AUTH_CLIENTS_USER));
+        Ok(Self { acceptor: acceptor(read, chain)?, named_by, ends })
     }
 }
 
@@ -181,10 +197,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Drop for ServerStream<S> {
 }
 
 /// The TLS configuration from the settings and the files that they name.
-fn acceptor(read: ReadSetting<'_>) -> Result<TlsAcceptor, String> {
+fn acceptor(read: ReadSetting<'_>, chain: Vec<CertificateDer<'static>>) -> Result<TlsAcceptor, String> {
     let provider = Arc::new(ring::default_provider());
     let (versions, clients) = (versions(&read(settings::TLS_PROTOCOLS))?, clients(read)?);
-    let chain = certificates("tls-cert-file", &read(settings::TLS_CERT_FILE))?;
     let key = key("tls-key-file", &read(settings::TLS_KEY_FILE))?;
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&versions);
     let builder = builder.map_err(|error| format!("tls-protocols: {error}"))?;

@@ -99,3 +99,25 @@ async fn a_hangup_signal_has_certificates_read_again() {
     server.signal("TERM");
     assert_eq!(server.end(), Some(0));
 }
+
+#[test]
+fn a_certificate_that_has_expired_is_a_warning_and_a_metric_until_it_is_renewed() {
+    let tls = TlsFixture::new();
+    let mut command = redlatch();
+    command.args(tls.arguments()).args(["--port", "auto"]);
+    let (certificate, key) = tls.authority.vouch_expired("server");
+    tls.directory.write("server.crt", &certificate);
+    tls.directory.write("server.key", &key);
+    let mut server = Running::start(&mut command);
+    let said = server.wait_for("The server's certificate has expired, or is about to");
+    assert!(said.contains("left_secs=0"), "{said}");
+    let end_of_2019 = "tls_certificate_not_after_seconds:1577836800\r";
+    assert!(server.ask("INFO server").contains(end_of_2019));
+
+    tls.directory.write_pair(&tls.authority, "server");
+    server.signal("HUP");
+    server.wait_for("Certificates are reloaded");
+    let renewed = server.ask("INFO server");
+    assert!(!renewed.contains(end_of_2019), "{renewed}");
+    assert!(!renewed.contains("tls_certificate_not_after_seconds:0"), "{renewed}");
+}

@@ -68,6 +68,11 @@ const SERVER: &[Metric] = &[
     }),
     fact("run_id", |seen| show(&seen.shared.instance.run_id)),
     fact("tcp_port", |seen| show(seen.shared.instance.main_port())),
+    gauge(
+        "tls_certificate_not_after_seconds",
+        "Unix time at which the server's certificate ends; 0 without TLS.",
+        |seen| show(seen.shared.instance.certificates_end()),
+    ),
     fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),
     gauge("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
     fact("uptime_in_days", |seen| show(seen.uptime_secs() / 86_400)),

@@ -124,6 +124,8 @@ pub struct Instance {
     pub port: AtomicU64,
     /// The TLS port; 0 until it is bound.
     pub tls_port: AtomicU64,
+    /// Until when the certificates of the TLS port are valid: seconds of Unix, 0 if that is not known. Absent without TLS.
+    pub certificates_end: OnceLock<Arc<AtomicU64>>,
     pub(super) probe: Option<Arc<dyn Probe>>,
 }
 
@@ -134,6 +136,7 @@ impl Instance {
             run_id: random.unguessable().iter().map(|byte| format!("{byte:02x}")).collect(),
             port: AtomicU64::new(0),
             tls_port: AtomicU64::new(0),
+            certificates_end: OnceLock::new(),
             probe: None,
         }
     }
@@ -144,6 +147,11 @@ impl Instance {
             0 => self.tls_port.load(Relaxed),
             port => port,
         }
+    }
+
+    /// Until when the certificates of the TLS port are valid: seconds of Unix, 0 without TLS.
+    pub fn certificates_end(&self) -> u64 {
+        self.certificates_end.get().map_or(0, |ends| ends.load(Relaxed))
     }
 
     /// Facts about the process, if they are known.
