@@ -6,7 +6,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use super::harness::{Etcd, Node, wait_until};
 use crate::support::wire::Link;
 
-const DIFFERS: &str = "Users, passwords or cluster-name are others";
+const DIFFERS: &str = "Users, passwords or cluster-name differ";
 
 /// A node with this password, which leads or knows who does.
 fn node(etcd: &Etcd, password: &str, words: &str) -> Node {
