@@ -44,6 +44,14 @@ if [ -z "${{DPKG_ROOT:-}}" ] && [ -d /run/systemd/system ]; then
     {}
 fi
 """
+CHANGES = """redlatch ({version}-1) unstable; urgency=medium
+
+  * Version {version} of the program.
+
+ -- {maintainer}  {date}
+"""
+# One static file is what the package is for.
+OVERRIDES = "redlatch: statically-linked-binary [usr/bin/redlatch]\n"
 # What rpm runs, with the number of versions that are left.
 RPM_SCRIPTS = {
     "%post": RELOAD,
@@ -60,7 +68,7 @@ Upstream-Name: redlatch
 Comment: The program contains crates with licences of their own: LICENSE-THIRD-PARTY beside this file has their texts.
 
 Files: *
-Copyright: redlatch contributors
+Copyright: 2026 The redlatch developers
 License: MIT or Apache-2.0
  The texts are in LICENSE-MIT and LICENSE-APACHE beside this file.
 """
@@ -123,6 +131,10 @@ def pack_deb(release: Release, program: Program, host_program: pathlib.Path, pap
         root = pathlib.Path(folder) / "root"
         stage(root, release, program, host_program, papers, DEBIAN_COMPLETIONS)
         write(root / "usr/share/doc/redlatch/copyright", COPYRIGHT)
+        words = {"maintainer": home().maintainer or NOBODY, "date": release.moment.strftime("%a, %d %b %Y %H:%M:%S +0000")}
+        changes = CHANGES.format(version=release.version, **words).encode()
+        (root / "usr/share/doc/redlatch/changelog.Debian.gz").write_bytes(gzip.compress(changes, 9, mtime=0))
+        write(root / "usr/share/lintian/overrides/redlatch", OVERRIDES)
         write(root / "DEBIAN/control", "\n".join(control(release, program, root)) + "\n")
         write(root / "DEBIAN/conffiles", f"/{DEFAULTS}\n")
         for name, commands in DEBIAN_SCRIPTS.items():
@@ -151,6 +163,7 @@ def spec(release: Release, root: pathlib.Path) -> str:
         "Release: 1",
         f"Summary: {SUMMARY}",
         "License: MIT OR Apache-2.0",
+        "Group: Applications/Databases",
         *url,
         *packager,
         "AutoReqProv: no",
@@ -161,6 +174,9 @@ def spec(release: Release, root: pathlib.Path) -> str:
         *[line for name, commands in RPM_SCRIPTS.items() for line in [name, RPM_SCRIPT.format(commands)]],
         "%files",
         *[f"{kinds[name]}{name}" for name in names],
+        "%changelog",
+        f"* {release.moment.strftime('%a %b %d %Y')} {home().maintainer or NOBODY} - {release.version}-1",
+        f"- Version {release.version} of the program.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -180,6 +196,7 @@ def pack_rpm(release: Release, program: Program, host_program: pathlib.Path, pap
             "_buildhost": "localhost",
             "use_source_date_epoch_as_buildtime": "1",
             "clamp_mtime_to_source_date_epoch": "1",
+            "source_date_epoch_from_changelog": "0",
             "_binary_payload": "w6.gzdio",
             "__brp_mangle_shebangs": "%{nil}",
         }

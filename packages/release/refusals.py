@@ -17,7 +17,6 @@ import tarfile
 import tempfile
 import unittest
 import unittest.mock
-import xml.etree.ElementTree
 import zipfile
 
 PACKAGES = pathlib.Path(__file__).resolve().parents[1]
@@ -28,6 +27,8 @@ from release.common import Failure, Release  # noqa: E402
 
 PROGRAM = pathlib.Path()
 X86, ARM = 62, 183
+# Whether Maven Central takes a POM. Newer ones want a Maven that Debian does not have yet.
+CENTRAL = "org.kordamp.maven:pomchecker-maven-plugin:1.4.0:check-maven-central"
 
 
 def elf(machine: int, loader: bytes = b"", section: int = 0, more: bytes = b"") -> bytes:
@@ -226,9 +227,9 @@ class Refusals(unittest.TestCase):
         with tarfile.open(downloads.pack_chart(release)) as archive:
             self.assertIn(f"\nhome: {web}\n", archive.extractfile("redlatch/Chart.yaml").read().decode())
         for folder in [maven.CLIENT, maven.EXTENSION]:
-            pom = xml.etree.ElementTree.fromstring(maven.pom(folder))
-            self.assertEqual(pom.findtext("{*}scm/{*}url"), web)
-            self.assertEqual(pom.findtext("{*}developers/{*}developer/{*}email"), "some@example.com")
+            (self.folder / "pom.xml").write_text(maven.pom(folder), encoding="utf-8")
+            said = common.output("mvn", "--batch-mode", "--no-transfer-progress", CENTRAL, "-Dchecker.release=false", folder=self.folder)
+            self.assertIn("passes all checks", said)
         for wrong in [{"repository": "http://example.com"}, {"maintainer": "Some One"}, {"security": "nobody"}]:
             home.home.cache_clear()
             with unittest.mock.patch.object(home, "fields", lambda wrong=wrong: place | wrong), self.assertRaises(Failure):
