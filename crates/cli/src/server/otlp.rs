@@ -50,8 +50,8 @@ const TEXT_CHARS_MAX: usize = 256;
 /// What the exporter says where the system has no certificate authorities, as in an image without a distribution.
 const NO_AUTHORITIES: &str = "no native certs found";
 /// What to do then.
-const MOUNT_AUTHORITIES: &str = "https takes certificate authorities, and this system has none: mount /etc/ssl/certs, or name \
-    a file in SSL_CERT_FILE";
+const MOUNT_AUTHORITIES: &str = "https takes certificate authorities, and this system has none: mount \
+    /etc/ssl/certs, or name a file in SSL_CERT_FILE";
 
 /// Sends spans until [`Exporter::end`].
 #[derive(Debug)]
