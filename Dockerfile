@@ -5,9 +5,8 @@
 #
 # On Alpine, Rust's own target is musl, and what it builds is static.
 
-ARG RUST_VERSION=1.95
-
-FROM rust:${RUST_VERSION}-alpine AS build
+# By digest: a tag may come to name another image. With a newer version, both change.
+FROM rust:1.95-alpine@sha256:606fd313a0f49743ee2a7bd49a0914bab7deedb12791f3a846a34a4711db7ed2 AS build
 # The C compiler is for Lua, TLS and the allocator.
 RUN apk add --no-cache gcc musl-dev
 WORKDIR /source
@@ -24,6 +23,9 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     && cp LICENSE-APACHE LICENSE-MIT /image/usr/share/licenses/redlatch/
 
 FROM scratch
+LABEL org.opencontainers.image.title="redlatch" \
+    org.opencontainers.image.description="A lock server that speaks the Redis protocol" \
+    org.opencontainers.image.licenses="MIT OR Apache-2.0"
 COPY --from=build /image /
 # An unprivileged user. A number, because there is no /etc/passwd, and because Kubernetes' runAsNonRoot asks for one.
 USER 65532:65532

@@ -12,15 +12,17 @@ already, each for the platform that its head names; --features then says with wh
 
 --npm      the package for Node, and one for each platform. That around a static program is the one for musl.
 --wheel    the wheel of each platform. Its program is built by the profile `wheel`, with Lua and TLS, unless --binary has it.
---jar      the jar with the program of each platform, for Maven, beside that of packages/java. That for Linux has the static program.
+--jar      the extension for JUnit, for Maven, and the jar with the program of each platform. That for Linux has the static program.
 --deb, --rpm, --image
            of static programs: packages with the units for systemd; the image as an OCI layout, for all processors in one file.
 --sdist, --chart, --clients [LANGUAGE ...]
-           of the sources alone, the last one the lock clients: a wheel, a package for npm, a zip with the modules for Go, jars for Maven.
+           of the sources alone, the last one the lock clients: a wheel, a package for npm, a zip with all modules for Go, jars for Maven.
            Without --target and --binary no program is built for them.
 --homebrew, --scoop
            name archives in the folder by checksum and by URL, below --url.
 --all      whatever fits the platforms.
+--publishable
+           makes nothing without a place of the project: names the fields of Cargo.toml that are empty.
 
 The same sources, programs and date give the same files: the date is SOURCE_DATE_EPOCH, or that of the last commit. Nothing is sent
 anywhere.
@@ -29,13 +31,12 @@ anywhere.
 import argparse
 import concurrent.futures
 import itertools
-import json
 import pathlib
 import sys
 import tempfile
 from collections.abc import Callable
 
-from release import archive, build, downloads, golang, image, linux, maven, npm, program, sbom, wheel
+from release import archive, build, downloads, golang, home, image, linux, maven, npm, program, sbom, wheel
 from release.common import ROOT, Failure, Release, begin, output
 from release.program import Program
 from release.targets import machine_here, target_of
@@ -97,25 +98,21 @@ def check_kinds(kinds: list[str], programs: list[Program]) -> None:
         raise Failure("--jar takes, for Linux, a static program: --target x86_64-unknown-linux-musl")
 
 
-def bill_of(made: Program, features: str, release: Release) -> str:
-    return json.dumps(sbom.sbom(made.target, features, release.date), indent=1) + "\n"
-
-
 def pack_program(release: Release, made: Program, host: pathlib.Path, features: str, kinds: list[str]) -> list[pathlib.Path]:
     """The files of one platform, but the wheel."""
-    bill = bill_of(made, features, release)
+    papers = sbom.papers(made.target, features, release.date)
     bill_file = release.out / f"redlatch-{release.version}-{made.target.triple}.cdx.json"
-    bill_file.write_text(bill, encoding="utf-8")
-    jobs: list[Callable[[], list[pathlib.Path]]] = [lambda: [archive.pack(release, made.path, made.target, host, bill)]]
+    bill_file.write_text(papers.bill, encoding="utf-8")
+    jobs: list[Callable[[], list[pathlib.Path]]] = [lambda: [archive.pack(release, made.path, made.target, host, papers)]]
     if "npm" in kinds:
-        jobs.append(lambda: npm.pack(release, made))
+        jobs.append(lambda: npm.pack(release, made, papers))
     # A jar for Linux with the static program does for glibc, too.
     if "jar" in kinds and made.target.libc != "glibc":
-        jobs.append(lambda: [maven.pack(release, made, bill)])
+        jobs.append(lambda: [maven.pack(release, made, papers)])
     if "deb" in kinds and made.target.is_static:
-        jobs.append(lambda: [linux.pack_deb(release, made, host, bill)])
+        jobs.append(lambda: [linux.pack_deb(release, made, host, papers)])
     if "rpm" in kinds and made.target.is_static:
-        jobs.append(lambda: [linux.pack_rpm(release, made, host, bill)])
+        jobs.append(lambda: [linux.pack_rpm(release, made, host, papers)])
     # Nearly all of the time is compression, which leaves the interpreter free.
     with concurrent.futures.ThreadPoolExecutor() as pool:
         return [bill_file, *itertools.chain.from_iterable(pool.map(lambda job: job(), jobs))]
@@ -125,15 +122,18 @@ def pack_wheels(release: Release, options: argparse.Namespace, triples: list[str
     """The wheels: around smaller programs if they are built here."""
     features = options.features if options.binary else build.WHEEL_FEATURES
     small = programs if options.binary else programs_of(options, triples, build.WHEEL, features)
-    return [wheel.pack(release, each, bill_of(each, features, release)) for each in small]
+    return [wheel.pack(release, each, sbom.papers(each.target, features, release.date)) for each in small]
 
 
 def pack_others(release: Release, options: argparse.Namespace, kinds: list[str], programs: list[Program]) -> list[pathlib.Path]:
     """What there is once."""
+    features = options.features
     static = [each for each in programs if each.target.is_static]
     files = []
     if "image" in kinds and static:
-        files.append(image.pack(release, static))
+        files.append(image.pack(release, [(each, sbom.papers(each.target, features, release.date)) for each in static]))
+    if "jar" in kinds:
+        files += maven.pack_extension(release)
     if "sdist" in kinds:
         files.append(wheel.pack_sdist(release))
     if "clients" in kinds:
@@ -167,6 +167,8 @@ def write_sums(release: Release, files: list[pathlib.Path]) -> pathlib.Path:
 
 def release_all(options: argparse.Namespace) -> list[pathlib.Path]:
     """Makes the files of a release, and returns them."""
+    if options.publishable:
+        home.check_publishable()
     kinds = chosen(options)
     needs_no_program = kinds and set(kinds) <= set(OF_THE_SOURCES)
     triples = options.target or []
@@ -200,6 +202,7 @@ def main() -> int:
     parser.add_argument("--features", default="all", help="all, default, or a list with commas [default: all]")
     parser.add_argument("--url", help="https address of the folder that the archives will be in")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target/releases", help="where the files go")
+    parser.add_argument("--publishable", action="store_true", help="refuse to make what tells of no place of the project")
     for kind in ["all", *KINDS]:
         several = {"nargs": "*", "choices": CLIENTS, "metavar": "LANGUAGE"}
         parser.add_argument(f"--{kind}", **(several if kind == "clients" else {"action": "store_true"}))

@@ -69,7 +69,8 @@
 //! is the test
 //! backend, and what [`Builder::manual_clock`] and [`Builder::tests`] need; a server for production can be built without it.
 //! `etcd` (with `http`) lets the program be a node of several that serve one set of locks, whose log is in etcd.
-//! `otlp` lets the program send spans to an OpenTelemetry collector.
+//! `otlp` lets the program send spans to an OpenTelemetry collector. `mcp` gives the program `redlatch mcp`, for coding
+//! agents; `top` gives it `redlatch top`, which shows the locks of a server in a terminal.
 //!
 //! # Crates
 //!
@@ -114,8 +115,8 @@ pub mod lock {
     //! A program that starts no server has the same in the crate `redlatch-client`.
 
     pub use redlatch_client::{
-        Acquire, BrokenBy, Client, Error, Fence, FenceError, Fenced, Guard, Held, Holder, Lock, Locks, Lost,
-        OnUnavailable, Trust, Waiting, Watch,
+        Acquire, BrokenBy, Client, Error, Fence, FenceError, Fenced, Guard, Held, Hold, HoldEvent,
+        HoldEvents, Holder, Lock, Locks, Lost, OnUnavailable, Trust, Waiting, Watch,
     };
 }
 

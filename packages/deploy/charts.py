@@ -20,6 +20,8 @@ REFUSED = [
     {"cluster": {"etcd": ["etcd-0:2379"]}},
     {"cluster": {"replicas": 0}},
     {"settings": {"MAXMEMORY": "1gb"}},
+    {"tls": {"secret": "certificates", "port": 70_000}},
+    {"extraVolumes": ["authorities"]},
 ]
 
 
@@ -84,6 +86,7 @@ def check_values(path: pathlib.Path) -> None:
     assert env["REDLATCH_MAXMEMORY"] == "400mb" and env["REDLATCH_STARTUP_GUARD"] == "60"
     assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"] and pod["imagePullSecrets"]
     assert server["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    check_secrets(path)
     for wrong in REFUSED:
         try:
             chart = helm_python.Chart.load(path)
@@ -91,6 +94,35 @@ def check_values(path: pathlib.Path) -> None:
         except helm_python.HelmError:
             continue
         raise AssertionError(f"the chart takes {wrong}")
+
+
+def check_secrets(path: pathlib.Path) -> None:
+    """Certificates and users come from secrets, for one server and for nodes, and TLS has a port."""
+    values = {
+        "tls": {"secret": "certificates", "port": 7443},
+        "acl": {"secret": "people", "key": "lines"},
+        "extraVolumes": [{"name": "authorities", "hostPath": {"path": "/etc/ssl/certs"}}],
+        "extraVolumeMounts": [{"name": "authorities", "mountPath": "/etc/ssl/certs", "readOnly": True}],
+    }
+    for more in [{}, {"cluster": {"etcd": ETCD}}]:
+        documents = {each["kind"]: each for each in render(path, values | more)}
+        ports = {each["name"]: (each["port"], each["targetPort"]) for each in documents["Service"]["spec"]["ports"]}
+        assert ports == {"redis": (6379, "redis"), "tls": (7443, "tls")}, ports
+        pod = documents["Deployment" if more else "StatefulSet"]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        places = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        volumes = {each["name"]: each.get("secret", {}) for each in pod["volumes"]}
+        claimed = set() if more else {"journal"}
+        assert set(places) == volumes.keys() | claimed and "authorities" in places, (places, volumes)
+        assert (volumes["tls"]["secretName"], volumes["acl"]["secretName"]) == ("certificates", "people")
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        assert env["REDLATCH_TLS_CERT_FILE"] == places["tls"] + "/tls.crt" and env["REDLATCH_ACLFILE"] == places["acl"] + "/lines"
+        assert env["REDLATCH_TLS_PORT"] == str(next(each["containerPort"] for each in container["ports"] if each["name"] == "tls"))
+        assert env["REDLATCH_TLS_AUTH_CLIENTS"] == "no" and "REDLATCH_TLS_CA_CERT_FILE" not in env
+    values["tls"]["clients"] = True
+    (server,) = [each for each in render(path, values) if each["kind"] == "StatefulSet"]
+    env = {each["name"] for each in server["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert "REDLATCH_TLS_CA_CERT_FILE" in env and "REDLATCH_TLS_AUTH_CLIENTS" not in env
 
 
 def check(path: pathlib.Path = CHART) -> None:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks the files for deployment, and a release.
 
-    packages/deploy/check.py [--redlatch PROGRAM] [RELEASE]
+    packages/deploy/check.py [--redlatch PROGRAM] [--all] [RELEASE]
 
 Needs the packages `cyclonedx-python-lib[json-validation]`, `helm-python-sdk`, `kubernetes-validate`, `promql-parser` and `pyyaml`.
-RELEASE is a directory that packages/release.py has written: each file in it is installed and used. PROGRAM is started as the unit, the
+RELEASE is a directory that packages/release.py has written: each file in it is installed and used. With --all it must have each kind
+that docs/platforms.md lists, but those for Windows. PROGRAM is started as the unit, the
 image and the manifests say: by itself, and, if it has the feature `etcd` and etcd is there, as the nodes of a cluster. No alert may
 fire for these. That takes promtool, of Prometheus. That every query names a metric of the server is a test in tests/operations/service.
 """
@@ -136,6 +137,7 @@ def check_release(folder: pathlib.Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--redlatch", type=pathlib.Path, help="the program to start")
+    parser.add_argument("--all", action="store_true", help="the release must have every kind of file")
     parser.add_argument("release", type=pathlib.Path, nargs="*", help="what packages/release.py has written")
     options = parser.parse_args()
     check_dashboard()
@@ -144,10 +146,13 @@ def main() -> None:
     check_cluster_names()
     check_units()
     charts.check()
+    installed.check_kinds()
     if options.redlatch:
         deployed.check(options.redlatch)
     for folder in options.release:
         check_release(folder)
+        if options.all:
+            installed.check_kinds(folder)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ from collections.abc import Callable, Iterator
 import cluster
 
 HERE = pathlib.Path(__file__).resolve().parent
+# The licences of the crates, wherever a program is.
+THIRD_PARTY = "LICENSE-THIRD-PARTY"
 MACHINE = {"x86_64": "x86_64", "AMD64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}[platform.machine()]
 OTHER_NAMES = {"amd64": "x86_64", "arm64": "aarch64", "x64": "x86_64"}
 LOCK_IN_PYTHON = """
@@ -89,6 +91,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"redlatch.dev/locks"
 	_ "redlatch.dev/locks/gocronlocks"
+	_ "redlatch.dev/redlatchtest"
 )
 
 func main() {
@@ -242,7 +245,7 @@ def check_archive(file: pathlib.Path, place: Place) -> str:
     """A tar.gz or zip: documents, completions, and the program, which starts."""
     shutil.unpack_archive(file, place.folder, **({} if file.suffix == ".zip" else {"filter": "data"}))
     (root,) = place.folder.iterdir()
-    wanted = ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "docs/operations.md", "deploy/redlatch.service", "sbom.cdx.json"]
+    wanted = ["README.md", "LICENSE-MIT", "LICENSE-APACHE", THIRD_PARTY, "docs/operations.md", "deploy/redlatch.service", "sbom.cdx.json"]
     of_unix = ["man/redlatch.1", "man/redlatch-run.1", "completions/_redlatch"]
     for name in wanted + (["completions/_redlatch.ps1"] if file.suffix == ".zip" else of_unix):
         assert (root / name).stat().st_size > 0, name
@@ -282,7 +285,7 @@ def check_program_of(file: pathlib.Path) -> None:
     """A wheel around a program has that, for its platform, and its bill of materials."""
     names = check_record(file)
     (program,) = [name for name in names if ".data/scripts/" in name]
-    assert any(name.endswith("/redlatch.cdx.json") for name in names), names
+    assert all(any(name.endswith(f"/{end}") for name in names) for end in ["redlatch.cdx.json", f"licenses/{THIRD_PARTY}"]), names
     with zipfile.ZipFile(file) as wheel:
         check_head(wheel.read(program), file.name)
 
@@ -337,7 +340,8 @@ def check_client_for_go(file: pathlib.Path, place: Place) -> str:
     fresh = {"GOPROXY": proxy, "GONOSUMDB": "redlatch.dev/*", "GOMODCACHE": str(place.folder / "modules"), "GOFLAGS": "-modcacherw"}
     environment = {**plain_environment(), **fresh}
     version = f"v{file.stem.split('-')[2]}"
-    run("go", "get", f"redlatch.dev/locks@{version}", f"redlatch.dev/locks/gocronlocks@{version}", cwd=project, env=environment)
+    modules = [f"redlatch.dev/{name}@{version}" for name in ["locks", "locks/gocronlocks", "redlatchtest"]]
+    run("go", "get", *modules, cwd=project, env=environment)
     run("go", "build", "-o", place.folder / "lock", ".", cwd=project, env=environment)
     return use_client(place, place.folder / "lock", env=environment)
 
@@ -404,6 +408,7 @@ def check_npm_manifest(file: pathlib.Path) -> str:
         (program,) = [name for name in tar.getnames() if name.startswith("package/bin/")]
         manifest = json.load(tar.extractfile("package/package.json"))
         data = tar.extractfile(program).read()
+        assert f"package/{THIRD_PARTY}" in tar.getnames() and manifest["publishConfig"] == {"access": "public"}, manifest
     kind = manifest["name"].removeprefix("@redlatch/")
     check_head(data, kind)
     assert [*manifest["os"], *manifest["cpu"]] == kind.split("-")[:2], manifest
@@ -435,7 +440,7 @@ def check_jar(file: pathlib.Path, place: Place) -> str:
     """A jar with a program: the classes of packages/java find it in the class path, and use it."""
     with zipfile.ZipFile(file) as jar:
         (program,) = [name for name in jar.namelist() if name.split("/")[-1] in ("redlatch", "redlatch.exe")]
-        assert {"META-INF/MANIFEST.MF", "META-INF/LICENSE-MIT", "META-INF/LICENSE-APACHE"} <= set(jar.namelist())
+        assert {"META-INF/MANIFEST.MF", "META-INF/LICENSE-MIT", "META-INF/LICENSE-APACHE", f"META-INF/{THIRD_PARTY}"} <= set(jar.namelist())
         check_head(jar.read(program), file.name)
     assert program.split("/")[2] in file.name, program
     by_wine = "windows" in file.name and place.windows.java and place.windows.wine
@@ -457,13 +462,54 @@ def check_jar(file: pathlib.Path, place: Place) -> str:
     return "used"
 
 
+def check_extension(file: pathlib.Path, place: Place) -> str:
+    """The jar for JUnit, with that of this machine's program: a server starts. What compiles the check is Java itself."""
+    with zipfile.ZipFile(file) as jar:
+        assert jar.namelist()[0] == "META-INF/MANIFEST.MF" and "META-INF/LICENSE-MIT" in jar.namelist(), jar.namelist()
+    programs = [jar for jar in place.release.glob(f"{file.stem}-linux-*.jar") if is_here(jar.name)]
+    if shutil.which("javac") is None or not programs:
+        return "looked at: Java, or the jar with the program of this machine, is not here"
+    (place.folder / "Lock.java").write_text(LOCK_IN_JAVA)
+    environment = {**plain_environment(), "PATH": os.path.dirname(shutil.which("java"))}
+    run("java", "-cp", os.pathsep.join(map(str, [file, *programs])), place.folder / "Lock.java", env=environment)
+    return "used"
+
+
+def check_texts(file: pathlib.Path, _place: Place) -> str:
+    """A jar with sources, or with documents, and the licences."""
+    with zipfile.ZipFile(file) as jar:
+        names = jar.namelist()
+    wanted = "index.html" if file.stem.endswith("-javadoc") else ".java"
+    assert any(name.endswith(wanted) for name in names) and "META-INF/LICENSE-MIT" in names, names
+    return "looked at"
+
+
+def check_pom(file: pathlib.Path, place: Place) -> str:
+    """The POM belongs to three jars, and has what Maven Central asks for, but a place if there is none yet."""
+    text = file.read_text()
+    fields = ["name", "description", "licenses"] + (["url", "scm", "developers"] if "<scm>" in text else [])
+    assert all(f"  <{field}>" in text for field in fields), text
+    for end in ["", "-sources", "-javadoc"]:
+        assert (place.release / f"{file.stem}{end}.jar").is_file(), end
+    return "looked at"
+
+
 def check_tree(root: pathlib.Path) -> None:
     """What both kinds of packages of Linux put where."""
-    wanted = ["bin/redlatch", "lib/systemd/system/redlatch.service", "share/man/man1/redlatch.1.gz", "share/doc/redlatch/LICENSE-MIT"]
+    wanted = ["bin/redlatch", "lib/systemd/system/redlatch.service", "share/man/man1/redlatch.1.gz"]
+    wanted += ["share/doc/redlatch/LICENSE-MIT", f"share/doc/redlatch/{THIRD_PARTY}"]
     for name in wanted:
         assert (root / "usr" / name).stat().st_size > 0, name
     unit = (root / "usr/lib/systemd/system/redlatch.service").read_text()
     assert "ExecStart=/usr/bin/redlatch\n" in unit and "/usr/local" not in unit, unit
+    assert "EnvironmentFile=-/etc/default/redlatch\n" in unit and (root / "etc/default/redlatch").is_file()
+
+
+def check_scripts(folder: pathlib.Path, scripts: str) -> None:
+    """What runs at an installation and an upgrade is for sh, and systemd reads the new unit and starts the service again."""
+    (folder / "scripts").write_text(scripts)
+    run("sh", "-n", folder / "scripts")
+    assert "daemon-reload" in scripts and "try-restart redlatch.service" in scripts, scripts
 
 
 def use_in(root: pathlib.Path, *command: str, env: dict[str, str] | None = None, user: str = "0:0") -> str:
@@ -481,12 +527,16 @@ def check_deb(file: pathlib.Path, place: Place) -> str:
         for name in ["info", "updates"]:
             (root / "var/lib/dpkg" / name).mkdir(parents=True)
         (root / "var/lib/dpkg/status").touch()
-        run("dpkg", f"--root={root}", "--install", file)
+        # The tree has no shell: its scripts run outside of it, and leave this system alone.
+        run("dpkg", f"--root={root}", "--force-script-chrootless", "--install", file)
+        assert "/etc/default/redlatch" in (root / "var/lib/dpkg/info/redlatch.conffiles").read_text()
         assert "install ok installed" in run("dpkg-query", f"--admindir={root}/var/lib/dpkg", "--status", "redlatch")
     else:
         run("dpkg-deb", "--extract", file, root)
     check_tree(root)
     assert (root / "usr/share/doc/redlatch/copyright").stat().st_size > 0
+    run("dpkg-deb", "--control", file, place.folder / "control")
+    check_scripts(place.folder, (place.folder / "control/postinst").read_text())
     check_head((root / "usr/bin/redlatch").read_bytes(), file.name)
     return use_in(root, "/usr/bin/redlatch") if is_here(file.name) else "looked at: it is for another processor"
 
@@ -495,13 +545,16 @@ def check_rpm(file: pathlib.Path, place: Place) -> str:
     if shutil.which("rpm") is None:
         return "skipped: rpm is not installed"
     run("rpm", "--checksig", "--nosignature", file)
+    scripts = run("rpm", "--query", "--queryformat", "%{POSTIN}\n%{POSTUN}\n", "--package", file)
+    check_scripts(place.folder, scripts)
+    assert run("rpm", "--query", "--configfiles", "--package", file).strip() == "/etc/default/redlatch"
     root = place.folder / "root"
     root.mkdir()
     if is_here(file.name) and os.geteuid() == 0:
         run("rpm", "--root", root, "--initdb")
         # All that it depends on is the shell, for its removal.
         assert "/bin/sh" in run("rpm", "--query", "--requires", "--package", file)
-        run("rpm", "--root", root, "--install", "--force-debian", "--nodeps", file)
+        run("rpm", "--root", root, "--install", "--force-debian", "--nodeps", "--noscripts", file)
         assert run("rpm", "--root", root, "--query", "redlatch").startswith("redlatch-")
     else:
         # It writes beside a file that it is given by name.
@@ -535,6 +588,7 @@ def check_image(file: pathlib.Path, place: Place) -> str:
             tar.extractall(root, filter="fully_trusted")
         assert descriptor["platform"]["architecture"] == config["architecture"]
         check_head((root / "usr/local/bin/redlatch").read_bytes(), config["architecture"])
+        assert (root / "usr/share/licenses/redlatch" / THIRD_PARTY).stat().st_size > 0
         found.append(config["architecture"])
         if OTHER_NAMES[config["architecture"]] == MACHINE:
             variables = dict(each.split("=", 1) for each in config["config"]["Env"]) | {"REDLATCH_BIND": "127.0.0.1"}
@@ -589,13 +643,15 @@ CHECKS: list[tuple[str, Callable[[pathlib.Path, Place], str]]] = [
     ("redlatch-*.zip", check_archive),
     ("redlatch_client-*-py3-none-any.whl", check_client_for_python),
     ("redlatch-client-*.tgz", check_client_for_node),
-    ("redlatch-client-*-sources.jar", check_elsewhere),
-    ("redlatch-client-*.pom", check_elsewhere),
+    ("redlatch-*-sources.jar", check_texts),
+    ("redlatch-*-javadoc.jar", check_texts),
+    ("redlatch-*.pom", check_pom),
     ("redlatch-client-*.jar", check_client_for_java),
     ("redlatch-*.whl", check_wheel),
     ("redlatch-[0-9]*.tgz", check_main_package),
     ("redlatch-*.tgz", check_npm),
-    ("redlatch-junit-*.jar", check_jar),
+    ("redlatch-junit-*-*.jar", check_jar),
+    ("redlatch-junit-*.jar", check_extension),
     ("redlatch_*.deb", check_deb),
     ("redlatch-*.rpm", check_rpm),
     ("redlatch.rb", check_formula),
@@ -609,6 +665,31 @@ def fresh(release: pathlib.Path, windows: Windows) -> Iterator[Place]:
         yield Place(release, pathlib.Path(folder), windows)
 
 
+def check_modes(file: pathlib.Path) -> None:
+    """What an archive says of the rights of its files: it is not what the umask of its maker was."""
+    if file.suffix in (".jar", ".whl", ".zip"):
+        with zipfile.ZipFile(file) as archive:
+            modes = {entry.external_attr >> 16 & 0o777 for entry in archive.infolist()}
+    elif tarfile.is_tarfile(file):
+        with tarfile.open(file) as archive:
+            modes = {entry.mode & 0o777 for entry in archive if not entry.issym()}
+    else:
+        return
+    assert modes <= {0o644, 0o755}, f"{file.name}: {[oct(mode) for mode in modes]}"
+
+
+def check_kinds(release: pathlib.Path | None = None) -> None:
+    """docs/platforms.md lists the files that are checked, and a release with all of them has each, but those for other systems."""
+    page = (HERE.parents[1] / "docs/platforms.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.split("\n## Packages\n")[1].split("\n## ")[0].splitlines() if line.startswith("| ")]
+    listed = [pattern for row in rows for pattern in row.split("`")[1::2]]
+    assert sorted(listed) == sorted(pattern for pattern, _ in CHECKS), sorted(set(listed) ^ {pattern for pattern, _ in CHECKS})
+    names = [file.name for file in release.iterdir()] if release else []
+    made = {next(pattern for pattern, _ in CHECKS if fnmatch.fnmatch(name, pattern)) for name in names}
+    missing = set(listed) - made - {"redlatch-*.zip", "redlatch.json"}
+    assert not release or not missing, f"{release} lacks {missing}"
+
+
 def check(release: pathlib.Path, windows: Windows = Windows()) -> None:
     """Checks every file of a release: one that no check knows is an error."""
     assert release.is_dir(), f"{release}: packages/release.py writes this folder"
@@ -619,6 +700,7 @@ def check(release: pathlib.Path, windows: Windows = Windows()) -> None:
         checks = [check for pattern, check in CHECKS if fnmatch.fnmatch(file.name, pattern)]
         assert checks, f"{file.name}: there is no check for it"
         started = time.monotonic()
+        check_modes(file)
         with fresh(release.absolute(), windows) as place:
             said = checks[0](file.absolute(), place)
         print(f"{file.name}: {said} ({time.monotonic() - started:.1f} s)", flush=True)

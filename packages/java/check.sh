@@ -12,6 +12,9 @@ rm -rf "$work"
 mkdir -p "$work"
 
 ../interface.py java
+# README.md names the Redisson that the examples use.
+redisson() { grep -A 1 '<artifactId>redisson</artifactId>' "$1" | sed 's/^ *//'; }
+[ "$(redisson README.md)" = "$(redisson examples/pom.xml)" ]
 mvn --batch-mode --quiet -Dbuild.folder="$work/build" install
 cp -r examples "$work/examples"
 cd "$work/examples"

@@ -11,13 +11,18 @@ import tarfile
 import tempfile
 import zipfile
 
+from . import licences
 from .common import LICENCES, ROOT, Release, output
+from .sbom import Papers
 from .targets import Target
 
-DOCUMENTS = ["README.md", *LICENCES, "docs", "packages/deploy"]
+DOCUMENTS = ["README.md", "docs", "packages/deploy"]
 COMPLETIONS = {"bash": "redlatch.bash", "fish": "redlatch.fish", "zsh": "_redlatch"}
 COMPLETIONS_OF_WINDOWS = {"powershell": "_redlatch.ps1", "bash": "redlatch.bash"}
 IS_PROGRAM = 0o111
+# What dpkg runs.
+SCRIPTS = ["postinst", "prerm", "postrm"]
+PROGRAMS = ["redlatch", "redlatch.exe"]
 # 9 takes three times as long for half a percent.
 LEVEL = 6
 # A zip has no older times.
@@ -50,10 +55,29 @@ def copy_program(program: pathlib.Path, to: pathlib.Path) -> None:
     to.chmod(0o755)
 
 
-def copy_licences(folder: pathlib.Path) -> None:
+def copy_licences(folder: pathlib.Path, papers: Papers | None = None) -> None:
+    """Ours, and those of the crates in a program if there is one."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in LICENCES:
         shutil.copyfile(ROOT / name, folder / name)
+    if papers:
+        (folder / licences.FILE).write_text(papers.licences, encoding="utf-8")
+
+
+def set_modes(root: pathlib.Path) -> None:
+    """Modes that neither the umask of this process nor that of the clone has a part in."""
+    for path in [root, *root.rglob("*")]:
+        is_run = path.name in (SCRIPTS if path.parent.name == "DEBIAN" else PROGRAMS if path.parent.name == "bin" else [])
+        path.chmod(0o755 if path.is_dir() or is_run else 0o644)
+
+
+def repacked(file: pathlib.Path, seconds: int) -> bytes:
+    """A zip, such as a jar, with the entries that another program has put into it, but our modes and times, and no folders."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(packed, "w") as archive:
+        for name in [name for name in old.namelist() if not name.endswith("/")]:
+            archive.writestr(zip_entry(name, seconds, False), old.read(name), compresslevel=LEVEL)
+    return packed.getvalue()
 
 
 def stage(folder: pathlib.Path, program: pathlib.Path, target: Target, host_program: pathlib.Path) -> None:
@@ -126,13 +150,14 @@ def zip_of(folder: pathlib.Path, prefix: str, seconds: int) -> bytes:
     return packed.getvalue()
 
 
-def pack(release: Release, program: pathlib.Path, target: Target, host_program: pathlib.Path, bill: str) -> pathlib.Path:
+def pack(release: Release, program: pathlib.Path, target: Target, host_program: pathlib.Path, papers: Papers) -> pathlib.Path:
     """Writes the archive of a platform: a zip for Windows, else a tar.gz."""
     name = f"redlatch-{release.version}-{target.triple}"
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent)
         stage(folder / name, program, target, host_program)
-        (folder / name / "sbom.cdx.json").write_text(bill, encoding="utf-8")
+        (folder / name / "sbom.cdx.json").write_text(papers.bill, encoding="utf-8")
+        copy_licences(folder / name, papers)
         if target.system == "windows":
             file = release.out / f"{name}.zip"
             file.write_bytes(zip_of(folder, "", release.seconds))

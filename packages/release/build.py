@@ -2,10 +2,13 @@
 
 Zig brings both for Linux and macOS: `pip install cargo-zigbuild ziglang`. For macOS it lacks Apple's frameworks, which only an SDK has.
 Linking takes no more than the names in them, so these are written here: what the crate `sysinfo` calls.
+
+A program has no path of the machine that it is built on, in its panics or in the C of its crates: one from another folder is the same.
 """
 
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 
@@ -79,6 +82,19 @@ def compiler(target: Target) -> tuple[str, dict[str, str]]:
     raise Failure(f"a C compiler for {target.triple} is missing: {by_hand}pip install cargo-zigbuild ziglang, or set {name}")
 
 
+def same_paths(target: Target) -> dict[str, str]:
+    """The flags of both compilers by which the folders of this repository and of the packages have the same names anywhere."""
+    home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+    names = {folder: "crates" for folder in home.glob("registry/src/*")}
+    # Of several that fit, the last one counts.
+    names |= {ROOT: "redlatch", target_folder().absolute(): "target"}
+    maps = [f"{folder}=/{short}" for folder, short in names.items()]
+    of_c = f"CFLAGS_{target.triple.replace('-', '_')}"
+    rust = [*os.environ.get("RUSTFLAGS", "").split(), *[f"--remap-path-prefix={each}" for each in maps]]
+    c = [os.environ.get(of_c, ""), *[shlex.quote(f"-ffile-prefix-map={each}") for each in maps]]
+    return {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(rust), of_c: " ".join(c).strip(), "CC_SHELL_ESCAPED_FLAGS": "1"}
+
+
 def build(target: Target, features: str, profile: str) -> pathlib.Path:
     """Builds the program for `target`, and returns it."""
     library = pathlib.Path(output("rustc", "--print", "sysroot").strip()) / "lib/rustlib" / target.triple
@@ -89,7 +105,7 @@ def build(target: Target, features: str, profile: str) -> pathlib.Path:
     command += feature_flags(features)
     if needs_frameworks(target):
         command += ["--", "-C", f"link-arg=-F{write_frameworks()}"]
-    if subprocess.run(command, cwd=ROOT, env=dict(os.environ, **variables)).returncode != 0:
+    if subprocess.run(command, cwd=ROOT, env={**os.environ, **same_paths(target), **variables}).returncode != 0:
         raise Failure(f"cargo cannot build for {target.triple}")
     return target_folder() / target.triple / profile / target.program
 

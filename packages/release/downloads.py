@@ -13,6 +13,7 @@ import tempfile
 
 from .archive import gzipped, tar_of
 from .common import ROOT, SUMMARY, Failure, Release
+from .home import home
 
 CHART = ROOT / "packages/deploy/chart"
 # How a formula tells the platforms of these targets apart. Linux has the static program.
@@ -89,7 +90,7 @@ def pack_formula(release: Release, url: str) -> pathlib.Path:
     summary = SUMMARY.removeprefix("A ")
     summary = summary[0].upper() + summary[1:]
     file = release.out / "redlatch.rb"
-    text = FORMULA.format(summary=summary, home=url, version=release.version, platforms=platforms)
+    text = FORMULA.format(summary=summary, home=home().homepage or url, version=release.version, platforms=platforms)
     file.write_text(text, encoding="utf-8")
     return file
 
@@ -103,7 +104,7 @@ def pack_scoop(release: Release, url: str) -> pathlib.Path:
     made = {
         "version": release.version,
         "description": SUMMARY,
-        "homepage": url,
+        "homepage": home().homepage or url,
         "license": "MIT|Apache-2.0",
         "architecture": {"64bit": {"url": f"{url}/{archive.name}", "hash": sha256(archive), "extract_dir": archive.stem}},
         "bin": "redlatch.exe",
@@ -111,6 +112,14 @@ def pack_scoop(release: Release, url: str) -> pathlib.Path:
     file = release.out / "redlatch.json"
     file.write_text(json.dumps(made, indent=4) + "\n", encoding="utf-8")
     return file
+
+
+def chart_fields() -> list[str]:
+    """The lines of Chart.yaml that tell of the project; the last one is empty."""
+    place, (name, address) = home(), home().person
+    lines = [f"home: {place.homepage}"] if place.homepage else []
+    lines += [f"sources: [{place.repository}]"] if place.repository else []
+    return [*lines, *([f'maintainers: [{{name: "{name}", email: "{address}"}}]'] if name else []), ""]
 
 
 def pack_chart(release: Release) -> pathlib.Path:
@@ -122,6 +131,7 @@ def pack_chart(release: Release) -> pathlib.Path:
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent) / "redlatch"
         shutil.copytree(CHART, folder)
+        (folder / "Chart.yaml").write_text(text + "\n".join(chart_fields()), encoding="utf-8")
         file = release.out / f"redlatch-chart-{release.version}.tgz"
         file.write_bytes(gzipped(tar_of(pathlib.Path(parent), "", release.seconds)))
     return file

@@ -1,4 +1,6 @@
-"""The modules of the lock client for Go, as the files of a module proxy: unpacked, `GOPROXY=file:///FOLDER` serves them.
+"""The modules for Go, of the lock client and of the package for tests, as the files of a module proxy.
+
+Unpacked, `GOPROXY=file:///FOLDER` serves them.
 
 Source  https://go.dev/ref/mod, "GOPROXY protocol", "Module zip files".
 """
@@ -9,11 +11,12 @@ import tempfile
 
 from .archive import copy_licences, zip_of
 from .common import ROOT, Release, check_version
+from .home import home
 
 CLIENT = ROOT / "packages/clients/go"
 LOCKS = "redlatch.dev/locks"
-# Modules by their folder below that of the client. What `tests` has is for the check alone.
-MODULES = {".": LOCKS, "gocronlocks": f"{LOCKS}/gocronlocks"}
+# Modules by their folders. What `tests` of the client has is for the check alone.
+MODULES = {CLIENT: LOCKS, CLIENT / "gocronlocks": f"{LOCKS}/gocronlocks", ROOT / "packages/go": "redlatch.dev/redlatchtest"}
 PUBLISHED = ["*.go", "examples/*.go", "go.sum", "README.md"]
 
 
@@ -35,14 +38,14 @@ def required(manifest: str) -> str:
 
 
 def write_proxy(proxy: pathlib.Path, version: str, seconds: int) -> None:
-    for folder, module in MODULES.items():
-        root, out = CLIENT / folder, proxy / module / "@v"
+    for root, module in MODULES.items():
+        out = proxy / module / "@v"
         out.mkdir(parents=True)
         manifest = published(root / "go.mod", version)
         (out / f"{version}.mod").write_text(manifest, encoding="utf-8")
         (out / f"{version}.info").write_text(json.dumps({"Version": version}), encoding="utf-8")
         (out / "list").write_text(f"{version}\n", encoding="utf-8")
-        (out / f"{version}.zip").write_bytes(module_zip(root, f"{module}@{version}/", manifest, seconds))
+        (out / f"{version}.zip").write_bytes(module_zip(root, f"{module}@{version}/", manifest, seconds, version))
 
 
 def published(file: pathlib.Path, version: str) -> str:
@@ -52,13 +55,20 @@ def published(file: pathlib.Path, version: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("replace "))
 
 
-def module_zip(root: pathlib.Path, prefix: str, manifest: str, seconds: int) -> bytes:
+def is_in_module(file: pathlib.Path, root: pathlib.Path) -> bool:
+    """Not in a module of its own, such as the examples of the package for tests."""
+    return file.parent == root or not (file.parent / "go.mod").exists()
+
+
+def module_zip(root: pathlib.Path, prefix: str, manifest: str, seconds: int, version: str) -> bytes:
     with tempfile.TemporaryDirectory() as parent:
         folder = pathlib.Path(parent)
         copy_licences(folder)
         (folder / "go.mod").write_text(manifest, encoding="utf-8")
-        for file in [file for pattern in PUBLISHED for file in root.glob(pattern)]:
+        for file in [file for pattern in PUBLISHED for file in root.glob(pattern) if is_in_module(file, root)]:
             copy = folder / file.relative_to(root)
             copy.parent.mkdir(exist_ok=True)
             copy.write_bytes(file.read_bytes())
+        for readme in folder.glob("README.md"):
+            readme.write_text(home().linked(readme.read_text(encoding="utf-8"), root, version.removeprefix("v")), encoding="utf-8")
         return zip_of(folder, prefix, seconds)

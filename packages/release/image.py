@@ -15,8 +15,10 @@ import shlex
 import tempfile
 
 from .archive import copy_licences, copy_program, gzipped, tar_of
-from .common import ROOT, SUMMARY, Failure, Release
+from .common import ROOT, Failure, Release
+from .home import home
 from .program import Program
+from .sbom import Papers
 
 MEDIA = "application/vnd.oci.image"
 JOURNAL = "var/lib/redlatch"
@@ -61,14 +63,14 @@ def configuration() -> dict:
     }
 
 
-def layer(release: Release, program: Program) -> bytes:
-    """The files of the image, as a tar: those that the Dockerfile copies."""
+def layer(release: Release, program: Program, papers: Papers) -> bytes:
+    """The files of the image, as a tar: those that the Dockerfile copies, and the licences of the crates."""
     with tempfile.TemporaryDirectory() as parent:
         root = pathlib.Path(parent)
         copy_program(program.path, root / "usr/local/bin/redlatch")
         for name in ("redis-cli", "redis-server"):
             (root / "usr/local/bin" / name).symlink_to("redlatch")
-        copy_licences(root / "usr/share/licenses/redlatch")
+        copy_licences(root / "usr/share/licenses/redlatch", papers)
         (root / JOURNAL).mkdir(parents=True)
         return tar_of(root, "", release.seconds, {JOURNAL: (user(instructions()), 0o700)})
 
@@ -97,9 +99,9 @@ class Layout:
             file.write_bytes(tar_of(pathlib.Path(folder), "", seconds))
 
 
-def manifest(layout: Layout, release: Release, program: Program, annotations: dict[str, str]) -> dict:
+def manifest(layout: Layout, release: Release, program: Program, papers: Papers, annotations: dict[str, str]) -> dict:
     """Adds the image of a processor, and returns its descriptor."""
-    files = layer(release, program)
+    files = layer(release, program, papers)
     config = {
         "created": release.date,
         "architecture": program.target.oci,
@@ -119,17 +121,18 @@ def manifest(layout: Layout, release: Release, program: Program, annotations: di
     return descriptor | {"platform": {"architecture": program.target.oci, "os": "linux"}}
 
 
-def pack(release: Release, programs: list[Program]) -> pathlib.Path:
+def pack(release: Release, programs: list[tuple[Program, Papers]]) -> pathlib.Path:
     """Writes the image for the processors of these programs."""
     layout = Layout()
-    annotations = {
-        "org.opencontainers.image.title": "redlatch",
-        "org.opencontainers.image.description": SUMMARY,
+    annotations = dict(each.split("=", 1) for each in shlex.split(instructions()["LABEL"])) | {
         "org.opencontainers.image.version": release.version,
         "org.opencontainers.image.created": release.date,
-        "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
+        "org.opencontainers.image.source": home().repository,
+        "org.opencontainers.image.url": home().homepage,
+        "org.opencontainers.image.documentation": home().documentation,
     }
-    manifests = [manifest(layout, release, program, annotations) for program in programs]
+    annotations = {name: value for name, value in annotations.items() if value}
+    manifests = [manifest(layout, release, program, papers, annotations) for program, papers in programs]
     index = {
         "schemaVersion": 2,
         "mediaType": f"{MEDIA}.index.v1+json",

@@ -1,21 +1,37 @@
-"""The packages for Node: the lock client; and for tests the main one, and one for each platform, by `packages/node/build.mjs`."""
+"""The packages for Node: the lock client; and for tests the main one, and one for each platform, by `packages/node/build.mjs`.
+
+npm shows a README with the links of its repository, so that these are left as they are.
+"""
 
 import json
 import pathlib
 import shutil
 import tempfile
 
-from .archive import copy_licences
+from . import licences
+from .archive import copy_licences, set_modes
 from .common import ROOT, Release, check_version, output
+from .home import home
 from .program import Program
+from .sbom import Papers
 
 CLIENT = ROOT / "packages/clients/node"
 
 
-def pack(release: Release, program: Program) -> list[pathlib.Path]:
+def fields(folder: str) -> dict:
+    """What package.json tells of the project."""
+    repository = {"type": "git", "url": f"git+{home().repository}.git", "directory": folder}
+    found = {"homepage": home().homepage, "repository": repository if home().repository else None, "author": home().maintainer}
+    return {name: value for name, value in found.items() if value}
+
+
+def pack(release: Release, program: Program, papers: Papers) -> list[pathlib.Path]:
     """Packs the package for Node, and that of the platform around the program."""
     with tempfile.TemporaryDirectory() as folder:
-        output("node", ROOT / "packages/node/build.mjs", program.path, folder, program.target.npm)
+        texts = pathlib.Path(folder, licences.FILE)
+        texts.write_text(papers.licences, encoding="utf-8")
+        more = json.dumps(fields("packages/node"))
+        output("node", ROOT / "packages/node/build.mjs", program.path, folder, program.target.npm, more, texts)
         packages = sorted(pathlib.Path(folder).glob("*.tgz"))
         return [pathlib.Path(shutil.copyfile(package, release.out / package.name)) for package in packages]
 
@@ -25,9 +41,12 @@ def pack_client(release: Release) -> list[pathlib.Path]:
     manifest = CLIENT / "package.json"
     check_version(release, manifest, json.loads(manifest.read_text(encoding="utf-8"))["version"])
     with tempfile.TemporaryDirectory() as folder:
-        for name in ["package.json", "README.md", "index.js", "index.d.ts"]:
+        for name in ["README.md", "index.js", "index.d.ts"]:
             shutil.copyfile(CLIENT / name, pathlib.Path(folder, name))
+        about = json.loads(manifest.read_text(encoding="utf-8")) | fields("packages/clients/node")
+        pathlib.Path(folder, "package.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         shutil.copytree(CLIENT / "lib", pathlib.Path(folder, "lib"))
         copy_licences(pathlib.Path(folder))
+        set_modes(pathlib.Path(folder))
         name = output("npm", "pack", "--silent", "--pack-destination", release.out, folder=pathlib.Path(folder)).strip()
     return [release.out / name]

@@ -6,23 +6,29 @@
 PROGRAM is a static one of this machine. Programs of other kinds are heads without bodies, made here.
 """
 
+import json
 import os
 import pathlib
 import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
+import unittest.mock
+import zipfile
 
 PACKAGES = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PACKAGES))
 
-from release import golang, maven, npm, program, wheel  # noqa: E402
+from release import common, downloads, golang, home, maven, npm, program, wheel  # noqa: E402
 from release.common import Failure, Release  # noqa: E402
 
 PROGRAM = pathlib.Path()
 X86, ARM = 62, 183
+# Whether Maven Central takes a POM. Newer ones want a Maven that Debian does not have yet.
+CENTRAL = "org.kordamp.maven:pomchecker-maven-plugin:1.4.0:check-maven-central"
 
 
 def elf(machine: int, loader: bytes = b"", section: int = 0, more: bytes = b"") -> bytes:
@@ -109,9 +115,9 @@ class Refusals(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="größer als ")))
         self.out = self.folder / "out"
 
-    def release(self, *words: str | pathlib.Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def release(self, *words: str | pathlib.Path, umask: int = -1, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, PACKAGES / "release.py", "--out", self.out, *words]
-        return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, encoding="utf-8")
+        return subprocess.run(command, env={**os.environ, **variables}, umask=umask, capture_output=True, encoding="utf-8")
 
     def refuses(self, words: str, *arguments: str | pathlib.Path, **variables: str) -> None:
         done = self.release(*arguments, **variables)
@@ -182,15 +188,52 @@ class Refusals(unittest.TestCase):
         self.assertEqual(self.release("--chart").returncode, 0)
         self.assertEqual({file.name: file.read_bytes() for file in self.out.iterdir()}, made)
 
+    def test_a_project_without_a_place(self) -> None:
+        self.refuses("repository, homepage, documentation, maintainer, security in Cargo.toml must be set", "--publishable")
+
     def test_the_same_lock_clients_each_time(self) -> None:
         made = []
-        for _ in range(2):
-            self.assertEqual(self.release("--clients").returncode, 0)
+        for umask in [0o022, 0o077]:
+            self.assertEqual(self.release("--clients", umask=umask).returncode, 0)
             made.append({file.name: file.read_bytes() for file in self.out.iterdir()})
             shutil.rmtree(self.out)
-        # A wheel, a package, modules, two jars and their POM; the checksums.
-        self.assertEqual(len(made[0]), 7, list(made[0]))
+        # A wheel, a package, modules, three jars and their POM; the checksums.
+        self.assertEqual(len(made[0]), 8, list(made[0]))
         self.assertEqual(*made)
+
+    def test_a_project_with_a_place(self) -> None:
+        """All that is made of the sources tells of it, and its pages link to it."""
+        web = "https://example.com/redlatch"
+        place = dict.fromkeys(home.FORMS, web) | {"maintainer": "Some One <some@example.com>"}
+        self.enterContext(unittest.mock.patch.object(home, "fields", lambda: place))
+        home.home.cache_clear()
+        self.addCleanup(home.home.cache_clear)
+        home.check_publishable()
+        self.out.mkdir()
+        release = common.begin(self.out)
+        (client,) = wheel.pack_client(release)
+        (package,), (modules,) = npm.pack_client(release), golang.pack_client(release)
+        with zipfile.ZipFile(client) as archive:
+            about = archive.read(f"redlatch_client-{release.version}.dist-info/METADATA").decode()
+        self.assertIn(f"\nProject-URL: Repository, {web}\n", about)
+        self.assertIn(f"]({web}/blob/v{release.version}/docs/using-locks.md)", about)
+        self.assertNotIn("](..", about)
+        with tarfile.open(package) as archive:
+            about = json.load(archive.extractfile("package/package.json"))
+        self.assertEqual((about["homepage"], about["repository"]["url"]), (web, f"git+{web}.git"))
+        with zipfile.ZipFile(modules) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".zip")]
+            self.assertEqual(len(names), 3, names)
+        with tarfile.open(downloads.pack_chart(release)) as archive:
+            self.assertIn(f"\nhome: {web}\n", archive.extractfile("redlatch/Chart.yaml").read().decode())
+        for folder in [maven.CLIENT, maven.EXTENSION]:
+            (self.folder / "pom.xml").write_text(maven.pom(folder), encoding="utf-8")
+            said = common.output("mvn", "--batch-mode", "--no-transfer-progress", CENTRAL, "-Dchecker.release=false", folder=self.folder)
+            self.assertIn("passes all checks", said)
+        for wrong in [{"repository": "http://example.com"}, {"maintainer": "Some One"}, {"security": "nobody"}]:
+            home.home.cache_clear()
+            with unittest.mock.patch.object(home, "fields", lambda wrong=wrong: place | wrong), self.assertRaises(Failure):
+                home.home()
 
     def test_a_lock_client_of_another_version(self) -> None:
         release = Release("9.9.9", 0, self.out)

@@ -1,16 +1,26 @@
-"""The bill of materials: the crates in a program, in the form CycloneDX 1.5."""
+"""What goes with a program: the bill of materials, in the form CycloneDX 1.5, and the licences of the crates in it."""
 
+import dataclasses
 import hashlib
 import json
 import re
 import tomllib
 import uuid
 
+from . import licences
 from .build import feature_flags
 from .common import ROOT, output
 from .targets import Target
 
 SPDX_OR = re.compile(r"\s*/\s*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Papers:
+    """The bill of materials, and the texts of the licences."""
+
+    bill: str
+    licences: str
 
 
 def licence(package: dict) -> list[dict]:
@@ -19,8 +29,8 @@ def licence(package: dict) -> list[dict]:
     return [{"expression": SPDX_OR.sub(" OR ", text)}] if text else []
 
 
-def sbom(target: Target, features: str, date: str) -> dict:
-    """The crates in the program, in the form CycloneDX 1.5: what cargo resolves, without what only tests use."""
+def papers(target: Target, features: str, date: str) -> Papers:
+    """Those of the crates in the program: what cargo resolves, without what only tests use."""
     metadata = json.loads(
         output("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target.triple, *feature_flags(features))
     )
@@ -64,4 +74,6 @@ def sbom(target: Target, features: str, date: str) -> dict:
         "dependencies": [{"ref": purl(name), "dependsOn": [purl(other) for other in needs(name)]} for name in [root, *others]],
     }
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).digest()
-    return {**document, "serialNumber": f"urn:uuid:{uuid.UUID(bytes=digest[:16], version=4)}"}
+    bill = {**document, "serialNumber": f"urn:uuid:{uuid.UUID(bytes=digest[:16], version=4)}"}
+    linked = [packages[name] for name in others if packages[name]["source"]]
+    return Papers(json.dumps(bill, indent=1) + "\n", licences.collected(linked))

@@ -14,8 +14,11 @@ import tomllib
 import zipfile
 
 from .archive import LEVEL, gzipped, tar_of, zip_entry
+from . import licences
 from .common import LICENCES, ROOT, Failure, Release, check_version, output
+from .home import home
 from .program import Program
+from .sbom import Papers
 
 PACKAGE = ROOT / "packages/python"
 MODULE = PACKAGE / "python/redlatch"
@@ -53,9 +56,10 @@ def project(package: pathlib.Path = PACKAGE) -> dict:
     return tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def metadata(version: str, package: pathlib.Path = PACKAGE) -> str:
+def metadata(version: str, package: pathlib.Path = PACKAGE, texts: list[str] = LICENCES) -> str:
     """METADATA, and PKG-INFO: what the index shows."""
     about = project(package)
+    maintainer = home().maintainer
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {about['name']}",
@@ -63,13 +67,19 @@ def metadata(version: str, package: pathlib.Path = PACKAGE) -> str:
         f"Summary: {about['description']}",
         f"Keywords: {','.join(about['keywords'])}",
         f"License-Expression: {about['license']}",
-        *[f"License-File: {name}" for name in LICENCES],
+        *[f"License-File: {name}" for name in texts],
+        *([f"Maintainer-email: {maintainer}"] if maintainer else []),
+        *[f"Project-URL: {name}, {url}" for name, url in home().urls.items()],
         *[f"Classifier: {classifier}" for classifier in about["classifiers"]],
         f"Requires-Python: {about['requires-python']}",
         *[f"Requires-Dist: {name}" for name in about.get("dependencies", [])],
         "Description-Content-Type: text/markdown; charset=UTF-8; variant=GFM",
     ]
-    return "\n".join(lines) + "\n\n" + (package / about["readme"]).read_text(encoding="utf-8")
+    return "\n".join(lines) + "\n\n" + readme(version, package)
+
+
+def readme(version: str, package: pathlib.Path) -> str:
+    return home().linked((package / "README.md").read_text(encoding="utf-8"), package, version)
 
 
 def entry_points() -> str:
@@ -82,19 +92,20 @@ def module_files(module: pathlib.Path = MODULE) -> list[pathlib.Path]:
     return sorted(file for file in module.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
 
 
-def contents(release: Release, program: Program, bill: str) -> dict[str, bytes]:
+def contents(release: Release, program: Program, papers: Papers) -> dict[str, bytes]:
     """The files of a wheel but RECORD. The program is a script, which pip puts beside Python."""
     about = f"redlatch-{release.version}"
     wheel = ["Wheel-Version: 1.0", "Generator: redlatch", "Root-Is-Purelib: false"]
     wheel += [f"Tag: py3-none-{tag}" for tag in tags(program)]
     files = {f"redlatch/{file.relative_to(MODULE).as_posix()}": file.read_bytes() for file in module_files()}
     files[f"{about}.data/scripts/{program.target.program}"] = program.path.read_bytes()
-    files[f"{about}.dist-info/METADATA"] = metadata(release.version).encode()
+    files[f"{about}.dist-info/METADATA"] = metadata(release.version, texts=[*LICENCES, licences.FILE]).encode()
     files[f"{about}.dist-info/WHEEL"] = ("\n".join(wheel) + "\n").encode()
     files[f"{about}.dist-info/entry_points.txt"] = entry_points().encode()
-    files[f"{about}.dist-info/sboms/redlatch.cdx.json"] = bill.encode()
+    files[f"{about}.dist-info/sboms/redlatch.cdx.json"] = papers.bill.encode()
     for name in LICENCES:
         files[f"{about}.dist-info/licenses/{name}"] = (ROOT / name).read_bytes()
+    files[f"{about}.dist-info/licenses/{licences.FILE}"] = papers.licences.encode()
     return files
 
 
@@ -108,9 +119,9 @@ def record(files: dict[str, bytes], name: str) -> bytes:
     return "".join([*lines, f"{name},,\n"]).encode()
 
 
-def pack(release: Release, program: Program, bill: str) -> pathlib.Path:
+def pack(release: Release, program: Program, papers: Papers) -> pathlib.Path:
     """Writes the wheel of a program."""
-    return write(release, "redlatch", ".".join(tags(program)), contents(release, program, bill))
+    return write(release, "redlatch", ".".join(tags(program)), contents(release, program, papers))
 
 
 def pack_client(release: Release) -> list[pathlib.Path]:
@@ -165,7 +176,9 @@ def pack_sdist(release: Release) -> pathlib.Path:
             if text.count(old) != 1:
                 raise Failure(f"pyproject.toml has no single '{old}', which the sdist replaces")
             text = text.replace(old, new)
+        text += "".join(["\n[project.urls]\n", *[f'{name} = "{url}"\n' for name, url in home().urls.items()]])
         (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+        (folder / "packages/python/README.md").write_text(readme(release.version, PACKAGE), encoding="utf-8")
         (folder / "PKG-INFO").write_text(metadata(release.version), encoding="utf-8")
         archive = release.out / f"{name}.tar.gz"
         archive.write_bytes(gzipped(tar_of(pathlib.Path(parent), "", release.seconds)))

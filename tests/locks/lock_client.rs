@@ -434,7 +434,11 @@ mod guards {
         let nobody =
             || async { Err::<tokio::net::TcpStream, _>(std::io::ErrorKind::ConnectionRefused.into()) };
         let closed = Locks::over(nobody).budget(Duration::from_millis(20));
-        assert!(matches!(closed.lock("a").acquire().await, Err(Error::Unreachable(_))));
+        let refused = closed.lock("a").acquire().await.unwrap_err();
+        let source = std::error::Error::source(&refused).and_then(|source| source.downcast_ref());
+        let kind = source.map(std::io::Error::kind);
+        assert_eq!(kind, Some(std::io::ErrorKind::ConnectionRefused), "{refused:?}");
+        assert!(matches!(refused, Error::Unreachable { .. }));
         assert_eq!(closed.opened(), 0);
 
         let open = closed.clone().on_unavailable(OnUnavailable::Open);
@@ -442,14 +446,14 @@ mod guards {
         assert!(guard.is_open() && guard.token().is_none() && guard.check().is_ok());
         assert_eq!((guard.remaining(), open.opened()), (Duration::MAX, 1));
         guard.extend(None).await.unwrap();
-        assert!(matches!(guard.fenced(Fence::Postgres), Err(Error::Unreachable(_))));
+        assert!(matches!(guard.fenced(Fence::Postgres), Err(Error::Unreachable { .. })));
         let watch = guard.watch();
         assert!(!guard.release().await.unwrap());
         assert_eq!(watch.lost().await, Lost::Released);
         assert!(!open.lock("a").acquire().await.unwrap().leave(LEASE).await.unwrap());
         assert_eq!(closed.opened(), 2, "clones count together");
         // A hold that outlives the process needs a server.
-        assert!(matches!(open.lock("a").acquire().hold().await, Err(Error::Unreachable(_))));
+        assert!(matches!(open.lock("a").acquire().hold().await, Err(Error::Unreachable { .. })));
     }
 
     /// Takes a lock as `job-7`, whose loss is not told: its connection ends before it is broken. Another process takes the

@@ -297,3 +297,14 @@ fn an_endpoint_that_is_none_is_refused_at_the_start() {
         assert!(said.contains(&format!("otlp-endpoint '{endpoint}'")), "{said}");
     }
 }
+
+#[test]
+fn a_system_without_certificate_authorities_is_named_as_the_cause() {
+    let mut command = redlatch();
+    command.args(["--port", "auto", "--otlp-endpoint", "https://127.0.0.1:4317"]);
+    let refused = command.env("SSL_CERT_FILE", "/dev/null").env_remove("SSL_CERT_DIR").output().unwrap();
+    let said = crate::support::binary::refusal(&refused);
+    let expected = "redlatch: otlp-endpoint 'https://127.0.0.1:4317': https takes certificate authorities, and this \
+                    system has none: mount /etc/ssl/certs, or name a file in SSL_CERT_FILE";
+    assert!(said.contains(expected) && !said.contains("must be"), "{said}");
+}

@@ -177,3 +177,88 @@ fn the_oldest_rust_is_no_older_than_dependencies_need() {
         }
     }
 }
+
+#[test]
+fn actions_and_the_base_of_the_image_are_named_by_digest_and_a_release_has_every_target() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".github/workflows");
+    let is_digest =
+        |text: &str, digits| text.len() == digits && text.chars().all(|digit| digit.is_ascii_hexdigit());
+    for file in std::fs::read_dir(folder).expect("the folder of workflows") {
+        let file = format!(".github/workflows/{}", file.expect("a workflow").file_name().display());
+        for action in read(&file).split("uses: ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
+            let digest = action.split_once('@').expect("a version").1;
+            assert!(is_digest(digest, 40), "{file}: {action} is a tag, which may move");
+        }
+    }
+    let dockerfile = read("Dockerfile");
+    let bases = dockerfile.lines().filter_map(|line| line.strip_prefix("FROM ")?.split(' ').next());
+    for base in bases.filter(|base| *base != "scratch") {
+        let digest =
+            base.split_once("@sha256:").unwrap_or_else(|| panic!("{base} is a tag, which may move")).1;
+        assert!(is_digest(digest, 64), "{base}");
+    }
+
+    let (workflow, targets) = (read(".github/workflows/release.yml"), read("packages/release/targets.py"));
+    for triple in targets.split("    Target(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(workflow.contains(triple), "release.yml does not build for {triple}");
+        assert!(read(".cargo/deny.toml").contains(triple), "deny.toml does not look at {triple}");
+    }
+}
+
+/// The names between the braces of a `pub use`.
+fn exported(text: &str) -> BTreeSet<String> {
+    let lists = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    let names = lists.flat_map(|list| list.rsplit("::").next().unwrap_or(list).split(['{', '}', ',']));
+    names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn the_library_gives_all_of_the_lock_client_and_names_every_feature_and_crate() {
+    let (library, client) = (read("src/lib.rs"), read("crates/client/src/lib.rs"));
+    let (_, lock) = library.split_once("pub mod lock {").expect("the module");
+    let (lock, _) = lock.split_once("\n}\n").expect("its end");
+    let (client, _) = client.split_once("#[doc(hidden)]").expect("what is no interface is last");
+    assert_eq!(exported(lock), exported(client));
+
+    let manifest = read("Cargo.toml");
+    let (_, features) = manifest.split_once("\n[features]\n").expect("the features");
+    let (features, _) = features.split_once("\n\n").expect("their end");
+    let names = features.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+    for name in names.filter(|name| *name != "default" && !name.starts_with('#')) {
+        assert!(library.contains(&format!("`{name}`")), "src/lib.rs does not name the feature {name}");
+    }
+    for name in published() {
+        assert!(library.contains(&format!("//! redlatch-{name} ")), "src/lib.rs does not name {name}");
+    }
+}
+
+/// The folders of `crates/` whose crates are published.
+fn published() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let names = std::fs::read_dir(folder).expect("the folder of crates");
+    let names = names.map(|file| file.expect("a crate").file_name().display().to_string());
+    let crates = names.filter(|name| name != "README.md");
+    crates
+        .filter(|name| !read(&format!("crates/{name}/Cargo.toml")).contains("\npublish = false\n"))
+        .collect()
+}
+
+#[test]
+fn every_crate_has_licences_a_page_the_place_of_the_project_and_documents_of_all_features() {
+    let folders = published().into_iter().map(|name| format!("crates/{name}/"));
+    for folder in folders.chain([String::new()]) {
+        let manifest = read(&format!("{folder}Cargo.toml"));
+        let has = |field: &str| manifest.contains(&format!("\n{field}\n"));
+        assert!(
+            has("[package.metadata.docs.rs]\nall-features = true"),
+            "{folder}: docs.rs builds the default features"
+        );
+        for field in ["repository", "homepage"] {
+            assert!(has(&format!("{field}.workspace = true")), "{folder}: {field}");
+        }
+        assert!(manifest.contains("\nreadme") || folder == "crates/client/", "{folder}: a page");
+        for file in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            assert_eq!(read(&format!("{folder}{file}")), read(file), "{folder}: {file}");
+        }
+    }
+}

@@ -51,6 +51,7 @@ const SECTIONS: &[Section] = &[
     ("docs/settings.md", "settings", settings),
     #[cfg(feature = "cli")]
     ("docs/shell.md", "statuses", interface::statuses),
+    ("SECURITY.md", "contact", contact),
 ];
 
 /// A file that is generated as a whole, and what makes its text.
@@ -59,6 +60,7 @@ type Generated = (&'static str, fn() -> String);
 const FILES: &[Generated] = &[
     #[cfg(feature = "cli")]
     (interface::FILE, interface::list),
+    (".github/CODEOWNERS", owners),
     ("docs/promises.md", named::page),
     (lock_commands::PAGE, lock_commands::page),
     ("packages/clients/go/generated.go", terms::go),
@@ -186,6 +188,29 @@ fn pages() -> Vec<String> {
         "src/security.md", "tests/README.md", "tests/protocol/transcripts/README.md",
     ];
     others.map(str::to_owned).into_iter().chain(docs).collect()
+}
+
+/// A field of Cargo.toml that tells of the project. Everything that is published takes it from there.
+fn field(name: &str) -> String {
+    let manifest = read("Cargo.toml");
+    let (_, rest) = manifest.split_once(&format!("\n{name} = \"")).expect("the field");
+    rest.split('"').next().unwrap_or_default().to_owned()
+}
+
+/// Where vulnerabilities are reported.
+fn contact() -> String {
+    match field("security").as_str() {
+        "" => "There is no public place to report to yet: `security` in `Cargo.toml` is empty.".to_owned(),
+        place => format!("Vulnerabilities are reported to {place}."),
+    }
+}
+
+/// Who is asked for a review, by the address of the maintainer.
+fn owners() -> String {
+    match field("maintainer").split(['<', '>']).nth(1) {
+        None => "# `maintainer` in Cargo.toml is empty: nobody is asked yet.\n".to_owned(),
+        Some(address) => format!("* {address}\n"),
+    }
 }
 
 /// Compares a file with what it should be, or writes it where `UPDATE_README` says so.

@@ -162,7 +162,9 @@ impl Acquire {
         let Self { locks, terms, renews, .. } = self;
         match granted {
             Ok((grant, connection)) => Ok(Guard::new(locks, connection, (terms, grant, renews))),
-            Err(Error::Unreachable(why)) if locks.opens(&retry) => Ok(Guard::open(&locks, terms, &why)),
+            Err(Error::Unreachable { reason, .. }) if locks.opens(&retry) => {
+                Ok(Guard::open(&locks, terms, &reason))
+            }
             Err(error) => Err(error),
         }
     }

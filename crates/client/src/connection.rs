@@ -121,7 +121,7 @@ impl Connection {
     pub async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
         let step_max = self.step_max;
         let reply = timeout(step_max, self.ask_and_wait(words)).await;
-        reply.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {step_max:?}"))))
+        reply.unwrap_or_else(|_| Err(Error::unreachable(format!("no answer within {step_max:?}"))))
     }
 
     /// Sends a request that may wait, and returns its reply whenever it comes.

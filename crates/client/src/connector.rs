@@ -141,7 +141,7 @@ impl Seeds {
             let opened = timeout(limit, self.connect_by(&target)).await;
             match opened.unwrap_or_else(|_| Err(at(&target, io::Error::from(io::ErrorKind::TimedOut).into())))
             {
-                Err(Error::Unreachable(_)) if tried < count => tried += 1,
+                Err(Error::Unreachable { .. }) if tried < count => tried += 1,
                 opened => return opened,
             }
         }
@@ -200,7 +200,7 @@ async fn master(sentinel: &mut Connection, name: &str) -> Result<String, Error> 
     match &texts[..] {
         [host, port] if host.contains(':') => Ok(format!("[{host}]:{port}")),
         [host, port] => Ok(format!("{host}:{port}")),
-        _ => Err(Error::Unreachable(format!("this Sentinel knows no master '{name}'"))),
+        _ => Err(Error::unreachable(format!("this Sentinel knows no master '{name}'"))),
     }
 }
 
@@ -244,7 +244,9 @@ async fn stream(target: &Target, trust: &Trust) -> Result<Box<dyn Stream>, Error
 /// The error with the address of the server.
 pub fn at(target: &Target, error: Error) -> Error {
     match error {
-        Error::Unreachable(reason) => Error::Unreachable(format!("{}: {reason}", target.address)),
+        Error::Unreachable { reason, source } => {
+            Error::Unreachable { reason: format!("{}: {reason}", target.address), source }
+        }
         Error::Broken(reason) => Error::Broken(format!("{}: {reason}", target.address)),
         error => error,
     }

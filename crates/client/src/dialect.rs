@@ -114,10 +114,10 @@ impl Terms {
             let words: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
             let asked = connection.ask_and_wait(&words);
             let reply = tokio::time::timeout(wait + ANSWER_MAX, asked).await;
-            let reply = reply.map_err(|_| Error::Unreachable("the server does not answer".to_owned()))??;
+            let reply = reply.map_err(|_| Error::unreachable("the server does not answer"))??;
             retry.told();
             if let Reply::Error(text) = reply {
-                return Err(if is_ending(&text) { Error::Unreachable(text) } else { Error::of_reply(text) });
+                return Err(if is_ending(&text) { Error::unreachable(text) } else { Error::of_reply(text) });
             }
             if let Some(answer) = GrantAnswer::read(&reply) {
                 let begun = answer.lease_from(sent);

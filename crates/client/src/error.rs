@@ -36,8 +36,13 @@ pub enum Error {
     #[error("the server refuses: {0}")]
     Refused(String),
     /// The server cannot be connected to, cannot be trusted, or has closed the connection.
-    #[error("{0}")]
-    Unreachable(String),
+    #[error("{reason}")]
+    Unreachable {
+        /// Why, in words.
+        reason: String,
+        /// What the system or TLS said; none if an answer did not come in time, or was a refusal.
+        source: Option<io::Error>,
+    },
     /// The server is no redlatch, and plain Redis commands cannot do this.
     #[error("{0} takes a server with LOCK commands, which this one lacks")]
     Unsupported(&'static str),
@@ -50,6 +55,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// [`Error::Unreachable`] without a source.
+    #[doc(hidden)]
+    pub fn unreachable(reason: impl Into<String>) -> Self {
+        Self::Unreachable { reason: reason.into(), source: None }
+    }
+
     /// What an error reply says.
     pub(crate) fn of_reply(text: String) -> Self {
         match text.starts_with("DEADLOCK ") {
@@ -66,10 +77,11 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        Self::Unreachable(match error.kind() {
+        let reason = match error.kind() {
             io::ErrorKind::UnexpectedEof => "the server has closed the connection".to_owned(),
             _ => in_words(error.to_string()),
-        })
+        };
+        Self::Unreachable { reason, source: Some(error) }
     }
 }
 

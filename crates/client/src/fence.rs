@@ -73,9 +73,7 @@ impl Guard {
     pub fn fenced(&self, database: Fence) -> Result<Fenced, Error> {
         self.check_process()?;
         if self.is_open() {
-            return Err(Error::Unreachable(
-                "no server has answered: there is no lock, and no token".to_owned(),
-            ));
+            return Err(Error::unreachable("no server has answered: there is no lock, and no token"));
         }
         let token = self.token().and_then(|token| i64::try_from(token).ok());
         let statement = match database {

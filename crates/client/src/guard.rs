@@ -243,7 +243,7 @@ impl Guard {
         order: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Order,
     ) -> Result<T, Error> {
         let (done, answer) = oneshot::channel();
-        let ended = || Error::Unreachable("the task that keeps the lock has ended".to_owned());
+        let ended = || Error::unreachable("the task that keeps the lock has ended");
         let answered = async {
             self.orders.send(order(done)).await.map_err(|_| ended())?;
             answer.await.unwrap_or_else(|_| Err(ended()))
@@ -359,7 +359,7 @@ mod tests {
         let locks = Locks::over(pending::<std::io::Result<DuplexStream>>).budget(budget);
         let guard = Guard::new(locks, Connection::over(Box::new(client), LEASE), granted());
         let begun = Instant::now();
-        assert!(matches!(guard.release().await, Err(Error::Unreachable(_))));
+        assert!(matches!(guard.release().await, Err(Error::Unreachable { .. })));
         assert!(begun.elapsed() < budget * 2, "{:?}", begun.elapsed());
     }
 

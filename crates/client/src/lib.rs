@@ -61,6 +61,10 @@ pub use lost::{BrokenBy, Lost};
 pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// Connections to a server, as the program `redlatch` and the nodes of a cluster use them. They are not part of the
 /// interface: any version may change them.
 #[doc(hidden)]

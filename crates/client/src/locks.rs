@@ -497,7 +497,7 @@ pub(super) async fn within<T>(
     call: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let answer = timeout(budget, call).await;
-    answer.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {budget:?}"))))
+    answer.unwrap_or_else(|_| Err(Error::unreachable(format!("no answer within {budget:?}"))))
 }
 
 /// Randomness from the system, taken from the standard library's hash seeds.
@@ -573,14 +573,14 @@ mod tests {
             let lock = locks.lock("k");
             let begun = Instant::now();
             let is_unreachable = [
-                matches!(locks.who("k").await, Err(Error::Unreachable(_))),
-                matches!(locks.release(["k"], "owner").await, Err(Error::Unreachable(_))),
-                matches!(locks.renew("k", "owner", None, None).await, Err(Error::Unreachable(_))),
-                matches!(locks.release_token("k", "owner", 7).await, Err(Error::Unreachable(_))),
-                matches!(locks.break_lock("k", 7, None).await, Err(Error::Unreachable(_))),
-                matches!(locks.waiters("k").await, Err(Error::Unreachable(_))),
-                matches!(lock.acquire().await, Err(Error::Unreachable(_))),
-                matches!(lock.acquire().wait(wait).await, Err(Error::Unreachable(_))),
+                matches!(locks.who("k").await, Err(Error::Unreachable { .. })),
+                matches!(locks.release(["k"], "owner").await, Err(Error::Unreachable { .. })),
+                matches!(locks.renew("k", "owner", None, None).await, Err(Error::Unreachable { .. })),
+                matches!(locks.release_token("k", "owner", 7).await, Err(Error::Unreachable { .. })),
+                matches!(locks.break_lock("k", 7, None).await, Err(Error::Unreachable { .. })),
+                matches!(locks.waiters("k").await, Err(Error::Unreachable { .. })),
+                matches!(lock.acquire().await, Err(Error::Unreachable { .. })),
+                matches!(lock.acquire().wait(wait).await, Err(Error::Unreachable { .. })),
             ];
             assert_eq!(is_unreachable, [true; 8], "{peer:?}");
             assert!(

@@ -167,7 +167,7 @@ enum Cause {
 
 fn cause(error: &Error) -> Cause {
     match error {
-        Error::Unreachable(_) => Cause::NoConnection,
+        Error::Unreachable { .. } => Cause::NoConnection,
         Error::Refused(text) => {
             let code = text.split(' ').next().unwrap_or_default();
             match PASSING.contains(&code) || text == FULL {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn unreachable() -> Error {
-        Error::Unreachable("connection refused".to_owned())
+        Error::unreachable("connection refused")
     }
 
     #[tokio::test(start_paused = true)]

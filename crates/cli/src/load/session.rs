@@ -278,7 +278,7 @@ impl Session {
             match timeout(ANSWER_MAX, subscribed).await {
                 Ok(Ok(())) => self.channel = Some(channel),
                 Ok(Err(error)) => self.lose(0, &error, true),
-                Err(_) => self.lose(0, &Error::Unreachable("no answer to SUBSCRIBE".to_owned()), true),
+                Err(_) => self.lose(0, &Error::unreachable("no answer to SUBSCRIBE"), true),
             }
             return true;
         }
@@ -398,7 +398,7 @@ impl Session {
             None => connection.ask(&words).await,
             Some(limit) => {
                 let reply = timeout(limit, connection.ask_and_wait(&words)).await;
-                reply.unwrap_or_else(|_| Err(Error::Unreachable("no answer in time".to_owned())))
+                reply.unwrap_or_else(|_| Err(Error::unreachable("no answer in time")))
             }
         };
         reply.inspect_err(|error| self.lose(node, error, true)).ok()
@@ -421,7 +421,7 @@ impl Session {
                 continue;
             };
             let reply = timeout(ANSWER_MAX, connection.answer()).await;
-            let reply = reply.unwrap_or_else(|_| Err(Error::Unreachable("no answer in time".to_owned())));
+            let reply = reply.unwrap_or_else(|_| Err(Error::unreachable("no answer in time")));
             answers.push(reply.inspect_err(|error| self.lose(node, error, true)).ok());
         }
         answers

@@ -47,6 +47,11 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(3);
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
 /// Characters of a text in an attribute. Names are shorter: see `state::log_name`.
 const TEXT_CHARS_MAX: usize = 256;
+/// What the exporter says where the system has no certificate authorities, as in an image without a distribution.
+const NO_AUTHORITIES: &str = "no native certs found";
+/// What to do then.
+const MOUNT_AUTHORITIES: &str = "https takes certificate authorities, and this system has none: mount \
+    /etc/ssl/certs, or name a file in SSL_CERT_FILE";
 
 /// Sends spans until [`Exporter::end`].
 #[derive(Debug)]
@@ -100,7 +105,10 @@ pub(super) fn open(endpoint: &str) -> Result<Option<(Spans, Exporter)>, Fault> {
     if is_tls {
         exporter = exporter.with_tls_config(ClientTlsConfig::new().with_native_roots());
     }
-    let exporter = exporter.build().map_err(|error| refuse(&error))?;
+    let exporter = exporter.build().map_err(|error| match error.to_string() {
+        why if why.contains(NO_AUTHORITIES) => format!("otlp-endpoint '{endpoint}': {MOUNT_AUTHORITIES}"),
+        why => refuse(&why),
+    })?;
     drop(entered);
     let batches = BatchConfigBuilder::default()
         .with_max_queue_size(QUEUE_SPANS_MAX)

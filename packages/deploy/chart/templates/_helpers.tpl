@@ -52,6 +52,9 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 ports:
   - {name: redis, containerPort: 6379}
   - {name: http, containerPort: 9379}
+  {{- if .Values.tls.secret }}
+  - {name: tls, containerPort: 6380}
+  {{- end }}
 resources: {{- toYaml .Values.resources | nindent 2 }}
 securityContext:
   allowPrivilegeEscalation: false
@@ -67,8 +70,48 @@ securityContext:
 # sends it by basic_auth, without a username.
 - {name: REDLATCH_HTTP_PORT, value: "9379"}
 - {name: REDLATCH_HTTP_BIND, value: "0.0.0.0"}
+{{- if .Values.tls.secret }}
+- {name: REDLATCH_TLS_PORT, value: "6380"}
+- {name: REDLATCH_TLS_CERT_FILE, value: /etc/redlatch/tls/tls.crt}
+- {name: REDLATCH_TLS_KEY_FILE, value: /etc/redlatch/tls/tls.key}
+{{- if .Values.tls.clients }}
+- {name: REDLATCH_TLS_CA_CERT_FILE, value: /etc/redlatch/tls/ca.crt}
+{{- else }}
+- {name: REDLATCH_TLS_AUTH_CLIENTS, value: "no"}
+{{- end }}
+{{- end }}
+{{- if .Values.acl.secret }}
+- {name: REDLATCH_ACLFILE, value: {{ printf "/etc/redlatch/acl/%s" .Values.acl.key | quote }}}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: REDLATCH_{{ $name | upper | replace "-" "_" }}
   value: {{ $value | toString | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* The secrets, which the user of the pod alone may read, and what the user adds. */}}
+{{- define "redlatch.mounts" -}}
+{{- if .Values.tls.secret }}
+- {name: tls, mountPath: /etc/redlatch/tls, readOnly: true}
+{{- end }}
+{{- if .Values.acl.secret }}
+- {name: acl, mountPath: /etc/redlatch/acl, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "redlatch.volumes" -}}
+{{- if .Values.tls.secret }}
+- name: tls
+  secret: {secretName: {{ .Values.tls.secret | quote }}, defaultMode: 0440}
+{{- end }}
+{{- if .Values.acl.secret }}
+- name: acl
+  secret: {secretName: {{ .Values.acl.secret | quote }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}

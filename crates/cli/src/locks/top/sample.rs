@@ -85,7 +85,7 @@ impl Source {
         let mut source = Self { nodes: Vec::new(), missing: unserved.iter().map(no_node).collect() };
         let mut last_error = None;
         for (address, node) in opening {
-            match node.await.unwrap_or_else(|error| Err(Error::Unreachable(error.to_string()))) {
+            match node.await.unwrap_or_else(|error| Err(Error::unreachable(error.to_string()))) {
                 Ok(node) => source.nodes.push(node),
                 Err(error) => {
                     source.missing.push(named(&address, &error));
@@ -132,7 +132,7 @@ impl Source {
                     self.missing.push(named(&address, &error));
                     last_error = Some(error);
                 }
-                Err(error) => return Err(Error::Unreachable(error.to_string())),
+                Err(error) => return Err(Error::unreachable(error.to_string())),
             }
         }
         match last_error {
@@ -222,7 +222,7 @@ impl NodeSource {
     /// The node does not answer within this time, or refuses.
     async fn sample_within(&mut self, limit: Duration, longest: &[Vec<u8>]) -> Result<NodeSample, Error> {
         let sample = timeout(limit, self.sample(longest)).await;
-        sample.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {limit:?}"))))
+        sample.unwrap_or_else(|_| Err(Error::unreachable(format!("no answer within {limit:?}"))))
     }
 }
 

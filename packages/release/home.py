@@ -1,0 +1,81 @@
+"""Where the project lives, as the packages tell it: `[workspace.package]` and `[workspace.metadata.project]` of Cargo.toml.
+
+There is no other place for that. While a field is empty, packages leave out what it would say, and `--publishable` names it.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import re
+import tomllib
+
+from .common import ROOT, Failure
+
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
+WEB = re.compile(r"https://\S+\.\S+")
+# What each field must be, if it is not empty.
+FORMS = {
+    "repository": WEB,
+    "homepage": WEB,
+    "documentation": WEB,
+    "maintainer": re.compile(r"[^<>]+ <\S+@\S+\.\S+>"),
+    "security": re.compile(r"https://\S+\.\S+|\S+@\S+\.\S+"),
+}
+PICTURES = [".png", ".svg"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """A field is empty until there is a public place."""
+
+    repository: str
+    homepage: str
+    documentation: str
+    maintainer: str
+    security: str
+
+    @property
+    def person(self) -> tuple[str, str]:
+        """The name and the address of the maintainer; none while there is no maintainer."""
+        name, _, address = self.maintainer.partition(" <")
+        return name, address.removesuffix(">")
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The fields with addresses that are not empty, by the names that PyPI shows."""
+        names = {"Repository": self.repository, "Homepage": self.homepage, "Documentation": self.documentation}
+        return {name: url for name, url in names.items() if url}
+
+    def linked(self, text: str, folder: pathlib.Path, version: str) -> str:
+        """A page of `folder` whose links lead to the repository: beside the package there are no other pages."""
+
+        def absolute(link: re.Match[str]) -> str:
+            file, hash_, heading = link[1].partition("#")
+            path = (folder / file).resolve().relative_to(ROOT).as_posix()
+            kind = "raw" if pathlib.Path(path).suffix in PICTURES else "blob"
+            return f"]({self.repository}/{kind}/v{version}/{path}{hash_}{heading})"
+
+        return LINK.sub(absolute, text) if self.repository else text
+
+
+def fields() -> dict[str, str]:
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
+    every = workspace["package"] | workspace["metadata"]["project"]
+    return {name: every[name] for name in FORMS}
+
+
+@functools.cache
+def home() -> Home:
+    """The fields, each of its form or empty."""
+    found = fields()
+    for name, form in FORMS.items():
+        if found[name] and not form.fullmatch(found[name]):
+            raise Failure(f"{name} in Cargo.toml is '{found[name]}': it must be an https address, or for people Name <address>")
+    return Home(**found)
+
+
+def check_publishable() -> None:
+    """What is published tells where the project lives."""
+    empty = [name for name in FORMS if not getattr(home(), name)]
+    if empty:
+        raise Failure(f"nothing can be published: {', '.join(empty)} in Cargo.toml must be set")
