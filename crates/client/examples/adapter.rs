@@ -245,7 +245,7 @@ fn failure(failure: Failure) -> Value {
         Error::Held(_) => "held",
         Error::Lost { .. } => "lost",
         Error::Refused(_) => "refused",
-        Error::Unreachable(_) => "unreachable",
+        Error::Unreachable { .. } => "unreachable",
         Error::Unsupported(_) => "not-supported",
         Error::Usage(_) => "invalid",
         _ => "adapter",
