@@ -141,6 +141,13 @@ const CASES: &[(&str, &str, u8, Meets)] = &[
     ("explore", "-- true", 2, Free),
     #[cfg(feature = "testing")]
     ("explore", "-- true", 71, NoFiles),
+    ("beside", "URL", 69, Nobody),
+    ("beside", "URL", 71, NoFiles),
+    ("beside", "URL", 79, Refusing),
+    ("doctor", "URL --for 1ms", 0, Free),
+    ("doctor", "URL --for 1ms", 69, Nobody),
+    ("doctor", "URL --for 1ms", 71, NoFiles),
+    ("doctor", "URL --for 1ms", 79, Refusing),
     #[cfg(feature = "mcp")]
     ("mcp", "", 71, NoFiles),
     #[cfg(feature = "top")]
@@ -157,6 +164,15 @@ const ELSEWHERE: &[(&str, &[u8], &str, &str)] = &[
     ("cluster accept-restored", &[0], "cluster/restored.rs", "an_operator_may_say_so_where_no_node_can_know"),
     ("cluster import", &[0], "cluster/moved.rs", "locks_move_to_a_cluster_and_back_and_to_a_cluster_again"),
     ("cluster export", &[0], "cluster/moved.rs", "locks_move_to_a_cluster_and_back_and_to_a_cluster_again"),
+    ("beside", &[0], "tools/beside.rs", "a_signal_ends_it"),
+    ("beside", &[77], "tools/beside.rs", "a_server_that_is_none_or_refuses_the_login_has_its_exit_status"),
+    ("doctor", &[77], "tools/beside.rs", "a_server_that_is_none_or_refuses_the_login_has_its_exit_status"),
+    (
+        "doctor",
+        &[1],
+        "tools/beside.rs",
+        "a_lock_without_a_lease_is_an_error_whose_owner_is_shown_on_request_only",
+    ),
     ("timeline", &[0], "testing/history.rs", "a_timeline_is_drawn_as_text_and_as_a_page"),
     ("explore", &[0], "tools/explore.rs", "within_a_run_of_another_search_nothing_is_explored"),
     ("explore", &[1], "tools/explore.rs", "as_a_page_each_finding_has_its_timeline"),

@@ -11,7 +11,7 @@ use redlatch_core::state::settings::REDIS_VERSION_DEFAULT;
 use super::common::exit::{self, MISUSED};
 use super::common::{Fault, Reader, Subcommand, Task};
 use super::server::{self, ServerArguments};
-use super::{explore, load, locks, mcp};
+use super::{beside, explore, load, locks, mcp};
 
 /// The action that the arguments ask for.
 pub(super) enum Action {
@@ -25,8 +25,14 @@ pub(super) enum Action {
 }
 
 /// The subcommands of all folders.
-const SUBCOMMANDS: [&[Subcommand]; 5] =
-    [locks::SUBCOMMANDS, load::SUBCOMMANDS, mcp::SUBCOMMANDS, explore::SUBCOMMANDS, server::SUBCOMMANDS];
+const SUBCOMMANDS: [&[Subcommand]; 6] = [
+    locks::SUBCOMMANDS,
+    beside::SUBCOMMANDS,
+    load::SUBCOMMANDS,
+    mcp::SUBCOMMANDS,
+    explore::SUBCOMMANDS,
+    server::SUBCOMMANDS,
+];
 
 /// Words that begin the names of several subcommands, and what these are for.
 const GROUPS: [(&str, &str); 2] = [

@@ -12,6 +12,7 @@
 //!
 //! ```text
 //! 3  flags     all subcommands as one command line, with its help, man pages and completions
+//! 2  beside/   the locks of a server that is no redlatch: beside, doctor
 //! 2  explore/  a command again and again, each time with another failure; the timeline of a history
 //! 2  load/     a load with locks, and its report
 //! 2  mcp/      locks as tools of coding agents
@@ -22,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beside;
 mod common;
 #[cfg(feature = "testing")]
 mod explore;

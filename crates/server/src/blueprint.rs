@@ -9,6 +9,7 @@ use redlatch_core::engine::Engine;
 use redlatch_core::journal::{Journal, Mode};
 use redlatch_core::keyspace::{Keyspace, Layout};
 use redlatch_core::scripts::interpreter::NewInterpreter;
+use redlatch_core::state::beside::Beside;
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, Settings};
 use redlatch_proto::clock::Clock;
@@ -33,6 +34,8 @@ pub(super) struct Blueprint {
     pub(super) config_file: Option<String>,
     pub(super) allocator: &'static str,
     pub(super) process: Arc<Process>,
+    /// The server whose locks are shown, if this one has none of its own.
+    pub(super) beside: Option<Arc<Beside>>,
 }
 
 /// What runs the scripts that are not native.
@@ -144,6 +147,9 @@ impl Blueprint {
         }
         if let Some(peers) = peers {
             shared = shared.with_peers(peers);
+        }
+        if let Some(beside) = &self.beside {
+            shared = shared.with_beside(Arc::clone(beside));
         }
         let keeper = recovered.as_ref().map(|recovered| Arc::new(Keeper::new(Arc::clone(&recovered.log))));
         match recovered {

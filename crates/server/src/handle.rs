@@ -341,14 +341,24 @@ impl Keys<'_> {
     }
 
     fn with<R>(&self, key: &[u8], act: impl FnOnce(&mut View<'_>) -> R) -> R {
-        let shared = self.context.engine.shared();
-        let now = shared.clock.now();
-        let mut view = View::lock(&shared.keyspace, ShardSet::One(key), self.database, now, shared.events());
-        let result = act(&mut view);
-        view.finish(&shared.registries);
-        if let Some(log) = &shared.log {
-            log.write();
-        }
-        result
+        with_key(self.context, self.database, key, act)
     }
+}
+
+/// Acts on a key of a database, as a call of no client.
+pub(super) fn with_key<R>(
+    context: &ServerContext,
+    database: u16,
+    key: &[u8],
+    act: impl FnOnce(&mut View<'_>) -> R,
+) -> R {
+    let shared = context.engine.shared();
+    let now = shared.clock.now();
+    let mut view = View::lock(&shared.keyspace, ShardSet::One(key), database, now, shared.events());
+    let result = act(&mut view);
+    view.finish(&shared.registries);
+    if let Some(log) = &shared.log {
+        log.write();
+    }
+    result
 }

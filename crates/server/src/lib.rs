@@ -37,6 +37,7 @@ mod locks;
 mod peer;
 mod probe;
 mod processor;
+mod shadow;
 mod spare_descriptor;
 mod stored_files;
 mod sync_mark;
@@ -69,6 +70,7 @@ use context::{Process, ServerContext};
 use http::Http;
 use listener::Listener;
 use redlatch_core::journal::Journal;
+use redlatch_core::state::beside::Beside;
 use redlatch_core::state::cluster::ClusterFacts;
 use redlatch_core::state::settings::{self, SettingError, Settings, shown};
 use redlatch_proto::clock::WallTime;
@@ -85,6 +87,8 @@ pub use redlatch_testing::handles::{
 };
 #[cfg(feature = "testing")]
 pub use redlatch_testing::{Event, EventKind, Finding, NodeFacts, NodeState};
+#[doc(hidden)]
+pub use shadow::{Shadow, ShownLease};
 
 use inherited::Inherited;
 use worker::runtime;
@@ -137,6 +141,7 @@ pub struct Builder {
     config_file: Option<String>,
     allocator: &'static str,
     inherited: Inherited,
+    beside: Option<Arc<Beside>>,
 }
 
 impl fmt::Debug for Builder {
@@ -171,6 +176,7 @@ impl Builder {
             config_file: None,
             allocator: "libc",
             inherited: Inherited::default(),
+            beside: None,
         }
     }
 
@@ -239,6 +245,12 @@ impl Builder {
     #[doc(hidden)]
     pub fn inherited(self, inherited: Inherited) -> Self {
         Self { inherited, ..self }
+    }
+
+    /// Shows the locks of another server, as [`Server::shadow`] is told of them, and takes none. Default: none.
+    #[doc(hidden)]
+    pub fn beside(self, beside: Arc<Beside>) -> Self {
+        Self { beside: Some(beside), ..self }
     }
 
     /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: eight per core.
@@ -333,6 +345,7 @@ impl Builder {
             config_file: self.config_file,
             allocator: self.allocator,
             process: Arc::new(Process::new()),
+            beside: self.beside,
         }
     }
 

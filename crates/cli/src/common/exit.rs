@@ -27,7 +27,7 @@ pub(crate) const SIGNALLED: u8 = 128;
 /// Each status, and its meaning.
 pub(crate) const STATUSES: [(u8, &str); 15] = [
     (DONE, "done, or yes"),
-    (NO, "no: the lock is free, or a server, setting, move, load or test fails"),
+    (NO, "no: the lock is free, or a server, setting, move, load, test or check fails"),
     (NOT_EXPLORED, "explore could not run the search"),
     (MISUSED, "wrong arguments, or the server has no commands for them"),
     (NO_SERVER, "unreachable: the server, one of its nodes or the client of mcp does not answer"),

@@ -78,6 +78,15 @@ pub(super) fn open(level: &str, format: &str, output: Output, spans: Option<Span
     Box::new(move |level| drop(handle.reload(EventFilter::of(level))))
 }
 
+/// Opens the log of a subcommand that serves: at the level `notice`, on the standard output.
+///
+/// # Errors
+/// The standard output cannot be opened.
+pub(crate) fn log_to_stdout() -> Result<(), Fault> {
+    drop(open("notice", "auto", Output::new("", false)?, None));
+    Ok(())
+}
+
 /// Which events are lines of the log.
 #[derive(Clone, Copy, Debug)]
 struct EventFilter(LevelFilter);

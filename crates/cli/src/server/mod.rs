@@ -33,6 +33,7 @@ use crate::common::Subcommand;
 pub(crate) use arguments::{ServerArguments, with_flags};
 #[cfg(feature = "testing")]
 pub(crate) use explored::SERVER_VARIABLE;
+pub(crate) use log::log_to_stdout;
 pub(crate) use redis_cli::run as redis_cli;
 pub(crate) use start::run;
 

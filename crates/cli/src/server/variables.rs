@@ -16,7 +16,7 @@ use super::file::{Directive, Found};
 /// What follows the prefix in variables that are no settings.
 const OTHERS: &[&str] = &[
     // Read by the subcommands and by the packages for other languages.
-    "BINARY", "EXPLORED", "INJECTED", "TIMELINE", "URL",
+    "BINARY", "EXPLORED", "INJECTED", "OBSERVED_PASSWORD", "TIMELINE", "URL",
     // Set by `redlatch run` for its command.
     "DEADLINE", "KEY", "OWNER", "TOKEN",
     // Read by the tests and benchmarks of this project, which start servers.

@@ -1,5 +1,5 @@
-//! What commands answer while nothing may be granted or extended: in the quarantine, while the disk takes no writes, and
-//! while the server shuts down.
+//! What commands answer while nothing may be granted or extended: in the quarantine, while the disk takes no writes, while
+//! the server shuts down, and on a server that only shows the locks of another one.
 //!
 //! Owns    the answers. [`Call::run`] asks for them.
 //! Rule    what makes a key, a field or a member, or lengthens a lease, is refused. What only removes works. Reads see the
@@ -31,10 +31,16 @@ impl Caller {
 /// Executes a command, or answers as it must be answered while something keeps locks from being granted.
 ///
 /// # Errors
-/// The error of the command, of the quarantine, of the disk or of a shutdown.
+/// The error of the command, of the quarantine, of the disk or of a shutdown; or the locks are those of another server.
 #[cold]
 pub(in crate::commands) fn run(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (caller, row, quarantine) = (call.caller, call.command.row, &call.shared.locks.quarantine);
+    if let Some(beside) = &call.shared.beside {
+        return match row.flags.has(Flags::WRITE) || row.name == "LOCK.TOKEN" {
+            true => Err(beside.refusal(row.name)),
+            false => (row.run)(call),
+        };
+    }
     let until = quarantine.until(call.now.lock);
     let (disk_fails, refuses) = (quarantine.disk_error().is_some(), quarantine.refuses());
     if !row.flags.has(Flags::WRITE) {

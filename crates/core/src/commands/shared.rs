@@ -23,6 +23,7 @@ use crate::locks::LockGroups;
 use crate::scripts::interpreter::NewInterpreter;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
+use crate::state::beside::Beside;
 use crate::state::clients::Client;
 use crate::state::cluster::ClusterFacts;
 use crate::state::latency::Spike;
@@ -74,6 +75,8 @@ pub struct Shared {
     namespace: Charge,
     /// The cluster that the server leads, if it does.
     pub cluster: Option<Arc<ClusterFacts>>,
+    /// The server whose locks this one shows, if it has none of its own.
+    pub beside: Option<Arc<Beside>>,
     /// The other nodes, if this is one of a cluster with several, which share out the slots.
     pub peers: Option<Peers>,
     pub random: Random,
@@ -120,6 +123,7 @@ impl Shared {
             extension: None,
             namespace: Arc::<Ledger>::default().open(Kind::Namespaces),
             cluster: None,
+            beside: None,
             peers: None,
             random,
             config_file: None,
@@ -228,6 +232,15 @@ impl Shared {
     #[must_use]
     pub fn with_extension(self, extension: Arc<dyn Extension>) -> Self {
         Self { namespace: extension.ledger().open(Kind::Namespaces), extension: Some(extension), ..self }
+    }
+
+    /// Shows the locks of another server, and refuses every command that would change them. Default: it has its own.
+    #[must_use]
+    pub fn with_beside(self, beside: Arc<Beside>) -> Self {
+        self.keyspace.keep_ended();
+        self.expires_actively.store(false, Relaxed);
+        self.locks.quarantine.set_read_only();
+        Self { beside: Some(beside), ..self }
     }
 
     /// Makes it the server that leads this cluster. Default: it is a server by itself.

@@ -130,8 +130,13 @@ impl Occupied<'_> {
 
     /// Stores an object in place of the value.
     pub(crate) fn put_object(&mut self, object: Object, lease: Lease) {
-        let before_ms = self.end_ms();
         self.clear_lock();
+        self.replace_object(object, lease);
+    }
+
+    /// Like [`Occupied::put_object`]; the lock that the key is goes on.
+    pub(crate) fn replace_object(&mut self, object: Object, lease: Lease) {
+        let before_ms = self.end_ms();
         self.discard_object();
         self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);

@@ -88,7 +88,7 @@ pub use copy::{Copied, CopyCursor};
 pub use counts::Counts;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use locks::{Asked, Hold, LockObserver, LockWaits, ViewLocks, attempt};
+pub use locks::{Asked, Hold, LockObserver, LockValue, LockWaits, ViewLocks, attempt};
 pub(crate) use locks::{AskingClient, Circle, HeldLock, Linter, LockHolder, Shown, attempt_all, first_held};
 use locks::{Messages, Sessions};
 pub use long_call::LongCall;
@@ -283,6 +283,13 @@ impl Keyspace {
     pub fn keep_history(&self, len: usize) {
         let of_shard = len.div_ceil(self.cells.len());
         self.cells.iter().for_each(|cell| cell.held.lock().shard.keep_history(of_shard));
+    }
+
+    /// Keeps keys whose deadline has passed, until somebody removes them: they are of another server. Releases are
+    /// remembered from now on.
+    pub fn keep_ended(&self) {
+        self.keeps_releases.store(true, Ordering::Relaxed);
+        self.cells.iter().for_each(|cell| cell.held.lock().shard.keep_ended());
     }
 
     /// Shows what happens to locks to one more observer.

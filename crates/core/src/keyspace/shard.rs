@@ -41,6 +41,8 @@ pub(crate) struct Shard {
     table_of: Vec<u16>,
     /// The database of each table.
     database_of: Vec<u16>,
+    /// Whether keys stay when their deadlines have passed.
+    keeps_ended: bool,
 }
 
 /// An entry of one shard, valid until the entry is removed or gets another id.
@@ -87,6 +89,7 @@ impl Shard {
             tables: std::iter::repeat_with(Database::default).take(databases).collect(),
             table_of: numbers.clone(),
             database_of: numbers,
+            keeps_ended: false,
         }
     }
 

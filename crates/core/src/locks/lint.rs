@@ -152,15 +152,17 @@ pub(crate) struct Held {
 }
 
 impl LockLint {
-    /// Notes a mistake of a client.
-    pub fn note(&self, rule: Rule, key: &[u8], client: &Client, now: LockTime) {
-        let names = client.names.lock().clone();
+    /// Notes a mistake of a client; `None`: of one that is not known.
+    pub fn note(&self, rule: Rule, key: &[u8], client: Option<&Client>, now: LockTime) {
+        let names = client.map(|client| client.names.lock().clone()).unwrap_or_default();
         let mut findings = self.0.lock();
-        let place = (rule, Bytes::copy_from_slice(&key[..key.len().min(KEY_BYTES_MAX)]), client.id);
+        let id = client.map_or(0, |client| client.id);
+        let place = (rule, Bytes::copy_from_slice(&key[..key.len().min(KEY_BYTES_MAX)]), id);
         if findings.found.len() >= FINDINGS_MAX && !findings.found.contains_key(&place) {
             return;
         }
-        let new = || Finding { peer: client.address.peer.clone(), names, count: 0, last: now };
+        let peer = || client.map(|client| client.address.peer.clone()).unwrap_or_default();
+        let new = || Finding { peer: peer(), names, count: 0, last: now };
         let finding = findings.found.entry(place).or_insert_with(new);
         finding.count = finding.count.saturating_add(1);
         finding.last = now;
@@ -224,9 +226,9 @@ mod tests {
         let lint = LockLint::default();
         let client = Client::new(7, "peer".into(), String::new(), false, at(1));
         for n in 0..FINDINGS_MAX + 10 {
-            lint.note(Rule::Late, n.to_string().as_bytes(), &client, at(5));
+            lint.note(Rule::Late, n.to_string().as_bytes(), Some(&client), at(5));
         }
-        lint.note(Rule::Late, b"0", &client, at(9));
+        lint.note(Rule::Late, b"0", Some(&client), at(9));
         let all = lint.all();
         assert_eq!(all.len(), FINDINGS_MAX);
         let (_, first) = &all[0];
@@ -235,7 +237,7 @@ mod tests {
         assert_eq!(lint.all().len(), 1);
         lint.reset(|_| true);
         assert!(lint.all().is_empty());
-        lint.note(Rule::Late, &[b'k'; 1_000_000], &client, at(5));
+        lint.note(Rule::Late, &[b'k'; 1_000_000], Some(&client), at(5));
         assert_eq!(lint.all()[0].0.1.len(), KEY_BYTES_MAX);
     }
 

@@ -7,6 +7,7 @@
 
 pub mod acl;
 pub mod audit;
+pub mod beside;
 pub mod channels;
 pub mod clients;
 pub mod cluster;

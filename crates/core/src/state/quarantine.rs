@@ -1,9 +1,9 @@
 //! The quarantine: for a while after a start that may have forgotten locks, nothing is granted or extended.
 //!
-//! Owns    its end and its reason, the error of a disk that takes no writes, and whether the server is shutting down, or has
-//!         crashed for a test.
+//! Owns    its end and its reason, the error of a disk that takes no writes, and whether the server is shutting down, has
+//!         crashed for a test, or shows the locks of another server.
 //! Time    comes in as an argument. The quarantine is over as soon as lock time is past its last millisecond.
-//! Rule    commands read one flag while there is neither a quarantine, nor an error, nor a shutdown, nor a crash.
+//! Rule    commands read one flag while there is none of these.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -23,6 +23,8 @@ pub struct Quarantine {
     is_stopping: AtomicBool,
     /// Whether a test has let the server crash, and not start again yet.
     has_crashed: AtomicBool,
+    /// Whether the locks are those of another server. It stays set.
+    is_read_only: AtomicBool,
     causes: Mutex<Causes>,
 }
 
@@ -67,6 +69,13 @@ impl Quarantine {
         self.is_stopping.load(SeqCst)
     }
 
+    /// The locks are those of another server: no command changes them.
+    pub fn set_read_only(&self) {
+        let _causes = self.causes.lock();
+        self.is_read_only.store(true, SeqCst);
+        self.is_on.store(true, SeqCst);
+    }
+
     /// A test lets the server crash: until [`Quarantine::recover`] nobody who waits is granted a lock.
     pub fn crash(&self) {
         let _causes = self.causes.lock();
@@ -93,13 +102,14 @@ impl Quarantine {
     /// that is past its end, so that no command still sees it.
     pub fn end(&self) -> Option<&'static str> {
         let causes = self.causes.lock();
-        if causes.disk_error.is_none() && !self.is_stopping() && !self.has_crashed() {
+        let is_read_only = self.is_read_only.load(SeqCst);
+        if causes.disk_error.is_none() && !self.is_stopping() && !self.has_crashed() && !is_read_only {
             self.is_on.store(false, SeqCst);
         }
         (self.until_ms.swap(0, SeqCst) > 0).then_some(causes.reason)
     }
 
-    /// Whether there may be a quarantine, an error of the disk, a shutdown or a crash.
+    /// Whether there may be a quarantine, an error of the disk, a shutdown or a crash, or the locks are of another server.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)

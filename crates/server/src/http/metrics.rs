@@ -47,12 +47,14 @@ impl Server {
 fn written(server: &ServerContext, workers: &Workers) -> Result<String, fmt::Error> {
     let mut all = families(server.engine.shared());
     all.extend(runtime::families(workers));
-    text_of(all)
+    let is_beside = server.engine.shared().beside.is_some();
+    text_of(all, is_beside.then_some("beside"))
 }
 
-/// The text of these families.
-pub(super) fn text_of(all: Vec<Family>) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix(PREFIX);
+/// The text of these families. `source`: where their numbers come from, if not from this server.
+pub(super) fn text_of(all: Vec<Family>, source: Option<&'static str>) -> Result<String, fmt::Error> {
+    let labels = source.map(|source| ("source".into(), source.into()));
+    let mut registry = Registry::with_prefix_and_labels(PREFIX, labels.into_iter());
     registry.register_collector(Box::new(Families(all)));
     let mut written = String::new();
     text::encode(&mut written, &registry)?;

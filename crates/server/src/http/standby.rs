@@ -89,7 +89,7 @@ impl Standby {
             family.samples = vec![Sample { label: None, value: Value::Integer(0) }];
         }
         all.extend(runtime::threads_family());
-        metrics::text_of(all).expect("writing to a String cannot fail")
+        metrics::text_of(all, None).expect("writing to a String cannot fail")
     }
 }
 

@@ -25,7 +25,8 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let snapshot = Snapshot::take(call.shared, call.view.whole().counts(), call.now.lock);
     let mut fields = Fields::default();
-    for section in SECTIONS.iter().filter(|section| section.is_among(&asked)) {
+    let beside = call.shared.beside.is_some().then_some(&BESIDE);
+    for section in SECTIONS.iter().chain(beside).filter(|section| section.is_among(&asked)) {
         if !fields.0.is_empty() {
             fields.0.push_str("\r\n");
         }
@@ -35,6 +36,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             fields.put(row.name, (row.read)(&snapshot));
         }
         match section.title {
+            "Beside" => of_beside(&mut fields, call.shared),
             "Commandstats" => command_stats(&mut fields, call.shared),
             "Errorstats" => error_stats(&mut fields, call.shared),
             "Keyspace" => keyspace(&mut fields, call),
@@ -46,6 +48,9 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.verbatim(&fields.0);
     Ok(Outcome::Replied)
 }
+
+/// The section of a server that shows the locks of another one.
+const BESIDE: Section = Section { title: "Beside", is_default: true, rows: &[] };
 
 impl Section {
     fn is_among(&self, asked: &[&[u8]]) -> bool {
@@ -67,6 +72,12 @@ impl Fields {
     fn put(&mut self, name: &str, value: impl Display) {
         // Writing to a String cannot fail.
         let _ = write!(self.0, "{name}:{value}\r\n");
+    }
+}
+
+fn of_beside(fields: &mut Fields, shared: &Shared) {
+    for (name, value) in shared.beside.iter().flat_map(|beside| beside.fields()) {
+        fields.put(name, value);
     }
 }
 

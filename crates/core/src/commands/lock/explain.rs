@@ -53,6 +53,9 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         first.push_str(&teller.waiting(&queue, pollers));
     }
     sentences.extend(teller.ends(held.as_ref(), &past));
+    sentences.extend(call.shared.beside.as_ref().map(|beside| {
+        format!("read from {}: times begin when a reading has seen them, ends are inferred", beside.address)
+    }));
 
     call.reply.array(sentences.len());
     sentences.iter().for_each(|sentence| call.reply.bulk(sentence.as_bytes()));

@@ -15,6 +15,7 @@ use crate::commands::row::{Flags, Group, Row, integer, pattern};
 use crate::commands::scan::ScanOptions;
 use crate::commands::{Call, Outcome, Shared};
 use crate::locks::PastLock;
+use crate::state::beside::INFERRED;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Lock, "LOCK.HISTORY", SINCE, history)
     .summary("Returns how locks of the database have ended, the newest end first.")
@@ -42,7 +43,7 @@ fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock) {
     let wall = |time: LockTime| number(Now { lock: time, ..now }.wall().as_millis());
-    reply.map(16);
+    reply.map(if shared.beside.is_some() { 17 } else { 16 });
     reply.bulk(b"key");
     reply.bulk(past.key.bytes());
     reply.bulk(b"owner");
@@ -51,7 +52,7 @@ fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock)
         None => reply.null(),
     }
     reply.bulk(b"token");
-    reply.integer(number(past.token));
+    maybe_integer(reply, Some(past.token).filter(|token| *token > 0));
     reply.bulk(b"client-id");
     reply.integer(number(past.holder));
     reply.bulk(b"client");
@@ -85,4 +86,8 @@ fn answer_end(reply: &mut Reply<'_>, shared: &Shared, now: Now, past: &PastLock)
     maybe_bulk(reply, breaker.and_then(|breaker| breaker.text.as_deref()));
     reply.bulk(b"late");
     maybe_integer(reply, past.late.map(|(_, late)| late.millis_since(past.ended)));
+    if shared.beside.is_some() {
+        reply.bulk(b"known");
+        reply.bulk(INFERRED.as_bytes());
+    }
 }

@@ -20,7 +20,7 @@ use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
-use crate::state::clients::{Client, ClientId};
+use crate::state::clients::{Client, ClientId, Names};
 use crate::state::polling::{Pollers, Polls};
 use crate::types::lock::LockKind;
 
@@ -352,7 +352,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         let since = holder.since.map(|since| Now { lock: since, ..now }.wall().as_millis());
         let held = holder.since.map(|since| now.lock.millis_since(since));
         let left = holder.deadline.map(|deadline| now.millis_until(deadline).unsigned_abs());
-        self.reply.map(11);
+        self.reply.map(if self.shared.beside.is_some() { 12 } else { 11 });
         self.owner(holder.owner.as_ref());
         maybe_integer(self.field("token"), holder.token);
         self.field("permits").integer(holder.permits.into());
@@ -365,6 +365,9 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.field("renewals").integer(holder.renewals.into());
         self.field("session").integer(holder.is_of_session.into());
         answer_meta(self.field("meta"), &holder.meta);
+        if let Some(beside) = &self.shared.beside {
+            self.field("known").bulk(beside.known(holder.deadline, now.lock).as_bytes());
+        }
     }
 
     fn waits(&mut self, waits: &Waits<'_>) {
@@ -383,8 +386,11 @@ impl<'r, 'o> Answer<'r, 'o> {
         maybe_bulk(self.field("owner"), owner.map(|owner| &owner[..]));
     }
 
-    /// The client of that number; null if its connection is gone.
+    /// The client of that number; null if its connection is gone. That of a lock of another server is not known.
     fn client_of(&mut self, id: ClientId) {
+        if self.shared.beside.is_some() {
+            return answer_client(self.reply, id, "unknown", &Names::default());
+        }
         let client = self.shared.registries.clients.get(id);
         self.client(client.as_deref());
     }

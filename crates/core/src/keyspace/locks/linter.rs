@@ -58,7 +58,7 @@ struct Noting<'n> {
 impl Noting<'_> {
     fn note(&self, rule: Rule, key: &[u8], client: ClientId) {
         if let Some(client) = self.registries.clients.get(client) {
-            self.lint.note(rule, key, &client, self.now);
+            self.lint.note(rule, key, Some(&client), self.now);
         }
     }
 
@@ -66,7 +66,15 @@ impl Noting<'_> {
         let LockEvent { key, client, token, .. } = event;
         // The call may have set the lease after it took the lock.
         let held = view.locks().grant_of(key).filter(|grant| grant.token == *token);
-        if held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native) {
+        let is_endless = held.is_some_and(|grant| grant.lease_ms.is_none() && !grant.is_native);
+        // Of a lock that was read from another server, or set by this program, nothing else is known.
+        if *client == 0 {
+            if is_endless {
+                self.lint.note(Rule::NoLease, key, None, self.now);
+            }
+            return;
+        }
+        if is_endless {
             self.note(Rule::NoLease, key, *client);
         }
         if let Some(owner) = &event.owner

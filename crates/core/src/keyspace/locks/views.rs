@@ -45,7 +45,7 @@ pub struct HeldLock {
 pub struct LockHolder {
     /// Under which name it holds the lock, its first KiB; `None`: the value does not say.
     pub owner: Option<Bytes>,
-    /// Its fencing token; `None`: the value was not stored as a lock.
+    /// Its fencing token; `None`: the value was not stored as a lock, or is that of another server.
     pub token: Option<u64>,
     /// How many permits it holds, or how often it has taken the lock.
     pub permits: u32,
@@ -307,7 +307,7 @@ impl LockHolder {
         let details = shard.grant_details(id);
         Self {
             owner,
-            token: grant.map(|grant| grant.token),
+            token: grant.map(|grant| grant.token).filter(|token| *token > 0),
             permits,
             client: grant.map_or(0, |grant| grant.holder),
             since: grant.map(|grant| grant.since),

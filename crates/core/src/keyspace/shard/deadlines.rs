@@ -79,9 +79,20 @@ impl Shard {
         self.arena.deadline_ms(id.0) < now.as_millis()
     }
 
+    /// Keeps keys whose deadlines have passed.
+    pub(crate) fn keep_ended(&mut self) {
+        self.keeps_ended = true;
+    }
+
+    /// Whether keys stay when their deadlines have passed.
+    pub(crate) fn keeps_ended(&self) -> bool {
+        self.keeps_ended
+    }
+
     /// Whether the key has expired, or every element of its object.
     pub(crate) fn has_ended(&self, id: EntryId, now: LockTime) -> bool {
         self.is_due(id, now)
+            && !self.keeps_ended
             && (self.deadline(id).is_some_and(|deadline| deadline.has_passed(now))
                 || self.object(id).is_some_and(|object| object.has_ended(now)))
     }

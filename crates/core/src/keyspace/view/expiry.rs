@@ -42,7 +42,8 @@ impl View<'_> {
 }
 
 impl ShardState {
-    /// Removes an entry that has expired, or up to `elements_max` elements that have. `None`: the entry is gone.
+    /// Removes an entry that has expired, or up to `elements_max` elements that have. `None`: the entry is gone. A shard that
+    /// keeps them removes nothing.
     #[cold]
     pub(super) fn expire_elements(
         &mut self,
@@ -52,6 +53,9 @@ impl ShardState {
         elements_max: usize,
         changes: &mut Changes,
     ) -> Option<EntryId> {
+        if self.shard.keeps_ended() {
+            return Some(id);
+        }
         if self.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
             self.expire(id, hash, changes);
             return None;

@@ -1,0 +1,251 @@
+//! The observed server: one connection, whose requests have a rate.
+//!
+//! Owns    [`Observed`], and which requests the server is sent.
+//! Bounds  a string of [`OWNER_BYTES_MAX`] bytes, a hash of [`FIELDS_MAX`] fields, a sorted set of [`MEMBERS_MAX`] members;
+//!         the last two in the compact encoding, which has short elements only.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use redlatch_client::Error;
+use redlatch_client::wire::{Connection, Reply, connect};
+use redlatch_core::keyspace::LockValue;
+use redlatch_core::state::beside::Beside;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use super::login::Login;
+use super::recognise::{Kind, is_lock};
+
+/// A connection to the observed server.
+pub(super) struct Observed {
+    login: Login,
+    connection: Connection,
+    pace: Interval,
+    /// When the last request was sent.
+    sent: Instant,
+    pub(super) beside: Arc<Beside>,
+    /// What the login may not do, in words.
+    pub(super) forbidden: BTreeSet<String>,
+}
+
+/// A lock, as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) value: LockValue,
+    /// When its lease was asked for.
+    pub(super) at: Instant,
+    /// When its lease ends, at the earliest and at the latest; `None`: it has none.
+    pub(super) ends: Option<(Instant, Instant)>,
+}
+
+/// Bytes of an owner, as redlatch allows them.
+const OWNER_BYTES_MAX: i64 = 1024;
+const FIELDS_MAX: i64 = 16;
+const MEMBERS_MAX: i64 = 100;
+/// Keys that one SCAN looks at.
+const KEYS_PER_SCAN: &[u8] = b"100";
+
+impl Observed {
+    /// Connects; `rate` is how many requests may be sent in a second.
+    ///
+    /// # Errors
+    /// The server cannot be reached or trusted, or refuses the login.
+    pub(super) async fn connect(login: Login, rate: u32, beside: Arc<Beside>) -> Result<Self, Error> {
+        let connection = open(&login).await?;
+        let mut pace = interval(Duration::from_secs(1) / rate);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self { login, connection, pace, sent: Instant::now(), beside, forbidden: BTreeSet::new() })
+    }
+
+    /// Connects again.
+    ///
+    /// # Errors
+    /// As [`Observed::connect`].
+    pub(super) async fn reconnect(&mut self) -> Result<(), Error> {
+        self.connection = open(&self.login).await?;
+        Ok(())
+    }
+
+    /// One step of SCAN: the next cursor, and keys of this kind.
+    ///
+    /// # Errors
+    /// The server refuses, or the connection fails.
+    pub(super) async fn scan(
+        &mut self,
+        cursor: &[u8],
+        kind: Kind,
+        pattern: &[u8],
+    ) -> Result<(Vec<u8>, Vec<Vec<u8>>), Error> {
+        let (count, kind) = (KEYS_PER_SCAN, kind.name().as_bytes());
+        let words: [&[u8]; 8] = [b"SCAN", cursor, b"MATCH", pattern, b"COUNT", count, b"TYPE", kind];
+        match self.ask(&words).await? {
+            Reply::Error(text) => Err(Error::Refused(text)),
+            reply => {
+                let [cursor, keys] = reply.items() else { return Err(unexpected("SCAN")) };
+                let cursor = cursor.text().ok_or_else(|| unexpected("SCAN"))?;
+                let keys = keys.items().iter().filter_map(Reply::text).map(<[u8]>::to_vec);
+                Ok((cursor.to_vec(), keys.collect()))
+            }
+        }
+    }
+
+    /// The lock of a key; `None`: there is no such key, or it is no lock.
+    ///
+    /// # Errors
+    /// As [`Observed::scan`].
+    pub(super) async fn lock(&mut self, key: &[u8], kind: Kind) -> Result<Option<Reading>, Error> {
+        let Some(value) = self.value(key, kind).await? else { return Ok(None) };
+        let left = self.number(&[b"PTTL", key]).await?;
+        let (at, received) = (self.sent, Instant::now());
+        let ends = match left {
+            Some(-1) => None,
+            Some(left) if left >= 0 => {
+                let left = Duration::from_millis(left.unsigned_abs());
+                at.checked_add(left).zip(received.checked_add(left))
+            }
+            _ => return Ok(None),
+        };
+        let reading = Reading { value, at, ends };
+        Ok(is_lock(&reading.value, ends.is_some()).then_some(reading))
+    }
+
+    async fn value(&mut self, key: &[u8], kind: Kind) -> Result<Option<LockValue>, Error> {
+        let (length, max): (&[u8], i64) = match kind {
+            Kind::Hash => (b"HLEN", FIELDS_MAX),
+            Kind::SortedSet => (b"ZCARD", MEMBERS_MAX),
+            Kind::String => (b"STRLEN", OWNER_BYTES_MAX),
+        };
+        if !self.number(&[length, key]).await?.is_some_and(|length| (1..=max).contains(&length)) {
+            return Ok(None);
+        }
+        if kind == Kind::String {
+            let owner = self.read(&[b"GETRANGE", key, b"0", b"1023"]).await?;
+            return Ok(owner.and_then(|owner| owner.text().map(|owner| LockValue::String(owner.to_vec()))));
+        }
+        let encoding = self.read(&[b"OBJECT", b"ENCODING", key]).await?;
+        if !encoding.is_some_and(|encoding| encoding.is("listpack") || encoding.is("ziplist")) {
+            return Ok(None);
+        }
+        if kind == Kind::Hash {
+            let fields = self.read(&[b"HGETALL", key]).await?;
+            return Ok(fields.map(|fields| LockValue::Hash(texts(&fields))));
+        }
+        let members = self.read(&[b"ZRANGE", key, b"0", b"99", b"WITHSCORES"]).await?;
+        Ok(members.map(|members| LockValue::SortedSet(scores(&members))))
+    }
+
+    /// The number that a request is answered with; `None` as in [`Observed::read`].
+    async fn number(&mut self, words: &[&[u8]]) -> Result<Option<i64>, Error> {
+        Ok(self.read(words).await?.and_then(|reply| reply.integer()))
+    }
+
+    /// The answer to a request; `None`: the login forbids it, or the key has another type by now.
+    ///
+    /// # Errors
+    /// As [`Observed::scan`].
+    pub(super) async fn read(&mut self, words: &[&[u8]]) -> Result<Option<Reply>, Error> {
+        match self.ask(words).await? {
+            Reply::Error(text) if text.starts_with("NOPERM") => {
+                let what = match text.contains("access") {
+                    true => "keys outside of its patterns".to_owned(),
+                    false => String::from_utf8_lossy(words[0]).into_owned(),
+                };
+                if !self.forbidden.contains(&what) {
+                    tracing::warn!(what, "The login of the observed server forbids a part of the reading");
+                    self.forbidden.insert(what);
+                }
+                Ok(None)
+            }
+            Reply::Error(text) if text.starts_with("WRONGTYPE") => Ok(None),
+            Reply::Error(text) => Err(Error::Refused(text)),
+            reply => Ok(Some(reply)),
+        }
+    }
+
+    async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
+        self.pace.tick().await;
+        self.beside.requests.fetch_add(1, Relaxed);
+        self.sent = Instant::now();
+        self.connection.ask(words).await
+    }
+
+    /// How many microseconds the clock of the server is ahead of the time that has passed since `start` here, at least and
+    /// at most; `None`: the login forbids the question.
+    ///
+    /// # Errors
+    /// As [`Observed::scan`].
+    pub(super) async fn clock_ahead(&mut self, start: Instant) -> Result<Option<(i64, i64)>, Error> {
+        let Some(reply) = self.read(&[b"TIME"]).await? else { return Ok(None) };
+        let [seconds, micros] = reply.items() else { return Err(unexpected("TIME")) };
+        let micros = seconds
+            .integer()
+            .zip(micros.integer())
+            .and_then(|(seconds, micros)| seconds.checked_mul(1_000_000)?.checked_add(micros));
+        let micros = micros.ok_or_else(|| unexpected("TIME"))?;
+        let since = |at: Instant| i64::try_from((at - start).as_micros()).unwrap_or(i64::MAX);
+        Ok(Some((micros.saturating_sub(since(Instant::now())), micros.saturating_sub(since(self.sent)))))
+    }
+
+    /// A section of INFO, as names and values; empty if the login forbids it.
+    ///
+    /// # Errors
+    /// As [`Observed::scan`].
+    pub(super) async fn info(&mut self, section: &str) -> Result<Vec<(String, String)>, Error> {
+        let reply = self.read(&[b"INFO", section.as_bytes()]).await?;
+        let text = reply.as_ref().and_then(Reply::text).map(String::from_utf8_lossy).unwrap_or_default();
+        let pairs = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+    }
+
+    /// How many keys the database has; `None`: the login forbids the question.
+    ///
+    /// # Errors
+    /// As [`Observed::scan`].
+    pub(super) async fn keys(&mut self) -> Result<Option<i64>, Error> {
+        self.number(&[b"DBSIZE"]).await
+    }
+}
+
+impl Reading {
+    /// Whether a later reading found the lease that this one found. Between two readings clocks may drift by a thousandth.
+    pub(super) fn has_lease_of(&self, later: &Self) -> bool {
+        let slack = Duration::from_millis(1) + later.at.saturating_duration_since(self.at) / 1000;
+        match (self.ends, later.ends) {
+            (None, None) => true,
+            (Some(before), Some(after)) => before.0 <= after.1 + slack && after.0 <= before.1 + slack,
+            _ => false,
+        }
+    }
+}
+
+/// Connects; what is read then does not count as used, for servers that evict by use and know this.
+async fn open(login: &Login) -> Result<Connection, Error> {
+    let mut connection = connect(&login.target, &login.trust).await?;
+    connection.ask(&[b"CLIENT", b"NO-TOUCH", b"ON"]).await?;
+    Ok(connection)
+}
+
+fn texts(reply: &Reply) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let pairs = reply.pairs().into_iter();
+    pairs.filter_map(|(field, value)| Some((field.text()?.to_vec(), value.text()?.to_vec()))).collect()
+}
+
+/// Members and scores: RESP3 has a list of pairs, RESP2 a flat one.
+fn scores(reply: &Reply) -> Vec<(Vec<u8>, f64)> {
+    let pair = |member: &Reply, score: &Reply| {
+        let score = std::str::from_utf8(score.text()?).ok()?.parse().ok()?;
+        Some((member.text()?.to_vec(), score))
+    };
+    let nested = reply.items().iter().filter_map(|item| match item.items() {
+        [member, score] => pair(member, score),
+        _ => None,
+    });
+    let flat = reply.pairs().into_iter().filter_map(|(member, score)| pair(member, score));
+    nested.chain(flat).collect()
+}
+
+fn unexpected(command: &str) -> Error {
+    Error::Broken(format!("{command} has an unexpected reply"))
+}

@@ -1,0 +1,65 @@
+//! The server whose locks this one shows, without serving locks of its own: `redlatch beside`.
+//!
+//! Owns    [`Beside`]: where that server is, what reading it has cost, and how what is shown is known. The reader of that
+//!         server keeps it up to date.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use redlatch_proto::clock::{Deadline, LockTime};
+use redlatch_proto::error::Refusal;
+
+/// A server whose locks are shown here.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Its host and port.
+    pub address: String,
+    /// Requests that it was sent.
+    pub requests: AtomicU64,
+    /// How often all of its keys were looked at.
+    pub rounds: AtomicU64,
+    /// Keys that the last of these rounds has seen.
+    pub keys: AtomicU64,
+    /// Milliseconds that the last of these rounds has taken.
+    pub round_ms: AtomicU64,
+    /// How often it could not be read for a while.
+    pub gaps: AtomicU64,
+    /// Whether it cannot be read, or not all of it was read since.
+    pub is_in_gap: AtomicBool,
+}
+
+impl Beside {
+    /// A server at this address, which was not read yet.
+    pub fn new(address: String) -> Self {
+        Self { address, is_in_gap: AtomicBool::new(true), ..Self::default() }
+    }
+
+    /// How it is known that a lock with this deadline is held: `read`, or `inferred` from an earlier reading.
+    pub(crate) fn known(&self, deadline: Option<Deadline>, now: LockTime) -> &'static str {
+        let is_over = deadline.is_some_and(|deadline| deadline.has_passed(now));
+        if is_over || self.is_in_gap.load(Relaxed) { INFERRED } else { "read" }
+    }
+
+    /// The refusal of a command that would change a lock, or rely on a token.
+    pub(crate) fn refusal(&self, command: &str) -> Refusal {
+        let address = &self.address;
+        Refusal::said(format!("READONLY {command} is refused: this server only shows the locks of {address}"))
+    }
+
+    /// The lines of INFO.
+    pub(crate) fn fields(&self) -> [(&'static str, String); 8] {
+        let number = |counter: &AtomicU64| counter.load(Relaxed).to_string();
+        [
+            ("beside_server", self.address.clone()),
+            ("beside_by", "reading".to_owned()),
+            ("beside_in_gap", u8::from(self.is_in_gap.load(Relaxed)).to_string()),
+            ("beside_gaps", number(&self.gaps)),
+            ("beside_requests", number(&self.requests)),
+            ("beside_rounds", number(&self.rounds)),
+            ("beside_keys", number(&self.keys)),
+            ("beside_round_ms", number(&self.round_ms)),
+        ]
+    }
+}
+
+/// How it is known that a lock has ended: between two readings.
+pub(crate) const INFERRED: &str = "inferred";

@@ -1,0 +1,488 @@
+//! `redlatch beside` and `redlatch doctor`: the locks of another server, shown and checked by reading them.
+//!
+//! Belongs here  what is shown of a server, what is refused, what a server is asked, and what is said of bad servers.
+//! Real server   the programs that `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name; elsewhere redlatch is observed.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+use std::io::{BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::support::binary::{Directory, Running, ask, ended, redlatch};
+use crate::support::real::RealServer;
+use crate::support::waits::wait_until;
+
+/// Requests that a reader may send. None of them writes.
+const READS: &[&str] = &[
+    "client|no-touch", "client|setinfo", "config|get", "dbsize", "getrange", "hello", "hgetall", "hlen",
+    "info", "object|encoding", "pttl", "scan", "strlen", "time", "zcard", "zrange",
+];
+/// Requests of the tests to an observed server.
+const TESTS_OWN: &[&str] = &["config|set", "hset", "pexpire", "quit", "set", "zadd"];
+
+/// An observed redlatch.
+fn observed(more: &[&str]) -> Running {
+    Running::start(redlatch().args(["--port", "auto"]).args(more))
+}
+
+/// A server beside another one.
+struct Shadow(Running);
+
+impl Shadow {
+    fn start(url: &str, more: &[&str]) -> Self {
+        let mut command = redlatch();
+        command.args(["beside", url, "--rate", "1000/s"]).args(more).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let log = BufReader::new(process.stdout.take().unwrap());
+        let mut running = Running { process, log, said: String::new() };
+        running.wait_for("are shown at redis://");
+        Self(running)
+    }
+
+    /// What stands behind this text in its first line, up to a comma.
+    fn address(&self, scheme: &str) -> String {
+        let (_, rest) = self.0.said.split_once(scheme).unwrap();
+        rest.split([',', '\n']).next().unwrap().to_owned()
+    }
+
+    fn ask(&self, request: &str) -> String {
+        ask(TcpStream::connect(self.address(" at redis://")).unwrap(), request)
+    }
+
+    /// The output of `redlatch WORDS --json` for it.
+    fn json(&self, words: &str) -> Value {
+        let url = format!("redis://{}", self.address(" at redis://"));
+        let (_, said, _) = ended(redlatch().args(words.split(' ')).args(["--json", "--url", &url]));
+        serde_json::from_str(&said).unwrap_or_default()
+    }
+
+    /// A line of INFO.
+    fn number(&self, name: &str) -> u64 {
+        let info = self.ask("INFO beside");
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("{name}: {info}")).parse().unwrap()
+    }
+
+    /// Waits until everything that was there before this call has been read.
+    fn read_all(&self) {
+        let rounds = self.number("beside_rounds");
+        wait_until("two rounds", || self.number("beside_rounds") > rounds + 1);
+    }
+}
+
+/// The calls that a server has counted, by its answer to INFO.
+fn calls(info: &str) -> Vec<&str> {
+    let names = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split(':').next());
+    names.collect()
+}
+
+/// Asks a server at the URL of a Unix socket.
+fn told(url: &str, request: &str) -> String {
+    ask(UnixStream::connect(url.strip_prefix("unix://").unwrap()).unwrap(), request)
+}
+
+mod shown {
+    use super::*;
+
+    #[test]
+    fn locks_have_their_owner_and_lease_and_no_token_and_other_keys_are_not_kept() {
+        let server = observed(&[]);
+        server.ask("SET lock:a job-1 NX PX 3600000");
+        server.ask("SET session:1 secret PX 3600000");
+        server.ask("HSET stock 285475da:1 2");
+        server.ask("PEXPIRE stock 3600000");
+        server.ask("HSET user:1 name Ann");
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        let locks = shadow.json("ls");
+        let held: Vec<_> = locks
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|lock| {
+                let holder = &lock["holders"][0];
+                assert!(holder["token"].is_null() && holder["left"].as_u64().unwrap() <= 3_600_000, "{lock}");
+                (
+                    lock["key"].as_str().unwrap(),
+                    lock["kind"].as_str().unwrap(),
+                    holder["owner"].as_str().unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(held.len(), 2, "{locks}");
+        assert!(held.contains(&("lock:a", "exclusive", "job-1")), "{locks}");
+        assert!(held.contains(&("stock", "reentrant", "285475da:1")), "{locks}");
+        assert_eq!(shadow.ask("DBSIZE"), ":2\r\n");
+        assert!(shadow.ask("LOCK.WHO lock:a").contains("$5\r\nknown\r\n$4\r\nread\r\n"));
+        assert!(shadow.ask("LOCK.EXPLAIN lock:a").contains("read from redis://127.0.0.1:"));
+        assert!(shadow.json("who lock:a")["holders"][0]["renewals"] == 0);
+    }
+
+    #[test]
+    fn with_a_pattern_every_string_that_fits_is_a_lock() {
+        let server = observed(&[]);
+        server.ask("SET jobs:nightly host-1 PX 3600000");
+        server.ask("SET lock:a me PX 3600000");
+        let shadow = Shadow::start(&server.url(), &["--match", "jobs:*"]);
+        shadow.read_all();
+        let locks = shadow.json("ls");
+        assert_eq!(locks.as_array().unwrap().len(), 1, "{locks}");
+        assert_eq!(locks[0]["holders"][0]["owner"], "host-1");
+    }
+
+    #[test]
+    fn renewals_releases_and_leases_that_end_are_seen_and_their_ends_are_inferred() {
+        let server = observed(&[]);
+        server.ask("SET lock:a me NX PX 60000");
+        server.ask("SET lock:b you NX PX 60000");
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        server.ask("PEXPIRE lock:a 3600000");
+        server.ask("DEL lock:b");
+        server.ask("SET lock:c she NX PX 100");
+        shadow.read_all();
+        let who = shadow.json("who lock:a");
+        assert!(who["holders"][0]["left"].as_u64().unwrap() > 3_000_000, "{who}");
+        assert_eq!(who["holders"][0]["renewals"], 1, "{who}");
+        wait_until("lock:c ends", || server.ask("EXISTS lock:c") == ":0\r\n");
+        shadow.read_all();
+        let history = shadow.ask("LOCK.HISTORY");
+        assert!(
+            history.contains("$8\r\nreleased\r\n") && history.contains("$8\r\ninferred\r\n"),
+            "{history}"
+        );
+        assert!(!history.contains("$6\r\nlock:a\r\n"), "a renewal is no end: {history}");
+    }
+
+    #[test]
+    fn a_lock_goes_on_until_it_is_read_again_whatever_the_clock_of_the_shadow_says() {
+        let server = observed(&["--enable-test-commands", "local"]);
+        assert!(server.ask("TEST.CLOCK FREEZE").starts_with(':'));
+        server.ask("SET lock:a me NX PX 20");
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        let requests = shadow.number("beside_requests");
+        // Far more readings than 20 ms have: the lease has ended by every clock but that of the observed server.
+        wait_until("time passes", || shadow.number("beside_requests") > requests + 200);
+        assert_eq!(shadow.json("who lock:a")["holders"][0]["owner"], "me");
+        assert_eq!(shadow.ask("LOCK.HISTORY"), "*0\r\n");
+        server.pass(21);
+        shadow.read_all();
+        assert_eq!(shadow.ask("LOCK.WHO lock:a"), "*-1\r\n");
+        assert!(shadow.ask("LOCK.HISTORY").contains("$6\r\nlock:a\r\n"));
+    }
+
+    #[test]
+    fn a_lock_without_a_lease_is_a_finding_of_lint() {
+        let server = observed(&[]);
+        server.ask("SETNX lock:a me");
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        let lint = shadow.ask("LOCK.LINT");
+        assert!(lint.contains("no-lease") && lint.contains("lock:a"), "{lint}");
+    }
+
+    #[test]
+    fn metrics_say_where_they_come_from() {
+        let server = observed(&[]);
+        server.ask("SET lock:a me NX PX 3600000");
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        let mut page = TcpStream::connect(shadow.address(", http://")).unwrap();
+        page.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        page.read_to_string(&mut text).unwrap();
+        assert!(text.contains(r#"redlatch_locks_held{source="beside",kind="exclusive"} 1"#), "{text}");
+    }
+
+    #[test]
+    fn keys_and_owners_of_any_bytes_are_shown_and_those_beyond_the_bounds_are_not() {
+        let server = observed(&[]);
+        let long = "x".repeat(1_025);
+        let mut link = server.connect();
+        for (key, owner) in [
+            (&b"lock:\x00\xff\r\n"[..], &b"\x01\xfe\r\n"[..]),
+            (b"lock:long", long.as_bytes()),
+            (format!("lock:{long}").as_bytes(), b"me"),
+            (b"lock:empty", b""),
+        ] {
+            write!(link, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len()).unwrap();
+            link.write_all(key).unwrap();
+            write!(link, "\r\n${}\r\n", owner.len()).unwrap();
+            link.write_all(owner).unwrap();
+            link.write_all(b"\r\n").unwrap();
+            link.read_exact(&mut [0; 5]).unwrap();
+        }
+        server.ask(&format!("HSET hash:lock a:1 1 b:1 {long}"));
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        assert_eq!(shadow.ask("DBSIZE"), ":1\r\n");
+        let locks = shadow.json("ls");
+        assert!(locks[0]["key"].as_str().unwrap().starts_with("lock:"), "{locks}");
+    }
+}
+
+mod refused {
+    use super::*;
+
+    #[test]
+    fn every_command_that_would_change_a_lock_is_refused_by_name() {
+        let server = observed(&[]);
+        server.ask("SET lock:a me NX PX 3600000");
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.read_all();
+        for (words, name) in [
+            ("SET lock:a you", "SET"),
+            ("DEL lock:a", "DEL"),
+            ("FLUSHALL", "FLUSHALL"),
+            ("LOCK.ACQUIRE lock:b you", "LOCK.ACQUIRE"),
+            ("LOCK.RELEASE lock:a me", "LOCK.RELEASE"),
+            ("LOCK.BREAK lock:a 1", "LOCK.BREAK"),
+            ("LOCK.GUARD lock:a 1", "LOCK.GUARD"),
+            ("LOCK.TOKEN lock:a me", "LOCK.TOKEN"),
+            ("EVAL \"return redis.call('del',KEYS[1])\" 1 lock:a", "DEL"),
+        ] {
+            let said = shadow.ask(words);
+            let expected =
+                format!("READONLY {name} is refused: this server only shows the locks of redis://");
+            assert!(said.starts_with('-') && said.contains(&expected), "{words}: {said}");
+        }
+        assert_eq!(shadow.json("who lock:a")["holders"][0]["owner"], "me");
+    }
+
+    #[test]
+    fn a_login_in_the_url_is_refused_and_not_repeated() {
+        for words in ["beside", "doctor"] {
+            let (code, _, told) = ended(redlatch().args([words, "redis://:hunter2@localhost:1"]));
+            assert!(code == Some(64) && told.contains("--password-file"), "{told}");
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_none_or_refuses_the_login_has_its_exit_status() {
+        let directory = Directory::new();
+        let wrong = directory.write("wrong", "hunter3\n");
+        let guarded = observed(&["--requirepass", "hunter2"]);
+        let web = TcpListener::bind("127.0.0.1:0").unwrap();
+        let web_url = format!("redis://{}", web.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in web.incoming() {
+                let _ = stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            }
+        });
+        for command in ["beside", "doctor"] {
+            let status = |words: &[&str]| ended(redlatch().arg(command).args(words));
+            let (code, _, told) = status(&["unix:///no/such/socket"]);
+            assert!(code == Some(69) && told.contains("/no/such/socket"), "{told}");
+            let (code, _, told) = status(&[&web_url]);
+            assert!(code == Some(69) && told.contains("not a reply"), "{told}");
+            let (code, _, told) = status(&[&guarded.url(), "--password-file", &wrong]);
+            assert!(code == Some(77) && !told.contains("hunter"), "{told}");
+            let (code, _, told) = status(&[&guarded.url()]);
+            assert!(code == Some(77) && told.contains("NOAUTH"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_right_without_which_nothing_can_be_read_ends_it_and_any_other_is_named_once() {
+        let directory = Directory::new();
+        let password = directory.write("password", "secret\n");
+        let server = observed(&[]);
+        server.ask("SET lock:a me NX PX 3600000");
+        server.ask("ACL SETUSER reader on >secret ~* +@all -pttl -info");
+        let login = ["--user", "reader", "--password-file", &password];
+        let mut shadow = Shadow::start(&server.url(), &login);
+        shadow.0.wait_for("what=\"PTTL\"");
+        assert_eq!(shadow.ask("DBSIZE"), ":0\r\n");
+        server.ask("ACL SETUSER reader -scan");
+        let (code, log) = shadow.0.end_with_log();
+        assert!(code == Some(77) && log.matches("what=\"PTTL\"").count() == 1, "{log}");
+    }
+
+    #[test]
+    fn more_keys_than_are_read_without_a_pattern_ask_for_one() {
+        let server = observed(&[]);
+        let mut request = format!("*{}\r\n$4\r\nMSET\r\n", 2 * 100_001 + 1);
+        for number in 0..100_001 {
+            request.push_str(&format!("$6\r\n{number:06}\r\n$1\r\nx\r\n"));
+        }
+        let mut link = server.connect();
+        link.write_all(request.as_bytes()).unwrap();
+        link.read_exact(&mut [0; 5]).unwrap();
+        let (code, _, told) = ended(redlatch().args(["beside", &server.url()]));
+        assert!(code == Some(64) && told.contains("100001 keys") && told.contains("--match"), "{told}");
+    }
+}
+
+mod gaps {
+    use super::*;
+
+    #[test]
+    fn a_signal_ends_it() {
+        let server = observed(&[]);
+        let shadow = Shadow::start(&server.url(), &[]);
+        shadow.0.signal("TERM");
+        assert_eq!(shadow.0.end(), Some(0));
+    }
+
+    #[test]
+    fn while_the_server_cannot_be_read_locks_are_inferred_and_afterwards_all_is_read_again() {
+        let directory = Directory::new();
+        let socket = directory.path("socket");
+        let start = || observed(&["--unixsocket", &socket]);
+        let url = format!("unix://{socket}");
+        let server = start();
+        server.ask("SET lock:a me NX PX 3600000");
+        let shadow = Shadow::start(&url, &[]);
+        shadow.read_all();
+        server.kill();
+        wait_until("the gap is seen", || shadow.number("beside_in_gap") == 1);
+        assert!(shadow.ask("LOCK.WHO lock:a").contains("$8\r\ninferred\r\n"));
+        assert_eq!(shadow.ask("LOCK.HISTORY"), "*0\r\n", "nobody has seen an end");
+        let server = start();
+        server.ask("SET lock:b you NX PX 3600000");
+        wait_until("the gap is over", || shadow.number("beside_in_gap") == 0);
+        shadow.read_all();
+        assert_eq!(shadow.ask("LOCK.WHO lock:a"), "*-1\r\n");
+        assert_eq!(shadow.json("who lock:b")["holders"][0]["owner"], "you");
+        assert_eq!(shadow.number("beside_gaps"), 1);
+    }
+}
+
+mod secrets {
+    use super::*;
+
+    #[test]
+    fn a_password_comes_from_a_file_or_the_environment_and_is_shown_nowhere() {
+        let directory = Directory::new();
+        let file = directory.write("password", "hunter2\n");
+        let server = observed(&["--requirepass", "hunter2"]);
+        let shadow = Shadow::start(&server.url(), &["--password-file", &file]);
+        shadow.read_all();
+        let seen = [shadow.ask("INFO everything"), shadow.ask("CONFIG GET *"), shadow.0.said.clone()];
+        assert!(seen.iter().all(|text| !text.contains("hunter2")));
+        let report = ended(
+            redlatch()
+                .args(["doctor", &server.url(), "--for", "100ms"])
+                .env("REDLATCH_OBSERVED_PASSWORD", "hunter2"),
+        );
+        assert!(report.0 == Some(0) && !report.1.contains("hunter2"), "{report:?}");
+    }
+}
+
+mod doctor {
+    use super::*;
+
+    fn report(url: &str, more: &[&str]) -> (Option<i32>, Value) {
+        let words = ["doctor", url, "--for", "1s", "--rate", "1000/s", "--json"];
+        let (code, said, told) = ended(redlatch().args(words).args(more));
+        (code, serde_json::from_str(&said).unwrap_or_else(|_| panic!("{told}{said}")))
+    }
+
+    fn rules(report: &Value) -> Vec<&str> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        findings.map(|finding| finding["rule"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_lock_without_a_lease_is_an_error_whose_owner_is_shown_on_request_only() {
+        let server = observed(&[]);
+        server.ask("SETNX lock:a me-and-my-secret");
+        server.ask("SET lock:b you NX PX 3600000");
+        let (code, found) = report(&server.url(), &[]);
+        assert!(code == Some(1) && rules(&found).contains(&"no-lease"), "{found}");
+        let finding = &found["findings"][0];
+        assert_eq!((&finding["key"], &finding["owner"]), (&"lock:a".into(), &Value::Null));
+        let (_, found) = report(&server.url(), &["--show-owners"]);
+        assert_eq!(found["findings"][0]["owner"], "me-and-my-secret");
+        let text = ended(redlatch().args(["doctor", &server.url(), "--for", "1s"])).1;
+        assert!(text.contains("no-lease") && !text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_named_and_the_rest_is_reported() {
+        let directory = Directory::new();
+        let password = directory.write("password", "secret\n");
+        let server = observed(&[]);
+        server.ask("SETNX lock:a me");
+        server.ask("ACL SETUSER reader on >secret ~* +@all -info -config|get -time");
+        let (code, found) = report(&server.url(), &["--user", "reader", "--password-file", &password]);
+        assert_eq!((code, rules(&found)), (Some(1), vec!["no-lease"]), "{found}");
+        assert_eq!(found["forbidden"], serde_json::json!(["CONFIG", "INFO", "TIME"]));
+    }
+}
+
+mod asked {
+    use super::*;
+
+    /// The requests of a reader and of a doctor to a server with a lock of each kind.
+    fn observe(url: &str) {
+        let shadow = Shadow::start(url, &[]);
+        shadow.read_all();
+        let (_, report, told) = ended(redlatch().args(["doctor", url, "--for", "100ms"]));
+        assert!(report.contains(" locks among "), "{report}{told}");
+    }
+
+    fn check(info: &str) {
+        let sent: Vec<&str> = calls(info).into_iter().filter(|name| !TESTS_OWN.contains(name)).collect();
+        let unknown: Vec<_> = sent.iter().filter(|name| !READS.contains(name)).collect();
+        assert!(
+            unknown.is_empty() && sent.contains(&"zrange") && sent.contains(&"hgetall"),
+            "{unknown:?}: {sent:?}"
+        );
+    }
+
+    const LOCKS: [&str; 6] = [
+        "SET lock:a me NX PX 3600000", "HSET stock 285475da:1 1", "PEXPIRE stock 3600000",
+        "ZADD pool 1800000000000 one", "PEXPIRE pool 3600000", "SET session:1 x PX 3600000",
+    ];
+
+    #[test]
+    fn no_request_writes() {
+        let server = observed(&[]);
+        LOCKS.iter().for_each(|words| drop(server.ask(words)));
+        observe(&server.url());
+        check(&server.ask("INFO commandstats"));
+    }
+
+    fn real(name: &'static str) {
+        let server = RealServer::start(name);
+        let url = server.url();
+        LOCKS.iter().for_each(|words| drop(told(&url, words)));
+        let shadow = Shadow::start(&url, &[]);
+        shadow.read_all();
+        let locks = shadow.json("ls");
+        let mut held: Vec<&str> =
+            locks.as_array().unwrap().iter().map(|lock| lock["key"].as_str().unwrap()).collect();
+        held.sort_unstable();
+        assert_eq!(held, ["lock:a", "pool", "stock"], "{locks}");
+        told(&url, "SET lock:b you NX PX 5000");
+        wait_until("lock:b is shown", || shadow.ask("GET lock:b") == "$3\r\nyou\r\n");
+        wait_until("lock:b ends", || shadow.ask("LOCK.HISTORY").contains("$6\r\nlock:b\r\n"));
+        assert!(shadow.ask("LOCK.HISTORY").contains("$7\r\nexpired\r\n"));
+        told(&url, "CONFIG SET maxmemory 100mb");
+        told(&url, "CONFIG SET maxmemory-policy allkeys-lru");
+        let (code, report, _) = ended(redlatch().args(["doctor", &url, "--for", "1s"]));
+        assert!(code == Some(1) && report.contains("eviction") && report.contains("crash"), "{report}");
+        observe(&url);
+        check(&told(&url, "INFO commandstats"));
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn a_real_redis_is_shown_and_checked_without_a_write() {
+        real("redis");
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_VALKEY_SERVER"]
+    fn a_real_valkey_is_shown_and_checked_without_a_write() {
+        real("valkey");
+    }
+}
